@@ -31,7 +31,7 @@ from gangway.jobs.attempts import after
 from gangway.jobs.base import JobStatus, Phase, Room
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import LOG_FILE, FolderEngine, read_job, read_status, write_status
-from gangway.jobs.run_intervals import RunningStretch, end_stretch, get_run_intervals
+from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals
 from images.aws import AwsNodeSpec, render_aws_node
 from images.specs import Breaker, FileSystem, job_key
 from stacks.config.job_file import JobFile
@@ -125,14 +125,14 @@ class Node:
     def live(self) -> None:
         """Until its trainer is dead: what that requires and wants, and it, as often as its unit has it begin."""
 
-        folder, stretches = OwnJobFolder(self._disk.parent), list[RunningStretch]()
+        folder, stretches = OwnJobFolder(self._disk.parent), list[RunningInterval]()
 
         def on_node(begins: bool) -> None:
             if begins:
-                stretches.append(RunningStretch(folder, 1))
+                stretches.append(RunningInterval(folder, 1))
             else:
                 stretches[-1].update()
-                end_stretch(folder)
+                end_interval(folder)
 
         if self._prepare.run():
             notices = threading.Thread(target=self._notices.run)
@@ -179,12 +179,12 @@ class StackNodes(FolderEngine):
     def room(self, job: JobFile) -> Room:
         return Room(True, "`pulumi up` brings its nodes")
 
-    def _has_begun(self, folder: OwnJobFolder) -> bool:
+    def _has_started(self, folder: OwnJobFolder) -> bool:
         return True
 
-    def _begun(self, job_id: str) -> None:
+    def _begin(self, job_id: str) -> None:
         """`pulumi up`."""
-        folder = self._known(job_id)
+        folder = self._open_job(job_id)
         folder.touch("starts")
         spec = _node_of(folder.path, read_job(folder))
         threading.Thread(target=self._group, args=(job_id, folder, spec)).start()
@@ -223,9 +223,9 @@ class StackNodes(FolderEngine):
         return replace(found, phase=phase, exit_code=node.ended, ended_at=datetime.now(UTC))
 
     def status(self, job_id: str) -> JobStatus:
-        return self._seen(self._known(job_id))
+        return self._read_any(self._open_job(job_id))
 
-    def _seen(self, folder: JobFolder) -> JobStatus:
+    def _read_any(self, folder: JobFolder) -> JobStatus:
         found = read_status(folder)
         stretches = get_run_intervals(folder, runs=not found.phase.is_over)
         starts = len(folder.read("starts").splitlines())

@@ -31,7 +31,7 @@ def show(stack_or_file: _Stack) -> None:
 
     Exit code 0: not stopped. 1: stopped.
     """
-    held = _found(stack_or_file)[0].held()
+    held = _found(stack_or_file)[0].read_held()
     typer.echo("launches are not held" if held is None else str(held))
     raise typer.Exit(0 if held is None else EXIT_HELD)
 

@@ -31,7 +31,7 @@ def job(
 ) -> None:
     """Show the status of a stack's job: record, end, controller, stopped launches; or of a run's folder, by node."""
     from components.core.findings import InputError
-    from gangway.jobs.systemd.controller import lines_of_folder
+    from gangway.jobs.systemd.controller import folder_lines
     from gangway.jobs.systemd.state import JobState
     from gangway.runs.run_store import RunStore
     from trainer.launch.node_reports import lines_of_nodes
@@ -45,7 +45,7 @@ def job(
         if scale:
             raise InputError("--scale", "a run's folder has no groups", value=stack_or_run, fix="name the stack")
         state = JobState.read(RunStore(folder.resolve().as_uri()))
-        lines = [*state.lines(), *lines_of_folder(folder, over=state.is_over), *lines_of_nodes(folder)]
+        lines = [*state.lines(), *folder_lines(folder, over=state.is_over), *lines_of_nodes(folder)]
     else:
         lines = _of_stack(stack_or_run, scale=scale, dry_run=dry_run, images=images)
     for line in lines:
@@ -58,11 +58,10 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
 
     from gangway.cli.common import stacks_dir
     from gangway.finops.audit.state import stack_outputs
-    from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, why_unknown
+    from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, get_scaler, group_names, why_unknown
     from gangway.jobs.systemd.autoscale_now import scale as ask_for_nodes
     from gangway.jobs.systemd.breaker import get_breaker, replaces_nodes
-    from gangway.jobs.systemd.controller import lines_of_stack
-    from gangway.jobs.systemd.scaling.registry import get_scaler, group_names
+    from gangway.jobs.systemd.controller import stack_lines
     from gangway.jobs.systemd.state import JobState
     from gangway.runs.run_store import RunStore, bucket_region
     from stacks.config.paths import project_folder
@@ -77,10 +76,10 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     region = bucket_region(config.provider, config.region)
     state = JobState.read(RunStore(breaker.url, region, storage_cloud(config)))
     said = state.lines(config.stack_name if config.own_command else "")
-    lines = [*said, *lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)]
-    held = breaker.held() if replaces_nodes(config.provider) else None
+    lines = [*said, *stack_lines(outputs.get("job"), state.decisions, over=state.is_over)]
+    held = breaker.read_held() if replaces_nodes(config.provider) else None
     now = datetime.now(UTC)
-    done, unknown = (images, "") if images is not None else (state.images, why_unknown(config, state.told_at, now))
+    done, unknown = (images, "") if images is not None else (state.images, why_unknown(config, state.reported_at, now))
     if scale and state.is_over:
         lines.append("autoscale: the job is over; nothing was changed")
     elif scale and unknown:

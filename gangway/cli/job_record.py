@@ -12,17 +12,17 @@ def ask(site: "Site", job_id: str, now: datetime) -> "JobRecord":
     """As it is now. InputError: the engine knows no such job."""
     from gangway.jobs.job_folders import FolderEngine
     from gangway.jobs.records.figures import Absent
-    from gangway.jobs.records.job_record import Begun, job_record
-    from gangway.jobs.records.run_reports import nothing_reported, read_reported
+    from gangway.jobs.records.job_record import StartCounts, job_record
+    from gangway.jobs.records.run_reports import no_report, read_reported
 
     engine = site.engine
     status = engine.status(job_id)
     if not isinstance(engine, FolderEngine):
         place = f"{engine.kind}, {engine.where}"
-        away = nothing_reported(f"the run folder is on {place}, out of reach from here")
+        away = no_report(f"the run folder is on {place}, out of reach from here")
         return job_record(site, status, Absent(f"{place} does not say which starts failed"), away, now)
-    kept = engine.kept(job_id)
-    begun = Begun(kept.failures, kept.job.max_restarts - status.used_before.failures)
+    kept = engine.get_stored_job(job_id)
+    begun = StartCounts(kept.failures, kept.job.max_restarts - status.earlier_usage.failures)
     return job_record(site, status, begun, read_reported(kept.job, kept.folder.by_descriptor), now)
 
 

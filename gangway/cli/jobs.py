@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from components.core.findings import Finding, InputError
     from gangway.jobs.base import Engine, JobStatus, Movable, Move
     from gangway.jobs.copying import Copied
-    from gangway.jobs.hybrid.moves import Moved
+    from gangway.jobs.hybrid.moves import MoveResult
     from gangway.jobs.sites import By, Site
     from stacks.config.job_file import JobFile
 
@@ -125,7 +125,7 @@ def _bring_data(engine: "Engine", job: "JobFile") -> None:
     with _bar() as bar:
         copied = target.bring_data(job, bar, _say)
     if copied is None:
-        typer.echo(f"{job.data.source} has been copied there before", err=True)
+        typer.echo(f"{job.data.source} has already been copied", err=True)
     else:
         typer.echo(_copied(copied, "of the data set"), err=True)
 
@@ -231,7 +231,7 @@ def move(
     typer.echo(f"on {target.kind}, {target.where}", err=True)
 
 
-def _say_moved(moved: "Moved") -> None:
+def _say_moved(moved: "MoveResult") -> None:
     """What was copied, what that cost, and what was not."""
     for place in moved.left_at:
         typer.echo(
@@ -351,7 +351,7 @@ def status(
     from datetime import UTC, datetime
 
     from gangway.jobs.engines.registry import get_site
-    from gangway.jobs.sites import spent
+    from gangway.jobs.sites import usage_cost
 
     site = get_site(on)
     found = site.engine.status(job_id)
@@ -360,7 +360,7 @@ def status(
         return
     typer.echo(_line(found))
     if found.stretches is None or found.stretches:
-        so_far = spent(site, found, datetime.now(UTC))
+        so_far = usage_cost(site, found, datetime.now(UTC))
         hours = "unknown" if so_far.node_hours is None else f"{so_far.node_hours:,.3g} node-hours"
         usd = f"{so_far.usd:,.2f} USD" if so_far.usd is not None else "cost unknown"
         typer.echo(f"on nodes: {hours}, {usd} ({so_far.source})")
@@ -420,7 +420,7 @@ def logs(
             for text in base.follow(engine, job_id, _pause):
                 typer.echo(text, nl=False)
         return
-    for text in base.written(engine, job_id):
+    for text in base.read_log(engine, job_id):
         typer.echo(text, nl=False)
 
 
@@ -454,7 +454,7 @@ def wait(job_id: _Id, on: _On = None) -> None:
 
     Exit code 0: done. 1: failed, cancelled or out of time. 2: bad input.
     """
-    from gangway.jobs.base import Phase, waited
+    from gangway.jobs.base import Phase, wait_until_over
     from gangway.jobs.engines.registry import get_engine
 
     told = [""]
@@ -466,7 +466,7 @@ def wait(job_id: _Id, on: _On = None) -> None:
         _pause()
 
     with undone_by_signals():  # it may begin the job again
-        found = waited(get_engine(on), job_id, tell)
+        found = wait_until_over(get_engine(on), job_id, tell)
     typer.echo(_line(found))
     codes = {Phase.DONE: 0, Phase.BAD_INPUT: _EXIT_BAD_INPUT}
     raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))

@@ -1,1 +1,1 @@
-"""What runs a JobSpec on machines."""
+"""Engines that run jobs."""

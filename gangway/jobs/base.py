@@ -1,9 +1,9 @@
-"""What every engine can do with a job file: a local queue, Slurm, Kubernetes. An engine exists already, and Gangway
-writes none: it submits, asks and cancels, in the engine's own terms.
+"""What every engine does with a job file: a local queue, Slurm, Kubernetes. Gangway runs no scheduler: it submits to,
+asks and cancels on existing engines.
 
-The life of a job is the same on all of them, and so are the exit codes of what runs on a node: 0 done, 2 bad input
-(never again), 4 this node is unfit (another in its place), 75 interrupted (start it again), any other a failure, which
-is tried again `max_restarts` times. A command's own codes are put into these terms by images/templates/job/own-job.sh.
+A job's life cycle and the exit codes of its nodes are the same everywhere: 0 done, 2 bad input (never restarted), 4
+unfit node (restarted on another), 75 interrupted (restarted), any other a failure, restarted up to `max_restarts`
+times. images/templates/job/own-job.sh maps a command's own codes to these.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,32 +21,32 @@ from stacks.config.job_file import JobFile
 from stacks.config.own_command import RENDEZVOUS_RISK, RUN_DIR
 
 if TYPE_CHECKING:
-    from gangway.jobs.copying import Copied, Told
+    from gangway.jobs.copying import Copied, OnProgress
     from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 
 
 LOG_PART_BYTES = 1_000_000
-"""Of one answer of `Engine.log`."""
+"""Per answer of `Engine.log`."""
 _HALF_LETTER_BYTES = 3
-"""At most, of a letter in UTF-8 that is not whole."""
+"""The most bytes of an incomplete UTF-8 character."""
 
 
 class EngineAwayError(InputError):
-    """An engine that does not answer now."""
+    """The engine does not answer now."""
 
 
-class PerhapsTakenError(EngineAwayError):
-    """It has not answered a submit, and may have taken the job all the same, or take it yet."""
+class SubmitUnansweredError(EngineAwayError):
+    """A submit got no answer; the engine may have taken the job or may still take it."""
 
 
 @dataclass(frozen=True)
-class Used:
+class Usage:
     """What a job has used of its hours and restarts.
 
     Attributes:
-        sec: on nodes, however many.
-        failures: of its starts.
-        interruptions: starts that have ended so, of themselves.
+        sec: time on nodes, however many.
+        failures: starts that failed.
+        interruptions: starts that were interrupted, not by the user.
     """
 
     sec: float = 0.0
@@ -56,12 +56,12 @@ class Used:
 
 @dataclass(frozen=True)
 class Move(OneLineTexts):
-    """One way from an engine to another.
+    """A move from one engine to another.
 
     Attributes:
-        source: engine and job that it came from; names the job's way for good.
-        usd: what the way there cost by `why_usd`, in which price and source stand; None where nobody knows the price.
-        used: by the job until then, on all engines; nothing of a move that an earlier release has made.
+        source: engine and job it came from; identifies the job on all later engines.
+        usd: transfer cost, with price and source in `why_usd`; None if the price is unknown.
+        used: by the job until then, on all engines; empty in moves of earlier releases.
     """
 
     source: str
@@ -71,13 +71,13 @@ class Move(OneLineTexts):
     bytes: int
     usd: float | None
     why_usd: str
-    used: Used = Used()
+    used: Usage = Usage()
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A time on nodes. `end`: None while it goes on; `nodes`: how many; `so_far_sec`: its length until now, by a clock
-    that cannot jump; None where nobody measures that.
+class RunInterval:
+    """A period on `nodes` nodes. `end` is None while it lasts; `so_far_sec` is its length so far by a monotonic clock,
+    None if that is not measured.
     """
 
     start: datetime
@@ -86,7 +86,7 @@ class Stretch:
     so_far_sec: float | None = None
 
     def until(self, now: datetime) -> datetime:
-        """Its end, or how far it has come."""
+        """Its end, or `now` while it lasts."""
         if self.end is None and self.so_far_sec is not None:
             return self.start + timedelta(seconds=self.so_far_sec)
         return self.end or now
@@ -94,14 +94,14 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Room(OneLineTexts):
-    """Whether a job would begin at once, and why."""
+    """Whether a job would start immediately, and why."""
 
     now: bool
     reason: str
 
 
 class Phase(StrEnum):
-    """Where a job is. Five are ends; the last two are all that is known here of a job."""
+    """Where a job is. The last two are not phases of the job but limits of what this user can see."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -115,21 +115,20 @@ class Phase(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it, or nothing that would be seen here."""
+        """Whether it will not change any more, as far as this user can see."""
         return self not in (Phase.WAITING, Phase.RUNNING)
 
 
 @dataclass(frozen=True)
 class JobStatus(OneLineTexts):
-    """What an engine says of a job now. Its texts may be another user's, a cluster's or another machine's: what cannot
-    be seen in them is spelled out.
+    """A job's status on an engine. Texts may come from other users or machines, so control characters in them are
+    escaped.
 
     Attributes:
-        id: the engine's own.
-        nodes: names of those it is on, or was on last.
-        starts: how often it was begun: 1 and more once it has run; None where that is not known here.
-        exit_code: of its end, in the terms above; None before it, and where nobody knows.
-        reason: in words, why it waits or how it has ended; may be empty.
+        nodes: names of its current or last nodes.
+        starts: number of starts, at least 1 once it has run; None if unknown here.
+        exit_code: in the terms above; None before the end or if unknown.
+        reason: why it waits or how it ended; may be empty.
     """
 
     id: str
@@ -145,225 +144,223 @@ class JobStatus(OneLineTexts):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     moves: tuple[Move, ...] = ()
-    """By which it came here, the first one first."""
-    stretches: tuple[Stretch, ...] | None = ()
-    """On this engine; None where nobody knows them any more. Of Kubernetes see `gangway.jobs.kubernetes.hours`."""
+    """That brought it here, oldest first."""
+    stretches: tuple[RunInterval, ...] | None = ()
+    """On this engine; None if no longer known. For Kubernetes see `gangway.jobs.kubernetes.hours`."""
 
     @property
     def known_starts(self) -> int:
-        """Of a job whose state is known."""
+        """Starts, 0 if unknown."""
         return self.starts or 0
 
     @property
-    def used_before(self) -> Used:
-        """On engines before this one: here it goes on counting from there."""
-        return self.moves[-1].used if self.moves else Used()
+    def earlier_usage(self) -> Usage:
+        """Usage on earlier engines, which counts here too."""
+        return self.moves[-1].used if self.moves else Usage()
 
 
 def unreadable(job_id: str, name: str, error: UnreadableError) -> JobStatus:
-    """A job's row in `Engine.jobs` where it cannot be read: it hides no other."""
+    """The row in `Engine.jobs` for a job that cannot be read."""
     why = f"{error.place}: {error.problem}"
     return JobStatus(job_id, name, "", "", Phase.UNREADABLE, (), None, None, why, stretches=None)
 
 
 class Engine(Protocol):
-    """One place to which jobs go."""
+    """A place that runs jobs."""
 
     kind: str
     """local, slurm, kubernetes."""
     where: str
-    """Which one, for people: a folder, a controller's host, a context."""
+    """Which one, for display: a folder, a controller's host, a context."""
     region: Place | None
-    """Its region; None where nobody has said it."""
+    """None if not declared."""
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
-        """What it would refuse, and what it would ignore."""
+        """What it would refuse or ignore."""
 
     def submit(self, job: JobFile) -> str:
-        """Puts it at the end of the queue of its priority and returns its id. InputError: it takes no such job, and
-        has not kept any of it.
+        """Queues the job behind others of its priority and returns its id. InputError: the job is refused and nothing
+        of it is kept.
         """
 
     def status(self, job_id: str) -> JobStatus:
-        """InputError: it knows no such job. UnreadableError: it cannot be read."""
+        """InputError: unknown job. UnreadableError: the job cannot be read."""
 
     def jobs(self) -> Sequence[JobStatus]:
-        """Those it still knows, the oldest first; one that cannot be read is a row as of `unreadable`."""
+        """All jobs it still knows, oldest first; one that cannot be read is an `unreadable` row."""
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
-        """What the job has written beyond that offset, and the offset for the next call. It may be a part, of
-        `LOG_PART_BYTES` by which the offset goes on, but for those of a letter that is there by half; an answer by
-        which it goes on otherwise has all that was there. InputError: as `status`.
+        """Log text after the offset, and the next offset. A part advances the offset by `LOG_PART_BYTES`, less the
+        bytes of a character cut in half; any other advance means that the text is complete. Raises as `status`.
         """
 
     def cancel(self, job_id: str) -> None:
-        """Ends it: one that runs is told first, and has its grace. Of one that is over nothing changes. InputError: as
-        `status`; or a move is about to begin it elsewhere.
+        """Ends the job: signals it first if it runs, then waits for its grace period. No effect on one that is over.
+        InputError: as `status`, or a move is about to start it on another engine.
         """
 
     def room(self, job: JobFile) -> Room:
-        """Whether it would begin at once."""
+        """Whether it would start immediately."""
 
     def ensure_begun(self, job_id: str) -> None:
-        """Takes up one that nobody sees to: whose submit was cut off, or its process killed. Raises as `status`."""
+        """Restarts a job without a process: its submit was cut off or its process killed. Raises as `status`."""
 
 
-class Leaving(Protocol):
-    """A move that is at work, which writes down how far it came."""
+class MoveLog(Protocol):
+    """The record of a move in progress."""
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the job was told to stop, by this move or by one before it that was cut off."""
+        """Whether this move, or an interrupted one before it, has stopped the job."""
 
     @property
-    def is_unwanted(self) -> bool:
-        """Whether somebody has cancelled the job: after `gone` nobody can any more."""
+    def is_cancelled(self) -> bool:
+        """Whether the user has cancelled the job; no longer possible after `record_copied`."""
 
     @property
-    def is_noted(self) -> bool:
-        """Whether there may be a copy of it at the target: this move or one before has said so."""
+    def may_have_copy(self) -> bool:
+        """Whether this or an earlier move may have left a copy at the target."""
 
     @property
-    def tried(self) -> tuple[str, ...]:
-        """Places of earlier moves that were cut off, where a copy may be left."""
+    def earlier_targets(self) -> tuple[str, ...]:
+        """Targets of earlier interrupted moves, which may hold copies."""
 
     @property
     def data_bytes(self) -> int:
-        """Of its data set, sent to the target by this move or by one before it that was cut off."""
+        """Bytes of its data set sent to the target by this move and interrupted ones before it."""
 
-    def noted(self, data_bytes: int) -> None:
-        """From now on there may be a copy of it at the target, and so much more of its data set was sent there."""
+    def record_copy(self, data_bytes: int) -> None:
+        """Records that the target may hold a copy, and that this many more bytes of the data set were sent."""
 
-    def begun(self) -> None:
-        """From now on the job is told to stop."""
+    def record_stopping(self) -> None:
+        """Records that the job is being stopped."""
 
-    def not_there(self) -> None:
-        """Nothing of it is at work at the target: it may go elsewhere after all. InputError: it had arrived there."""
+    def record_absence(self) -> None:
+        """Records that the job does not run at the target, so it may go elsewhere. InputError: it had arrived there."""
 
-    def stayed(self, *, is_left: bool) -> None:
-        """It is over, and goes nowhere. `is_left`: a copy at the target could not be removed."""
+    def record_end_here(self, *, is_left: bool) -> None:
+        """Records that the job is over and moves nowhere. `is_left`: a copy at the target could not be removed."""
 
-    def gone(self) -> None:
-        """It is copied, and goes nowhere else."""
+    def record_copied(self) -> None:
+        """Records that the job is copied, so only this target may take it."""
 
-    def arrived(self, job_id: str) -> None:
-        """It has that id there."""
+    def record_arrival(self, job_id: str) -> None:
+        """Records the job's id at the target."""
 
-    def forgotten(self, place: str) -> None:
-        """What an earlier move had copied there is no more."""
+    def forget_copy(self, place: str) -> None:
+        """Records that an earlier move's copy is removed."""
 
 
 class Movable(Engine, Protocol):
-    """An engine whose run folders can be read and filled from where Gangway runs: jobs can go on elsewhere."""
+    """An engine whose run folders can be read and written from this machine, so jobs can move."""
 
     run_folders_are_here: bool
-    """Whether they are folders of this machine, or mounted on it."""
+    """Whether they are on this machine or mounted on it."""
 
     def job(self, job_id: str) -> JobFile:
-        """As it was submitted. InputError: as `status`."""
+        """The job file as submitted. Raises as `status`."""
 
     def run_url(self, job_id: str) -> str:
-        """Where its run folder is, for people. InputError: as `status`."""
+        """Its run folder, for display. Raises as `status`."""
 
     def run_folder(self, job_id: str) -> "JobFolder":
-        """The same, opened. InputError: as `status`; or there is none."""
+        """The opened run folder. InputError: as `status`, or there is none."""
 
-    def used(self, job_id: str) -> Used:
-        """Here and on engines before. InputError: as `status`."""
+    def get_usage(self, job_id: str) -> Usage:
+        """Usage here and on earlier engines. Raises as `status`."""
 
     def stage(self, source: str) -> "OwnJobFolder":
-        """In which the run folder of a job that comes from there is gathered; always the same. InputError: there can be
-        none.
+        """The folder that collects the run folder of a job from `source`; always the same one. InputError: it cannot be
+        made.
         """
 
     def unstage(self, source: str) -> None:
-        """Takes that folder away, where there is one. OSError: it cannot be."""
+        """Removes that folder if it exists. OSError: it cannot be removed."""
 
     def stop(self, job_id: str) -> None:
-        """As `cancel`, for a move, which goes on with it. InputError: as `status`."""
+        """Like `cancel`, for a move that resumes the job elsewhere. Raises as `status`."""
 
-    def leaving(self, job_id: str, target: str) -> AbstractContextManager[Leaving]:
-        """While a move of the job to that place is at work. InputError: another move is, or it has gone to another
-        place.
+    def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveLog]:
+        """Open while the job moves to `target`. InputError: another move is in progress, or the job has moved
+        elsewhere.
         """
 
-    def moved(self, source: str) -> str | None:
-        """The id of the job that has come from there; None where none has."""
+    def find_moved(self, source: str) -> str | None:
+        """The id of the job that came from `source`; None if there is none."""
 
     def environment(self, job_id: str) -> Mapping[str, str] | None:
-        """In which it was submitted; None where that was not kept. InputError: as `status`."""
+        """The environment of the submit; None if it was not kept. Raises as `status`."""
 
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
-        """As `submit`, with what was gathered for the last move's source as its run folder, in that environment; None:
-        in this process's own.
+        """Like `submit`, with the folder staged for the last move's source as the run folder, in that environment;
+        None: this process's environment.
         """
 
-    def bring_data(self, job: JobFile, tell: "Told", say: Callable[[str], None] | None = None) -> "Copied | None":
-        """Copies there what the job reads from elsewhere (`data.source`); None where that is nothing, or is there.
-        `submit` does so, too. `say` hears that somebody else is copying it, who is waited for. InputError: it cannot
-        be.
+    def bring_data(
+        self, job: JobFile, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
+    ) -> "Copied | None":
+        """Copies the job's `data.source` there, as `submit` does; None if there is nothing to copy. `on_wait` is called
+        if another process is copying it and this one waits. InputError: it cannot be copied.
         """
 
     def has_data(self, job: JobFile) -> bool:
-        """Whether that is there, whole."""
+        """Whether the complete data set is there."""
 
 
 def as_movable(engine: Engine) -> Movable | None:
-    """None: its folders cannot be reached from here."""
+    """None if its folders cannot be reached from here."""
     return cast("Movable", engine) if hasattr(engine, "run_url") else None
 
 
 def refusals(engine: Engine, job: JobFile) -> list[Finding]:
-    """Why the job is not to go there; empty where it may."""
+    """Why the engine does not take the job; empty if it does."""
     if elsewhere := region_findings(job, engine.region):
-        return elsewhere  # it is not even asked
+        return elsewhere  # without asking the engine
     return [finding for finding in engine.findings(job) if finding.severity is Severity.ERROR]
 
 
-def no_resources(job: JobFile) -> Iterator[Finding]:
-    """Of an engine that gives whole nodes to a job."""
+def resource_findings(job: JobFile) -> Iterator[Finding]:
+    """For engines that give a job whole nodes."""
     if job.resources:
-        yield Finding.warning("job.resources", "resources", "of no effect here: a job has its nodes as a whole")
+        yield Finding.warning("job.resources", "resources", "ignored here: a job gets whole nodes")
 
 
-def no_outputs(job: JobFile) -> Iterator[Finding]:
-    """Of an engine without containers, which has nothing to mount folders in."""
+def lost_output_findings(job: JobFile) -> Iterator[Finding]:
+    """For engines without containers, which cannot mount folders."""
     if job.outputs:
         yield Finding.error(
             "job.outputs",
             "outputs",
-            f"this engine keeps no folders of containers: what is in {job.outputs[0]} would be lost",
-            f"write to ${RUN_DIR} and leave outputs out; or give it an image, on an engine with containers",
+            f"this engine has no containers: the content of {job.outputs[0]} would be lost",
+            f"write to ${RUN_DIR} and leave outputs out; or use an image on an engine with containers",
         )
 
 
-def open_meeting(job: JobFile, who: str) -> Iterator[Finding]:
-    """Of a command whose processes meet. `who`: reaches the ports of its nodes."""
+def rendezvous_findings(job: JobFile, who: str) -> Iterator[Finding]:
+    """For commands whose processes connect to each other. `who` can reach their ports."""
     if job.processes_per_node is not None and job.preset is None and job.processes_per_node * job.nodes.max > 1:
-        fix = "submit it where nobody else reaches its nodes' ports"
+        fix = "submit it where no one else can reach its nodes' ports"
         yield Finding.warning("job.rendezvous-without-key", "command", f"{RENDEZVOUS_RISK} {who}", fix)
 
 
-def no_data_source(job: JobFile) -> Iterator[Finding]:
-    """Of an engine whose folders cannot be reached from here."""
+def data_source_findings(job: JobFile) -> Iterator[Finding]:
+    """For engines whose folders cannot be reached from here."""
     if job.data is not None and job.data.source is not None:
         yield Finding.error(
             "job.data-source",
             "data.source",
-            f"this engine's folders cannot be reached from here, so {job.data.source} is not copied there",
-            "leave data.source out, and have the command, or data_dir of a preset, read it where its nodes have it",
+            f"this machine cannot reach the engine's folders, so {job.data.source} is not copied there",
+            "leave data.source out, and read the data from a path on the nodes (for a preset: data_dir)",
         )
 
 
 def region_findings(job: JobFile, region: Place | None) -> list[Finding]:
-    """The errors of an engine that stands where the job may not be, or nobody knows where, and of data that are where
-    they may not be; empty without limits.
-    """
+    """Errors if the engine or the data is in a region that the job may not use, or in an unknown one."""
     return [*_engine_findings(job, region), *_data_findings(job, region)]
 
 
 def _data_findings(job: JobFile, region: Place | None) -> list[Finding]:
-    """Of data in the engine's own region the engine's finding speaks."""
+    """Data in the engine's own region is covered by the engine's finding."""
     if job.data is None:
         return []
     place = read_place(job.data.region, "data.region")
@@ -371,9 +368,9 @@ def _data_findings(job: JobFile, region: Place | None) -> list[Finding]:
         return []
     if (refused := refusal(job.regions.limits, place)) is None:
         return []
-    fix = "copy the data to a region that is allowed first, or change regions"
-    said = f"its data, which it reads from there: {refused.said} (regions: {refused.why})"
-    return [Finding.error("regions.refused", "data.region", said, fix)]
+    fix = "copy the data to an allowed region first, or change regions"
+    message = f"its data is there: {refused.said} (regions: {refused.why})"
+    return [Finding.error("regions.refused", "data.region", message, fix)]
 
 
 def _engine_findings(job: JobFile, region: Place | None) -> list[Finding]:
@@ -381,18 +378,18 @@ def _engine_findings(job: JobFile, region: Place | None) -> list[Finding]:
         return []
     fix = "submit it to another engine, or change regions"
     if region is None:
-        fix = "say it behind the engine's name: #aws:eu-central-1, or #hosts:lab/DE for machines of your own"
+        fix = "append it to the engine's name: #aws:eu-central-1, or #hosts:lab/DE for your own machines"
     elif region.jurisdiction is None and job.regions.residency:
-        fix = f"say its country: #{region.name}/DE"
+        fix = f"add its country: #{region.name}/DE"
     return [Finding.error("regions.refused", "regions", f"{refused.said} (regions: {refused.why})", fix)]
 
 
 def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[str]:
-    """What the job writes, until it is over; taken up where its process dies meanwhile."""
+    """Yields the log until the job is over, and restarts the job if its process dies."""
     offset, is_over = 0, engine.status(job_id).phase.is_over
     while True:
         with suppress(EngineAwayError):
-            is_over = _seen_to(engine, job_id).phase.is_over
+            is_over = _ensure_running(engine, job_id).phase.is_over
         try:
             text, offset = engine.log(job_id, offset)
         except EngineAwayError:
@@ -406,8 +403,8 @@ def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[s
             pause()
 
 
-def written(engine: Engine, job_id: str) -> Iterator[str]:
-    """What the job has written by now; that has an end also where it writes on meanwhile. Raises as `Engine.log`."""
+def read_log(engine: Engine, job_id: str) -> Iterator[str]:
+    """Yields the log so far; ends even if the job keeps writing. Raises as `Engine.log`."""
     offset, is_part = 0, True
     while is_part:
         before = offset
@@ -416,18 +413,18 @@ def written(engine: Engine, job_id: str) -> Iterator[str]:
         is_part = LOG_PART_BYTES - _HALF_LETTER_BYTES <= offset - before <= LOG_PART_BYTES
 
 
-def waited(engine: Engine, job_id: str, pause: Callable[[JobStatus], None]) -> JobStatus:
-    """The status of a job that is over, after as many pauses as it takes; each is told what the job is at."""
+def wait_until_over(engine: Engine, job_id: str, pause: Callable[[JobStatus], None]) -> JobStatus:
+    """The final status. Calls `pause` with the current one until the job is over."""
     status = engine.status(job_id)
     while not status.phase.is_over:
         pause(status)
-        with suppress(EngineAwayError):  # it comes back, or somebody loses patience
-            status = _seen_to(engine, job_id)
+        with suppress(EngineAwayError):  # it may come back
+            status = _ensure_running(engine, job_id)
     return status
 
 
-def _seen_to(engine: Engine, job_id: str) -> JobStatus:
-    """The status of a job that is taken up where it waits and nobody sees to it."""
+def _ensure_running(engine: Engine, job_id: str) -> JobStatus:
+    """The status; a job that waits without a process is restarted."""
     status = engine.status(job_id)
     if status.phase is Phase.WAITING:
         engine.ensure_begun(job_id)

@@ -1,5 +1,5 @@
-"""How long ago something was, for commands that come one after another: by the time since the machine's boot, which
-nobody sets and which counts on while the machine sleeps. Another boot, or another machine, has another count.
+"""Elapsed time between commands, by the time since boot: it cannot be set, and counts on while the machine sleeps.
+Stamps of another boot or machine do not compare.
 """
 
 import math
@@ -11,15 +11,15 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boot_stamp() -> str:
-    """Of now: a boot's name, and a number of seconds, rounded down so that it is never ahead of the clock."""
+    """Boot id and seconds now, rounded down so it is never ahead of the clock."""
     return f"{_boot()} {math.floor(time.clock_gettime(_CLOCK) * 1000) / 1000:.3f}"
 
 
 def sec_since(stamp: str) -> float | None:
-    """None where it is of another boot, or none."""
-    boot, _, said = stamp.partition(" ")
+    """None for another boot's stamp or an invalid one."""
+    boot, _, seconds = stamp.partition(" ")
     try:
-        sec = time.clock_gettime(_CLOCK) - float(said)
+        sec = time.clock_gettime(_CLOCK) - float(seconds)
     except ValueError:
         return None
     return sec if boot == _boot() and sec >= 0 else None

@@ -1,11 +1,11 @@
-"""The data set of jobs, copied once into an engine's folder of jobs, where all jobs of one user read it: what another
-user had put there in its place would be trained on.
+"""Data sets of jobs, copied once per user into an engine's folder of jobs. Not shared between users: a job would train
+on whatever another user put there.
 
-FOLDER/.data-<uid>/<key>/files        what the source holds; never changed once it is whole
-FOLDER/.data-<uid>/<key>/whole.json   its files and their bytes, written when all of them are there
-FOLDER/.data-<uid>/<key>/lock         held by whoever copies
+FOLDER/.data-<uid>/<key>/files        the source's files; unchanged once complete
+FOLDER/.data-<uid>/<key>/whole.json   files and sizes, written when all are there
+FOLDER/.data-<uid>/<key>/lock         held during the copy
 
-A copy that is cut off goes on with the next submit: files that had arrived are not sent again.
+The next submit resumes an interrupted copy and sends only the missing files.
 """
 
 import hashlib
@@ -23,16 +23,16 @@ from gangway.jobs.job_folder import OwnJobFolder, make_shared
 from stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:
-    from gangway.jobs.copying import Copied, Told
+    from gangway.jobs.copying import Copied, OnProgress
 
 _FILES, _WHOLE, _LOCK = "files", "whole.json", "lock"
 _POLL_SEC = 0.2
 _MOST_BYTES = 2_000_000_000
-"""Of the list of a data set's files, which may be millions."""
+"""For the list of a data set's files, possibly millions."""
 
 
 def with_data(job: JobFile, jobs_folder: Path) -> JobFile:
-    """The same, which reads the copy that is in that folder of jobs. NotOwnError: another user's is in its place."""
+    """The job with `data_dir` set to the copy in that folder. NotOwnError: another user's folder is in its place."""
     if job.data is None or job.data.source is None:
         return job
     place = _place(jobs_folder, job.data.source)
@@ -42,7 +42,7 @@ def with_data(job: JobFile, jobs_folder: Path) -> JobFile:
 
 
 def has_data(job: JobFile, jobs_folder: Path) -> bool:
-    """Whether what it reads from elsewhere is there, whole."""
+    """Whether the complete data set is there."""
     if job.data is None or job.data.source is None:
         return False
     place = _place(jobs_folder, job.data.source)
@@ -53,58 +53,60 @@ def has_data(job: JobFile, jobs_folder: Path) -> bool:
 
 
 def bring_data(
-    job: JobFile, jobs_folder: Path, tell: "Told", say: Callable[[str], None] | None = None
+    job: JobFile, jobs_folder: Path, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
 ) -> "Copied | None":
-    """Copies it there; None where there is nothing to copy. Whoever copies it already is waited for, which `say` hears.
-    InputError: the source is empty, cannot be read, or is no
-    longer what was copied, which other jobs may be reading; or there is no room.
+    """Copies the data set; None if there is nothing to copy. Calls `on_wait` and waits if another process is copying
+    it. InputError: the source is empty, unreadable or changed since it was copied (jobs may read the copy), or the
+    disk is full.
     """
     from gangway.jobs.copying import copy_run
 
     if job.data is None or (source := job.data.source) is None:
         return None
-    files = _listed(source)
+    files = _list_files(source)
     place = _place(jobs_folder, source)
     try:
         make_shared(jobs_folder)
         folder = OwnJobFolder.make(place.parent).subfolder(place.name)
         copy = folder.subfolder(_FILES)
         with folder.append_to(_LOCK) as held:
-            if _has_waited(held, source, say):
-                files = _listed(source)  # hours may have gone by
+            if _wait_for_lock(held, source, on_wait):
+                files = _list_files(source)  # hours may have passed
             if folder.has(_WHOLE):
                 _check_same(source, files, folder)
                 return None
-            copied = copy_run(source, copy, tell, whole=True)
+            copied = copy_run(source, copy, on_progress, whole=True)
             _check_whole(source, files, copied)
             folder.write(_WHOLE, json.dumps({"source": source, "files": files}).encode())
     except OSError as error:
         raise InputError(
-            str(place), f"the data set cannot be kept there: {error.strerror}", fix="make room there, and submit again"
+            str(place),
+            f"the data set cannot be stored there: {error.strerror}",
+            fix="free some space there, and submit again",
         ) from None
     return copied
 
 
-def _listed(source: str) -> dict[str, int]:
-    """InputError: it is empty, or cannot be read."""
+def _list_files(source: str) -> dict[str, int]:
+    """InputError: empty or unreadable."""
     from gangway.jobs.copying import files_at
 
     if not (files := files_at(source)):
-        raise InputError("data.source", "holds no file", value=source, fix="name the folder that has the data set")
+        raise InputError("data.source", "is empty", value=source, fix="name the folder with the data set")
     return files
 
 
-def _has_waited(held: IO[bytes], source: str, say: Callable[[str], None] | None) -> bool:
-    """Takes the lock, for as long as it takes: the copy may be large, and the lock dies with its holder. Whether
-    somebody else had it.
+def _wait_for_lock(held: IO[bytes], source: str, on_wait: Callable[[str], None] | None) -> bool:
+    """Takes the lock, waiting as long as necessary: the copy may be large, and the lock dies with its holder. Whether
+    it had to wait.
     """
     waited = False
     while True:
         try:
             lock(held)
         except BlockingIOError:
-            if say is not None and not waited:
-                say(f"{source} is being copied there by another submit or move: waiting for it")
+            if on_wait is not None and not waited:
+                on_wait(f"{source} is being copied there by another submit or move; waiting")
             waited = True
             time.sleep(_POLL_SEC)
         else:
@@ -112,14 +114,14 @@ def _has_waited(held: IO[bytes], source: str, say: Callable[[str], None] | None)
 
 
 def _check_whole(source: str, files: dict[str, int], copied: "Copied") -> None:
-    """InputError: it has become another one since it was listed."""
+    """InputError: the source changed while it was copied."""
     size = sum(files.values())
     if (copied.files, copied.bytes) != (len(files), size):
         raise InputError(
             "data.source",
-            f"has changed while it was copied: {len(files)} files, {size} bytes before, {copied.files} files, "
+            f"changed while it was copied: {len(files)} files, {size} bytes before; {copied.files} files, "
             f"{copied.bytes} bytes now",
-            value=source, allowed="a folder that stays as it is", fix="submit again once nobody writes there",
+            value=source, allowed="a folder that does not change", fix="submit again once nothing writes there",
         )  # fmt: skip
 
 
@@ -129,9 +131,9 @@ def _check_same(source: str, files: dict[str, int], folder: OwnJobFolder) -> Non
         return
     odd = sorted(name for name in known.keys() | files.keys() if known.get(name) != files.get(name))
     raise InputError(
-        "data.source", f"is no longer what was copied from it: {len(odd)} files differ, such as {odd[0]}", value=source,
-        allowed="a folder that stays as it is, since jobs may be reading the copy",
-        fix=f"put the new data set into a folder of another name, or move {folder.path} aside once no job reads it",
+        "data.source", f"has changed since it was copied: {len(odd)} files differ, such as {odd[0]}", value=source,
+        allowed="a folder that does not change, since jobs may be reading the copy",
+        fix=f"put the new data set into another folder, or move {folder.path} aside once no job reads it",
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""The environment of who has submitted a job, in which each of its starts runs, whoever takes it up or moves it.
+"""The environment of a job's submit, in which every start runs, also after a restart or a move.
 
-FOLDER/<id>/environment    NAME=VALUE, each with a zero byte behind it; no other user's to read
+FOLDER/<id>/environment    NAME=VALUE, each ended by a zero byte; readable by its owner only
 """
 
 import os
@@ -10,35 +10,35 @@ from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 from stacks.config.paths import user_environment
 
 MARK, RUNNER_MARK = "GANGWAY_LOCAL_JOB", "GANGWAY_LOCAL_RUNNER"
-"""Each is a job's folder: of all its processes, and of its runner alone."""
+"""Both hold the job's folder: in all processes of a job, and in its runner."""
 _FILE = "environment"
 _MOST_BYTES = 16_000_000
-"""Several times what Linux hands to a program."""
+"""Several times what Linux passes to a program."""
 
 
-def keep_environment(folder: OwnJobFolder, variables: Mapping[str, str]) -> None:
-    """OSError: there is no room for it."""
-    content = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in unmarked(variables).items())
+def save_environment(folder: OwnJobFolder, variables: Mapping[str, str]) -> None:
+    """OSError: no room."""
+    content = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in without_marks(variables).items())
     folder.write_private(_FILE, content)
 
 
 def has_environment(folder: JobFolder) -> bool:
-    """Whether one is kept: of jobs in Slurm an earlier release has kept none."""
+    """Whether one is stored; earlier releases stored none for Slurm jobs."""
     return folder.has(_FILE)
 
 
 def get_environment(folder: JobFolder) -> dict[str, str]:
-    """UnreadableError: there is none, or somebody else has written there."""
-    place, fix = str(folder.path / _FILE), f"submit it again; {folder.path} can be moved aside"
+    """UnreadableError: there is none, or it was changed."""
+    place, fix = str(folder.path / _FILE), f"submit it again, and move {folder.path} aside"
     try:
         lines = folder.read(_FILE, _MOST_BYTES).split(b"\0")
     except OSError as error:
-        raise UnreadableError(place, f"no environment of a job: {error.strerror}", fix=fix) from None
+        raise UnreadableError(place, f"the job's environment cannot be read: {error.strerror}", fix=fix) from None
     if lines.pop() or not all(line.find(b"=") > 0 for line in lines):
-        raise UnreadableError(place, "no environment of a job: not as a submit leaves it", fix=fix)
+        raise UnreadableError(place, "not a job's environment", fix=fix)
     return {name: value for name, _, value in (os.fsdecode(line).partition("=") for line in lines)}
 
 
-def unmarked(variables: Mapping[str, str]) -> dict[str, str]:
-    """The user's own, without them: for what is submitted elsewhere, and does not end with the job that submits it."""
+def without_marks(variables: Mapping[str, str]) -> dict[str, str]:
+    """The user's own variables: a job submitted by a job does not end with it."""
     return {name: value for name, value in user_environment(variables).items() if name not in (MARK, RUNNER_MARK)}

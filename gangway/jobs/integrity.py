@@ -1,6 +1,5 @@
-"""Whether files are still what was written: any by its hash, the trainer's checkpoints by their manifests.
-
-In place the trainer passes over a checkpoint that is damaged; a job that had come with that one alone would be over.
+"""Checks files by hash, and the trainer's checkpoints by their manifests. A trainer skips a damaged checkpoint, but a
+moved job may have no other.
 """
 
 import hashlib
@@ -25,50 +24,50 @@ class _Part(BaseModel):
 
 
 class _Sums(BaseModel):
-    """What every version's manifest says of its files (trainer.checkpoint.store)."""
+    """The part of a manifest that every version has (trainer.checkpoint.store)."""
 
     sha256: str
     parts: tuple[_Part, ...] = ()
 
 
-def sha256_of(store: "ObjectStore | FolderStore", name: str) -> str:
-    """Of the content that is there now."""
+def get_sha256(store: "ObjectStore | FolderStore", name: str) -> str:
+    """Of its current content."""
     found = hashlib.sha256()
     for part in store.get(name).stream(_PART_BYTES):
         found.update(part)
     return found.hexdigest()
 
 
-def newest_intact(
-    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], tell: Callable[[int, int], None]
+def find_newest_intact(
+    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], on_progress: Callable[[int, int], None]
 ) -> tuple[str, tuple[str, ...]]:
-    """How the names of the newest intact checkpoint's files begin, and a line for each newer one. The newest where none
-    is intact, and one that is alone, unseen; `checkpoints/` where there is none. `sizes`: of all files of the run.
+    """The name prefix of the newest intact checkpoint, and a line for each newer, damaged one. The newest if all are
+    damaged; a single one is not checked; `checkpoints/` if there is none. `sizes`: of all files of the run.
     """
     states = sorted((match[1] for name in sizes if (match := _STATE.fullmatch(name))), reverse=True)
     passed_over = list[str]()
     for state in states if len(states) > 1 else ():
-        if not (damage := _damage(store, sizes, state, tell)):
+        if not (damage := _find_damage(store, sizes, state, on_progress)):
             return f"{state}.", tuple(passed_over)
         passed_over.append(f"{state}.pt (damaged: {damage})")
     return f"{states[0]}." if states else "checkpoints/", ()
 
 
-def _damage(
-    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], state: str, tell: Callable[[int, int], None]
+def _find_damage(
+    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], state: str, on_progress: Callable[[int, int], None]
 ) -> str:
-    """What is wrong with a checkpoint; empty for nothing."""
+    """What is wrong with a checkpoint; empty if intact."""
     try:
         sums = _Sums.model_validate_json(bytes(store.get(f"{state}.json").bytes()))
     except (FileNotFoundError, ValidationError):
-        return "its manifest is missing, or none"
+        return "its manifest is missing or invalid"
     wanted = {f"{state}.pt": sums.sha256, **{f"checkpoints/{part.file}": part.sha256 for part in sums.parts}}
     if missing := [name for name in wanted if name not in sizes]:
         return f"{missing[0]} is missing"
     total, done = sum(sizes[name] for name in wanted), 0
     for name, sha256 in wanted.items():
-        if sha256_of(store, name) != sha256:
-            return f"{name} is not what its manifest says"
+        if get_sha256(store, name) != sha256:
+            return f"{name} does not match its manifest"
         done += sizes[name]
-        tell(done, total)
+        on_progress(done, total)
     return ""

@@ -1,9 +1,9 @@
-"""A job's folder, held by its descriptor: every engine reads and writes it through this, whoever else can write beside
-it. No link is followed, nothing but regular files is opened, and no more is read than a limit.
+"""A job's folder, held open by descriptor: engines read and write it safely while other users can write next to it. No
+links are followed, only regular files are opened, and reads are limited.
 
-Anybody's folder opens as a `JobFolder`, which can only be read: enough to list the job. Beginning, writing, ending and
-moving a job take an `OwnJobFolder`, and that one opens only where the folder is the effective user's and nobody else
-can write to it. A folder that is renamed or replaced meanwhile is still the one that was opened.
+Any user's folder opens as a read-only `JobFolder`, enough to list the job. Starting, writing, ending and moving a job
+need an `OwnJobFolder`, which the effective user owns and no one else can write. Renaming or replacing the folder does
+not change which one is open.
 """
 
 import errno
@@ -14,7 +14,7 @@ import secrets
 import shutil
 import stat
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
@@ -24,36 +24,36 @@ from components.core.visible import visible
 from components.core.whole_files import FULL
 
 MOST_BYTES = 1_000_000
-"""Of a file that is read as a whole: many times what one has."""
+"""For files read completely; far more than they hold."""
 _FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_PARTS = 10_000
-"""Of a path with all that its links lead to: the kernel follows 40 of at most 4096 bytes."""
+"""Of a path with all its links: the kernel follows 40 of at most 4096 bytes."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnreadableError(InputError):
-    """What an engine keeps of one job, and this release cannot read."""
+    """A job's files that this release cannot read."""
 
 
 class NotOwnError(UnreadableError):
-    """A folder that is another user's, or that others can write to."""
+    """Another user owns the folder or can write to it."""
 
 
 class ForeignError(NotOwnError):
-    """A folder that is another user's."""
+    """Another user owns the folder."""
 
     def __init__(self, path: Path, owner: str) -> None:
         self.owner = owner
-        problem = f"is {owner}'s: others can list it, and nothing else"
-        super().__init__(str(path), problem, fix=f"ask {owner}, or as {owner}")
+        problem = f"belongs to {owner}: others can only list it"
+        super().__init__(str(path), problem, fix=f"ask {owner}, or run this as {owner}")
 
 
 class JobFolder:
-    """Somebody's, to be listed. OSError of all that reads: no such file, a link, no regular file, too large."""
+    """Read-only. All reads raise OSError: no such file, a link, not a regular file, too large."""
 
     def __init__(self, path: Path, dir_fd: int | None = None) -> None:
-        """`dir_fd`: of the folder directly above. OSError: there is none, a link, or it is closed to this user."""
+        """`dir_fd`: of the parent folder. OSError: missing, a link, or closed to this user."""
         self.path = path
         self._descriptor = os.open(path if dir_fd is None else path.name, _FOLDER, dir_fd=dir_fd)
         weakref.finalize(self, os.close, self._descriptor)
@@ -66,12 +66,12 @@ class JobFolder:
 
     @property
     def uid(self) -> int:
-        """Whose it is."""
+        """The owner."""
         return self._opened.st_uid
 
     @property
     def owner(self) -> str:
-        """Whose it is, for people."""
+        """The owner's name."""
         return user_name(self.uid)
 
     @property
@@ -81,37 +81,37 @@ class JobFolder:
 
     @property
     def modified_at(self) -> float:
-        """When something was last put into it or taken out, in seconds since 1970."""
+        """When an entry was last added or removed, in seconds since 1970."""
         return self._opened.st_mtime
 
     @property
     def by_descriptor(self) -> Path:
-        """Leads to the folder that was opened, whatever has its name by now, for as long as this object is there."""
+        """A path to the open folder, even after a rename; valid while this object lives."""
         path = Path(f"/proc/self/fd/{self._descriptor}")
         return path if path.exists() else self.path  # no Linux
 
     @property
     def is_in_place(self) -> bool:
-        """Whether its path still leads to it: it has been neither removed nor replaced."""
+        """Whether its path still leads to it."""
         with suppress(OSError):
             return os.path.samestat(os.lstat(self.path), self._opened)
         return False
 
     def has(self, name: str) -> bool:
-        """Whether it has a regular file of that name."""
+        """Whether it holds a regular file of that name."""
         with suppress(OSError):
             return stat.S_ISREG(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode)
         return False
 
     def has_entry(self, name: str) -> bool:
-        """Whether it has anything of that name: a link, a FIFO, a folder."""
+        """Whether it holds anything of that name."""
         with suppress(OSError):
             os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
             return True
         return False
 
     def mtime(self, name: str) -> float:
-        """When the file was last written, in seconds since 1970."""
+        """Modification time of a file, in seconds since 1970."""
         with self.open_file(name) as file:
             return os.fstat(file.fileno()).st_mtime
 
@@ -120,19 +120,19 @@ class JobFolder:
         with self.open_file(name) as file:
             content = file.read(most_bytes + 1)
         if len(content) > most_bytes:
-            raise OSError(errno.EFBIG, f"it is larger than {most_bytes:,} bytes", str(self.path / name))
+            raise OSError(errno.EFBIG, f"larger than {most_bytes:,} bytes", str(self.path / name))
         return content
 
     def open_file(self, name: str) -> IO[bytes]:
-        """To be read in parts, or locked."""
+        """For partial reads or locking."""
         return os.fdopen(self._open(name, os.O_RDONLY), "rb")
 
     def folder(self, name: str) -> "JobFolder":
-        """One in it, to be read. OSError."""
+        """Opens a subfolder read-only. OSError."""
         return JobFolder(self.path / name, self._descriptor)
 
     def own(self) -> "OwnJobFolder":
-        """The same folder, to be written. NotOwnError."""
+        """Reopens it for writing. NotOwnError."""
         return OwnJobFolder(self.path, same_as=self)
 
     def _open(self, name: str, flags: int) -> int:
@@ -143,7 +143,7 @@ class JobFolder:
 
 
 class OwnJobFolder(JobFolder):
-    """The effective user's own, which nobody else can write to."""
+    """Owned by the effective user and writable by no one else."""
 
     def __init__(self, path: Path, dir_fd: int | None = None, same_as: JobFolder | None = None) -> None:
         """`same_as`: the folder that has to be at that path. OSError: as `JobFolder`. NotOwnError."""
@@ -152,39 +152,37 @@ class OwnJobFolder(JobFolder):
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
-            raise NotOwnError(str(path), "is no folder, but a link or a file", fix=_removal(path)) from None
+            raise NotOwnError(str(path), "is a link or a file, not a folder", fix=_removal_fix(path)) from None
         if same_as is not None and not os.path.samestat(same_as._opened, self._opened):
-            raise FileNotFoundError(errno.ENOENT, "it has just been replaced", str(path))
+            raise FileNotFoundError(errno.ENOENT, "it was just replaced", str(path))
         if self.uid != os.geteuid():
             raise ForeignError(path, self.owner)
         if self._opened.st_mode & _OTHERS_WRITE:
             raise NotOwnError(
-                str(path), "other users can write to it, so nothing in it is trusted",
-                fix=f"look what is in it, then: chmod go-w {path}",
+                str(path), "other users can write to it, so its content is not trusted",
+                fix=f"check its content, then: chmod go-w {path}",
             )  # fmt: skip
 
     @classmethod
     def make(cls, path: Path) -> Self:
-        """Opens it, and makes it where there is none, closed to everybody else. OSError. NotOwnError: somebody else
-        was there first.
-        """
+        """Opens the folder, or makes it with mode 700. OSError. NotOwnError: another user made it first."""
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
         return cls(path)
 
     def subfolder(self, name: str) -> Self:
-        """As `make`, of a folder in it. OSError, NotOwnError."""
+        """Like `make`, for a subfolder. OSError, NotOwnError."""
         with suppress(FileExistsError):
             os.mkdir(name, mode=0o700, dir_fd=self._descriptor)
         return self.own_subfolder(name)
 
     def own_subfolder(self, name: str) -> Self:
-        """One that is there. OSError, NotOwnError."""
+        """Opens an existing subfolder. OSError, NotOwnError."""
         return type(self)(self.path / name, self._descriptor)
 
     def make_folders(self, name: str) -> None:
-        """One in it, with those around it, where there are none; its name may have slashes. OSError: also where one of
-        them is a link or a file.
+        """Makes a subfolder and its parents; the name may contain slashes. OSError: also if one of them is a link or a
+        file.
         """
         at: JobFolder = self
         for part in Path(name).parts:
@@ -193,7 +191,7 @@ class OwnJobFolder(JobFolder):
             at = at.folder(part)
 
     def write(self, name: str, content: bytes, mode: int = 0o666) -> None:
-        """In one step: a reader finds the old content or the new. OSError: nothing has changed."""
+        """Atomic: readers see the old content or the new. OSError: nothing has changed."""
         partial = f".{name}-{secrets.token_hex(8)}"
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
@@ -206,21 +204,21 @@ class OwnJobFolder(JobFolder):
             raise
 
     def save(self, name: str, content: bytes) -> None:
-        """As `write`. InputError: it cannot be written."""
+        """Like `write`. InputError: it cannot be written."""
         try:
             self.write(name, content)
         except OSError as error:
             raise InputError(
-                str(self.path), f"cannot be written: {error.strerror}", allowed="a folder with room",
-                fix="make room there" if error.errno in FULL else "make it writable, or submit the job elsewhere",
+                str(self.path), f"cannot be written: {error.strerror}", allowed="a folder with free space",
+                fix="free some space there" if error.errno in FULL else "make it writable, or submit the job elsewhere",
             ) from None  # fmt: skip
 
     def write_private(self, name: str, content: bytes) -> None:
-        """As `write`, of a file that no other user can read."""
+        """Like `write`, readable only by the owner."""
         self.write(name, content, 0o600)
 
     def touch(self, name: str) -> bool:
-        """Makes an empty file. Whether there was none. OSError: also where what has its name is no file."""
+        """Makes an empty file; whether it is new. OSError: also if the name exists and is not a file."""
         try:
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o666, dir_fd=self._descriptor))
         except FileExistsError:
@@ -229,7 +227,7 @@ class OwnJobFolder(JobFolder):
         return True
 
     def append_to(self, name: str) -> IO[bytes]:
-        """A file, made where there is none, whose content only grows. OSError: also of one that is another user's."""
+        """Opens for appending, creating the file if needed. OSError: also if another user owns it."""
         try:
             return self._open_own(name, os.O_WRONLY | os.O_APPEND, "ab")
         except FileNotFoundError:
@@ -237,29 +235,29 @@ class OwnJobFolder(JobFolder):
             return self._open_own(name, os.O_WRONLY | os.O_APPEND, "ab")
 
     def overwrite(self, name: str, content: bytes) -> None:
-        """The beginning of a file that is there, in place: that takes no room. OSError."""
+        """Overwrites the start of an existing file in place, which needs no disk space. OSError."""
         with self._open_own(name, os.O_RDWR, "r+b") as file:
             file.write(content)
 
     def remove(self, name: str) -> None:
-        """A file, where there is one. OSError."""
+        """Removes a file if it exists. OSError."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._descriptor)
 
     def move_to(self, path: Path) -> None:
-        """Renames it, within the folder that it is in. OSError: also where it is not there any more."""
+        """Renames it within its parent. OSError: also if it was removed or replaced."""
         if not self.is_in_place:
-            raise FileNotFoundError(errno.ENOENT, "it has been removed or replaced", str(self.path))
+            raise FileNotFoundError(errno.ENOENT, "it was removed or replaced", str(self.path))
         before, self.path = self.path, path
         try:
             before.rename(path)
-        except BaseException:  # a signal may come before or after the renaming
+        except BaseException:  # a signal may arrive before or after the rename
             if not self.is_in_place:
                 self.path = before
             raise
 
     def remove_tree(self) -> None:
-        """With all that is in it, unless it was renamed or removed meanwhile. OSError."""
+        """Removes it with its content, unless it was renamed or removed meanwhile. OSError."""
         if not self.is_in_place:
             return
         for entry in os.listdir(self._descriptor):  # noqa: PTH208 # of a descriptor
@@ -267,32 +265,32 @@ class OwnJobFolder(JobFolder):
                 shutil.rmtree(entry, dir_fd=self._descriptor)
             else:
                 os.unlink(entry, dir_fd=self._descriptor)
-        self.path.rmdir()  # whatever has its name now: nothing but an empty folder goes
+        self.path.rmdir()  # only removes an empty folder, whatever has this name now
 
     def _open_own(self, name: str, flags: int, mode: str) -> IO[bytes]:
         descriptor = self._open(name, flags)
         if os.fstat(descriptor).st_uid != self.uid:
             os.close(descriptor)
-            raise PermissionError(errno.EPERM, "it is another user's file", str(self.path / name))
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(self.path / name))
         return os.fdopen(descriptor, mode)
 
 
 def open_regular(path: str | Path, flags: int, dir_fd: int | None = None) -> int:
-    """The descriptor of a regular file, to be closed. OSError: it is none, or a link."""
+    """The descriptor of a regular file, for the caller to close. OSError: not one, or a link."""
     try:
         descriptor = os.open(path, flags | _FILE, 0o666, dir_fd=dir_fd)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "it is a link, and none is followed here", str(path)) from None
+            raise OSError(errno.ELOOP, "it is a link, and links are not followed here", str(path)) from None
         raise
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def _removal(path: Path) -> str:
-    """How what has that name goes; in a folder of mode 1777 only its owner can move it."""
+def _removal_fix(path: Path) -> str:
+    """How to remove the path; in a folder with the sticky bit only its owner can."""
     with suppress(OSError):
         uid = path.lstat().st_uid
         if os.geteuid() not in (0, uid):
@@ -301,7 +299,7 @@ def _removal(path: Path) -> str:
 
 
 def user_name(uid: int) -> str:
-    """A user's name; the number where that has none, as in many containers."""
+    """A user's name, or the number if it has none, as in many containers."""
     try:
         return visible(pwd.getpwuid(uid).pw_name)
     except KeyError:
@@ -309,37 +307,42 @@ def user_name(uid: int) -> str:
 
 
 def make_shared(folder: Path) -> None:
-    """A folder of jobs, where there is none. OSError. InputError: others can replace what is in it."""
+    """Makes a folder of jobs if needed. OSError. InputError: others can replace what is in it."""
     for each in reversed((folder, *folder.parents)):
         if not each.is_dir():
-            each.mkdir(mode=0o755, exist_ok=True)  # those above it too, whatever the umask is
-    for finding in sharing_findings(folder):
+            each.mkdir(mode=0o755, exist_ok=True)  # parents too, independent of the umask
+    raise_errors(sharing_findings(folder))
+
+
+def raise_errors(findings: Iterable[Finding]) -> None:
+    """InputError: one of the findings is an error."""
+    for finding in findings:
         if finding.severity is Severity.ERROR:
             raise InputError(finding.path, finding.message, fix=finding.fix)
 
 
 def sharing_findings(folder: Path) -> Iterator[Finding]:
-    """Others who may rename and replace a job's folder, the folder of jobs, one above it or a link on its path: a job's
-    programs find their files by path, also when it is begun again, and would run those of somebody else.
+    """Finds other users who can rename or replace a job's folder: at the folder of jobs, one above it or a link on its
+    path. Jobs find their programs by path and would run those of someone else.
 
-    An error where anybody may, and for root always. A warning where it takes the owner of a folder, or the group of one
-    above the folder of jobs: on a cluster these are often one's own team.
+    An error if any user can, and always for root. A warning if only a folder's owner or the group of a parent folder
+    can, often your own team on a cluster.
     """
     whole, is_root = folder.resolve(), os.geteuid() == 0
-    danger = "can replace what is in it, and have their files run as you"
+    danger = "can replace its content and run their programs as you"
     links = list(_links(folder))
     for link in links:
         if (owner := link.lstat().st_uid) not in (0, os.geteuid()) and not _is_unmapped(owner):
             finding = Finding.error if is_root else Finding.warning
             yield finding(
-                "job.folder", str(link), f"this link is {user_name(owner)}'s, who can have it lead to other files, "
-                "which would run as you", f"name the folder that it leads to: {whole}",
+                "job.folder", str(link), f"this link belongs to {user_name(owner)}, who can point it to other files, "
+                "which would run as you", f"use its target: {whole}",
             )  # fmt: skip
     for each in dict.fromkeys((whole, *whole.parents, *(above for link in links for above in link.parents))):
         try:
             seen = each.stat()
         except OSError:
-            continue  # it is made, or that fails
+            continue  # it will be made, or that fails
         if seen.st_mode & _OTHERS_WRITE and not seen.st_mode & stat.S_ISVTX and not _has_private_group(seen):
             finding = Finding.error if is_root or each == whole or seen.st_mode & stat.S_IWOTH else Finding.warning
             fix = f"chmod +t {each}"
@@ -349,13 +352,13 @@ def sharing_findings(folder: Path) -> Iterator[Finding]:
         elif seen.st_uid not in (0, os.geteuid()) and not _is_unmapped(seen.st_uid):
             finding = Finding.error if is_root else Finding.warning
             yield finding(
-                "job.folder", str(each), f"{user_name(seen.st_uid)} owns it, whom no sticky bit binds, and {danger}",
-                "use a folder that is root's or yours, as all folders above it are",
+                "job.folder", str(each), f"{user_name(seen.st_uid)} owns it despite any sticky bit, so they {danger}",
+                "use a folder that root or you own, as well as all folders above it",
             )  # fmt: skip
 
 
 def _links(folder: Path) -> Iterator[Path]:
-    """The links that a path leads through, each in a folder whose own path has none."""
+    """Links on the path, each by a path without links."""
     at, parts = Path("/"), [*reversed(folder.absolute().parts[1:])]
     for _ in range(_MOST_PARTS):
         if not parts:
@@ -370,7 +373,7 @@ def _links(folder: Path) -> Iterator[Path]:
 
 
 def _is_unmapped(uid: int) -> bool:
-    """Of a user who is not in this container's user namespace: nobody in here can be them."""
+    """Whether the user is outside this container's user namespace, so no process here can act as them."""
     try:
         ranges = [line.split() for line in Path("/proc/self/uid_map").read_text("ascii").splitlines()]
         overflow = int(Path("/proc/sys/kernel/overflowuid").read_text("ascii"))
@@ -380,7 +383,7 @@ def _is_unmapped(uid: int) -> bool:
 
 
 def _has_private_group(seen: os.stat_result) -> bool:
-    """Of a folder of one's own, made with a umask of 002, where each user has a group of their own."""
+    """A folder made with umask 002, where each user has a group with their name."""
     if seen.st_mode & stat.S_IWOTH or seen.st_uid != os.geteuid():
         return False
     try:

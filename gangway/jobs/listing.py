@@ -1,5 +1,5 @@
-"""The jobs in a folder that several users may share: which there are, whose they are, and which of them this user may
-open. What another user's folder is follows from its owner alone, however open it is.
+"""The jobs in a folder that several users may share: which exist, who owns them, which of them this user may open. Only
+the owner decides, not the mode.
 """
 
 import errno
@@ -14,11 +14,11 @@ from trainer.core.file_errors import file_problem
 STATE_FILE = "state.json"
 _ID = re.compile(r"([a-z][a-z0-9-]*)-([0-9]{1,18})")
 _MOST_FOREIGN_NUMBER = 10**9
-"""Another user's folder of a higher number takes none: else one folder could use all numbers up."""
+"""Other users' folders with higher numbers do not count, else one folder could use up all numbers."""
 
 
 class ClosedError(UnreadableError):
-    """A folder on the way to a job is closed to this user: nothing is known of what is in it."""
+    """This user cannot enter a folder on the way to a job."""
 
     def __init__(self, path: Path) -> None:
         found = file_problem(PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path)))
@@ -27,19 +27,19 @@ class ClosedError(UnreadableError):
 
 
 def check_open(folder: Path) -> None:
-    """ClosedError: this user cannot enter the folder of jobs, or one above it. One that is not there is open."""
+    """ClosedError: this user cannot enter the folder of jobs or one above it. A missing folder is fine."""
     try:
-        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would leave the dot out, by which the folder has to be entered
+        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would drop the dot, which requires entering the folder
     except PermissionError:
         raise ClosedError(folder / "*") from None
     except OSError:
         return
 
 
-def job_names(folder: Path) -> list[str]:
-    """Of all that has the name of a job. ClosedError: nobody knows what is there."""
+def list_names(folder: Path) -> list[str]:
+    """All entries named like a job. ClosedError."""
     try:
-        found = os.listdir(folder)  # noqa: PTH208 # iterdir() and glob() take a closed folder for an empty one
+        found = os.listdir(folder)  # noqa: PTH208 # iterdir() and glob() treat a closed folder as empty
     except PermissionError:
         raise ClosedError(folder) from None
     except OSError:
@@ -49,12 +49,12 @@ def job_names(folder: Path) -> list[str]:
 
 
 def job_ids(folder: Path) -> list[str]:
-    """Of all jobs in the folder, the oldest first. ClosedError."""
-    return sorted((name for name in job_names(folder) if is_job(folder / name)), key=get_number)
+    """All jobs in the folder, oldest first. ClosedError."""
+    return sorted((name for name in list_names(folder) if is_job(folder / name)), key=get_number)
 
 
-def own_jobs(folder: Path) -> list[OwnJobFolder]:
-    """Those that this user may begin and end, the oldest first. ClosedError."""
+def list_own_jobs(folder: Path) -> list[OwnJobFolder]:
+    """Jobs that this user may start and end, oldest first. ClosedError."""
     found = list[OwnJobFolder]()
     for job_id in job_ids(folder):
         with suppress(OSError, NotOwnError):
@@ -63,14 +63,14 @@ def own_jobs(folder: Path) -> list[OwnJobFolder]:
 
 
 def open_job(path: Path) -> JobFolder:
-    """An own job's folder; to root anybody's. ForeignError: it is another user's. UnreadableError: it is this user's
-    own, and closed all the same. ClosedError. FileNotFoundError: it has just been removed.
+    """Opens a job's folder that this user owns; root opens any. ForeignError: another user's. UnreadableError: this
+    user's, but closed. ClosedError. FileNotFoundError: just removed.
     """
     try:
         folder = JobFolder(path)
     except PermissionError:
         check_open(path.parent)
-        owner = owner_of(path)
+        owner = get_owner(path)
         if not is_own(path):
             raise ForeignError(path, owner) from None
         raise UnreadableError(str(path), f"is closed to {owner}, who owns it", fix=f"chmod u+rwx {path}") from None
@@ -82,46 +82,42 @@ def open_job(path: Path) -> JobFolder:
 
 
 def is_id(word: str) -> bool:
-    """Whether a job may have that id."""
+    """Whether the word is a valid job id."""
     return _ID.fullmatch(word) is not None
 
 
 def is_job(path: Path) -> bool:
-    """Whether a folder with the name of a job is one, whatever its state is; of a folder that is closed to this user
-    its name says so.
-    """
+    """Whether a folder with a job's name holds a job; one that is closed to this user counts by its name."""
     try:
         return JobFolder(path).has_entry(STATE_FILE)
     except PermissionError:
         return True
     except OSError:
-        return False  # or it has just been removed
+        return False  # or just removed
 
 
 def is_own(path: Path) -> bool:
-    """Whether it is this user's; so is what has just been removed."""
+    """Whether it is this user's or was just removed."""
     with suppress(OSError):
         return path.lstat().st_uid == os.geteuid()
     return True
 
 
-def owner_of(path: Path) -> str:
-    """Empty where nobody may know."""
+def get_owner(path: Path) -> str:
+    """Empty if unknown."""
     with suppress(OSError):
         return user_name(path.lstat().st_uid)
     return ""
 
 
 def get_number(job_id: str) -> int:
-    """In the order of submission."""
+    """Orders jobs by submission."""
     return int(job_id.rpartition("-")[2])
 
 
 def next_number(folder: Path, least: int) -> int:
-    """Above that one and all that are taken: whosever a folder is and whatever it holds, of what has the name of a job
-    no other can be made. ClosedError.
-    """
-    return 1 + max(least, *(_taken_number(folder / name) for name in job_names(folder)), 0)
+    """Higher than `least` and every number in use, by any user and whatever the folder holds. ClosedError."""
+    return 1 + max(least, *(_taken_number(folder / name) for name in list_names(folder)), 0)
 
 
 def _taken_number(path: Path) -> int:

@@ -1,8 +1,8 @@
-"""Where a job has gone, kept in its folder by a move.
+"""Where a job has moved, recorded in its folder.
 
-FOLDER/<id>/moving        held by a move that is at work: a lock of the kernel, which dies with its holder
-FOLDER/<id>/moved.json    where to, and how far that came
-FOLDER/<id>/unwanted      somebody has cancelled it, which a move hears before it submits the job elsewhere
+FOLDER/<id>/moving        locked by a move in progress; the kernel releases it with its holder
+FOLDER/<id>/moved.json    target and progress
+FOLDER/<id>/unwanted      the user has cancelled it; a move checks this before it submits the job elsewhere
 """
 
 import json
@@ -18,10 +18,9 @@ _LOCK, _WAY, _UNWANTED = "moving", "moved.json", "unwanted"
 
 
 @dataclass(frozen=True)
-class _Way:
-    """`is_stopped`: it was told to stop for a move; `is_gone`: nobody may take it elsewhere any more; `job_id`: there,
-    once it has arrived; `tried`: places of moves that were cut off, where a copy may be left; `data_bytes`: of its data
-    set, by the place to which they were sent.
+class _MoveState:
+    """`is_stopped`: stopped for a move; `is_gone`: no other target may take it; `job_id`: at the target, after arrival;
+    `earlier_targets`: targets of interrupted moves, which may hold copies; `data_bytes`: of its data set, by target.
     """
 
     to: str
@@ -32,128 +31,127 @@ class _Way:
     data_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
-class Leave:
-    """A move that is at work, see `gangway.jobs.base.Leaving`."""
+class MoveRecord:
+    """Implements `gangway.jobs.base.MoveLog`."""
 
-    def __init__(self, folder: OwnJobFolder, target: str, before: _Way | None) -> None:
+    def __init__(self, folder: OwnJobFolder, target: str, before: _MoveState | None) -> None:
         tried = () if before is None else tuple(dict.fromkeys([*before.tried, before.to]))
         self._folder = folder
-        self._is_noted = target in tried
-        was = before or _Way(target)
+        self._may_have_copy = target in tried
+        was = before or _MoveState(target)
         job_id = was.job_id if was.to == target else ""
-        self._way = _Way(
+        self._state = _MoveState(
             target, was.is_stopped, was.is_gone, job_id, tuple(each for each in tried if each != target), was.data_bytes
         )  # fmt: skip
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was told to stop for a move."""
-        return self._way.is_stopped
+        """See `MoveLog`."""
+        return self._state.is_stopped
 
     @property
-    def is_unwanted(self) -> bool:
-        """Whether somebody has cancelled it."""
+    def is_cancelled(self) -> bool:
+        """See `MoveLog`."""
         return self._folder.has(_UNWANTED)
 
     @property
-    def is_noted(self) -> bool:
-        """Whether there may be a copy of it at the target."""
-        return self._is_noted
+    def may_have_copy(self) -> bool:
+        """See `MoveLog`."""
+        return self._may_have_copy
 
     @property
-    def tried(self) -> tuple[str, ...]:
-        """Places of earlier moves that were cut off."""
-        return self._way.tried
+    def earlier_targets(self) -> tuple[str, ...]:
+        """See `MoveLog`."""
+        return self._state.tried
 
     @property
     def data_bytes(self) -> int:
-        """Of its data set, sent to the target so far."""
-        return self._way.data_bytes.get(self._way.to, 0)
+        """See `MoveLog`."""
+        return self._state.data_bytes.get(self._state.to, 0)
 
-    def noted(self, data_bytes: int) -> None:
-        """From now on there may be a copy of it at the target, and so much more of its data set was sent there."""
-        sent = {**self._way.data_bytes, self._way.to: self.data_bytes + data_bytes}
-        self._write(replace(self._way, data_bytes=sent))
-        self._is_noted = True
+    def record_copy(self, data_bytes: int) -> None:
+        """See `MoveLog`."""
+        sent = {**self._state.data_bytes, self._state.to: self.data_bytes + data_bytes}
+        self._write(replace(self._state, data_bytes=sent))
+        self._may_have_copy = True
 
-    def begun(self) -> None:
-        """From now on the job is told to stop."""
-        self._write(replace(self._way, is_stopped=True))
+    def record_stopping(self) -> None:
+        """See `MoveLog`."""
+        self._write(replace(self._state, is_stopped=True))
 
-    def not_there(self) -> None:
-        """Nothing of it is at work at the target: it may go elsewhere. InputError: it has been there, and may be."""
-        if self._way.job_id:
-            arrived = f"it arrived at {self._way.to} as {self._way.job_id}"
+    def record_absence(self) -> None:
+        """See `MoveLog`."""
+        if self._state.job_id:
+            arrived = f"it arrived at {self._state.to} as {self._state.job_id}"
             raise InputError(
-                "job", f"{arrived}, which is no longer there, or cannot be read",
-                value=self._folder.name, fix="if nothing of it is at work there any more, submit it anew",
+                "job", f"{arrived}, which is gone or cannot be read",
+                value=self._folder.name, fix="if it no longer runs there, submit it again",
             )  # fmt: skip
-        if self._way.is_gone:
-            self._write(replace(self._way, is_gone=False))
+        if self._state.is_gone:
+            self._write(replace(self._state, is_gone=False))
 
-    def stayed(self, *, is_left: bool) -> None:
-        """It is over, and goes nowhere. `is_left`: a copy at the target could not be removed."""
-        if self.tried or is_left:  # what is left there is still to be removed
-            self._write(replace(self._way, is_stopped=False, is_gone=False))
+    def record_end_here(self, *, is_left: bool) -> None:
+        """See `MoveLog`."""
+        if self.earlier_targets or is_left:  # copies still have to be removed
+            self._write(replace(self._state, is_stopped=False, is_gone=False))
         else:
             self._folder.remove(_WAY)
 
-    def gone(self) -> None:
-        """It is copied, and goes nowhere else."""
-        self._write(replace(self._way, is_gone=True))
+    def record_copied(self) -> None:
+        """See `MoveLog`."""
+        self._write(replace(self._state, is_gone=True))
 
-    def arrived(self, job_id: str) -> None:
-        """It has that id there."""
-        self._write(replace(self._way, is_stopped=True, is_gone=True, job_id=job_id))
+    def record_arrival(self, job_id: str) -> None:
+        """See `MoveLog`."""
+        self._write(replace(self._state, is_stopped=True, is_gone=True, job_id=job_id))
 
-    def forgotten(self, place: str) -> None:
-        """What an earlier move had copied there is no more."""
-        self._write(replace(self._way, tried=tuple(each for each in self.tried if each != place)))
+    def forget_copy(self, place: str) -> None:
+        """See `MoveLog`."""
+        self._write(replace(self._state, tried=tuple(each for each in self.earlier_targets if each != place)))
 
-    def _write(self, way: _Way) -> None:
-        self._folder.save(_WAY, json.dumps(asdict(way)).encode())
-        self._way = way
+    def _write(self, state: _MoveState) -> None:
+        self._folder.save(_WAY, json.dumps(asdict(state)).encode())
+        self._state = state
 
 
 @contextmanager
-def leaving(folder: OwnJobFolder, target: str) -> Iterator[Leave]:
+def open_move(folder: OwnJobFolder, target: str) -> Iterator[MoveRecord]:
     """See `gangway.jobs.base.Movable`."""
     with folder.append_to(_LOCK) as file:
         if not lock_soon(file):
-            raise InputError("job", "another move of it is at work", value=folder.name, fix="let it end")
+            raise InputError("job", "another move of it is in progress", value=folder.name, fix="wait for it")
         before = _read(folder)
         if before is not None and before.is_gone and before.to != target:
-            raise InputError("job", f"it has gone to {before.to}", value=folder.name, fix=f"--to {before.to}")
-        yield Leave(folder, target, before)
+            raise InputError("job", f"it has moved to {before.to}", value=folder.name, fix=f"--to {before.to}")
+        yield MoveRecord(folder, target, before)
 
 
-def give_up(folder: OwnJobFolder) -> None:
-    """Somebody has cancelled the job: no move takes it elsewhere. InputError: one has, and it may begin there, or was
-    cut off; the next one hears that. OSError: there is no room to say so.
+def cancel_move(folder: OwnJobFolder) -> None:
+    """Stops any move of the job, because the user cancelled it. InputError: one has already moved it, or was
+    interrupted and may have started it there. OSError: no room to record it.
     """
-    # Written before the other is looked at, as the move does: one of the two hears the other.
+    # Write first, then read, as the move does: one of the two sees the other.
     is_first = folder.touch(_UNWANTED)
-    moves = _is_moving(folder)  # looked at before how far it is: it may end meanwhile
+    moves = _is_moving(folder)  # before reading its progress: it may end meanwhile
     way = _read(folder)
     if way is None or not way.is_gone:
         return
     if not way.job_id and not moves:
         raise InputError(
-            "job", f"its move to {way.to} was cut off, and it may have begun there", value=folder.name,
-            fix=f"make the same move once more, which ends it; or cancel it there, if `gangway job list --on {way.to}` "
-            "has it",
+            "job", f"its move to {way.to} was interrupted, and it may have started there", value=folder.name,
+            fix=f"repeat the move, which then ends it; or cancel it there, if `gangway job list --on {way.to}` "
+           "shows it",
         )  # fmt: skip
-    if is_first:  # what another cancel has said, the move may be about to hear
+    if is_first:  # keep another cancel's request, which the move may be about to see
         folder.remove(_UNWANTED)
     if not way.job_id:
         raise InputError(
-            "job", f"it is on its way to {way.to}, and may have begun there", value=folder.name,
-            fix=f"cancel it there, once `gangway job list --on {way.to}` has it",
+            "job", f"it is moving to {way.to}, and may have started there", value=folder.name,
+            fix=f"cancel it there once `gangway job list --on {way.to}` shows it",
         )  # fmt: skip
 
 
 def _is_moving(folder: JobFolder) -> bool:
-    """Whether a move is at work."""
     try:
         with folder.open_file(_LOCK) as file:
             return is_locked(file)
@@ -161,27 +159,27 @@ def _is_moving(folder: JobFolder) -> bool:
         return False
 
 
-def where_gone(folder: JobFolder) -> str:
-    """Of a cancelled job, in words: to which place, and as what; empty where no move has taken it. UnreadableError."""
+def describe_move(folder: JobFolder) -> str:
+    """For a cancelled job, where it moved and as what; empty if no move has taken it. UnreadableError."""
     if (way := _read(folder)) is None or not way.is_stopped or (not way.is_gone and folder.has(_UNWANTED)):
         return ""
     if way.job_id:
-        return f"gone to {way.to}, as {way.job_id}"
+        return f"moved to {way.to} as {way.job_id}"
     if _is_moving(folder):
-        return f"on its way to {way.to}"
-    then = "ends it" if folder.has(_UNWANTED) else "goes on with it"
-    return f"its move to {way.to} was cut off: the same move again {then}"
+        return f"moving to {way.to}"
+    then = "end it" if folder.has(_UNWANTED) else "resume it"
+    return f"its move to {way.to} was interrupted: repeat it to {then}"
 
 
-def _read(folder: JobFolder) -> _Way | None:
+def _read(folder: JobFolder) -> _MoveState | None:
     path = folder.path / _WAY
     try:
         found = json.loads(folder.read(_WAY))
-        return _Way(
+        return _MoveState(
             str(found["to"]), bool(found["is_stopped"]), bool(found["is_gone"]), str(found["job_id"]),
             tuple(map(str, found["tried"])), {str(to): int(size) for to, size in found.get("data_bytes", {}).items()},
         )  # fmt: skip
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UnreadableError(str(path), f"no move of a job: {error}", fix=f"move {path} aside") from None
+        raise UnreadableError(str(path), f"not the record of a move: {error}", fix=f"move {path} aside") from None

@@ -1,4 +1,4 @@
-"""What one node runs of a job file, and the variables that it needs, the same on every engine."""
+"""The command and variables of one node of a job, the same on every engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from stacks.config.job_settings import effective_config
 from stacks.config.own_command import command_variables
 
 TRAIN_FILE = "train.json"
-"""Name of the trainer's configuration in whichever folder an engine has for a job's files."""
+"""Name of the trainer's configuration in an engine's folder for the job's files."""
 DATA_DIR = "GANGWAY_DATA_DIR"
-"""Variable of a command: the folder with its data set, where the job file names a source of one."""
+"""Variable of a command: the folder of its data set, if the job file names a source."""
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where several nodes meet: the first of them serves the store.
+    """Where the nodes of a job meet: the first of them serves the store.
 
     Attributes:
         host: the first node.
-        member_key: file on every node, with the job's key; of a preset alone.
-        rank: of this node, from 0; empty where its environment has it as PET_NODE_RANK.
+        member_key: file with the job's key on every node; presets only.
+        rank: of this node, from 0; empty if its environment has it as PET_NODE_RANK.
     """
 
     host: str
@@ -39,10 +39,10 @@ class Place:
     """What a node has for a job.
 
     Attributes:
-        run_dir: that outlives the node, the same on all nodes.
-        train_file: path of the trainer's configuration there, a preset's alone.
-        own_job: path of images/templates/job/own-job.sh there.
-        python: of the trainer's environment there; a preset's alone.
+        run_dir: outlives the node and is the same on all nodes.
+        train_file: path of the trainer's configuration; presets only.
+        own_job: path of images/templates/job/own-job.sh.
+        python: of the trainer's environment; presets only.
     """
 
     run_dir: str
@@ -52,7 +52,7 @@ class Place:
 
 
 def node_argv(job: JobFile, place: Place, meeting: Meeting | None = None) -> list[str]:
-    """The words; `meeting` None for a job on one node. It ends with the codes of `gangway.jobs.base`."""
+    """The node's argv; `meeting` is None for one node. It exits with the codes of `gangway.jobs.base`."""
     if job.preset is None:
         torchrun = [] if job.processes_per_node is None else _torchrun(job, meeting, "static")
         return ["/bin/sh", place.own_job, *torchrun, "--", *job.command]
@@ -82,30 +82,30 @@ def _training(job: JobFile, place: Place) -> Training:
 
 
 def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str]:
-    """Of a command; its `env` besides. `notices`: a file of the node's, which may not be there. `job` has the folder of
-    its data set, as `gangway.jobs.data_sets.with_data` says it.
+    """Variables of a command besides its `env`. `notices`: a file on the node, which may be missing. `job`: with
+    `data_dir` as set by `gangway.jobs.data_sets.with_data`.
     """
     if job.preset is not None:
         return {}
-    # Else torchrun kills its processes 30 s after a SIGTERM; one that is too old for this variable does.
+    # Else torchrun kills its processes 30 s after SIGTERM, as versions that ignore this variable do.
     grace = {} if job.processes_per_node is None else {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(job.grace_sec)}
     data = {} if job.data_dir is None else {DATA_DIR: job.data_dir}
     return {**grace, **data, **command_variables(job, place.run_dir, notices)}
 
 
 def own_job_script() -> Path:
-    """The script on this machine."""
+    """Its path on this machine."""
     return TEMPLATES / "job" / "own-job.sh"
 
 
 def needs_member_key(job: JobFile) -> bool:
-    """Whether its nodes know each other by a key, which torchrun itself has no use for."""
+    """Whether its nodes authenticate with a key, which torchrun does not use."""
     return job.preset is not None and job.nodes.max > 1
 
 
 def _torchrun(job: JobFile, meeting: Meeting | None, backend: str) -> list[str]:
-    """Restarts are the engine's, which counts them for all nodes. So no node comes or goes meanwhile, and a command can
-    do without c10d, whose nodes unpickle what anybody may write into the store; `static` unpickles nothing.
+    """The engine counts restarts for all nodes, so the set of nodes is fixed and a command can do without c10d, whose
+    nodes unpickle whatever anyone writes into the store; `static` unpickles nothing.
     """
     where = ["--standalone", "--nnodes=1"]
     if meeting is not None:

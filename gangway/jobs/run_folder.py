@@ -1,5 +1,5 @@
-"""What a run's folder on this machine holds, looked through without an object store, which stops at the first name that
-it cannot say and at links in a circle.
+"""Scans a run folder on this machine. An object store is not used for this: it fails at names that it cannot represent
+and at link cycles.
 """
 
 import errno
@@ -23,30 +23,30 @@ _MOST_NAME_BYTES = 240
 
 
 class CopyDamagedError(InputError):
-    """What was read back is not what was sent."""
+    """The data read back differs from the data sent."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, "what arrived is not what was sent", fix="the same move again copies it again")
+        super().__init__(name, "arrived damaged", fix="repeat the move to copy it again")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Of one folder, files that links lead to among them.
+    """A folder's files, including those behind links.
 
     Attributes:
         files: name -> bytes.
-        left_out: what is no file: empty folders, links that lead nowhere or to a folder around them, devices.
+        left_out: what is not a file: empty folders, dangling links, links to a parent folder, devices.
     """
 
     files: Mapping[str, int]
     left_out: tuple[str, ...]
 
     @classmethod
-    def look(cls, folder: JobFolder) -> "RunFolder":
+    def scan(cls, folder: JobFolder) -> "RunFolder":
         """InputError: it cannot be read."""
         files, left_out, place = dict[str, int](), list[str](), folder.by_descriptor
         try:
-            for name, size in _found(place, "", (place.resolve(),)):
+            for name, size in _scan(place, "", (place.resolve(),)):
                 if isinstance(size, str):
                     left_out.append(f"{name} ({size})")
                 else:
@@ -54,43 +54,43 @@ class RunFolder:
         except OSError as error:
             named = str(error.filename or place).replace(str(place), str(folder.path), 1)
             raise InputError(
-                named, f"cannot be read: {error.strerror}", allowed="a run folder to be copied",
-                fix="let whoever moves the job read it",
+                named, f"cannot be read: {error.strerror}", allowed="a readable run folder",
+                fix="give the user who moves the job read access",
             ) from None  # fmt: skip
         return cls(files, tuple(sorted(left_out)))
 
 
 class FolderStore:
-    """What a copy asks of a store, of a folder that is held open: whatever has its name by then, nothing else is read
-    or written. A file is there whole or not at all. Links in it are followed, for who copies has made them. All raises
-    OSError; a name that leads out of it InputError.
+    """The store interface of a copy for an open folder, whatever its path leads to by now. Files appear completely or
+    not at all. Links inside are followed, since the copier made them. All methods raise OSError, and InputError for
+    names that lead outside.
     """
 
     def __init__(self, folder: JobFolder) -> None:
         self.folder, self.path = folder, folder.by_descriptor
 
     def get(self, name: str) -> "_File":
-        """Its content, to be read once."""
+        """Its content, for one read."""
         return _File(self._path(name))
 
     def head(self, name: str) -> Mapping[str, Any]:
-        """By which it is known to be the same."""
+        """Size, tag and time."""
         seen = self._path(name).stat()
         at = datetime.fromtimestamp(seen.st_mtime, UTC)
         return {"size": seen.st_size, "e_tag": f"{seen.st_ino:x}-{seen.st_mtime_ns:x}", "last_modified": at}
 
     def put(self, name: str, content: bytes) -> None:
-        """A small file."""
+        """Writes a small file."""
         with self.writer(name) as file:
             file.write(content)
 
     def delete(self, name: str) -> None:
-        """A file or a link."""
+        """Removes a file or link."""
         self._path(name).unlink()
 
     @contextmanager
     def writer(self, name: str) -> Iterator[IO[bytes]]:
-        """A file, with the folders around it; it appears at the end, and after an error not at all."""
+        """Opens a file for writing, with its parent folders; it appears at the end, and not after an error."""
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as file:
@@ -98,7 +98,7 @@ class FolderStore:
 
     def _path(self, name: str) -> Path:
         if leads_out(name):
-            raise InputError(str(self.folder.path), "a name that leads out of the folder", value=name, fix="rename it")
+            raise InputError(str(self.folder.path), "a name that leads outside the folder", value=name, fix="rename it")
         return self.path / name
 
 
@@ -107,34 +107,32 @@ class _File:
         self._path = path
 
     def stream(self, part_bytes: int) -> Iterator[bytes]:
-        """In parts of that size."""
+        """The content in parts of that size."""
         descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file any more", self._path.name)
+                raise OSError(errno.EINVAL, "it is no longer a regular file", self._path.name)
             while part := file.read(part_bytes):
                 yield part
 
     def bytes(self) -> bytes:
-        """All of it."""
+        """The whole content."""
         return b"".join(self.stream(1 << 20))
 
 
 def is_odd(name: str) -> bool:
-    """Whether no bucket here takes a file of that name: its end is what obstore calls a file that it has by half,
-    some of it is no letter, or there is no room for that end.
+    """Whether buckets cannot store the name: obstore marks partial files with a `#` suffix, some characters are
+    invalid, or the name leaves no room for the suffix.
     """
     parts = name.split("/")
     return bool(_ODD.search(name)) or any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in parts)
 
 
 def remove_others(folder: Path, kept: Collection[str]) -> None:
-    """Leaves nothing in a folder but files of these names: neither folders that are empty then nor links, which are
-    followed nowhere. OSError.
-    """
+    """Removes all but these files, including empty folders and links, without following links. OSError."""
     for walked, folders, files in os.walk(folder, topdown=False, onerror=_raise):
         above = Path(walked)
-        links = [name for name in folders if (above / name).is_symlink()]  # of the others some have just been removed
+        links = [name for name in folders if (above / name).is_symlink()]  # some of the others were just removed
         for path in (above / name for name in (*files, *links)):
             if path.is_symlink() or str(path.relative_to(folder)) not in kept:
                 path.unlink()
@@ -146,31 +144,31 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _found(folder: Path, below: str, around: tuple[Path, ...]) -> Iterator[tuple[str, int | str]]:
-    """Names with bytes, or why they do not travel. `around`: the folders that one has come through, without links."""
+def _scan(folder: Path, below: str, around: tuple[Path, ...]) -> Iterator[tuple[str, int | str]]:
+    """Names with bytes, or why they cannot be copied. `around`: the folders on the way, resolved."""
     try:
         with os.scandir(folder) as entries:
             each = sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError:
-        return  # it has just gone: the job may be at work
+        return  # just removed: the job may be running
     if not each and below:
         yield below, "empty"
     for entry in each:
         name, path = f"{below}{entry.name}", folder / entry.name
         try:
             mode, size = (seen := path.stat()).st_mode, seen.st_size
-        except OSError:  # a link to nothing or in a circle, or a file that has just gone
+        except OSError:  # a dangling or cyclic link, or a file just removed
             if path.is_symlink():
                 yield name, "a link"
             continue
         if stat.S_ISDIR(mode):
             real = path.resolve()
             if any(real == one or real in one.parents for one in around):
-                yield name, "a link to a folder around it"
+                yield name, "a link to a parent folder"
             else:
-                yield from _found(path, f"{name}/", (*around, real))
+                yield from _scan(path, f"{name}/", (*around, real))
         elif not stat.S_ISREG(mode):
-            yield name, "no file"
+            yield name, "not a regular file"
         elif not os.access(path, os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         else:

@@ -1,29 +1,28 @@
-"""When a job was on nodes, and on how many: by this its hours are counted, and its share of a bill. What runs it keeps
-it in its folder, images/templates/job/slurm-batch.sh in the same form.
+"""When a job was on nodes, and on how many: the basis of its hours and its share of a bill. The runner writes it into
+the job's folder, images/templates/job/slurm-batch.sh in the same format.
 
 FOLDER/<id>/stretches     lines of BEGAN ENDED NODES, in ms since 1970
-FOLDER/<id>/on-nodes      BEGAN NODES LENGTH while it runs, LENGTH in ms, written every few seconds: so far came who was
-                          killed. Without LENGTH the file's time says so, which Slurm's batch script sets to BEGAN and
-                          that length
+FOLDER/<id>/on-nodes      BEGAN NODES LENGTH while it runs, LENGTH in ms, updated every few seconds in case it is
+killed. Without LENGTH the file's time counts, which Slurm's batch script sets to BEGAN plus the length
 
-The wall clock says when a stretch began. How long it was is measured with a clock that cannot jump and stands still
-while the machine sleeps, so ENDED is BEGAN and that length.
+BEGAN is by the wall clock. The length is measured with a monotonic clock that stops while the machine sleeps, so ENDED
+is BEGAN plus that length.
 """
 
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from gangway.jobs.base import Stretch
+from gangway.jobs.base import RunInterval
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 
 _STRETCHES, _ON_NODES = "stretches", "on-nodes"
 _BYTES = 64
-"""Of ON_NODES, always: what it says next takes no more room."""
+"""Fixed size of ON_NODES: updates need no disk space."""
 
 
-class RunningStretch:
-    """One that this process sees to: it is on nodes from now on. OSError."""
+class RunningInterval:
+    """An interval that this process is running. OSError."""
 
     def __init__(self, folder: OwnJobFolder, nodes: int) -> None:
         self._folder, self._nodes = folder, nodes
@@ -31,7 +30,7 @@ class RunningStretch:
         folder.write(_ON_NODES, self._line())
 
     def update(self) -> None:
-        """Again and again, from its beginning to its end. OSError: it was not written, this time."""
+        """Call repeatedly until it ends. OSError: not written this time."""
         self._folder.overwrite(_ON_NODES, self._line())
 
     def _line(self) -> bytes:
@@ -39,9 +38,9 @@ class RunningStretch:
         return f"{self._began_ms} {self._nodes} {length_ms}".ljust(_BYTES - 1).encode() + b"\n"
 
 
-def end_stretch(folder: OwnJobFolder) -> None:
-    """It is on no nodes any more, since that was last said. Nothing, where none has begun. OSError: it could not be
-    written, and can be tried again. UnreadableError.
+def end_interval(folder: OwnJobFolder) -> None:
+    """Ends the interval at its last update; no effect if none is running. OSError: it could not be written; retry.
+    UnreadableError.
     """
     try:
         if (found := _on_nodes(folder)) is None:
@@ -51,15 +50,15 @@ def end_stretch(folder: OwnJobFolder) -> None:
         raise _no_stretches(folder, _ON_NODES, error) from None
     began, nodes, length = found
     line = f"{began} {began + length} {nodes}\n"
-    # Whole or not at all, and once: a full disk or a kill may come between any two steps.
+    # Atomic and only once: a full disk or a kill may come between any two steps.
     if not before.endswith(line):
         folder.write(_STRETCHES, (before + line).encode())
     folder.remove(_ON_NODES)
 
 
-def get_run_intervals(folder: JobFolder, *, runs: bool) -> tuple[Stretch, ...]:
-    """All of a job's, the earliest first. `runs`: whether one that has not ended goes on; else it ended when it was
-    last said to go on. UnreadableError: somebody else has written there.
+def get_run_intervals(folder: JobFolder, *, runs: bool) -> tuple[RunInterval, ...]:
+    """All intervals of a job, earliest first. `runs`: whether the last one still runs; else it ended at its last
+    update. UnreadableError: the files were changed.
     """
     try:
         found = [_stretch(*map(int, line.split())) for line in _text(folder, _STRETCHES).splitlines()]
@@ -70,23 +69,23 @@ def get_run_intervals(folder: JobFolder, *, runs: bool) -> tuple[Stretch, ...]:
     except (ValueError, TypeError, OverflowError, OSError) as error:
         raise _no_stretches(folder, _STRETCHES, error) from None
     if last is not None and runs:
-        found[-1] = Stretch(found[-1].start, None, nodes, so_far_sec=length / 1000)
+        found[-1] = RunInterval(found[-1].start, None, nodes, so_far_sec=length / 1000)
     return tuple(found)
 
 
-def used_sec(stretches: Sequence[Stretch], now: datetime) -> float:
-    """How long it was on nodes, however many."""
+def used_sec(stretches: Sequence[RunInterval], now: datetime) -> float:
+    """Total time on nodes, however many."""
     return sum((each.until(now) - each.start).total_seconds() for each in stretches)
 
 
 def _on_nodes(folder: JobFolder) -> tuple[int, int, int] | None:
-    """BEGAN, NODES and LENGTH. ValueError: it says something else."""
+    """BEGAN, NODES and LENGTH. ValueError: invalid content."""
     try:
         began, nodes, *length = map(int, folder.read(_ON_NODES).split())
         if len(length) > 1:
             raise ValueError("more than three numbers")
-        said = length[0] if length else round(folder.mtime(_ON_NODES) * 1000) - began
-        return began, nodes, max(0, said)
+        length_ms = length[0] if length else round(folder.mtime(_ON_NODES) * 1000) - began
+        return began, nodes, max(0, length_ms)
     except FileNotFoundError:
         return None
 
@@ -100,11 +99,11 @@ def _text(folder: JobFolder, name: str) -> str:
 
 def _no_stretches(folder: JobFolder, name: str, error: Exception) -> UnreadableError:
     path = folder.path / name
-    return UnreadableError(str(path), f"no stretches of a job: {error}", fix=f"move {path} aside")
+    return UnreadableError(str(path), f"not the run intervals of a job: {error}", fix=f"move {path} aside")
 
 
-def _stretch(began_ms: int, ended_ms: int, nodes: int) -> Stretch:
-    return Stretch(_time(began_ms), _time(ended_ms), nodes)
+def _stretch(began_ms: int, ended_ms: int, nodes: int) -> RunInterval:
+    return RunInterval(_time(began_ms), _time(ended_ms), nodes)
 
 
 def _time(ms: int) -> datetime:

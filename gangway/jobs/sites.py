@@ -1,4 +1,4 @@
-"""An engine with what a node of it costs and draws, and what a job would come to there."""
+"""An engine with the cost and power of its nodes, and what a job would cost there."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,11 +15,24 @@ from stacks.base.registry import get_provider
 from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
 
-__all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "envelope", "find_nodes", "spent", "spent_on"]
+__all__ = [
+    "By",
+    "Charge",
+    "Nodes",
+    "Site",
+    "Spent",
+    "charge",
+    "envelope",
+    "find_nodes",
+    "usage_cost",
+    "usage_cost_on_nodes",
+]
+
+NO_PRICE = "the price of a node is unknown"
 
 
 class By(StrEnum):
-    """What decides among engines that take a job."""
+    """How to choose among the engines that accept a job."""
 
     ORDER = "order"
     COST = "cost"
@@ -28,32 +41,32 @@ class By(StrEnum):
 
 @dataclass(frozen=True)
 class Nodes:
-    """Those of an engine.
+    """The nodes of an engine.
 
     Attributes:
-        usd_per_hour: of one; None where nobody knows it.
-        source: of that price, with its day.
-        machine: what they are; None where no catalogue has it.
-        region: where they are, likewise.
-        is_told: whether that price was said, and is none of a list.
-        grid: of that region, where whoever asks has it: it may be in no catalogue.
+        usd_per_hour: of one node; None if unknown.
+        source: of that price, with its date.
+        machine: None if no catalogue has it.
+        region: None if no catalogue has it.
+        is_declared: the price was declared and is not a list price.
+        grid: of that region, if the caller has it; it may be in no catalogue.
     """
 
     usd_per_hour: float | None
     source: str
     machine: MachineType | None = None
     region: Place | None = None
-    is_told: bool = False
+    is_declared: bool = False
     grid: Region | None = None
 
 
 @dataclass(frozen=True)
 class Site:
-    """One of the engines that were asked for.
+    """An engine named by the user.
 
     Attributes:
         asked: as it was named.
-        nodes: None where nobody has said what they are.
+        nodes: None if not declared.
     """
 
     engine: Engine
@@ -63,43 +76,41 @@ class Site:
 
 @dataclass(frozen=True)
 class Charge:
-    """What a job comes to at a site, for all of its hours on all of its nodes; None where nobody knows. `why`: by
-    which prices.
-    """
+    """What all hours on all nodes of a job cost at a site; None if unknown. `why`: the prices used."""
 
     usd: float | None
     gco2e: float | None
     why: str
 
     def by(self, by: By) -> float | None:
-        """What decides."""
+        """The amount that decides."""
         return self.usd if by is By.COST else self.gco2e
 
 
 def find_nodes(name: str, engine: NamedEngine) -> Nodes:
-    """As the engines' file has them. InputError: the catalogue has no such region or machine type."""
+    """The nodes declared in the engines' file. InputError: the catalogue has no such region or machine type."""
     place = None if engine.region is None else read_place(engine.region, f"engines.{name}.region")
     own = engine.usd_per_node_hour
     if engine.machine_type is None or place is None:
-        source = "nobody has said what a node costs" if own is None else f"engines.{name}.usd_per_node_hour"
-        return Nodes(own, source, region=place, is_told=own is not None)
+        source = NO_PRICE if own is None else f"engines.{name}.usd_per_node_hour"
+        return Nodes(own, source, region=place, is_declared=own is not None)
     catalog = get_provider(place.provider).catalog_here()
     machine = catalog.machine(engine.machine_type, f"engines.{name}.machine_type")
     if machine.provider != place.provider:
         raise InputError(
-            f"engines.{name}.machine_type", f"no machine of {place.provider}", value=machine.name,
-            fix="name one of the region's provider: gangway catalog list",
+            f"engines.{name}.machine_type", f"not a machine type of {place.provider}", value=machine.name,
+            fix="use a machine type of the region's provider: gangway catalog list",
         )  # fmt: skip
     if own is not None:
-        return Nodes(own, f"engines.{name}.usd_per_node_hour", machine, place, is_told=True)
-    return _listed(catalog, engine, machine, place)
+        return Nodes(own, f"engines.{name}.usd_per_node_hour", machine, place, is_declared=True)
+    return _list_price(catalog, engine, machine, place)
 
 
-def _listed(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: Place) -> Nodes:
-    """By the list; a price does not travel to another region."""
+def _list_price(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: Place) -> Nodes:
+    """From the price list, for this region only."""
     quote = catalog.price(machine.name, place.region, "on-demand" if engine.capacity == "on-demand" else "spot")
     if quote is None or not quote.is_bounded:
-        return Nodes(None, f"no list here has a price of {machine.name} in {place.name}", machine, place)
+        return Nodes(None, f"no price list has {machine.name} in {place.name}", machine, place)
     fact = quote.expected
     which = "" if quote.high == quote.usd else " at its highest"
     return Nodes(
@@ -108,23 +119,24 @@ def _listed(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: 
 
 
 def charge(site: Site, job: JobFile) -> Charge:
-    """Of all its hours on all its nodes, at most; and of its data on their way there."""
+    """The most a job can cost: all hours on all nodes, and the transfer of its data."""
     nodes, hours, num = site.nodes, job.max_hours, job.nodes.max
     if nodes is None:
-        return Charge(None, None, "nobody has said what a node costs")
+        return Charge(None, None, NO_PRICE)
     usd = None if nodes.usd_per_hour is None else nodes.usd_per_hour * hours * num
     why = [nodes.source if usd is None else f"{num} x {hours:g} h at {nodes.usd_per_hour:g} USD: {nodes.source}"]
     if job.data is not None:
-        carried, said = _carried(job, site.engine)
+        carried, data_note = _data_cost(job, site.engine)
         usd = None if usd is None or carried is None else usd + carried
-        why.append(said)
-    return Charge(usd, _gco2e(nodes, hours, num), "; ".join(why))
+        why.append(data_note)
+    found = envelope(nodes, hours, num)
+    return Charge(usd, None if found is None else found[1].gco2e, "; ".join(why))
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What a job has had of nodes so far; `node_hours` None where its engine does not know. `usd`: None then, too, and
-    where nobody knows what a node costs; `source`: of its price, or why there is none.
+    """What a job has used so far; `node_hours` is None if its engine does not know. `usd` is None then, too, and
+    without a price; `source`: of the price, or why there is none.
     """
 
     node_hours: float | None
@@ -132,36 +144,36 @@ class Spent:
     source: str
 
 
-def spent(site: Site, status: JobStatus, now: datetime) -> Spent:
-    """Of its stretches here; not of engines that it came from."""
-    return spent_on(site.nodes, status, now)
+def usage_cost(site: Site, status: JobStatus, now: datetime) -> Spent:
+    """On this engine, without the engines it came from."""
+    return usage_cost_on_nodes(site.nodes, status, now)
 
 
-def spent_on(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
-    """The same, on such nodes."""
+def usage_cost_on_nodes(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
+    """The same, for given nodes."""
     if status.stretches is None:
-        return Spent(None, None, "its engine does not know any more when it was on nodes")
+        return Spent(None, None, "its engine no longer knows when it was on nodes")
     hours = sum((each.until(now) - each.start).total_seconds() / 3600 * each.nodes for each in status.stretches)
     if nodes is None or nodes.usd_per_hour is None:
-        return Spent(hours, None, "nobody has said what a node costs" if nodes is None else nodes.source)
+        return Spent(hours, None, NO_PRICE if nodes is None else nodes.source)
     return Spent(hours, hours * nodes.usd_per_hour, nodes.source)
 
 
-def _carried(job: JobFile, engine: Engine) -> tuple[float | None, str]:
-    """Dollars of the job's data on their way there, once."""
+def _data_cost(job: JobFile, engine: Engine) -> tuple[float | None, str]:
+    """The cost of transferring the job's data once, in dollars."""
     assert job.data is not None, "asked of a job with data"
     if (movable := as_movable(engine)) is not None and movable.has_data(job):
-        return 0.0, f"{job.data.source} has been copied there before"
+        return 0.0, f"{job.data.source} has already been copied"
     target = engine.region
     if target is None:
-        return None, "nobody has said in which region it stands, so that the way of its data has no price"
+        return None, "its region is not declared, so the transfer of its data has no price"
     data = DataAt(read_place(job.data.region, "data.region"), job.data.gib)
     way = carried(data, target)
     return way.usd, f"{way.in_words(data)}: {way.price.source}, {way.price.dated}, {way.price.confidence}"
 
 
 def envelope(nodes: Nodes, hours: float, num: int) -> tuple[EnergyEstimate, CarbonEstimate] | None:
-    """Energy and its emissions, as a plan has them; None where no catalogue has the machines."""
+    """Energy and its emissions, as in a plan; None if no catalogue has the machines."""
     place = nodes.region
     if nodes.machine is None or (place is None and nodes.grid is None):
         return None
@@ -171,7 +183,3 @@ def envelope(nodes: Nodes, hours: float, num: int) -> tuple[EnergyEstimate, Carb
         region = get_provider(place.provider).catalog_here().region(place.region, place.provider)
     energy = estimate_energy(nodes.machine, num, hours, region)
     return energy, estimate_carbon(energy, region)
-
-
-def _gco2e(nodes: Nodes, hours: float, num: int) -> float | None:
-    return None if (found := envelope(nodes, hours, num)) is None else found[1].gco2e

@@ -1,11 +1,11 @@
-"""Whose login this is, for people; the user's number where that has no name, as in many containers."""
+"""The user name for display, or the user's number if it has no name, as in many containers."""
 
 import getpass
 import os
 
 
 def own_name() -> str:
-    """Of whoever asks: of a login that several share by sudo, the one who came by it."""
+    """With a login shared by sudo, the name of the user who ran sudo."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # the second since Python 3.13

@@ -1,4 +1,4 @@
-"""The folder in which a command begins, checked before the job is submitted."""
+"""The folder in which a command starts, checked before the job is submitted."""
 
 import os
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from components.core.findings import Finding, InputError
 from gangway.jobs.listing import ClosedError
 from stacks.config.job_file import JobFile
 
-_FIX = "cd to a folder that you may enter, or name one in the job file: workdir: /data/mine"
+_FIX = "cd to a folder that you can enter, or name one in the job file: workdir: /data/mine"
 
 
 def working_folder(job: JobFile) -> str | None:
-    """Of a command, as every batch system has it, the one in which it is submitted, unless the job file names one; None
-    where the engine says. InputError: it has been removed.
+    """The current folder, as in every batch system, unless the job file names one; None if the engine decides.
+    InputError: it was removed.
     """
     if job.workdir is not None or not job.command or job.image is not None:
         return job.workdir
@@ -21,21 +21,20 @@ def working_folder(job: JobFile) -> str | None:
         return str(Path.cwd())
     except FileNotFoundError:
         raise InputError(
-            "job.workdir", "the folder in which this was submitted has been removed, and the command is to begin there",
-            allowed="a folder that is there", fix="cd to one, or name it in the job file: workdir: /data/mine",
+            "job.workdir", "the current folder, where the command would start, was removed",
+            allowed="an existing folder", fix="cd to one, or name it in the job file: workdir: /data/mine",
         ) from None  # fmt: skip
 
 
 def working_folder_findings(job: JobFile, *, is_here: bool) -> Iterator[Finding]:
-    """A folder in which this user cannot begin a command. `is_here`: the command runs on this machine; elsewhere the
-    folder may be another one, so that it is a warning. One that is not there yet may be made. InputError: it has been
-    removed.
+    """A folder that this user cannot enter. `is_here`: the command runs on this machine; elsewhere the folder may
+    differ, so it is only a warning. A missing folder is fine, since it may be made later. InputError: it was removed.
     """
     folder = working_folder(job)
     if folder is None or job.image is not None:  # a container's own
         return
     try:
-        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would leave the dot out, by which the folder has to be entered
+        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would drop the dot, which requires entering the folder
     except PermissionError:
         problem = ClosedError(Path(folder) / "*").problem
     except NotADirectoryError:
@@ -45,5 +44,5 @@ def working_folder_findings(job: JobFile, *, is_here: bool) -> Iterator[Finding]
     else:
         return
     finding = Finding.error if is_here else Finding.warning
-    where = "" if is_here else ", as this machine has it"
-    yield finding("job.workdir", "workdir", f"the command is to begin in {folder}{where}: {problem}", _FIX)
+    where = "" if is_here else " (checked on this machine)"
+    yield finding("job.workdir", "workdir", f"the command starts in {folder}{where}: {problem}", _FIX)

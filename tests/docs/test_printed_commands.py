@@ -97,7 +97,7 @@ RUN: dict[str, Case] = {
     "gangway tco --accelerator {machine.accelerator} --nodes 1": Case(f"{UNPRICED} --explain site.price-unsaid"),
 }
 NOT_RUN: dict[str, str] = {
-    "gangway dockerfile cuda > Dockerfile says how to build and push it": "of an engine: tests/gangway/jobs",
+    "gangway dockerfile cuda > Dockerfile has the commands to build and push it": "of an engine: tests/gangway/jobs",
     "gangway job list --json": "of an engine that has jobs: tests/gangway/finops/bill/test_queue_jobs.py",
     "gangway job list --json > jobs.json": "likewise",
     "gangway job submit FILE --on slurm:FOLDER@main": "takes a Slurm: tests/gangway/jobs/slurm/test_engine.py",
@@ -120,6 +120,7 @@ NOT_RUN: dict[str, str] = {
     "gangway job submit FILE": "begins a process that outlives the command: tests/gangway/cli/test_jobs.py",
     "gangway job list": "of an engine elsewhere: tests/gangway/jobs/remote/test_engine.py",
     "gangway job list --on {way.to}": "of a job that a move is taking there: tests/gangway/jobs/test_migration.py",
+    "gangway job wait": "of a job without a process: tests/gangway/jobs/local/test_engine.py",
     "gangway job wait {job_id}{named}": "of a job that was submitted: tests/gangway/cli/test_jobs.py",
     "gangway job logs -f {job_id}{named}": "of a job that was submitted: tests/gangway/cli/test_jobs.py",
     "gangway job {config.stack_name}": "needs a stack that is up: tests/gangway/cli/test_job.py",

@@ -1,1 +1,1 @@
-"""The engine that a name stands for, and the server side of an engine reached over SSH."""
+"""Finds an engine by name, and serves engines over SSH."""

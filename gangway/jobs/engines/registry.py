@@ -1,5 +1,5 @@
-"""The engine that a word of the command line names: `local`, `local:FOLDER`, `slurm:FOLDER@PARTITION`,
-`kubernetes:CONTEXT@NAMESPACE/QUEUE`, and behind any of them where it stands, `#aws:eu-central-1`; or a name of the
+"""Finds the engine that the command line names: `local`, `local:FOLDER`, `slurm:FOLDER@PARTITION`,
+`kubernetes:CONTEXT@NAMESPACE/QUEUE`, each optionally followed by its region, `#aws:eu-central-1`; or a name from the
 engines' file.
 """
 
@@ -20,16 +20,16 @@ _DEFAULT_FOLDER = Path("~/.gangway/jobs")
 
 
 def get_sites(asked: str | None) -> list[Site]:
-    """Of several words with commas between, each engine once. Raises as `get_site` does."""
+    """The engines in a comma-separated list, each once. Raises as `get_site`."""
     text = asked if asked is not None else os.environ.get(VARIABLE) or "local"
     if "" in (words := text.split(",")):
-        raise InputError("--on", "a name is empty", value=text, allowed="names with commas between", fix="leave it out")
+        raise InputError("--on", "a name is empty", value=text, allowed="names separated by commas", fix="leave it out")
     sites = dict[tuple[str, str], Site]()
     for site in (get_site(word) for word in words):
         same = sites.setdefault((site.engine.kind, site.engine.where), site)
         if same.engine.region != site.engine.region:
             raise InputError(
-                "--on", "one engine in two regions", value=text, allowed="the same behind # each time",
+                "--on", "the same engine in two regions", value=text, allowed="one region per engine",
                 fix="name it once",
             )  # fmt: skip
     return list(sites.values())
@@ -38,22 +38,22 @@ def get_sites(asked: str | None) -> list[Site]:
 def movable(engine: Engine, option: str) -> Movable:
     """InputError: its run folders cannot be reached from here."""
     if (found := as_movable(engine)) is None:
-        anew = "submit the job file there anew: it begins from its start"
+        resubmit = "submit the job file there again: it starts from the beginning"
         raise InputError(
-            option, "its run folders cannot be reached from here, so no job comes or goes with what it has done",
-            value=f"{engine.kind}:{engine.where}", allowed="local and slurm, with their folder on this machine",
-            fix=anew if option == "--to" else f"copy what you need out of the run folder yourself; or {anew}",
+            option, "its run folders cannot be reached from here, so jobs cannot move with their results",
+            value=f"{engine.kind}:{engine.where}", allowed="local and slurm engines whose folder is on this machine",
+            fix=resubmit if option == "--to" else f"copy what you need from the run folder yourself; or {resubmit}",
         )  # fmt: skip
     return found
 
 
 def get_engine(asked: str | None) -> Engine:
-    """`asked` None: what GANGWAY_ENGINE says, else this machine. InputError: no such engine."""
+    """`asked` None: GANGWAY_ENGINE, else this machine. InputError: no such engine."""
     return get_site(asked).engine
 
 
 def get_site(asked: str | None) -> Site:
-    """As `get_engine`, with what is known of its nodes where it is one of the engines' file."""
+    """Like `get_engine`, with its nodes if the engines' file has them."""
     text, option = asked or os.environ.get(VARIABLE) or "local", "--on" if asked else VARIABLE
     named, is_said, place_name = text.partition("#")
     kind = named.partition(":")[0]
@@ -64,7 +64,7 @@ def get_site(asked: str | None) -> Site:
         raise InputError.not_among(option, "no engine", text, (*KINDS, *known))
     if is_said:
         raise InputError(
-            option, "an engine of the file with names stands in the region that is said there", value=text,
+            option, "the engines' file defines the region of a named engine", value=text,
             allowed=named, fix=f"write region: {place_name} in the file",
         )  # fmt: skip
     own = known[named]
@@ -80,7 +80,7 @@ def get_site(asked: str | None) -> Site:
 
 
 def _engine(text: str, option: str, region: Place | None) -> Engine:
-    """`text`: without its region."""
+    """`text`: without a region."""
     kind, _, place = text.partition(":")
     if kind == "slurm":
         from gangway.jobs.slurm.engine import SlurmEngine
@@ -88,7 +88,7 @@ def _engine(text: str, option: str, region: Place | None) -> Engine:
         folder, _, partition = place.partition("@")
         if not folder:
             raise InputError(
-                option, "a folder that Slurm's nodes share has to be named", value=text,
+                option, "the folder shared by Slurm's nodes is missing", value=text,
                 allowed="slurm:FOLDER or slurm:FOLDER@PARTITION", fix="slurm:/shared/jobs",
             )  # fmt: skip
         return SlurmEngine(_folder(Path(folder)), partition, region=region)
@@ -101,7 +101,7 @@ def _engine(text: str, option: str, region: Place | None) -> Engine:
 
 
 def _folder(folder: Path) -> Path:
-    """Of an engine's jobs, whole. PermissionError: whether it has any cannot be known."""
+    """The absolute path. PermissionError: it is closed to this user."""
     found = folder.expanduser().resolve()
     check_reachable(found)
     return found
@@ -110,13 +110,13 @@ def _folder(folder: Path) -> Path:
 def _kubernetes(text: str, place: str, option: str, region: Place | None) -> Engine:
     from gangway.jobs.kubernetes.engine import KubernetesEngine
 
-    # A context's name may have an @ and a / of its own.
+    # A context's name may contain @ and /.
     context, _, rest = place.rpartition("@")
     namespace, _, queue = rest.partition("/")
     if not _NAME.fullmatch(namespace) or not _NAME.fullmatch(queue):
         raise InputError(
-            option, "a namespace and one of its queues have to be named", value=text,
-            allowed="kubernetes:CONTEXT@NAMESPACE/QUEUE, without CONTEXT for the current one",
+            option, "the namespace or its queue is missing", value=text,
+            allowed="kubernetes:CONTEXT@NAMESPACE/QUEUE; leave CONTEXT empty for the current one",
             fix="kubernetes:@team-a/gpu",
         )  # fmt: skip
     return KubernetesEngine(context, namespace, queue, region=region)

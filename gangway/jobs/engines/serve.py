@@ -1,4 +1,4 @@
-"""Answers for an engine that stands here to a Gangway elsewhere: `gangway job serve`, begun by that one over SSH."""
+"""`gangway job serve`: answers for an engine of this machine to a Gangway that connects over SSH."""
 
 from importlib.metadata import version
 from typing import IO, Any
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from components.core.findings import InputError
 from gangway.jobs.base import Engine
 from gangway.jobs.engines.registry import get_engine
-from gangway.jobs.remote.submit_tokens import once
+from gangway.jobs.remote.submit_tokens import submit_once
 from gangway.jobs.remote.wire import (
     ANSWER,
     ANSWERS,
@@ -25,7 +25,7 @@ from stacks.config.job_file import JobFile
 
 
 def serve(questions: IO[str], answers: IO[str]) -> None:
-    """Until the questions end."""
+    """Answers until the input ends."""
 
     def say(line: bytes) -> None:
         answers.write(line.decode() + "\n")
@@ -42,21 +42,21 @@ def _answer(line: str, engines: dict[str, Engine]) -> Answer:
         question = QUESTION.validate_json(line)
         if question.on not in engines:
             engines[question.on] = get_engine(question.on)
-        result = _called(engines[question.on], question)
+        result = _call(engines[question.on], question)
         return Answer(result=ANSWERS[question.call].dump_json(result).decode())
     except ValidationError as error:
-        return Answer(refusal=Refusal("gangway job serve", f"no question: {error}", line, "", "", is_away=False))
+        return Answer(refusal=Refusal("gangway job serve", f"invalid request: {error}", line, "", "", is_away=False))
     except InputError as error:
         return Answer(refusal=Refusal.of(error))
 
 
-def _called(engine: Engine, question: Question) -> Any:
+def _call(engine: Engine, question: Question) -> Any:
     match question.call:
         case Call.FINDINGS:
             return list(engine.findings(JobFile.model_validate_json(question.job)))
         case Call.SUBMIT:
             job = JobFile.model_validate_json(question.job)
-            return once(question.token, lambda: engine.submit(job))
+            return submit_once(question.token, lambda: engine.submit(job))
         case Call.STATUS:
             return engine.status(question.job_id)
         case Call.JOBS:

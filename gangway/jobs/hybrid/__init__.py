@@ -1,1 +1,1 @@
-"""One job file over several stacks: where it runs, and its move from one to another."""
+"""Chooses among several engines and moves jobs between them."""

@@ -1,7 +1,7 @@
-"""A job taken from one engine to another: it is told to stop, its newest checkpoint is copied, and it goes on there.
+"""Moves a job to another engine: stops it, copies its newest checkpoint and resumes it there.
 
-Each step can be made again: a move that was cut off anywhere, by a kill too, goes on with the same call, and ends in
-one job at the target.
+Every step can be repeated: after an interruption anywhere, even a kill, the same call continues and leaves one job at
+the target.
 """
 
 import time
@@ -15,14 +15,14 @@ from components.estimate.traffic import traffic_price
 from gangway.jobs.base import (
     Engine,
     JobStatus,
-    Leaving,
     Movable,
     Move,
-    PerhapsTakenError,
+    MoveLog,
     Phase,
-    Used,
+    SubmitUnansweredError,
+    Usage,
     refusals,
-    waited,
+    wait_until_over,
 )
 from gangway.jobs.copying import Copied, copy_run
 from gangway.jobs.engines.registry import get_engine, movable
@@ -31,10 +31,10 @@ from stacks.config.job_file import JobFile
 
 
 @dataclass(frozen=True)
-class Moved:
-    """What became of it: the job at the target, the copy, and what is recorded of it; None where an earlier call had
-    done that. `left_at`: where a copy of an earlier move that was cut off could not be removed. `is_as_of_submit`:
-    whether it goes on in the environment of its submit, and not in that of the move.
+class MoveResult:
+    """The result: the job at the target; copy and move, None if an earlier call made them. `left_at`: places with
+    copies of interrupted moves that could not be removed. `is_as_of_submit`: whether it resumes in the environment of
+    its submit and not in that of the move.
     """
 
     job_id: str
@@ -45,7 +45,7 @@ class Moved:
 
 
 def get_place(engine: Engine) -> str:
-    """As `--on` has it."""
+    """As for `--on`."""
     return f"{engine.kind}:{engine.where}"
 
 
@@ -54,91 +54,95 @@ def move_job(
     job_id: str,
     target: Movable,
     pause: Callable[[JobStatus], None],
-    tell: Callable[[int, int], None],
-    say: Callable[[str], None] | None = None,
-) -> Moved:
-    """Moves a job; one that a move has stopped and not taken away also to where it was. `say` hears of whom it
-    waits for. InputError: it is over or has no hours left, or the target takes no such job: then it goes on where it
-    is.
+    on_progress: Callable[[int, int], None],
+    on_wait: Callable[[str], None] | None = None,
+) -> MoveResult:
+    """Moves a job; one that an interrupted move stopped can also return to its source. `on_wait` is called when it has
+    to wait. InputError: the job is over or has no hours left, or the target refuses it; then it keeps running where
+    it is.
     """
     before = source.status(job_id)
     if get_place(source) == get_place(target) and before.phase is not Phase.CANCELLED:
-        raise InputError("--to", "where the job is already", value=get_place(target), fix="name another engine")
-    # A number is given again where a job's folder was removed.
+        raise InputError("--to", "the job is already there", value=get_place(target), fix="name another engine")
+    # Job numbers are reused after a job's folder was removed.
     origin = f"{source.run_url(job_id)} {before.submitted_at}"
-    with source.leaving(job_id, get_place(target)) as way:
-        if (known := target.moved(origin)) is not None:
+    with source.open_move(job_id, get_place(target)) as way:
+        if (known := target.find_moved(origin)) is not None:
             target.ensure_begun(known)
-            way.arrived(known)
+            way.record_arrival(known)
             is_as_of_submit = source.environment(job_id) is not None
-            return Moved(known, left_at=_forgotten(way, origin), is_as_of_submit=is_as_of_submit)
-        way.not_there()
-        _unless_over(before, way, target, origin)
+            return MoveResult(known, left_at=_remove_copies(way, origin), is_as_of_submit=is_as_of_submit)
+        way.record_absence()
+        _check_not_over(before, way, target, origin)
         job, environment = source.job(job_id), source.environment(job_id)
-        _used(source, job_id, job, way, target, origin)
+        _check_hours(source, job_id, job, way, target, origin)
         for refusal in refusals(target, job):
             raise InputError(f"--to {get_place(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
-        RunFolder.look(source.run_folder(job_id))  # before it is stopped for nothing
-        if source.has_data(job):  # nothing comes of it, unless that has changed: it would read something else there
-            source.bring_data(job, tell, say)
-        data = target.bring_data(job, tell, say)  # while it goes on
-        # What an earlier try that was cut off had sent of it is in no other record.
-        way.noted(0 if data is None else data.bytes)
+        RunFolder.scan(source.run_folder(job_id))  # before the job is stopped in case this fails
+        if source.has_data(
+            job
+        ):  # copies nothing, but fails if the source has changed: the job would read other data there
+            source.bring_data(job, on_progress, on_wait)
+        data = target.bring_data(job, on_progress, on_wait)  # while it still runs
+        # The only record of what interrupted attempts sent.
+        way.record_copy(0 if data is None else data.bytes)
         stage, began, started = target.stage(origin), datetime.now(UTC), time.monotonic()
         if before.phase is Phase.WAITING:
-            # So that it keeps its turn where this fails.
-            copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
-        _unless_over(source.status(job_id), way, target, origin)  # the copies took their time
-        way.begun()
+            # It keeps its place in the queue if this fails.
+            copy_run(source.run_folder(job_id), stage, on_progress, whole=job.preset is None)
+        _check_not_over(source.status(job_id), way, target, origin)  # the copies took time
+        way.record_stopping()
         source.stop(job_id)
-        ended = waited(source, job_id, pause)
-        _unless_over(ended, way, target, origin)
-        used = _used(source, job_id, job, way, target, origin)
-        copied = copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
+        ended = wait_until_over(source, job_id, pause)
+        _check_not_over(ended, way, target, origin)
+        used = _check_hours(source, job_id, job, way, target, origin)
+        copied = copy_run(source.run_folder(job_id), stage, on_progress, whole=job.preset is None)
         sec = time.monotonic() - started
-        move = Move(origin, get_place(target), began, sec, *_carried(source, target, job, copied, way.data_bytes), used)
-        way.gone()
-        _unless_over(ended, way, target, origin)  # it was cancelled while it was copied
-        new_id = _submitted(target, job, (*before.moves, move), environment, way)
-        way.arrived(new_id)
-        return Moved(new_id, copied, move, _forgotten(way, origin), environment is not None)
+        move = Move(
+            origin, get_place(target), began, sec, *_price_transfer(source, target, job, copied, way.data_bytes), used
+        )
+        way.record_copied()
+        _check_not_over(ended, way, target, origin)  # it was cancelled while it was copied
+        new_id = _submit(target, job, (*before.moves, move), environment, way)
+        way.record_arrival(new_id)
+        return MoveResult(new_id, copied, move, _remove_copies(way, origin), environment is not None)
 
 
-def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) -> None:
-    """InputError: nothing of it is to go on, but for the move's own stop; then no copy of it stays anywhere."""
-    if way.is_unwanted:
-        said = "it has been cancelled"
+def _check_not_over(status: JobStatus, way: MoveLog, target: Movable, origin: str) -> None:
+    """InputError: the job is over, except by this move's stop; its copies are removed."""
+    if way.is_cancelled:
+        why = "it was cancelled"
     elif status.phase.is_over and not (status.phase is Phase.CANCELLED and way.is_stopped):
-        said = f"it is over, {status.phase}"
+        why = f"it is over, {status.phase}"
     else:
         return
-    more = _stayed(way, target, origin)
-    raise InputError("job", f"{said}: nothing of it goes on{more}", value=status.id, fix="submit it anew")
+    more = _abandon(way, target, origin)
+    raise InputError("job", f"{why}: it is not resumed{more}", value=status.id, fix="submit it again")
 
 
-def _stayed(way: Leaving, target: Movable, origin: str) -> str:
-    """Nothing of it goes anywhere; where a copy of it is left, in words."""
-    is_left = way.is_noted and not _is_unstaged(target, origin)
-    left = [*([get_place(target)] if is_left else []), *_forgotten(way, origin)]
-    way.stayed(is_left=is_left)
-    return f"; a copy is left in {', '.join(left)}, in a .staged- folder" if left else ""
+def _abandon(way: MoveLog, target: Movable, origin: str) -> str:
+    """Records that the job moves nowhere; names the copies that are left."""
+    is_left = way.may_have_copy and not _is_unstaged(target, origin)
+    left = [*([get_place(target)] if is_left else []), *_remove_copies(way, origin)]
+    way.record_end_here(is_left=is_left)
+    return f"; a copy remains in {', '.join(left)}, in a .staged- folder" if left else ""
 
 
-def _used(source: Movable, job_id: str, job: JobFile, way: Leaving, target: Movable, origin: str) -> Used:
-    """By the job so far. InputError: all its hours; one that a move has stopped goes on nowhere then."""
-    used = source.used(job_id)
+def _check_hours(source: Movable, job_id: str, job: JobFile, way: MoveLog, target: Movable, origin: str) -> Usage:
+    """The job's usage so far. InputError: all its hours are used; a job that a move has stopped then ends."""
+    used = source.get_usage(job_id)
     if used.sec < job.max_hours * 3600:
         return used
-    more = f": nothing of {job_id} goes on{_stayed(way, target, origin)}" if way.is_stopped else ""
+    more = f": {job_id} is not resumed{_abandon(way, target, origin)}" if way.is_stopped else ""
     raise InputError(
-        "max_hours", f"{used.sec / 3600:.3g} hours are used, and none is left for {get_place(target)}{more}",
+        "max_hours", f"{used.sec / 3600:.3g} hours are used, none is left for {get_place(target)}{more}",
         value=f"{job.max_hours:g}", allowed=f"more than {used.sec / 3600:.3g}, on all engines together",
-        fix=f"submit it anew with more max_hours; what it has written is in {source.run_url(job_id)}",
+        fix=f"submit it again with more max_hours; its files are in {source.run_url(job_id)}",
     )  # fmt: skip
 
 
 def _is_unstaged(target: Movable, origin: str) -> bool:
-    """Whether no copy is there any more; the folder may be somebody else's."""
+    """Whether no copy is left; the folder may belong to another user."""
     try:
         target.unstage(origin)
     except (InputError, OSError):
@@ -146,64 +150,66 @@ def _is_unstaged(target: Movable, origin: str) -> bool:
     return True
 
 
-def _submitted(
-    target: Movable, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: Leaving
+def _submit(
+    target: Movable, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: MoveLog
 ) -> str:
-    """Its id at the target. InputError: that takes no such job after all."""
+    """Its id at the target. InputError: the target refuses it after all."""
     try:
         return target.submit_staged(job, moves, environment)
-    except PerhapsTakenError:
-        raise  # it may be at work there
+    except SubmitUnansweredError:
+        raise  # it may run there
     except InputError:
-        way.not_there()
+        way.record_absence()
         raise
 
 
-def _forgotten(way: Leaving, origin: str) -> tuple[str, ...]:
-    """Removes what moves that were cut off have copied to other places; the places where that failed."""
+def _remove_copies(way: MoveLog, origin: str) -> tuple[str, ...]:
+    """Removes copies of interrupted moves from other places; returns the places where that failed."""
     left = []
-    for place in way.tried:
+    for place in way.earlier_targets:
         try:
             movable(get_engine(place), "--to").unstage(origin)
-            way.forgotten(place)
+            way.forget_copy(place)
         except (InputError, OSError):
             left.append(place)
     return tuple(left)
 
 
 def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | None, str]:
-    """Dollars of so many bytes on their way, and by what price; None where nobody knows it."""
+    """Dollars for transferring that many bytes, and the price used; None if unknown."""
     here, there = source.region, target.region
     if here is None and there is None and source.run_folders_are_here and target.run_folders_are_here:
-        return 0.0, "both folders are on this machine, or mounted on it, and no regions are said"
+        return 0.0, "both folders are on this machine, and no regions are declared"
     if here is None or there is None:
-        unsaid = source if here is None else target
-        return None, f"nobody has said in which region {get_place(unsaid)} stands"
-    return _way(here, there, size)
+        unknown = source if here is None else target
+        return None, f"the region of {get_place(unknown)} is not declared"
+    return _price_route(here, there, size)
 
 
-def _carried(
+def _price_transfer(
     source: Movable, target: Movable, job: JobFile, copied: Copied, data_bytes: int
 ) -> tuple[int, float | None, str]:
-    """Bytes of the run folder and of what was sent of the data set, their dollars, and by what price."""
+    """Bytes of the run folder and the data set that were sent, their cost in dollars, and the price used."""
     usd, why = traffic_cost(source, target, copied.bytes)
     if not data_bytes:
         return copied.bytes, usd, why
-    return copied.bytes + data_bytes, *_with_data(usd, why, job, target, data_bytes)
+    return copied.bytes + data_bytes, *_add_data_price(usd, why, job, target, data_bytes)
 
 
-def _with_data(usd: float | None, why: str, job: JobFile, target: Movable, data_bytes: int) -> tuple[float | None, str]:
-    """The same with the way of its data set."""
+def _add_data_price(
+    usd: float | None, why: str, job: JobFile, target: Movable, data_bytes: int
+) -> tuple[float | None, str]:
+    """The same with the transfer of its data set."""
     assert job.data is not None, "it was copied"
     if target.region is None:
-        return None, f"{why}; nobody has said in which region {get_place(target)} stands, for the way of its data set"
-    more, how = _way(read_place(job.data.region, "data.region"), target.region, data_bytes)
-    return None if usd is None or more is None else usd + more, f"{why}; of its data set: {how}"
+        return None, f"{why}; the region of {get_place(target)} is not declared, so its data set has no transfer price"
+    more, how = _price_route(read_place(job.data.region, "data.region"), target.region, data_bytes)
+    return None if usd is None or more is None else usd + more, f"{why}; data set: {how}"
 
 
-def _way(here: Place, there: Place, size: int) -> tuple[float | None, str]:
+def _price_route(here: Place, there: Place, size: int) -> tuple[float | None, str]:
     price = traffic_price(here, there)
     way = f"{here.name} to {there.name}: {price.source}, {price.dated}, {price.confidence}"
     if price.value is None:
         return None, way
-    return size / 2**30 * price.value, f"{price.value:g} USD a GiB, {way}"
+    return size / 2**30 * price.value, f"{price.value:g} USD/GiB, {way}"

@@ -1,5 +1,5 @@
-"""The engine `kubernetes`: jobs go to a cluster that stands already, as JobSets in one of Kueue's queues, by kubectl.
-All that is known of a job stands in the cluster; nothing of Gangway runs there.
+"""The engine `kubernetes`: submits jobs to an existing cluster, as JobSets in one of Kueue's queues, with kubectl. All
+state is in the cluster; no part of Gangway runs there.
 """
 
 import secrets
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.core.findings import Finding, InputError, nearest_hint
 from components.estimate.regions import Place
 from components.kubernetes.spec import SIZE
 from gangway.jobs.base import (
@@ -19,17 +19,16 @@ from gangway.jobs.base import (
     JobStatus,
     Phase,
     Room,
-    no_data_source,
-    open_meeting,
+    data_source_findings,
     region_findings,
+    rendezvous_findings,
     unreadable,
 )
-from gangway.jobs.job_folder import UnreadableError
+from gangway.jobs.job_folder import UnreadableError, raise_errors
 from gangway.jobs.kubernetes import logs
-from gangway.jobs.kubernetes.cleanup import clear_leavings, clear_old, may_be_old
 from gangway.jobs.kubernetes.fabric import find_fabric
 from gangway.jobs.kubernetes.fabric_findings import fabric_findings
-from gangway.jobs.kubernetes.hours import left_sec
+from gangway.jobs.kubernetes.hours import remaining_sec
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 from gangway.jobs.kubernetes.manifests import (
     CANCELLED_ANNOTATION,
@@ -48,8 +47,7 @@ from gangway.jobs.kubernetes.namespaces import QUEUES, local_queue
 from gangway.jobs.kubernetes.nodes import places
 from gangway.jobs.kubernetes.objects import (
     Found,
-    Seen,
-    by_job,
+    JobObjects,
     condition,
     get_annotation,
     get_annotations,
@@ -58,35 +56,43 @@ from gangway.jobs.kubernetes.objects import (
     get_job_id,
     get_run_folder,
     get_start,
-    is_a_jobs,
+    group_by_job,
+    is_job_set,
 )
 from gangway.jobs.kubernetes.queues import (
     Quota,
-    beyond,
     cohort_total,
     flavor_names,
     get_quota,
-    lacking,
+    missing_quota,
     narrowest_block,
+    over_quota,
 )
-from gangway.jobs.kubernetes.start_objects import SETS, clear_stale, put
-from gangway.jobs.kubernetes.status import cancelled_at, get_status, starts_gone, unfit_nodes
+from gangway.jobs.kubernetes.start_objects import (
+    SETS,
+    clear_old,
+    clear_orphans,
+    clear_stale,
+    create_start,
+    may_be_old,
+)
+from gangway.jobs.kubernetes.status import cancelled_at, get_status, lost_starts, unfit_nodes
 from gangway.jobs.users import own_name
 from stacks.config.job_file import JobFile
 
 CLAIM = "gangway-runs"
-"""Name of the volume claim that has the run folders."""
+"""The volume claim for run folders."""
 _WORKLOADS = "workloads.kueue.x-k8s.io"
 _CLUSTER_QUEUES, _PRIORITIES = "clusterqueues.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"
 _COHORTS = "cohorts.kueue.x-k8s.io"
 _FLAVORS, _TOPOLOGIES = "resourceflavors.kueue.x-k8s.io", "topologies.kueue.x-k8s.io"
 _LOOKS, _LOOK_SEC = 60, 0.5
 _BEGINNING = 1
-"""An offset in a log: no line is older, and it is not the first call's."""
+"""A log offset before every line that differs from the first call's 0."""
 
 
 class KubernetesEngine:
-    """`queue`: a LocalQueue of the namespace; `context`: the kubeconfig's current one where empty."""
+    """`queue`: a LocalQueue of the namespace; `context`: empty for the kubeconfig's current one."""
 
     kind = "kubernetes"
 
@@ -101,39 +107,39 @@ class KubernetesEngine:
         if job.image is None:
             fix = "image: NAME@sha256:..."
             if job.preset is not None:
-                fix += ", of the trainer's: gangway dockerfile cuda > Dockerfile says how to build and push it"
-            yield Finding.error("job.image", "image", "a pod has to have one", fix)
+                fix += ", of the trainer: gangway dockerfile cuda > Dockerfile has the commands to build and push it"
+            yield Finding.error("job.image", "image", "a pod needs an image", fix)
         if job.nodes.min < job.nodes.max:
             yield Finding.warning(
-                "job.nodes", "nodes.min", f"of no effect here: Kueue admits all {job.nodes.max} nodes or none"
+                "job.nodes", "nodes.min", f"ignored here: Kueue admits all {job.nodes.max} nodes or none"
             )
         if not job.resources:
             yield Finding.info(
-                "job.resources", "resources", "left out: 1 CPU and 2 GiB a node, and no accelerator",
+                "job.resources", "resources", "not given: each node gets 1 CPU, 2 GiB and no accelerator",
                 "resources: {cpu: ..., memory: ..., nvidia.com/gpu: ...}",
             )  # fmt: skip
         yield from output_findings(job)
-        yield from no_data_source(job)
-        yield from open_meeting(job, "the job's own pods, where the cluster enforces NetworkPolicies, else all pods")
-        yield from self._missing(job)
-        yield from self._team(job, queue["spec"]["clusterQueue"])
+        yield from data_source_findings(job)
+        yield from rendezvous_findings(job, "the job's own pods if the cluster enforces NetworkPolicies, else all pods")
+        yield from self._missing_objects(job)
+        yield from self._team_findings(job, queue["spec"]["clusterQueue"])
         quota = self._quota(queue)
         yield from fabric_findings(self._kubectl, job, quota)
         if quota is None:
             yield Finding.warning(
                 "job.quota",
                 "resources",
-                f"whether {self._queue} ever has room cannot be told: its quota is hidden",
+                f"unknown whether {self._queue} can ever run it: you may not read its quota",
             )
             return
-        for name, why in beyond(job, quota):
-            yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or name another queue")
+        for name, why in over_quota(job, quota):
+            yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or use another queue")
 
-    def _missing(self, job: JobFile) -> Iterable[Finding]:
+    def _missing_objects(self, job: JobFile) -> Iterable[Finding]:
         if not self._has("persistentvolumeclaim", CLAIM):
             yield Finding.error(
                 "job.claim", "--on", f"the namespace has no volume claim {CLAIM} for run folders",
-                "docs/kubernetes.md has one to apply",
+                "docs/kubernetes.md has a manifest to apply",
             )  # fmt: skip
         if job.data_dir is not None and not self._has("persistentvolumeclaim", DATA_CLAIM):
             yield Finding.error(
@@ -144,30 +150,26 @@ class KubernetesEngine:
         if name is not None and not self._has(_PRIORITIES, name):
             yield Finding.error(
                 "job.priority", "priority", f"the cluster has no WorkloadPriorityClass {name}",
-                "priority: normal, or docs/kubernetes.md has one to apply",
+                "priority: normal, or apply the one in docs/kubernetes.md",
             )  # fmt: skip
 
-    def _team(self, job: JobFile, cluster_queue: str) -> Iterable[Finding]:
-        """Of a team that is not the queue's: it changes nothing of what the job may have."""
+    def _team_findings(self, job: JobFile, cluster_queue: str) -> Iterable[Finding]:
+        """For a team that is not the queue's: it does not change the job's quota."""
         if job.team is None or job.team in (self._kubectl.namespace, self._queue, cluster_queue):
             return
-        message = f"{job.team}: a label alone, for the job counts to the quota of {cluster_queue}"
+        message = f"{job.team}: only a label, since the job uses the quota of {cluster_queue}"
         with suppress(ForbiddenError):
             names = [each["metadata"]["name"] for each in self._kubectl.get(_CLUSTER_QUEUES)]
-            message += ", and no quota of the cluster has that name" if job.team not in names else ""
-            message += f"; those that are there: {', '.join(names)}"
-        yield Finding.warning(
-            "job.team", "team", message, f"team: {cluster_queue}, or submit it to a queue of that team's"
-        )
+            message += "; the cluster has no queue of that name" if job.team not in names else ""
+            message += f"; existing ones: {', '.join(names)}"
+        yield Finding.warning("job.team", "team", message, f"team: {cluster_queue}, or submit it to that team's queue")
 
     def submit(self, job: JobFile) -> str:
         """See `Engine`."""
-        for finding in (*region_findings(job, self.region), *self.findings(job)):
-            if finding.severity is Severity.ERROR:
-                raise InputError(finding.path, finding.message, fix=finding.fix)
+        raise_errors((*region_findings(job, self.region), *self.findings(job)))
         sets = self._kubectl.get(SETS, OURS)
-        self._sweep(sets)
-        taken = [int(get_job_id(each).rpartition("-")[2]) for each in sets if is_a_jobs(each)]
+        self._remove_old_jobs(sets)
+        taken = [int(get_job_id(each).rpartition("-")[2]) for each in sets if is_job_set(each)]
         number = max(taken, default=0) + 1
         block, fabric = self._block(job, self._queue), find_fabric(self._kubectl, job)
         while True:
@@ -177,84 +179,83 @@ class KubernetesEngine:
                 self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder, block=block, fabric=fabric
             )
             try:
-                put(self._kubectl, job, placing, get_variables(job, fabric))
+                create_start(self._kubectl, job, placing, get_variables(job, fabric))
             except TakenError:
-                number += 1  # somebody else had it first
+                number += 1  # another submit took it
             else:
                 return job_id
 
-    def _sweep(self, sets: Sequence[Any]) -> None:
-        """What is over and has no end that JobSet knows: it would stay for ever, with its variables."""
+    def _remove_old_jobs(self, sets: Sequence[Any]) -> None:
+        """Removes jobs without an end that JobSet knows, which would stay forever, with their variables."""
         now = datetime.now(UTC)
         with suppress(ForbiddenError):
             if any(may_be_old(each, now) for each in sets):
-                for seen in self._all(OURS):
-                    clear_old(self._kubectl, seen, self._listed(seen), now)
-            clear_leavings(self._kubectl, sets, now)
+                for seen in self._read_jobs(OURS):
+                    clear_old(self._kubectl, seen, self._read_status(seen), now)
+            clear_orphans(self._kubectl, sets, now)
 
     def status(self, job_id: str) -> JobStatus:
-        """See `Engine`. One that somebody has cancelled and that runs all the same is taken back by whoever looks."""
-        seen = self._seen(job_id)
+        """See `Engine`. Also deactivates a job that runs although it was cancelled."""
+        seen = self._read_job(job_id)
         found = self._status(seen)
         if found.phase is Phase.RUNNING:
-            with suppress(ForbiddenError):  # to who may only look
-                self._is_taken_back(seen)
+            with suppress(ForbiddenError):  # for users with read access
+                self._cancel_late_start(seen)
         return found
 
     def jobs(self) -> Sequence[JobStatus]:
-        """See `Engine`: those of all queues of the namespace. InputError: there is no such queue."""
+        """See `Engine`: jobs of all queues of the namespace. InputError: there is no such queue."""
         with suppress(ForbiddenError):
             local_queue(self._kubectl, self._queue)
-        return [self._listed(each) for each in self._all(OURS)]
+        return [self._read_status(each) for each in self._read_jobs(OURS)]
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
-        """See `Engine`. What pods wrote that are gone, those of an earlier start, is gone with them: Kubernetes keeps
-        no more, and the first call says so. `offset` is a time, in ns since 1970. EngineAwayError: of one that runs
-        not all could be read.
+        """See `Engine`. Logs of deleted pods, those of earlier starts, are lost; the first call says so. `offset`: ns
+        since 1970. EngineAwayError: the log of a running job could not be read completely.
         """
-        seen = self._seen(job_id)
-        if not offset and (gone := self._log_gone(seen)):
+        seen = self._read_job(job_id)
+        if not offset and (gone := self._lost_log_note(seen)):
             text, end = self._log(seen, job_id, _BEGINNING)
             return f"{gone}\n{text}", end
         return self._log(seen, job_id, offset)
 
-    def _log_gone(self, seen: Seen) -> str:
-        """What cannot be read any more, and who may have it; empty where all can."""
-        gone, starts = starts_gone(seen)
+    def _lost_log_note(self, seen: JobObjects) -> str:
+        """What is lost, and where it may be found; empty if nothing is."""
+        gone, starts = lost_starts(seen)
         if not gone:
             return ""
-        whose = "what it wrote" if gone == starts else f"what {gone} of its {starts} starts wrote"
+        what = "its log" if gone == starts else f"the log of {gone} of its {starts} starts"
         label, folder = f"{JOB_LABEL}={get_job_id(seen.last)}", get_annotations(seen.last).get(RUN_ANNOTATION, "")
         return (
-            f"gangway: {whose} is gone with its pods: the cluster's own collection of logs may have it, of pods "
-            f"labelled {label} in {self._kubectl.namespace}; files are in {folder} of the volume claim {CLAIM}"
+            f"gangway: {what} was deleted with its pods; the cluster's log collection may have it, under pods "
+            f"labelled {label} in {self._kubectl.namespace}; its files are in {folder} of the volume claim {CLAIM}"
         )
 
-    def _log(self, seen: Seen, job_id: str, offset: int) -> tuple[str, int]:
+    def _log(self, seen: JobObjects, job_id: str, offset: int) -> tuple[str, int]:
         runs = any(each["status"].get("phase") == "Running" for each in seen.pods)
         if not any(each["status"].get("containerStatuses") for each in seen.pods):
             return "", offset
-        said = self._kubectl.logs(
+        output = self._kubectl.logs(
             f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
             "--max-log-requests=1000", *logs.since(offset),
         )  # fmt: skip
-        if runs and (why := logs.cut_short(said)):
-            raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="ask again, or look at its nodes")
-        return logs.read(said, offset, time.time_ns() if runs else None)
+        if runs and (why := logs.find_error(output)):
+            raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="try again, or check its nodes")
+        return logs.read(output, offset, time.time_ns() if runs else None)
 
     def cancel(self, job_id: str) -> None:
-        """See `Engine`. Kueue takes it off its nodes, by way of SIGTERM and its grace."""
+        """See `Engine`. Kueue evicts it, with SIGTERM and its grace period."""
         for _ in range(_LOOKS):
-            seen = self._seen(job_id)
+            seen = self._read_job(job_id)
             if self._status(seen).phase.is_over:
                 return
             if CANCELLED_ANNOTATION not in get_annotations(seen.last):
                 self._mark_cancelled(seen.last)
-                continue  # the next look has what was begun meanwhile; whoever begins one later sees the annotation
-            if self._take_off(seen):
+                continue  # look again for starts made meanwhile; later ones see the annotation
+            if self._deactivate(seen):
                 return
             time.sleep(_LOOK_SEC)
-        raise InputError("job", "Kueue has made no workload for it", value=job_id, fix="look at Kueue's own log")
+        raise InputError("job", "Kueue has made no workload for it", value=job_id, fix="check Kueue's log")
 
     def _mark_cancelled(self, job_set: Found) -> None:
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -262,23 +263,23 @@ class KubernetesEngine:
             SETS, job_set["metadata"]["name"], {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}}
         )
 
-    def _take_off(self, seen: Seen) -> bool:
-        """False before Kueue has made a workload of it."""
+    def _deactivate(self, seen: JobObjects) -> bool:
+        """False if Kueue has made no workload for it yet."""
         if seen.workload is None:
             return False
         if seen.workload["spec"].get("active", True):
             self._kubectl.patch(_WORKLOADS, seen.workload["metadata"]["name"], {"spec": {"active": False}})
         return True
 
-    def _is_taken_back(self, seen: Seen) -> bool:
-        """Whether somebody has cancelled a job that is not over: no start goes on whose maker was cut off before he saw
-        that.
+    def _cancel_late_start(self, seen: JobObjects) -> bool:
+        """Deactivates a job that was cancelled but started anyway, because its starter was cut off before it saw that.
+        Whether there was such a cancel.
         """
         if cancelled_at(seen) is None:
             return False
         if CANCELLED_ANNOTATION not in get_annotations(seen.last):
             self._mark_cancelled(seen.last)
-        self._take_off(seen)
+        self._deactivate(seen)
         return True
 
     def room(self, job: JobFile) -> Room:
@@ -286,25 +287,23 @@ class KubernetesEngine:
         queue = local_queue(self._kubectl, self._queue)
         waiting = queue.get("status", {}).get("pendingWorkloads", 0)
         if (policy := queue["spec"].get("stopPolicy", "None")) != "None":
-            return Room(False, f"somebody has stopped the queue: {policy}")
+            return Room(False, f"the queue is stopped: {policy}")
         if (stopped := condition(queue, "Active", status="False")) is not None:
             return Room(False, f"{stopped.get('reason', '')}: {stopped.get('message', '')}")
         quota = self._quota(queue)
         if quota is None:
-            return Room(False, "its quota may not be read")
-        lacks = lacking(job, quota)
-        free = "its quota has room" if not lacks else "; ".join(lacks)
+            return Room(False, "you may not read its quota")
+        lacks = missing_quota(job, quota)
+        free = "quota is free" if not lacks else "; ".join(lacks)
         if quota.in_cohort:
-            free += ", which its cohort may lend it" if lacks else ", of which its cohort may have borrowed some"
+            free += ", which its cohort may lend it" if lacks else ", but its cohort may have borrowed some"
         return Room(not waiting and not lacks, f"{free}, {waiting} jobs waiting")
 
     def ensure_begun(self, job_id: str) -> None:
-        """See `Engine`: of a job that has ended on a node that is not fit, the next start, without that node. One that
-        was cancelled meanwhile is taken back.
-        """
-        seen = self._seen(job_id)
+        """See `Engine`: after an unfit node, restarts the job without that node, unless it was cancelled."""
+        seen = self._read_job(job_id)
         nodes, status = unfit_nodes(seen), self._status(seen)
-        if status.phase.is_over or self._is_taken_back(seen) or status.phase is not Phase.WAITING or not nodes:
+        if status.phase.is_over or self._cancel_late_start(seen) or status.phase is not Phase.WAITING or not nodes:
             return
         last, job, queue = seen.last, get_file(seen.last), self._get_queue(seen.last)
         meta = last["metadata"]
@@ -313,52 +312,52 @@ class KubernetesEngine:
             get_run_folder(last), get_excluded_nodes(last), get_start(last), None, self._block(job, queue),
             find_fabric(self._kubectl, job),
         )  # fmt: skip
-        following = placing.without(nodes, left_sec(seen))
+        following = placing.without(nodes, remaining_sec(seen))
         data = self._kubectl.get("secret", meta["name"]).get("data", {})
         variables = {name: b64decode(value).decode() for name, value in data.items()}
         try:
-            put(self._kubectl, job, following, variables)
-        except TakenError:  # somebody else has begun it, or was cut off while he did
+            create_start(self._kubectl, job, following, variables)
+        except TakenError:  # another process started it, or was interrupted doing so
             clear_stale(self._kubectl, following.name)
-        if cancelled_at(self._seen(job_id)) is not None:
+        if cancelled_at(self._read_job(job_id)) is not None:
             self.cancel(job_id)
 
     def _get_queue(self, job_set: Found) -> str:
-        """Which need not be the one that this engine submits to."""
+        """May differ from this engine's queue."""
         name: str = job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue)
         return name
 
-    def _all(self, *words: str) -> list[Seen]:
-        sets = [each for each in self._kubectl.get(SETS, *words) if is_a_jobs(each)]
+    def _read_jobs(self, *words: str) -> list[JobObjects]:
+        sets = [each for each in self._kubectl.get(SETS, *words) if is_job_set(each)]
         if not sets:
             return []
         workloads, jobs, pods = (self._kubectl.get(kind, *more) for kind, more in (
             (_WORKLOADS, ()), ("jobs.batch", words), ("pods", words)
         ))  # fmt: skip
-        return by_job(sets, workloads, jobs, pods)
+        return group_by_job(sets, workloads, jobs, pods)
 
-    def _seen(self, job_id: str) -> Seen:
-        if found := self._all(f"--selector={JOB_LABEL}={job_id}"):
+    def _read_job(self, job_id: str) -> JobObjects:
+        if found := self._read_jobs(f"--selector={JOB_LABEL}={job_id}"):
             return found[0]
         with suppress(ForbiddenError):
-            local_queue(self._kubectl, self._queue)  # no job is there where there is no such place
-        ids = [get_job_id(each) for each in self._kubectl.get(SETS, OURS) if is_a_jobs(each)]
+            local_queue(self._kubectl, self._queue)  # no such queue explains it better
+        ids = [get_job_id(each) for each in self._kubectl.get(SETS, OURS) if is_job_set(each)]
         raise InputError(
-            "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
+            "job", f"{self.where} has no such job", value=job_id, allowed=", ".join(ids[-20:]) or "no jobs yet",
             fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
         )  # fmt: skip
 
-    def _listed(self, seen: Seen) -> JobStatus:
+    def _read_status(self, seen: JobObjects) -> JobStatus:
         try:
             return self._status(seen)
         except UnreadableError as error:
             job_id = get_job_id(seen.last)
             return unreadable(job_id, job_id.rpartition("-")[0], error)
 
-    def _status(self, seen: Seen) -> JobStatus:
+    def _status(self, seen: JobObjects) -> JobStatus:
         return get_status(seen, self._other_places(seen))
 
-    def _other_places(self, seen: Seen) -> int | None:
+    def _other_places(self, seen: JobObjects) -> int | None:
         """See `get_status`."""
         if not (unfit := unfit_nodes(seen)):
             return 0
@@ -375,7 +374,7 @@ class KubernetesEngine:
         return self._kubectl.get(_CLUSTER_QUEUES, of["spec"]["clusterQueue"])
 
     def _quota(self, of: Any) -> Quota | None:
-        """None where this user may not read it."""
+        """None if this user may not read it."""
         try:
             queue = self._cluster_queue(of)
             return get_quota(queue, self._cohort(queue))
@@ -383,7 +382,7 @@ class KubernetesEngine:
             return None
 
     def _cohort(self, queue: Found) -> Mapping[tuple[str, str], Decimal] | None:
-        """What the queue's cohort has; None where this user may not read it, or where it may borrow of another one."""
+        """What the queue's cohort has; None if this user may not read it, or if it can borrow from a parent."""
         if not (name := queue["spec"].get("cohortName")) or SIZE in get_annotations(queue):
             return None
         try:
@@ -397,7 +396,7 @@ class KubernetesEngine:
         return None if members[-1]["spec"].get("parentName") else cohort_total(members)
 
     def _block(self, job: JobFile, queue_name: str) -> str | None:
-        """See `Placing.block`; None where this user may not read it."""
+        """See `Placing.block`; None if this user may not read it."""
         if job.nodes.max == 1:
             return None
         try:
@@ -414,5 +413,5 @@ class KubernetesEngine:
         except MissingError:
             return False
         except ForbiddenError:
-            return True  # it cannot be told, and Kueue says so itself
+            return True  # unknown here; Kueue reports it
         return True

@@ -1,5 +1,5 @@
-"""What joins a cluster's nodes for their GPUs: a ConfigMap of a namespace says what pods take to use it, and the pods
-of a job on several whole nodes get that.
+"""The network between GPUs of a cluster's nodes: a ConfigMap of the namespace defines what pods need to use it. Jobs on
+several whole nodes get it.
 """
 
 from typing import Annotated
@@ -18,11 +18,11 @@ _Path = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_.-]+)+$")]
 
 
 class Mount(Section):
-    """A volume claim of the namespace, to be read.
+    """A read-only volume claim of the namespace.
 
     Attributes:
         claim: its name.
-        path: where pods have it.
+        path: in the pods.
     """
 
     claim: str
@@ -30,15 +30,15 @@ class Mount(Section):
 
 
 class Fabric(Section):
-    """Of a namespace's pods.
+    """What a namespace's pods need.
 
     Attributes:
-        gpus: of a whole node; pods that ask for fewer may share one, and get nothing of this.
-        needs: resources that pods have to ask for besides; without them they get nothing of this either.
-        annotations: of the pods, by which they are given interfaces.
-        env: of the pods; what a job file says of the same name comes before it.
-        script: that bash reads before the command, for variables that are not set by then; empty for none.
-        mount: where the plug-in is; None for none.
+        gpus: of a whole node; pods with fewer may share a node and get nothing of this.
+        needs: other resources that pods must request; without them they get nothing of this.
+        annotations: give the pods their interfaces.
+        env: of the pods; a job file's values take precedence.
+        script: sourced by bash before the command, for variables not yet set; None for none.
+        mount: of the plug-in; None for none.
     """
 
     gpus: PositiveWhole
@@ -49,14 +49,14 @@ class Fabric(Section):
     mount: Mount | None = None
 
     def is_for(self, job: JobFile) -> bool:
-        """Whether its pods get this: those of several whole nodes, with the adapters."""
+        """Whether its pods get this: several whole nodes that request the adapters."""
         has_needs = all(job.resources.get(name, "0") != "0" for name in self.needs)
         return job.nodes.max > 1 and job.resources.get(GPU) == str(self.gpus) and has_needs
 
 
 def find_fabric(kubectl: Kubectl, job: JobFile) -> Fabric | None:
-    """What the job's pods get; None where the namespace has nothing to say of it, or not of such a job, or may not be
-    read, of which `fabric_findings` warns. InputError: as `read_fabric`.
+    """For the job's pods; None if the namespace defines nothing for such a job, or may not be read (`fabric_findings`
+    warns). InputError: as `read_fabric`.
     """
     if job.nodes.max < 2:
         return None
@@ -68,8 +68,8 @@ def find_fabric(kubectl: Kubectl, job: JobFile) -> Fabric | None:
 
 
 def read_fabric(kubectl: Kubectl) -> Fabric | None:
-    """What the namespace says; None where it says nothing. ForbiddenError: this user may not read it. InputError: it
-    says something else.
+    """The namespace's definition; None if there is none. ForbiddenError: this user may not read it. InputError: it is
+    invalid.
     """
     try:
         found = kubectl.get("configmap", FABRIC).get("data", {})
@@ -81,6 +81,6 @@ def read_fabric(kubectl: Kubectl) -> Fabric | None:
         wrong = first_wrong(error)
         raise InputError(
             wrong.within(f"configmap {FABRIC} of {kubectl.namespace}: data.{FABRIC_KEY}"), wrong.what,
-            allowed="what this release of Gangway has written there",
-            fix="run `pulumi up` with this release, which writes it anew",
+            allowed="what this release of Gangway writes there",
+            fix="run `pulumi up` with this release",
         ) from None  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a job on several nodes with GPUs would miss without a word: their network, in whose place NCCL takes TCP."""
+"""Warns of multi-node GPU jobs without their network, for which NCCL silently falls back to TCP."""
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -8,17 +8,17 @@ from components.kubernetes.spec import EFA, FABRIC, GPU
 from gangway.jobs.kubernetes.fabric import Fabric, read_fabric
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl
 from gangway.jobs.kubernetes.objects import Found
-from gangway.jobs.kubernetes.queues import Quota, needed, quantity
+from gangway.jobs.kubernetes.queues import Quota, quantity, total_resources
 from stacks.config.job_file import JobFile
 
 _RDMA = "rdma/"
-"""What the names of most device plugins' resources for such a network begin with, `rdma/infiniband` among them."""
+"""Prefix of most device plugins' resources for such networks, such as `rdma/infiniband`."""
 _NET, _TCP = "NCCL_NET", "Socket"
 _PAGE = "docs/kubernetes.md"
 
 
 def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iterator[Finding]:
-    """`quota`: of the queue; None where this user may not read it. InputError: as `read_fabric`."""
+    """`quota`: of the queue; None if this user may not read it. InputError: as `read_fabric`."""
     gpus = quantity(job.resources.get(GPU, "0"))
     if job.nodes.max < 2 or not gpus:
         return
@@ -28,24 +28,24 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
         fabric = None
         yield Finding.warning(
             "job.fabric-hidden", "--on",
-            f"whether the job's pods get the network between GPUs cannot be told: the ConfigMap {FABRIC} of "
-            f"{kubectl.namespace} may not be read. Where there is one, they go over TCP all the same",
-            f"have somebody allow you to get configmaps there: {_PAGE}",
+            f"unknown whether the job's pods get the network between GPUs: you may not read the ConfigMap {FABRIC} of "
+            f"{kubectl.namespace}. Without it they use TCP",
+            f"ask for permission to get configmaps there: {_PAGE}",
         )  # fmt: skip
     if fabric is not None and fabric.is_for(job):
         return
-    names = [] if quota is None else offered(job, quota)
+    names = [] if quota is None else offered_networks(job, quota)
     if fabric is not None and not names and job.env.get(_NET) != _TCP:
         yield _part_of_a_node(fabric, gpus)
     if not names or any(name in job.resources for name in names):
         return
     nodes = _nodes(kubectl)
     for name in names:
-        count = on_one_node(nodes, name, gpus)
+        count = count_per_node(nodes, name, gpus)
         has = f"a node has {count:f}" if count else f"{_PAGE} says how many"
         yield Finding.warning(
             "job.fabric", f"resources.{name}",
-            f"left out, so NCCL goes over TCP between nodes and says nothing; the queue has a quota of it, and {has}",
+            f"not given, so NCCL silently uses TCP between nodes; the queue has a quota of it, and {has}",
             f'{name}: "{count:f}"' if count else f'{name}: "...", or "0" for TCP',
         )  # fmt: skip
 
@@ -53,34 +53,32 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
 def _part_of_a_node(fabric: Fabric, gpus: Decimal) -> Finding:
     return Finding.warning(
         "job.fabric-part", f"resources.{GPU}",
-        f"{gpus:f} of a node's {fabric.gpus} GPUs: pods that may share a node get none of the network between GPUs, so "
-        "NCCL goes over TCP between nodes and says nothing",
+        f"{gpus:f} of a node's {fabric.gpus} GPUs: pods that may share a node do not get the network between GPUs, so "
+        "NCCL silently uses TCP between nodes",
         f'{GPU}: "{fabric.gpus}", or {_NET}: {_TCP} in env for TCP',
     )  # fmt: skip
 
 
-def offered(job: JobFile, quota: Quota) -> list[str]:
-    """Resources of such a network that flavors have a quota of which may hold the job."""
-    whole, found = needed(job), dict[str, None]()
+def offered_networks(job: JobFile, quota: Quota) -> list[str]:
+    """Resources of such a network in the quota of flavors that could hold the job."""
+    whole, found = total_resources(job), dict[str, None]()
     for flavor in (each for group in quota.groups for each in group):
         if flavor.holds({name: number for name, number in whole.items() if name in flavor.nominal}):
-            found |= dict.fromkeys(name for name, most in flavor.most.items() if _is_fabric(name) and most != 0)
+            found |= dict.fromkeys(
+                name for name, most in flavor.most.items() if most != 0 and (name == EFA or name.startswith(_RDMA))
+            )
     return list(found)
 
 
-def on_one_node(nodes: Iterable[Found], name: str, gpus: Decimal) -> Decimal | None:
-    """How many the nodes with so many GPUs have, those that have least of it; None where none is known that has."""
+def count_per_node(nodes: Iterable[Found], name: str, gpus: Decimal) -> Decimal | None:
+    """The smallest number of this resource on nodes with that many GPUs; None if unknown."""
     rooms = [each.get("status", {}).get("allocatable", {}) for each in nodes]
     counts = [quantity(room[name]) for room in rooms if name in room and quantity(room.get(GPU, "0")) >= gpus]
     return min(filter(None, counts), default=None)
 
 
-def _is_fabric(name: str) -> bool:
-    return name == EFA or name.startswith(_RDMA)
-
-
 def _nodes(kubectl: Kubectl) -> list[Found]:
-    """None of them where this user may not read them."""
+    """Empty if this user may not read them."""
     try:
         found: list[Found] = kubectl.get("nodes")
     except ForbiddenError:

@@ -1,19 +1,19 @@
-"""How long a job's pods ran, of what Kueue and the cluster know of it; pure. Pods end themselves by a count of their
-own, which nobody but they can read (images/templates/job/hours.sh).
+"""How long a job's pods ran, as far as Kueue and the cluster record it; pure. Pods limit themselves by a count that
+only they can read (images/templates/job/hours.sh).
 
-A workload is admitted from its `Admitted` condition's last change on, and its pods all run from that of `PodsReady` on:
-between the two it waits for nodes that have to come. What it had before stands in its status as whole seconds, without
-a day, and with that wait. So each JobSet is one stretch here, its earlier seconds just before the last: of the right
-length where the job was neither interrupted nor put back into the queue, else longer by what nodes took to come.
+A workload is admitted since the last change of its `Admitted` condition, and all its pods run since that of
+`PodsReady`: between the two it waits for nodes. Earlier periods are in its status as whole seconds, without dates, and
+include that wait. So each JobSet is one interval here, with its earlier seconds just before the last period: exact if
+the job was neither interrupted nor requeued, else too long by the time nodes took to come.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from gangway.jobs.base import Stretch
+from gangway.jobs.base import RunInterval
 from gangway.jobs.kubernetes.objects import (
     Found,
-    Seen,
+    JobObjects,
     any_condition,
     condition,
     find_time,
@@ -24,58 +24,60 @@ from gangway.jobs.kubernetes.objects import (
 )
 
 OVER_HOURS = "DeactivatedDueToMaximumExecutionTimeExceeded"
-"""Why Kueue has evicted a workload."""
+"""The reason of Kueue's eviction."""
 _NOT_BEGUN = "WaitForStart"
-"""Why a workload's pods are not ready: they are not all there, since it was admitted last."""
+"""Why a workload's pods are not ready: not all have started since it was last admitted."""
 _AT_ONCE = timedelta(seconds=30)
-"""Within which of a workload's beginning Kueue says that its pods are not there."""
+"""Within this time of a workload's creation Kueue reports that its pods are missing."""
 
 
-def get_run_intervals(seen: Seen) -> tuple[Stretch, ...] | None:
-    """Of all JobSets; None where one of them, or its workload, is gone."""
+def get_run_intervals(seen: JobObjects) -> tuple[RunInterval, ...] | None:
+    """Of all JobSets; None if one of them, or its workload, was deleted."""
     if get_start(seen.sets[0]) > 1:
         return None
-    nodes, found = get_file(seen.last).nodes.max, list[Stretch]()
+    nodes, found = get_file(seen.last).nodes.max, list[RunInterval]()
     for each, workload in zip(seen.sets, (*seen.earlier, seen.workload), strict=True):
-        known = _stretch(each, workload, nodes, seen.pods if each is seen.last else ())
+        known = _set_intervals(each, workload, nodes, seen.pods if each is seen.last else ())
         if known is None:
             return None
         found += known
     return tuple(found)
 
 
-def left_sec(seen: Seen) -> int:
-    """What a JobSet that has failed has not used of its seconds; 0 and less where they are over. Where Kueue's workload
-    is gone, all of its life counts.
+def remaining_sec(seen: JobObjects) -> int:
+    """Unused seconds of a failed JobSet; 0 or less if they are used up. If Kueue's workload was deleted, the whole
+    lifetime counts.
     """
     last, given = seen.last, get_hours_sec(seen.last)
     ended_at = _ended_at(last)
     assert ended_at is not None, "asked of one that has failed"
-    known = _stretch(last, seen.workload, 1, seen.pods)
+    known = _set_intervals(last, seen.workload, 1, seen.pods)
     if known is None:
         return given - round((ended_at - find_time(last["metadata"]["creationTimestamp"])).total_seconds())
     return given - round(sum(((each.end or ended_at) - each.start).total_seconds() for each in known))
 
 
-def _stretch(job_set: Found, workload: Found | None, nodes: int, pods: Sequence[Found] = ()) -> list[Stretch] | None:
-    """None or one; None instead of a list where nobody knows."""
+def _set_intervals(
+    job_set: Found, workload: Found | None, nodes: int, pods: Sequence[Found] = ()
+) -> list[RunInterval] | None:
+    """An empty list or one interval; None if unknown."""
     ended_at = _ended_at(job_set)
     if workload is None:
-        # One that Kueue has not seen has never begun; an administrator may have it forget those that are over.
+        # Suspended: Kueue has not seen it yet. Else an administrator may have Kueue delete ended workloads.
         return [] if ended_at is None and job_set["spec"].get("suspend") else None
     admitted = any_condition(workload, "Admitted")
     if admitted is None:
         return []
     at, sec = find_time(admitted["lastTransitionTime"]), _earlier_sec(job_set, workload)
-    begun = _begun(job_set, workload, pods, at) if admitted["status"] == "True" else None
+    begun = _pods_began_at(job_set, workload, pods, at) if admitted["status"] == "True" else None
     if begun is not None:
-        return [Stretch(begun - sec, None if ended_at is None else max(begun, ended_at), nodes)]
-    return [Stretch(at - sec, at, nodes)] if sec else []
+        return [RunInterval(begun - sec, None if ended_at is None else max(begun, ended_at), nodes)]
+    return [RunInterval(at - sec, at, nodes)] if sec else []
 
 
-def _begun(job_set: Found, workload: Found, pods: Sequence[Found], admitted_at: datetime) -> datetime | None:
-    """When the pods of one that is admitted began to run; None before that. Once some have ended Kueue does not say it
-    any more, but the pods do, unless JobSet has begun it again since: then it is from when it was admitted.
+def _pods_began_at(job_set: Found, workload: Found, pods: Sequence[Found], admitted_at: datetime) -> datetime | None:
+    """When the pods of an admitted workload started; None before that. Once some have ended Kueue does not say it any
+    more, but the pods do, unless JobSet has restarted them: then it is the time of admission.
     """
     ready, runs_yet = any_condition(workload, "PodsReady"), _ended_at(job_set) is None
     if ready is not None and ready["reason"] == "Started":
@@ -91,7 +93,7 @@ def _begun(job_set: Found, workload: Found, pods: Sequence[Found], admitted_at: 
 
 
 def _earlier_sec(job_set: Found, workload: Found) -> timedelta:
-    """Before the last change of `Admitted`. Of one that is over its hours Kueue counts the last stretch alone."""
+    """Before the last change of `Admitted`. After the hours are over Kueue counts only the last period."""
     found = timedelta(seconds=workload["status"].get("accumulatedPastExecutionTimeSeconds", 0))
     evicted = condition(workload, "Evicted")
     if evicted is not None and evicted["reason"] == OVER_HOURS and condition(workload, "Admitted") is None:
@@ -99,7 +101,7 @@ def _earlier_sec(job_set: Found, workload: Found) -> timedelta:
     ready = any_condition(workload, "PodsReady")
     if ready is None or ready["reason"] != _NOT_BEGUN:
         return found
-    # Since then no pod has run, whatever Kueue has counted. Of one that never had any that is from its beginning on.
+    # No pod has run since then, whatever Kueue counted; without any pods ever, since its creation.
     since, ended = find_time(ready["lastTransitionTime"]), any_condition(workload, "Evicted")
     until = since - find_time(workload["metadata"]["creationTimestamp"])
     ran = until > _AT_ONCE or (ended is not None and since >= find_time(ended["lastTransitionTime"]))

@@ -1,4 +1,4 @@
-"""kubectl, with one context and one namespace: whatever a kubeconfig takes to log in, it does."""
+"""kubectl for one context and one namespace; it handles logins as the kubeconfig says."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from gangway.jobs.base import EngineAwayError
 
 _TIMEOUT_SEC, _ANSWER_SEC, _LOGS_SEC = 120.0, 30, 110
 _KLOG = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] .*\n?", re.MULTILINE)
-"""What its libraries have to say to each other: the line that is meant for people comes after it."""
+"""Log lines of its libraries; the message for users follows them."""
 _NO_CONTEXT = re.compile(r"context \S+ does not exist|context was not found for specified context")
 _NO_KIND = re.compile(r"the server doesn't have a resource type")
 _AWAY = re.compile(
@@ -23,53 +23,53 @@ _AWAY = re.compile(
 
 
 class MissingError(InputError):
-    """There is no such object."""
+    """No such object."""
 
 
 class TakenError(InputError):
-    """There is one of that name."""
+    """The name exists."""
 
 
 class ForbiddenError(InputError):
-    """One that this user may not see or change."""
+    """This user may not read or change the object."""
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """`context`: the kubeconfig's current one where empty."""
+    """`context`: empty for the kubeconfig's current one."""
 
     context: str
     namespace: str
 
     def get(self, kind: str, *words: str) -> Any:
-        """Of a name one object, else a list's items. MissingError, ForbiddenError, InputError, EngineAwayError."""
+        """One object if a name is given, else a list. MissingError, ForbiddenError, InputError, EngineAwayError."""
         found = json.loads(self.run("get", kind, *words, "--output=json"))
         return found["items"] if found["kind"].endswith("List") else found
 
     def create(self, manifest: Mapping[str, Any]) -> Any:
-        """Strictly; returns it as it was stored. TakenError besides what `get` raises."""
+        """With strict validation; returns the stored object. TakenError, and as `get`."""
         words = ("create", "--validate=strict", "--output=json", "--filename=-")
-        return json.loads(self.run(*words, told=json.dumps(manifest)))
+        return json.loads(self.run(*words, stdin=json.dumps(manifest)))
 
     def patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
         """A merge patch. Raises as `get`."""
         self.run("patch", kind, name, "--type=merge", f"--patch={json.dumps(change)}")
 
-    def run(self, *words: str, told: str | None = None) -> str:
-        """What it prints. Raises as `get`."""
-        return self._run(words, _ANSWER_SEC, told).decode()
+    def run(self, *words: str, stdin: str | None = None) -> str:
+        """Its output. Raises as `get`."""
+        return self._run(words, _ANSWER_SEC, stdin).decode()
 
     def logs(self, *words: str) -> bytes:
-        """What pods have written, byte for byte. Raises as `get`."""
+        """The pods' output as bytes. Raises as `get`."""
         return self._run(("logs", *words), _LOGS_SEC)
 
-    def _run(self, words: Sequence[str], answer_sec: int, told: str | None = None) -> bytes:
+    def _run(self, words: Sequence[str], answer_sec: int, stdin: str | None = None) -> bytes:
         where = [f"--namespace={self.namespace}", *([f"--context={self.context}"] if self.context else [])]
         try:
             done = subprocess.run(
                 ["kubectl", *where, f"--request-timeout={answer_sec}s", *words],
-                input=None if told is None else told.encode(),
-                stdin=subprocess.DEVNULL if told is None else None,
+                input=None if stdin is None else stdin.encode(),
+                stdin=subprocess.DEVNULL if stdin is None else None,
                 capture_output=True, timeout=_TIMEOUT_SEC,
             )  # fmt: skip
         except FileNotFoundError:
@@ -81,8 +81,8 @@ class Kubectl:
                 fix="kubectl cluster-info",
             ) from None
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()
-            raise self._no_context() if _NO_CONTEXT.search(said) else _error(words, said)
+            message = done.stderr.decode(errors="replace").strip()
+            raise self._no_context() if _NO_CONTEXT.search(message) else _error(words, message)
         return done.stdout
 
     def _no_context(self) -> InputError:
@@ -90,8 +90,8 @@ class Kubectl:
         names = done.stdout.split()
         return InputError(
             "--on kubernetes", "the kubeconfig has no such context", value=self.context,
-            allowed=", ".join(names) or "none is there",
-            fix=nearest_hint(self.context, names) if names else "KUBECONFIG names the file that has it",
+            allowed=", ".join(names) or "there are none",
+            fix=nearest_hint(self.context, names) if names else "set KUBECONFIG to the file that has it",
         )  # fmt: skip
 
 
@@ -102,11 +102,13 @@ _KINDS: Sequence[tuple[str, type[InputError]]] = (
 )
 
 
-def _error(words: Sequence[str], said: str) -> InputError:
-    said = _KLOG.sub("", said).strip() or said
-    if _AWAY.search(said):
-        return EngineAwayError("--on kubernetes", said, fix="kubectl cluster-info says whether it answers")
-    if _NO_KIND.search(said):
-        return InputError("--on kubernetes", said, fix="it needs JobSet and Kueue: docs/kubernetes.md")
-    kind = next((kind for mark, kind in _KINDS if mark in said), InputError)
-    return kind("--on kubernetes", f"kubectl {words[0]}: {said}", fix="kubectl auth can-i --list says what you may do")
+def _error(words: Sequence[str], message: str) -> InputError:
+    message = _KLOG.sub("", message).strip() or message
+    if _AWAY.search(message):
+        return EngineAwayError("--on kubernetes", message, fix="check whether it answers: kubectl cluster-info")
+    if _NO_KIND.search(message):
+        return InputError("--on kubernetes", message, fix="install JobSet and Kueue: docs/kubernetes.md")
+    kind = next((kind for mark, kind in _KINDS if mark in message), InputError)
+    return kind(
+        "--on kubernetes", f"kubectl {words[0]}: {message}", fix="see what you may do: kubectl auth can-i --list"
+    )

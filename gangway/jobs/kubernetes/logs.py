@@ -1,40 +1,40 @@
-"""Lines of several pods, put in the order of their times; pure."""
+"""Merges the log lines of several pods by time; pure."""
 
 import re
 from datetime import UTC, datetime
 
 _ZONE = rb"(?:Z|[+-]\d\d:\d\d)"
-"""Of a time: a kubelet writes its node's."""
+"""The node's time zone."""
 _LINE = re.compile(
     rb"\[pod/[^\]]+\] (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(" + _ZONE + rb") ?(.*)", re.DOTALL
 )
 _ENDS = re.compile(rb"\n|(?=\[pod/[^\]]+\] \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?" + _ZONE + rb")")
-"""Of lines: no other sign ends one, a progress bar's least of all; and a pod's last may have none."""
+"""Only a newline ends a line, not a progress bar's carriage return; a pod's last line may lack it."""
 _ERROR = re.compile(rb"^error: .*|error: .*\(Client\.Timeout or .* while reading body\)$", re.MULTILINE)
 _NOTHING_YET = re.compile(rb"is waiting to start|not have a host assigned|not found|not find the requested resource")
 _AGREEMENT_NS = 2 * 10**9
-"""By which nodes' clocks may differ: as much of the newest lines of pods that run waits for the next call."""
+"""By which nodes' clocks may differ: newer lines of running pods wait for the next call."""
 
 
 def since(offset_ns: int) -> list[str]:
-    """Kubectl's words, which go by whole seconds."""
+    """Arguments for kubectl, in whole seconds."""
     if not offset_ns:
         return []
     return [f"--since-time={datetime.fromtimestamp(offset_ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"]
 
 
-def cut_short(said: bytes) -> str:
-    """Why kubectl, which goes on to the next pod, may not have all of one that has written; empty where it has."""
-    found = (each[0] for each in _ERROR.finditer(said) if not _NOTHING_YET.search(each[0]))
+def find_error(output: bytes) -> str:
+    """Why the log of a pod may be incomplete (kubectl continues with the next pod); empty if it is complete."""
+    found = (each[0] for each in _ERROR.finditer(output) if not _NOTHING_YET.search(each[0]))
     return next(found, b"").decode(errors="replace")
 
 
-def read(said: bytes, offset_ns: int, now_ns: int | None) -> tuple[str, int]:
-    """Text and time of the last line, of what kubectl said that is later than the offset. `now_ns` while pods run:
-    a line of another pod, a little older than those that were read, may come still.
+def read(output: bytes, offset_ns: int, now_ns: int | None) -> tuple[str, int]:
+    """Text after the offset, and the time of its last line. `now_ns`: while pods run, since slightly older lines of
+    another pod may still come.
     """
     lines = list[tuple[int, str]]()
-    for each in _ENDS.split(said):
+    for each in _ENDS.split(output):
         if found := _LINE.fullmatch(each):
             at = _ns(f"{found[1].decode()}{found[3].decode()}", (found[2] or b"").decode())
             lines.append((at, found[4].decode(errors="replace")))

@@ -1,9 +1,9 @@
-"""What a job file becomes for Kubernetes: a JobSet in one of Kueue's queues, and what its pods need; pure.
+"""Translates a job file for Kubernetes: a JobSet in one of Kueue's queues, and what its pods need; pure.
 
-A pod's end fails its Job, whose message names the exit code, and the JobSet's failure policy reads it there: 2, 3, 5
-and 6 end the job, 4 ends it until it is begun again without that node, 75 and a disruption begin it again, and what is
-left does so `max_restarts` times; all of it together `most_restarts` times. It is the code of whichever pod ends first:
-on several nodes a plain failure holds back its end (own-job.sh), for it may be that of a peer which has lost another.
+A failed pod fails its Job, whose message names the exit code. The JobSet's failure policy reads it there: 2, 3, 5 and 6
+end the job; 4 ends the JobSet until the job is restarted without that node; 75 and disruptions restart it; other codes
+restart it up to `max_restarts` times; all together at most `restart_limit` times. The code is that of the first pod to
+end: on several nodes a pod delays a plain failure (own-job.sh), since it may follow from the loss of a peer.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Any
 
 from components.core.findings import Finding
 from components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL, TPU
-from gangway.jobs.attempts import most_restarts
+from gangway.jobs.attempts import restart_limit
 from gangway.jobs.kubernetes.fabric import Fabric
 from gangway.jobs.node_command import (
     TRAIN_FILE,
@@ -43,56 +43,56 @@ Manifest = dict[str, Any]
 
 JOB_SET_VERSION = "jobset.x-k8s.io/v1alpha2"
 JOB_LABEL = "gangway.dev/job"
-"""Of everything that belongs to a job: its id."""
+"""The job's id, on all its objects."""
 OURS = "--selector=app.kubernetes.io/managed-by=gangway"
-"""For kubectl: what is any job's."""
+"""kubectl's selector for the objects of all jobs."""
 START_LABEL = "gangway.dev/start"
-"""Of a JobSet: the how manieth of its job, from 1; more than one where a node was not fit."""
+"""On a JobSet: the 1-based number of the start; above 1 after an unfit node."""
 FILE_ANNOTATION, USER_ANNOTATION, CANCELLED_ANNOTATION = "gangway.dev/file", "gangway.dev/user", "gangway.dev/cancelled"
 EXCLUDED_ANNOTATION = "gangway.dev/excluded-nodes"
 RUN_ANNOTATION = "gangway.dev/run-folder"
 CONTAINER, GROUP = "node", "node"
 DATA_CLAIM = "gangway-data"
-"""Name of the volume claim that has the data sets of presets."""
+"""The volume claim for data sets of presets."""
 _TEAM_LABEL = "gangway.dev/team"
 QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 _NEAR_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"
-"""Of pods; those that no block of this kind has room for are of one of the next wider kind, and so on."""
+"""On pods; if no block of this kind has room, they spread over one of the next wider kind, and so on."""
 HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
-"""Of a JobSet: the seconds after which Kueue ends it, by a count that has the wait for nodes to come."""
+"""On a JobSet: seconds after which Kueue ends it, including the wait for nodes."""
 HOURS_ANNOTATION = "gangway.dev/max-sec"
-"""Of a JobSet: the seconds in which its pods may run. They end themselves after those (hours.sh)."""
+"""On a JobSet: seconds that its pods may run. They end themselves after that (hours.sh)."""
 PATIENCE_SEC = 4 * 3600
-"""Beyond its hours, for nodes that have to come, in all of a JobSet's tries."""
+"""Beyond its hours, for nodes to come, over all tries of a JobSet."""
 _MOUNTS = "/mnt/gangway"
 _RUN_DIR, _SCRIPTS_DIR, _MEMBER_DIR = f"{_MOUNTS}/run", f"{_MOUNTS}/scripts", f"{_MOUNTS}/member"
 MEMBER_KEY = "member.pem"
-"""In a job's Secret, and in `_MEMBER_DIR`: its nodes' key. In no pod's environment."""
+"""The nodes' key in a job's Secret and in `_MEMBER_DIR`; not in the environment."""
 _OWN_JOB, _NOTICES = "own-job.sh", "/tmp/gangway-notices.jsonl"
 _HOURS, _USED = "hours.sh", f"{_RUN_DIR}/.gangway-used-sec"
 _PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{TRAIN_FILE}", f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
 _PORT = 29400
 _HOLD_BACK_SEC = 20
-"""By then the end of a pod that others have lost is known: its own code, or that it was evicted."""
+"""By then it is known why a lost pod ended: its own code, or an eviction."""
 _RESTARTS = "GANGWAY_RESTARTS"
-"""Variable of a pod: how often its JobSet has begun again, for whatever reason."""
+"""Variable of a pod: restarts of its JobSet, for any reason."""
 _RESTARTS_LABEL = "jobset.sigs.k8s.io/restart-attempt"
-_GOES_ON = """if [ "${%(name)s:-0}" -gt %(most)d ]; then
-    echo "gangway: begun again %(most)d times, which is the most: something ends it again and again" >&2
+_RESTART_CHECK = """if [ "${%(name)s:-0}" -gt %(most)d ]; then
+    echo "gangway: restarted %(most)d times, the limit: something keeps interrupting it" >&2
     exit %(code)d
 fi
 """
-_MEETS = 'export PET_NODE_RANK="$JOB_COMPLETION_INDEX"\n'
-"""For a pod's shell: the argument of torchrun's by which the first pod serves the store."""
-_WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
-_APART: Mapping[str, str] = MappingProxyType({INFINIBAND: RUNG_LABEL, TPU: "cloud.google.com/gke-nodepool"})
-"""By a resource, the label of nodes in which those that can reach each other by it are alike."""
+_RANK_EXPORT = 'export PET_NODE_RANK="$JOB_COMPLETION_INDEX"\n'
+"""For a pod's shell: torchrun's argument by which the first pod serves the store."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_REACH_LABELS: Mapping[str, str] = MappingProxyType({INFINIBAND: RUNG_LABEL, TPU: "cloud.google.com/gke-nodepool"})
+"""By resource, the node label that must be equal for nodes to reach each other with it."""
 _JOINS = """gangway_looks=0
-trap 'exit %(told)d' TERM
+trap 'exit %(code)d' TERM
 until [ -r %(script)s ]; do
     gangway_looks=$((gangway_looks + 1))
     if [ "$gangway_looks" -gt 300 ]; then
-        echo "gangway: no %(script)s after ten minutes, of the plug-in for the nodes' network" >&2
+        echo "gangway: no %(script)s after ten minutes, so the plug-in for the nodes' network is missing" >&2
         exit 1
     fi
     sleep 2
@@ -103,14 +103,15 @@ gangway_env=$(export -p)
 eval "$gangway_env"
 unset gangway_env gangway_looks
 """
-"""For a pod's bash: the script gives values to variables that have none. What it ends with says nothing. A node that
-has just come up is given it by a pod of its own.
+"""For a pod's bash: the script sets variables that are not set. Its exit code is ignored. A new node gets the script
+from a separate pod.
 """
 _USER = 1000
 KEPT_SEC = 7 * 24 * 3600
-"""How long a job that is over can be asked for."""
+"""How long an ended job remains visible."""
 _TMP_SIZE = "20Gi"
-"""Of /tmp. Who writes more fails, and that counts; what a full node evicts would begin again up to `most_restarts`."""
+"""Of /tmp. Exceeding it is a failure and counts; an eviction from a full node would repeat up to `restart_limit` times.
+"""
 DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
 
 
@@ -119,14 +120,13 @@ class Placing:
     """Where a job goes.
 
     Attributes:
-        claim: of a volume that all nodes can write to, for run folders.
+        claim: of a volume for run folders, writable by all nodes.
         run_folder: of this job in it, `NAMESPACE/NAME`.
-        excluded: nodes that were not fit for it.
-        start: of its JobSets this is the how manieth, from 1.
-        max_sec: what is left of its hours; None for all of them.
-        fabric: what the pods take for the network between GPUs; None for TCP, or where they need nothing.
-        block: label of the blocks of nodes one of which all of its are from, where there is room; None where the queue
-            knows none.
+        excluded: nodes that were unfit.
+        start: 1-based number of its JobSet.
+        max_sec: remaining seconds of its hours; None for all of them.
+        fabric: for the network between GPUs; None for TCP, or if pods need nothing.
+        block: node label; all nodes come from one block of it if there is room. None if the queue has none.
     """
 
     namespace: str
@@ -143,27 +143,27 @@ class Placing:
 
     @property
     def name(self) -> str:
-        """Of the JobSet, and of all that belongs to it."""
+        """Of the JobSet and all objects of this start."""
         return self.job_id if self.start == 1 else f"{self.job_id}-s{self.start}"
 
     def without(self, nodes: Iterable[str], max_sec: int) -> "Placing":
-        """The next start's."""
+        """For the next start."""
         excluded = tuple(sorted({*self.excluded, *nodes}))
         return replace(self, excluded=excluded, start=self.start + 1, max_sec=max_sec)
 
 
 def priority_class(priority: Priority) -> str | None:
-    """Name of Kueue's WorkloadPriorityClass; None for what has none."""
+    """Kueue's WorkloadPriorityClass; None for normal priority."""
     return None if priority is Priority.NORMAL else f"gangway-{priority}"
 
 
 def resources_of(job: JobFile) -> Mapping[str, str]:
-    """What each node's pod asks for, and may take at most."""
+    """Requests and limits of each node's pod."""
     return job.resources or DEFAULT_RESOURCES
 
 
 def output_findings(job: JobFile) -> Iterable[Finding]:
-    """Outputs that would be in the way of what a pod has besides."""
+    """Outputs that collide with a pod's other mounts."""
     for output, mount in outputs_in_mounts(job.outputs, [_MOUNTS]):
         yield Finding.error(
             "job.outputs",
@@ -174,15 +174,15 @@ def output_findings(job: JobFile) -> Iterable[Finding]:
 
 
 def get_variables(job: JobFile, fabric: Fabric | None = None) -> Mapping[str, str]:
-    """Of its pods; they may be secrets."""
+    """For its pods; may contain secrets."""
     joins = {} if fabric is None else fabric.env
     held = {"GANGWAY_HOLD_BACK_SEC": str(_HOLD_BACK_SEC)} if job.nodes.max > 1 and job.preset is None else {}
-    # The image's own home may not be written to.
+    # The image's home may be read-only.
     return {"HOME": "/tmp", **joins, **node_variables(job, _PLACE, _NOTICES), **held}
 
 
-def supports(job: JobFile, placing: Placing, secrets: Mapping[str, str]) -> tuple[Manifest, ...]:
-    """What there is before the JobSet: files of the pods, the job's variables and key, and who may talk to its pods."""
+def support_manifests(job: JobFile, placing: Placing, secrets: Mapping[str, str]) -> tuple[Manifest, ...]:
+    """Objects made before the JobSet: the pods' files, the job's variables and key, and who may connect to its pods."""
     document = train_document(job, _PLACE)
     training = {} if document is None else {TRAIN_FILE: document}
     return (
@@ -215,12 +215,12 @@ def supports(job: JobFile, placing: Placing, secrets: Mapping[str, str]) -> tupl
 
 
 def hours_script() -> Path:
-    """That ends a pod's program when the job's hours are over, on this machine."""
+    """Path on this machine of the script that ends a pod's program when the job's hours are over."""
     return TEMPLATES / "job" / _HOURS
 
 
 def job_set(job: JobFile, placing: Placing) -> Manifest:
-    """The JobSet. Of a job file its annotation has all but `env`, which is in a Secret."""
+    """The JobSet. Its annotation holds the job file without `env`, which is in a Secret."""
     max_sec = placing.max_sec or _max_sec(job)
     labels = {
         **_labels(placing),
@@ -267,7 +267,7 @@ def _failure_policy(job: JobFile) -> Manifest:
     over = (EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_ENDED_FOR_ALL, EXIT_HOURS_OVER)
     return {
         "maxRestarts": job.max_restarts,
-        # All pods are gone before the next begin: two of a kind in one run folder would spoil it.
+        # All pods end before the next start: two of a kind would corrupt the run folder.
         "restartStrategy": "BlockingRecreate",
         "rules": [
             {"name": "over", "action": "FailJobSet", "onJobFailureMessagePatterns": [_with_code(*over)]},
@@ -282,7 +282,7 @@ def _failure_policy(job: JobFile) -> Manifest:
 
 
 def _with_code(*codes: int) -> str:
-    """As the Job controller words it."""
+    """As worded by the Job controller."""
     return f"failed with exit code ({'|'.join(str(code) for code in codes)}) "
 
 
@@ -359,31 +359,31 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
     if job.data_dir is not None:
         read = {"claimName": DATA_CLAIM, "readOnly": True}
         spec["volumes"].append({"name": "data", "persistentVolumeClaim": read})
-    _give_secrets(spec, job, placing)
+    _add_secrets(spec, job, placing)
     if placing.fabric is not None:
-        _join(spec, placing.fabric)
+        _mount_fabric(spec, placing.fabric)
     if affinity := _affinity(job, placing):
         spec["affinity"] = affinity
     return spec
 
 
-def _give_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
-    """The job's variables; its key as a file alone."""
+def _add_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
+    """Adds the job's variables; its key only as a file."""
     (container,) = pod["containers"]
     if not needs_member_key(job):
         container["envFrom"] = [{"secretRef": {"name": placing.name}}]
         return
-    # By envFrom the key would be a variable too, and a preset's variables are no secrets.
+    # envFrom would make the key a variable too; a preset's variables are not secret.
     own = get_variables(job, placing.fabric)
     container["env"] += [{"name": name, "value": _literal(value)} for name, value in own.items()]
     container["volumeMounts"].append({"name": "member", "mountPath": _MEMBER_DIR, "readOnly": True})
-    # The kubelet adds reading by fsGroup, as which the pod runs; to others it stays closed.
+    # The kubelet adds read access for fsGroup, the pod's group; others have none.
     file = {"secretName": placing.name, "items": [{"key": MEMBER_KEY, "path": MEMBER_KEY}], "defaultMode": 0o400}
     pod["volumes"].append({"name": "member", "secret": file})
 
 
-def _join(pod: Manifest, fabric: Fabric) -> None:
-    """Gives a pod the plug-in for the network between GPUs."""
+def _mount_fabric(pod: Manifest, fabric: Fabric) -> None:
+    """Mounts the plug-in for the network between GPUs."""
     if fabric.mount is None:
         return
     (container,) = pod["containers"]
@@ -393,26 +393,26 @@ def _join(pod: Manifest, fabric: Fabric) -> None:
 
 
 def _affinity(job: JobFile, placing: Placing) -> Manifest:
-    """Which nodes: none that was not fit; and those that reach each other: InfiniBand joins no two rungs, and chips of
-    TPUs are of one slice, which is a node pool.
+    """Excludes unfit nodes, and keeps to nodes that reach each other: InfiniBand does not cross rungs, and TPU chips
+    belong to one slice, which is a node pool.
     """
     found: Manifest = {}
     if placing.excluded:
         away = {"key": HOST, "operator": "NotIn", "values": list(placing.excluded)}
         needed = {"nodeSelectorTerms": [{"matchExpressions": [away]}]}
-        found["nodeAffinity"] = {_WHEN: needed}
-    alike = [label for resource, label in _APART.items() if resource in resources_of(job)]
+        found["nodeAffinity"] = {_REQUIRED: needed}
+    alike = [label for resource, label in _REACH_LABELS.items() if resource in resources_of(job)]
     if job.nodes.max > 1 and alike:
         own = {"matchLabels": {JOB_LABEL: placing.job_id}}
-        found["podAffinity"] = {_WHEN: [{"labelSelector": own, "topologyKey": label} for label in alike]}
+        found["podAffinity"] = {_REQUIRED: [{"labelSelector": own, "topologyKey": label} for label in alike]}
     return found
 
 
 def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
-    """Mounts beside the run folder's; the kubelet makes their folders as it makes that one.
+    """Mounts for outputs; the kubelet makes their folders, as for the run folder.
 
-    Each is one folder right beside it: in one that is mounted a pod could put a link in the place of the next, which
-    the kubelet follows to wherever it leads in the volume.
+    Each is a separate folder next to the run folder: inside a mounted one a pod could replace another by a link, which
+    the kubelet would follow anywhere in the volume.
     """
     for output in job.outputs:
         beside = f"{placing.run_folder}.outputs{output.replace('/', '+')}"
@@ -420,22 +420,22 @@ def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
 
 
 def _words(job: JobFile, placing: Placing) -> list[str]:
-    goes_on = _GOES_ON % {"name": _RESTARTS, "most": most_restarts(job), "code": EXIT_ENDED_FOR_ALL}
+    goes_on = _RESTART_CHECK % {"name": _RESTARTS, "most": restart_limit(job), "code": EXIT_ENDED_FOR_ALL}
     hours = ["/bin/sh", f"{_SCRIPTS_DIR}/{_HOURS}", str(_max_sec(job)), str(job.grace_sec), _USED]
     if job.nodes.max == 1:
         return ["/bin/sh", "-c", f'{goes_on}exec "$@"', "node", *hours, *node_argv(job, _PLACE)]
     script = None if placing.fabric is None else placing.fabric.script
     shell, joins = (
-        ("/bin/sh", "") if script is None else ("/bin/bash", _JOINS % {"script": script, "told": EXIT_INTERRUPTED})
+        ("/bin/sh", "") if script is None else ("/bin/bash", _JOINS % {"script": script, "code": EXIT_INTERRUPTED})
     )
     first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
     meeting = Meeting(first, _PORT, placing.name, job.nodes.max, f"{_MEMBER_DIR}/{MEMBER_KEY}")
-    meets = _MEETS if job.preset is not None or job.processes_per_node is not None else ""
+    meets = _RANK_EXPORT if job.preset is not None or job.processes_per_node is not None else ""
     return [shell, "-c", f'{goes_on}{meets}{joins}exec "$@"', "node", *hours, *node_argv(job, _PLACE, meeting)]
 
 
 def _literal(word: str) -> str:
-    """For a container's command, in which $(NAME) is a variable's value and $$ a dollar."""
+    """Escapes $ for a container's command, where $(NAME) is expanded."""
     return word.replace("$", "$$")
 
 

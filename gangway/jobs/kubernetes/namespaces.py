@@ -1,4 +1,4 @@
-"""Whether the place that a user names is one of the cluster's: its namespace, and one of Kueue's queues in it."""
+"""Checks that the cluster has the namespace and Kueue queue that the user named."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ _EVERYWHERE = "--all-namespaces"
 
 
 def local_queue(kubectl: Kubectl, name: str) -> Any:
-    """Kueue's object. InputError: there is none, or no such namespace; says which there are."""
+    """Kueue's object. InputError: no such queue or namespace; lists those that exist."""
     try:
         return kubectl.get(QUEUES, name)
     except MissingError:
@@ -29,13 +29,13 @@ def _no_place(kubectl: Kubectl, name: str) -> InputError:
     own = _names(kubectl, QUEUES) or []
     if own:
         return InputError(
-            place, "the namespace has no such queue of Kueue's", value=name, allowed=", ".join(own),
+            place, "the namespace has no such Kueue queue", value=name, allowed=", ".join(own),
             fix=nearest_hint(name, own),
         )  # fmt: skip
     others = _names(kubectl, QUEUES, _EVERYWHERE)
     return InputError(
-        place, "the namespace has no queue of Kueue's", value=name, allowed=_or_none(others),
-        fix=f"--on kubernetes:{context}@{others[0]}" if others else "docs/kubernetes.md has one to apply",
+        place, "the namespace has no Kueue queue", value=name, allowed=_or_none(others),
+        fix=f"--on kubernetes:{context}@{others[0]}" if others else "docs/kubernetes.md has a manifest to apply",
     )  # fmt: skip
 
 
@@ -45,12 +45,12 @@ def _has_namespace(kubectl: Kubectl) -> bool:
     except MissingError:
         return False
     except ForbiddenError:
-        return True  # who may not see it may well have a queue in it
+        return True  # a user without access may still have a queue in it
     return True
 
 
 def _names(kubectl: Kubectl, kind: str, *words: str) -> Sequence[str] | None:
-    """With their namespaces where all are asked for; None where this user may not see them."""
+    """With namespaces if all are asked for; None if this user may not list them."""
     try:
         metas = [each["metadata"] for each in kubectl.get(kind, *words)]
     except ForbiddenError:
@@ -60,5 +60,5 @@ def _names(kubectl: Kubectl, kind: str, *words: str) -> Sequence[str] | None:
 
 def _or_none(names: Sequence[str] | None) -> str:
     if names is None:
-        return "which there are you may not see"
-    return ", ".join(names) or "none is there"
+        return "you may not list them"
+    return ", ".join(names) or "there are none"

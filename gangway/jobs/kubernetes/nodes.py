@@ -1,4 +1,4 @@
-"""How many of a job's pods the nodes of its queue hold, without those that are not fit for it; pure."""
+"""How many of a job's pods fit on its queue's nodes, without unfit ones; pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ _KEEP_AWAY = ("NoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class _Kind:
-    """Of nodes: what flavors that go together ask for.
+    """The nodes that a combination of flavors selects.
 
     Attributes:
-        most: pods that the quota ever lets onto them; None where it has no limit of its own.
+        most: pods that the quota allows there; None if unlimited.
     """
 
     labels: Sequence[tuple[str, str]]
@@ -27,7 +27,7 @@ class _Kind:
     most: int | None
 
     def has(self, node: Found) -> bool:
-        """Whether a pod of this kind may go there now."""
+        """Whether a pod of this kind may go to the node now."""
         labels, spec = node["metadata"].get("labels", {}), node.get("spec", {})
         taints = [each for each in spec.get("taints", ()) if each["effect"] in _KEEP_AWAY]
         return (
@@ -40,9 +40,8 @@ class _Kind:
 def places(
     job: JobFile, quota: Quota, flavors: Mapping[str, Found], nodes: Iterable[Found], excluded: Collection[str]
 ) -> int | None:
-    """Pods of the job that there is a place for besides the excluded nodes, whoever has it now. None where nobody can
-    tell: the quota is larger than the nodes that are there, so an autoscaler may bring more. `flavors`: Kueue's, by
-    name.
+    """How many of the job's pods the nodes hold, without the excluded ones and regardless of other pods. None if
+    unknown: the quota exceeds the present nodes, so an autoscaler may add some. `flavors`: Kueue's, by name.
     """
     known, most = list(nodes), 0
     for kind in _kinds(job, quota, flavors):
@@ -54,7 +53,7 @@ def places(
 
 
 def _kinds(job: JobFile, quota: Quota, flavors: Mapping[str, Found]) -> Iterable[_Kind]:
-    """Of all ways to choose one flavor of each group, those whose quota holds the job."""
+    """All choices of one flavor per group whose quota holds the job."""
     wanted = quota.wanted(job)
     for chosen in product(*(group for group, _ in wanted)):
         if not all(flavor.holds(needs) for flavor, (_, needs) in zip(chosen, wanted, strict=True)):
@@ -69,13 +68,13 @@ def _kinds(job: JobFile, quota: Quota, flavors: Mapping[str, Found]) -> Iterable
 
 
 def _most(flavor: Flavor, wanted: Mapping[str, Decimal], job: JobFile) -> int | None:
-    """Pods that its quota ever has; `wanted`: of all pods."""
+    """Pods that its quota allows; `wanted`: for all pods."""
     limits = [(flavor.most[name], number / job.nodes.max) for name, number in wanted.items()]
     return min((int(most // each) for most, each in limits if most is not None and each), default=None)
 
 
 def _pods_on(node: Found, job: JobFile) -> int:
-    """As many as an empty node of its size holds."""
+    """For an empty node of this size."""
     has = node.get("status", {}).get("allocatable", {})
     asked = {name: quantity(text) for name, text in resources_of(job).items()}
     return min(int(quantity(str(has.get(name, "0"))) // each) for name, each in asked.items() if each)

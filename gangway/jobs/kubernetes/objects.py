@@ -1,4 +1,4 @@
-"""A job's objects in a cluster, and how they are read; pure."""
+"""Reads a job's objects in a cluster; pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,14 +28,14 @@ _LIVE = ("Pending", "Running")
 
 
 @dataclass(frozen=True)
-class Seen:
+class JobObjects:
     """One job's objects.
 
     Attributes:
-        sets: its JobSets, the first start first; those that went by their age are not among them.
-        workload: Kueue's, of the last; None before Kueue has seen it.
+        sets: its JobSets, first start first, without expired ones.
+        workload: Kueue's, of the last; None if Kueue has made none yet.
         jobs, pods: of the last.
-        earlier: workloads of the other sets; None of one that is gone.
+        earlier: workloads of the other sets; None if deleted.
     """
 
     sets: Sequence[Found]
@@ -46,36 +46,36 @@ class Seen:
 
     @property
     def last(self) -> Found:
-        """The JobSet that counts."""
+        """The current JobSet."""
         return self.sets[-1]
 
     @property
     def live(self) -> Sequence[Found]:
-        """Pods that have not ended: one that has may stay for as long as its JobSet."""
+        """Pods that have not ended: ended ones may stay as long as their JobSet."""
         return [each for each in self.pods if each["status"].get("phase") in _LIVE]
 
 
-def by_job(
+def group_by_job(
     sets: Iterable[Found], workloads: Iterable[Found], jobs: Iterable[Found], pods: Iterable[Found]
-) -> list[Seen]:
-    """Of all objects in a namespace, the oldest job first."""
+) -> list[JobObjects]:
+    """Groups all objects of a namespace by job, oldest first."""
     groups = dict[str, list[Found]]()
     for each in sorted(sets, key=get_start):
         groups.setdefault(get_job_id(each), []).append(each)
     of_workload = {_owner(each): each for each in workloads}
     known_jobs, known_pods = list(jobs), list(pods)
-    found = list[Seen]()
+    found = list[JobObjects]()
     for group in groups.values():
         *before, uid = (each["metadata"]["uid"] for each in group)
         mine = [each for each in known_jobs if _owner(each) == uid]
         uids = {each["metadata"]["uid"] for each in mine}
         own = sorted((each for each in known_pods if _owner(each) in uids), key=_index)
-        found.append(Seen(group, of_workload.get(uid), mine, own, [of_workload.get(each) for each in before]))
+        found.append(JobObjects(group, of_workload.get(uid), mine, own, [of_workload.get(each) for each in before]))
     return sorted(found, key=lambda each: int(get_job_id(each.last).rpartition("-")[2]))
 
 
-def is_a_jobs(job_set: Found) -> bool:
-    """Whether it is a job's at all: whoever calls himself Gangway may have put others there."""
+def is_job_set(job_set: Found) -> bool:
+    """Whether a job made it: other objects may carry Gangway's label too."""
     labels = job_set["metadata"].get("labels", {})
     return bool(_ID.fullmatch(labels.get(JOB_LABEL, "")) and _NUMBER.fullmatch(labels.get(START_LABEL, "")))
 
@@ -86,18 +86,18 @@ def get_job_id(job_set: Found) -> str:
 
 
 def get_start(job_set: Found) -> int:
-    """The how manieth of its job it is, from 1."""
+    """Its 1-based number within the job."""
     return int(job_set["metadata"]["labels"][START_LABEL])
 
 
 def get_restarts(job_set: Found) -> int:
-    """How often JobSet has begun it again."""
+    """How often JobSet has restarted it."""
     count: int = job_set.get("status", {}).get("restarts", 0)
     return count
 
 
 def get_file(job_set: Found) -> JobFile:
-    """As it was submitted, without `env`. UnreadableError: no release of ours wrote it, or another one."""
+    """As submitted, without `env`. UnreadableError: not written by this release."""
     try:
         return JobFile.model_validate_json(get_annotation(job_set, FILE_ANNOTATION))
     except ValidationError as error:
@@ -105,7 +105,7 @@ def get_file(job_set: Found) -> JobFile:
 
 
 def get_hours_sec(job_set: Found) -> int:
-    """In which its pods may run; an earlier release has asked Kueue for no more. UnreadableError: as `get_file`."""
+    """Seconds that its pods may run; earlier releases gave Kueue the same number. UnreadableError: as `get_file`."""
     label = job_set["metadata"]["labels"].get(HOURS_LABEL, "")
     text = get_annotations(job_set).get(HOURS_ANNOTATION, label)
     if not _NUMBER.fullmatch(text):
@@ -114,12 +114,12 @@ def get_hours_sec(job_set: Found) -> int:
 
 
 def get_run_folder(job_set: Found) -> str:
-    """In the claim. UnreadableError: as `get_file`."""
+    """In the volume claim. UnreadableError: as `get_file`."""
     return get_annotation(job_set, RUN_ANNOTATION)
 
 
 def get_excluded_nodes(job_set: Found) -> tuple[str, ...]:
-    """Nodes that earlier starts have left."""
+    """Unfit nodes of earlier starts."""
     text = get_annotations(job_set).get(EXCLUDED_ANNOTATION, "")
     return tuple(text.split(",")) if text else ()
 
@@ -127,12 +127,12 @@ def get_excluded_nodes(job_set: Found) -> tuple[str, ...]:
 def get_annotation(job_set: Found, name: str) -> str:
     """UnreadableError: as `get_file`."""
     if (text := get_annotations(job_set).get(name)) is None:
-        raise _unreadable(job_set, f"it has no annotation {name}")
+        raise _unreadable(job_set, f"annotation {name} is missing")
     return text
 
 
 def get_annotations(job_set: Found) -> Mapping[str, str]:
-    """Whoever made it."""
+    """Empty if it has none."""
     found: Mapping[str, str] = job_set["metadata"].get("annotations", {})
     return found
 
@@ -140,24 +140,24 @@ def get_annotations(job_set: Found) -> Mapping[str, str]:
 def _unreadable(job_set: Found, problem: str) -> UnreadableError:
     name = job_set["metadata"]["name"]
     return UnreadableError(
-        f"jobset {name}", f"it cannot be read: {problem}",
-        fix=f"the release of Gangway that submitted it reads it; `kubectl describe jobset {name}` shows it",
+        f"jobset {name}", f"cannot be read: {problem}",
+        fix=f"use the release of Gangway that submitted it, or see `kubectl describe jobset {name}`",
     )  # fmt: skip
 
 
 def condition(found: Found, kind: str, status: str = "True") -> Found | None:
-    """One that has this status now."""
+    """The condition if it has this status now."""
     known = any_condition(found, kind)
     return known if known is not None and known["status"] == status else None
 
 
 def any_condition(found: Found, kind: str) -> Found | None:
-    """Whatever its status is."""
+    """The condition, whatever its status."""
     return next((each for each in found.get("status", {}).get("conditions", ()) if each["type"] == kind), None)
 
 
 def find_time(text: str) -> datetime:
-    """As Kubernetes writes one.
+    """Parses a time of Kubernetes.
 
     >>> find_time("2026-01-02T03:04:05Z")
     datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)

@@ -1,4 +1,4 @@
-"""What one of Kueue's queues has for a job: its quota, what of it is free, and who waits; pure but for the asking."""
+"""A Kueue queue's quota for a job, and how much of it is free; pure."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _SUFFIXES: Mapping[str, Decimal] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Flavor:
-    """One kind of nodes, by resource. `most` is None where it may borrow without a limit of its own."""
+    """One kind of nodes, by resource. `most` is None if it may borrow without limit."""
 
     name: str
     nominal: Mapping[str, Decimal]
@@ -31,12 +31,12 @@ class Flavor:
     used: Mapping[str, Decimal]
 
     def holds(self, wanted: Mapping[str, Decimal]) -> bool:
-        """Whether it ever may."""
+        """Whether its quota could ever hold that much."""
         limits = ((wanted[name], self.most[name]) for name in wanted)
         return all(most is None or number <= most for number, most in limits)
 
     def lacks(self, wanted: Mapping[str, Decimal]) -> list[str]:
-        """In words, what of its own is not free now."""
+        """What of its nominal quota is not free now, for display."""
         free = {name: self.nominal[name] - self.used.get(name, Decimal(0)) for name in wanted}
         return [
             f"{name}: {free[name]:f} of {self.nominal[name]:f} free, {number:f} wanted"
@@ -47,9 +47,8 @@ class Flavor:
 
 @dataclass(frozen=True)
 class Quota:
-    """Of a ClusterQueue. Of each group of resources all that a pod takes is of one of its flavors. `uncounted`: what
-    names begin with that Kueue leaves out, as far as that is known; `node`: what one node leaves to pods, as far as
-    that is.
+    """Of a ClusterQueue. Within each group of resources a pod uses one flavor. `uncounted`: name prefixes that Kueue
+    ignores, as far as known; `node`: what a node leaves to pods, as far as known.
     """
 
     groups: Sequence[Sequence[Flavor]]
@@ -59,7 +58,7 @@ class Quota:
 
     def wanted(self, job: JobFile) -> list[tuple[Sequence[Flavor], Mapping[str, Decimal]]]:
         """Each group, and what the job takes of it."""
-        whole = needed(job)
+        whole = total_resources(job)
         found = [
             (group, {name: whole[name] for name in whole if name in group[0].nominal}) for group in self.groups if group
         ]
@@ -67,7 +66,7 @@ class Quota:
 
 
 def quantity(text: str) -> Decimal:
-    """A number of Kubernetes'.
+    """Parses a number of Kubernetes.
 
     >>> quantity("500m"), quantity("2Gi")
     (Decimal('0.500'), Decimal('2147483648'))
@@ -76,17 +75,17 @@ def quantity(text: str) -> Decimal:
     return Decimal(number) * _SUFFIXES[text[len(number) :]]
 
 
-def needed(job: JobFile) -> Mapping[str, Decimal]:
-    """By all of its nodes."""
-    return {name: number * job.nodes.max for name, number in _on_a_node(job).items()}
+def total_resources(job: JobFile) -> Mapping[str, Decimal]:
+    """For all of its nodes."""
+    return {name: number * job.nodes.max for name, number in _node_resources(job).items()}
 
 
-def _on_a_node(job: JobFile) -> Mapping[str, Decimal]:
+def _node_resources(job: JobFile) -> Mapping[str, Decimal]:
     return {name: quantity(text) for name, text in resources_of(job).items()}
 
 
 def cohort_total(members: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str], Decimal]:
-    """What queues of one cohort, and the cohort itself, have together, by flavor and resource."""
+    """What a cohort and its queues have together, by flavor and resource."""
     found: dict[tuple[str, str], Decimal] = {}
     flavors = [
         flavor for each in members for group in each["spec"].get("resourceGroups", ()) for flavor in group["flavors"]
@@ -99,7 +98,7 @@ def cohort_total(members: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str
 
 
 def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str], Decimal] | None = None) -> Quota:
-    """As the cluster has it. `cohort`: the `cohort_total` of what it borrows from; None where nobody knows."""
+    """`cohort`: the `cohort_total` of what it borrows from; None if unknown."""
     node, own_cohort = _get_size(cluster_queue)
     spec, status = cluster_queue["spec"], cluster_queue.get("status", {})
     in_cohort = bool(spec.get("cohortName"))
@@ -112,7 +111,7 @@ def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str],
         [_flavor(flavor, used.get(flavor["name"], {}), lends) for flavor in group["flavors"]]
         for group in spec.get("resourceGroups", ())
     ]
-    # Kueue's own configuration members may not read; that of a cluster of Gangway's own is known.
+    # Members may not read Kueue's configuration; that of a cluster made by Gangway is known.
     labels = cluster_queue.get("metadata", {}).get("labels", {})
     return Quota(groups, in_cohort, UNCOUNTED if labels.items() >= OURS.items() else (), node)
 
@@ -120,26 +119,26 @@ def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str],
 def _get_size(
     cluster_queue: Mapping[str, Any],
 ) -> tuple[Mapping[str, Decimal], Mapping[tuple[str, str], Decimal]]:
-    """What a node leaves to pods, and what each flavor has, of a cluster of Gangway's own; nothing of others."""
+    """What a node leaves to pods, and what each flavor has, for clusters made by Gangway; else empty."""
     try:
-        said = json.loads(cluster_queue["metadata"]["annotations"][SIZE])
-        node, nodes = {name: quantity(text) for name, text in said["node"].items()}, int(said["nodes"])
+        size = json.loads(cluster_queue["metadata"]["annotations"][SIZE])
+        node, nodes = {name: quantity(text) for name, text in size["node"].items()}, int(size["nodes"])
     except (KeyError, TypeError, ValueError, ArithmeticError):
-        return {}, {}  # somebody else's, or of a release before
+        return {}, {}  # not made by Gangway, or by an earlier release
     return node, {
         (flavor, name): number * nodes for flavor in flavor_names(cluster_queue) for name, number in node.items()
     }
 
 
 def flavor_names(cluster_queue: Mapping[str, Any]) -> list[str]:
-    """Of all of its groups."""
+    """Of all its groups."""
     groups = cluster_queue["spec"].get("resourceGroups", ())
     return list(dict.fromkeys(flavor["name"] for group in groups for flavor in group["flavors"]))
 
 
 def narrowest_block(topologies: Sequence[Mapping[str, Any] | None]) -> str | None:
-    """The label of the smallest blocks of more than one node that all flavors' topologies have; `topologies`: of each
-    flavor, None of one that has none. None where there is no such label: a flavor without it would be passed over.
+    """The label of the smallest multi-node blocks that all flavors' topologies have; None if there is none, since Kueue
+    would skip a flavor without it. `topologies`: one per flavor, None if it has none.
     """
     found = [[] if each is None else [level["nodeLabel"] for level in each["spec"]["levels"]] for each in topologies]
     shared = [label for label in found[0] if all(label in each for each in found)] if found else []
@@ -149,7 +148,7 @@ def narrowest_block(topologies: Sequence[Mapping[str, Any] | None]) -> str | Non
 def _flavor(
     found: Mapping[str, Any], used: Mapping[str, Decimal], cohort: Mapping[tuple[str, str], Decimal] | None
 ) -> Flavor:
-    """`cohort`: what it may borrow of at most, empty where nobody knows; None where there is nobody to borrow from."""
+    """`cohort`: the most it may borrow from, empty if unknown; None if it may not borrow."""
     nominal, most = dict[str, Decimal](), dict[str, Decimal | None]()
     for each in found["resources"]:
         own, limit = quantity(str(each["nominalQuota"])), each.get("borrowingLimit")
@@ -162,26 +161,26 @@ def _flavor(
     return Flavor(found["name"], nominal, most, used)
 
 
-def beyond(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
-    """Resource and why, of what the queue never has for it."""
+def over_quota(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
+    """Resources of which the job exceeds the quota, and why."""
     known = {name for group in quota.groups for flavor in group for name in flavor.nominal}
-    asked = [name for name in needed(job) if not name.startswith(quota.uncounted)]
-    found = [(name, "the queue has no quota of it") for name in asked if name not in known]
-    for name, number in _on_a_node(job).items():
+    asked = [name for name in total_resources(job) if not name.startswith(quota.uncounted)]
+    found = [(name, "the queue has no quota for it") for name in asked if name not in known]
+    for name, number in _node_resources(job).items():
         if number > quota.node.get(name, number):
-            found.append((name, f"{number:f} on one node, and a node leaves {quota.node[name]:f} to a job's pods"))
+            found.append((name, f"{number:f} on one node, but a node has only {quota.node[name]:f} for a job's pods"))
     for group, wanted in quota.wanted(job):
         if any(flavor.holds(wanted) for flavor in group):
             continue
         alone = [name for name in wanted if not any(flavor.holds({name: wanted[name]}) for flavor in group)]
         for name in alone or list(wanted)[:1]:
             most = ", ".join(f"{flavor.name} {flavor.most[name] or Decimal(0):f}" for flavor in group)
-            why = f"{wanted[name]:f} on {job.nodes.max} nodes, and the queue's quota, by flavor, is {most}"
-            found.append((name, why if alone else f"{why}: none has all that the job takes"))
+            why = f"{wanted[name]:f} on {job.nodes.max} nodes, but the queue's quota by flavor is {most}"
+            found.append((name, why if alone else f"{why}: no flavor holds the whole job"))
     return found
 
 
-def lacking(job: JobFile, quota: Quota) -> list[str]:
-    """In words, what of its own quota is not free now: of each group of the flavor that lacks least."""
+def missing_quota(job: JobFile, quota: Quota) -> list[str]:
+    """What of the nominal quota is not free now, for display: per group, for the flavor that lacks least."""
     least = (min((flavor.lacks(wanted) for flavor in group), key=len) for group, wanted in quota.wanted(job))
     return [each for some in least for each in some]

@@ -1,24 +1,29 @@
-"""One start of a job put into the cluster: its script, its variables, its policy and its JobSet, or none of them."""
+"""Creates the objects of one start of a job: its script, variables, policy and JobSet; all or none. Removes old
+ones: JobSet itself removes only what it considers ended; to it a job that was cancelled or used up its hours is
+suspended.
+"""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from secrets import token_hex
 from types import MappingProxyType
 from typing import Any
 
 from components.core.findings import InputError
 from components.core.member_key import new_member_key
+from gangway.jobs.base import JobStatus
 from gangway.jobs.kubernetes.kubectl import Kubectl, MissingError, TakenError
 from gangway.jobs.kubernetes.manifests import (
     JOB_SET_VERSION,
+    KEPT_SEC,
     MEMBER_KEY,
-    Manifest,
+    OURS,
     Placing,
     job_set,
-    supports,
+    support_manifests,
 )
-from gangway.jobs.kubernetes.objects import find_time
+from gangway.jobs.kubernetes.objects import Found, JobObjects, find_time
 from gangway.jobs.node_command import needs_member_key
 from stacks.config.job_file import JobFile
 
@@ -26,25 +31,28 @@ SETS = "jobsets.jobset.x-k8s.io"
 SUPPORTS: Mapping[str, str] = MappingProxyType(
     {"NetworkPolicy": "networkpolicies.networking.k8s.io", "Secret": "secrets", "ConfigMap": "configmaps"}
 )
-"""Kinds of what goes with a JobSet, as kubectl names them, the first made last."""
+"""Kinds of the objects besides the JobSet, as kubectl names them, in reverse order of creation."""
 _RESOURCES: Mapping[str, str] = MappingProxyType({"JobSet": SETS, **SUPPORTS})
 _SUBMIT_ANNOTATION = "gangway.dev/submit"
 _STALE_SEC = 1800
-"""After which nobody is still at work on a start: kubectl gives up each of its calls within two minutes. A cluster
-keeps dates alone; a clock that is so far off costs a start that is at work its name: it is undone, and says so.
+"""After which no process works on a start any more: kubectl gives up each call within two minutes. Objects have only
+the cluster's time; if clocks differ by this much, a start in progress loses its name, is undone and reports it.
 """
 
 
-def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str, str]) -> None:
-    """All of one start, or nothing. TakenError: there is one of that name. InputError, that says so: what was begun can
-    neither be ended nor undone.
+def create_start(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str, str]) -> None:
+    """Creates all objects or none. TakenError: the name exists. InputError: what was created could be neither completed
+    nor undone.
     """
-    made, tried, token = list[str](), "", secrets.token_hex(8)
+    key = {MEMBER_KEY: new_member_key(placing.job_id)} if needs_member_key(job) else {}
+    made, tried, token = list[str](), "", token_hex(8)
     try:
-        # The first one's name nobody else can have from then on.
-        for each in (*supports(job, placing, {**variables, **_member_key(job, placing)}), job_set(job, placing)):
+        # The first object reserves the name.
+        for each in (*support_manifests(job, placing, {**variables, **key}), job_set(job, placing)):
             tried = each["kind"]
-            stored = kubectl.create(_signed(each, token))
+            meta = each["metadata"]
+            signed = {**meta.get("annotations", {}), _SUBMIT_ANNOTATION: token}  # another submit may use the same name
+            stored = kubectl.create({**each, "metadata": {**meta, "annotations": signed}})
             made.append(tried)
         meta = stored["metadata"]
         owner = {"apiVersion": JOB_SET_VERSION, "kind": "JobSet", "name": placing.name, "uid": meta["uid"]}
@@ -55,78 +63,94 @@ def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str
         try:
             _undo(kubectl, placing.name, made, lost, token)
         except InputError as left:
-            if made:  # else nothing is there that could begin
+            if made:  # else nothing exists that could start
                 raise InputError(
-                    "job", f"it may have been begun all the same, for it could not be undone: {left.problem}",
-                    value=placing.job_id, fix="list the jobs there, and cancel this one where it is among them",
+                    "job", f"it may still start, since undoing it failed: {left.problem}",
+                    value=placing.job_id, fix="list the jobs there, and cancel this one if it is among them",
                 ) from error  # fmt: skip
         raise
 
 
-def _member_key(job: JobFile, placing: Placing) -> Mapping[str, str]:
-    """Made anew for each start; empty where none is needed."""
-    return {MEMBER_KEY: new_member_key(placing.job_id)} if needs_member_key(job) else {}
-
-
 def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: str) -> None:
-    """Of one that was cut short. `lost`: a kind of which nobody has heard whether it was made. The JobSet goes first:
-    it would begin.
+    """Removes an interrupted start. `lost`: a kind that may have been created. The JobSet goes first, since it would
+    start.
     """
     for kind, resource in _RESOURCES.items():
-        if kind in made or (kind == lost and _has(kubectl, resource, name, token)):
+        if kind in made or (kind == lost and _is_from_submit(kubectl, resource, name, token)):
             delete(kubectl, resource, name)
 
 
-def _signed(manifest: Mapping[str, Any], token: str) -> Manifest:
-    """With what tells it from that of another submit, which may ask for the same name."""
-    meta = manifest["metadata"]
-    return {**manifest, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), _SUBMIT_ANNOTATION: token}}}
-
-
-def _has(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
-    """Whether there is one of that name, and it is of this submit."""
+def _is_from_submit(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
+    """Whether the object exists and belongs to this submit."""
     try:
         meta = kubectl.get(resource, name)["metadata"]
     except MissingError:
         return False
-    return _token(meta) == token
+    return _get_token(meta) == token
 
 
-def _token(meta: Mapping[str, Any]) -> str | None:
-    """Of the submit that made it; None of what none has."""
+def _get_token(meta: Mapping[str, Any]) -> str | None:
+    """The token of the submit that made it; None if there is none."""
     found: str | None = meta.get("annotations", {}).get(_SUBMIT_ANNOTATION)
     return found
 
 
 def clear_stale(kubectl: Kubectl, name: str) -> None:
-    """Takes away what a start has left that was cut off before its JobSet: it would hold the name for ever. Nothing, of
-    one that somebody may still be at work on.
+    """Removes an interrupted start that has no JobSet and would block its name forever; not while it may still be in
+    progress.
     """
     with suppress(MissingError):
         kubectl.get(SETS, name)
         return
     with suppress(MissingError):
         found = kubectl.get("configmaps", name)
-        if _age(found) > timedelta(seconds=_STALE_SEC):
+        if _is_older(found["metadata"]["creationTimestamp"], _STALE_SEC, datetime.now(UTC)):
             clear_start(kubectl, found)
 
 
 def clear_start(kubectl: Kubectl, first: Mapping[str, Any]) -> None:
-    """Takes away the parts of one start, but for its JobSet; what has its name and is somebody else's stays. `first`:
-    its ConfigMap; of one that no start has made nothing goes.
+    """Removes the parts of one start, except its JobSet, and nothing that others made. `first`: its ConfigMap; no
+    effect if no start made that.
     """
     meta = first["metadata"]
-    if (token := _token(meta)) is None:
+    if (token := _get_token(meta)) is None:
         return
     for resource in SUPPORTS.values():
-        if _has(kubectl, resource, meta["name"], token):
+        if _is_from_submit(kubectl, resource, meta["name"], token):
             delete(kubectl, resource, meta["name"])
 
 
-def _age(found: Mapping[str, Any]) -> timedelta:
-    return datetime.now(UTC) - find_time(found["metadata"]["creationTimestamp"])
-
-
 def delete(kubectl: Kubectl, resource: str, name: str) -> None:
-    """Without waiting for its end, and whether it is there or not."""
+    """Does not wait, and ignores missing objects."""
     kubectl.run("delete", resource, name, "--ignore-not-found", "--wait=false")
+
+
+def may_be_old(job_set: Found, now: datetime) -> bool:
+    """Whether the job's status is worth checking."""
+    return bool(job_set["spec"].get("suspend")) and _is_older(job_set["metadata"]["creationTimestamp"], KEPT_SEC, now)
+
+
+def clear_old(kubectl: Kubectl, seen: JobObjects, status: JobStatus, now: datetime) -> None:
+    """Removes the objects of a job that ended long ago."""
+    if status.ended_at is not None and now - status.ended_at > timedelta(seconds=KEPT_SEC):
+        for each in seen.sets:
+            delete(kubectl, SETS, each["metadata"]["name"])
+
+
+def clear_orphans(kubectl: Kubectl, sets: Sequence[Found], now: datetime) -> None:
+    """Removes objects of interrupted submits that belong to no JobSet. Other objects with Gangway's label, such as the
+    ConfigMap of the nodes' network, stay.
+    """
+    names = {each["metadata"]["name"] for each in sets}
+    for each in kubectl.get("configmaps", OURS):
+        meta = each["metadata"]
+        if (
+            meta["name"] not in names
+            and not meta.get("ownerReferences")
+            and _is_older(meta["creationTimestamp"], KEPT_SEC, now)
+        ):
+            clear_start(kubectl, each)
+
+
+def _is_older(created: str, sec: float, now: datetime) -> bool:
+    return now - find_time(created) > timedelta(seconds=sec)

@@ -1,15 +1,15 @@
-"""What a job is at, out of the cluster's own objects; pure."""
+"""A job's status from the cluster's objects; pure."""
 
 import re
 from datetime import datetime
 
-from gangway.jobs.attempts import after, most_restarts, too_often
+from gangway.jobs.attempts import after, restart_limit, restart_limit_reason
 from gangway.jobs.base import JobStatus, Phase
-from gangway.jobs.kubernetes.hours import OVER_HOURS, get_run_intervals, left_sec
+from gangway.jobs.kubernetes.hours import OVER_HOURS, get_run_intervals, remaining_sec
 from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, USER_ANNOTATION
 from gangway.jobs.kubernetes.objects import (
     Found,
-    Seen,
+    JobObjects,
     any_condition,
     condition,
     find_time,
@@ -25,26 +25,24 @@ from trainer.core.errors import EXIT_ENDED_FOR_ALL, EXIT_UNFIT
 _CODE = re.compile(r"pod [^ /]*/([^ ]+) failed with exit code ([0-9]+) ")
 
 
-def unfit_nodes(seen: Seen) -> list[str]:
-    """On which a command has said that the node is not fit."""
-    failed = {name for name, code in _ends(seen) if code == EXIT_UNFIT}
+def unfit_nodes(seen: JobObjects) -> list[str]:
+    """Nodes that a command reported as unfit."""
+    failed = {name for name, code in _pod_exits(seen) if code == EXIT_UNFIT}
     return [each["spec"]["nodeName"] for each in seen.pods if each["metadata"]["name"] in failed]
 
 
-def cancelled_at(seen: Seen) -> datetime | None:
-    """When somebody has cancelled the job; None where nobody has. It need not be its last set that says so: one may
-    have been begun at that moment.
-    """
+def cancelled_at(seen: JobObjects) -> datetime | None:
+    """When the user cancelled the job; None if not. Checks all sets: the last one may have been made at that moment."""
     notes = [get_annotations(each) for each in seen.sets]
     return min((find_time(each[CANCELLED_ANNOTATION]) for each in notes if CANCELLED_ANNOTATION in each), default=None)
 
 
-def get_status(seen: Seen, other_places: int | None) -> JobStatus:
-    """`other_places`: for how many pods there are nodes besides those that are not fit; None where nobody can tell.
-    UnreadableError: as `get_file`.
+def get_status(seen: JobObjects, other_places: int | None) -> JobStatus:
+    """`other_places`: how many pods fit on nodes other than unfit ones; None if unknown. UnreadableError: as
+    `get_file`.
     """
     last, job = seen.last, get_file(seen.last)
-    phase, code, reason, ended_at = _find_end(seen, job, other_places) or (*_now(seen), None)
+    phase, code, reason, ended_at = _find_end(seen, job, other_places) or (*_current_phase(seen), None)
     stretches = get_run_intervals(seen)
     return JobStatus(
         id=get_job_id(last),
@@ -53,7 +51,7 @@ def get_status(seen: Seen, other_places: int | None) -> JobStatus:
         team=job.team or "",
         phase=phase,
         nodes=tuple(each["spec"]["nodeName"] for each in seen.pods if each["spec"].get("nodeName")),
-        starts=_starts(seen),
+        starts=_count_starts(seen),
         exit_code=code,
         reason=reason,
         submitted_at=find_time(seen.sets[0]["metadata"]["creationTimestamp"]),
@@ -66,8 +64,8 @@ def get_status(seen: Seen, other_places: int | None) -> JobStatus:
 _End = tuple[Phase, int | None, str, datetime | None]
 
 
-def _find_end(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
-    """None while more may come of it."""
+def _find_end(seen: JobObjects, job: JobFile, other_places: int | None) -> _End | None:
+    """None if it is not over."""
     if (done := condition(seen.last, "Completed")) is not None:
         return Phase.DONE, 0, "", find_time(done["lastTransitionTime"])
     cancelled = cancelled_at(seen)
@@ -79,54 +77,54 @@ def _find_end(seen: Seen, job: JobFile, other_places: int | None) -> _End | None
     if evicted is not None and evicted["reason"] == OVER_HOURS and has_left:
         at = find_time(evicted["lastTransitionTime"])
         if get_run_intervals(seen) == ():
-            return Phase.FAILED, None, "its pods never ran: nodes did not come in time, or had no image", at
+            return Phase.FAILED, None, "its pods never ran: nodes did not come in time, or could not pull the image", at
         return Phase.OVER_HOURS, None, "its hours are over", at
     if failed is None:
         return None
     return _failed(seen, job, other_places, failed)
 
 
-def _failed(seen: Seen, job: JobFile, other_places: int | None, failed: Found) -> _End | None:
+def _failed(seen: JobObjects, job: JobFile, other_places: int | None, failed: Found) -> _End | None:
     at = find_time(failed["lastTransitionTime"])
-    codes = [code for _, code in _ends(seen)]
+    codes = [code for _, code in _pod_exits(seen)]
     if not codes:
         return Phase.FAILED, None, failed.get("message", ""), at
-    if codes[0] == EXIT_ENDED_FOR_ALL and get_restarts(seen.last) > most_restarts(job):
-        return Phase.FAILED, codes[0], too_often(job), at
+    if codes[0] == EXIT_ENDED_FOR_ALL and get_restarts(seen.last) > restart_limit(job):
+        return Phase.FAILED, codes[0], restart_limit_reason(job), at
     enough = other_places is None or other_places >= job.nodes.max
     then = after(codes[0], job.max_restarts, job.max_restarts, other_nodes=enough)
     if then.phase is None:
-        assert codes[0] == EXIT_UNFIT, "every other code that begins again is no end of a JobSet"
-        return (Phase.OVER_HOURS, codes[0], "its hours are over", at) if left_sec(seen) <= 0 else None
+        assert codes[0] == EXIT_UNFIT, "other codes that restart do not end a JobSet"
+        return (Phase.OVER_HOURS, codes[0], "its hours are over", at) if remaining_sec(seen) <= 0 else None
     return then.phase, codes[0], then.reason, at
 
 
-def _now(seen: Seen) -> tuple[Phase, int | None, str]:
+def _current_phase(seen: JobObjects) -> tuple[Phase, int | None, str]:
     if nodes := unfit_nodes(seen):
-        return Phase.WAITING, None, f"{', '.join(nodes)} is not fit; a wait for the job begins it again without"
+        return Phase.WAITING, None, f"{', '.join(nodes)} is unfit; `gangway job wait` restarts the job without it"
     workload = seen.workload
     if workload is None:
-        return Phase.WAITING, None, "Kueue has not seen it yet"
+        return Phase.WAITING, None, "Kueue has no workload for it yet"
     if _is_at_work(seen):
         waiting = [each["metadata"]["name"] for each in seen.pods if each["status"].get("phase") == "Pending"]
-        return Phase.RUNNING, None, f"not begun yet: {', '.join(waiting)}" if waiting else ""
+        return Phase.RUNNING, None, f"not started yet: {', '.join(waiting)}" if waiting else ""
     if _is_inactive(seen):
-        return Phase.WAITING, None, "somebody has deactivated its workload in Kueue"
+        return Phase.WAITING, None, "its workload in Kueue was deactivated"
     waits = condition(workload, "QuotaReserved", status="False")
     return Phase.WAITING, None, waits.get("message", "") if waits else "in the queue"
 
 
-def starts_gone(seen: Seen) -> tuple[int, int]:
-    """How many starts wrote what is gone with their pods, and of how many. Those of an earlier JobSet stay with it."""
+def lost_starts(seen: JobObjects) -> tuple[int, int]:
+    """How many starts lost their logs with their pods, and of how many. Pods of an earlier JobSet stay with it."""
     over = any(condition(seen.last, kind) is not None for kind in ("Completed", "Failed"))
     last_is_there = any(each["status"].get("containerStatuses") for each in seen.pods)
     kept = len(seen.sets) - 1 + (last_is_there or (not over and _is_at_work(seen)))
-    starts = _starts(seen)
+    starts = _count_starts(seen)
     return max(0, starts - kept), starts
 
 
-def _starts(seen: Seen) -> int:
-    """Of all JobSets; one that Kueue has put back into the queue has begun once more."""
+def _count_starts(seen: JobObjects) -> int:
+    """Over all JobSets; each requeue by Kueue counts as another start."""
     restarts = sum(map(get_restarts, seen.sets))
     workloads = [each for each in (*seen.earlier, seen.workload) if each is not None]
     stats = [each.get("status", {}).get("schedulingStats", {}).get("evictions", ()) for each in workloads]
@@ -136,28 +134,28 @@ def _starts(seen: Seen) -> int:
     return restarts + evictions + get_start(seen.last) - (0 if began else 1)
 
 
-def _started_at(seen: Seen) -> datetime | None:
+def _started_at(seen: JobObjects) -> datetime | None:
     times = [
         each["status"]["startTime"] for each in (*seen.jobs, *seen.pods) if each.get("status", {}).get("startTime")
     ]
     return min(map(find_time, times), default=None)
 
 
-def _ends(seen: Seen) -> list[tuple[str, int]]:
-    """Pod and exit code that the failed Jobs name, and those of the pods besides; the first named is why."""
+def _pod_exits(seen: JobObjects) -> list[tuple[str, int]]:
+    """Pod and exit code named by the failed Jobs; the first is the cause."""
     messages = [each.get("message", "") for job in seen.jobs for each in job["status"].get("conditions", ())]
     named = [(found[1], int(found[2])) for message in messages if (found := _CODE.search(message))]
     return list(dict.fromkeys(named))
 
 
-def _is_at_work(seen: Seen) -> bool:
-    """Of one that has not ended."""
+def _is_at_work(seen: JobObjects) -> bool:
+    """For a job that has not ended."""
     return bool(seen.live) or (_is_admitted(seen) and not _is_inactive(seen))
 
 
-def _is_inactive(seen: Seen) -> bool:
+def _is_inactive(seen: JobObjects) -> bool:
     return seen.workload is not None and not seen.workload["spec"].get("active", True)
 
 
-def _is_admitted(seen: Seen) -> bool:
+def _is_admitted(seen: JobObjects) -> bool:
     return seen.workload is not None and condition(seen.workload, "Admitted") is not None

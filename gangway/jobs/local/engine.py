@@ -1,9 +1,10 @@
 """The engine `local`: jobs on this machine, one at a time, in a folder. Each has a process that waits for its turn,
-runs it and outlives the terminal (`gangway.jobs.local.runner`); there is no daemon.
+runs the job and outlives the terminal (`gangway.jobs.local.runner`); there is no daemon.
 
-    FOLDER                        locked by whose turn it is: `gangway.jobs.local.turn`
-    FOLDER/<id>/alive             held by its process; the rest is as in `gangway.jobs.job_folders`, and how its
-                                  starts have ended in `gangway.jobs.local.outcomes`
+    FOLDER                        locked by the running job: `gangway.jobs.local.turn`
+    FOLDER/<id>/alive             locked by the job's process
+
+For the other files see `gangway.jobs.job_folders`, for ends of starts `gangway.jobs.local.outcomes`.
 """
 
 import math
@@ -19,8 +20,8 @@ from types import MappingProxyType
 from components.core.findings import Finding, InputError
 from components.core.json_lines import is_locked, lock_soon
 from components.estimate.regions import Place
-from gangway.jobs.base import JobStatus, Phase, Room, no_outputs, no_resources, open_meeting
-from gangway.jobs.environment import RUNNER_MARK, get_environment, unmarked
+from gangway.jobs.base import JobStatus, Phase, Room, lost_output_findings, rendezvous_findings, resource_findings
+from gangway.jobs.environment import RUNNER_MARK, get_environment, without_marks
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError, sharing_findings
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
@@ -29,8 +30,8 @@ from gangway.jobs.job_folders import (
     read_job,
     read_status,
 )
-from gangway.jobs.listing import check_open, get_number, own_jobs
-from gangway.jobs.local.outcomes import Spent, find_end, lacks_room
+from gangway.jobs.listing import check_open, get_number, list_own_jobs
+from gangway.jobs.local.outcomes import Spent, find_end, lacks_space
 from gangway.jobs.local.turn import Turn
 from gangway.jobs.run_intervals import get_run_intervals
 from gangway.jobs.working_folder import working_folder_findings
@@ -42,9 +43,7 @@ RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORM
 
 
 class LocalQueue(FolderEngine):
-    """See the module. `is_named`: somebody has named the folder, so that one that is not there is a mistake of theirs
-    where jobs are asked for.
-    """
+    """`is_named`: the user named the folder, so it has to exist when jobs are listed."""
 
     kind = "local"
 
@@ -57,8 +56,9 @@ class LocalQueue(FolderEngine):
         check_open(self._folder)
         if self._is_named and not self._folder.is_dir():
             raise InputError(
-                f"--on {self.kind}", "no folder there" if not self._folder.exists() else "no folder", value=self.where,
-                allowed="a folder to which a job was submitted", fix="mend the path, or submit one there first",
+                f"--on {self.kind}", "not a folder" if self._folder.exists() else "there is no such folder",
+                value=self.where, allowed="a folder with submitted jobs",
+                fix="correct the path, or submit a job there first",
             )  # fmt: skip
         return super().jobs()
 
@@ -68,74 +68,74 @@ class LocalQueue(FolderEngine):
             yield Finding.error(
                 "job.image",
                 "image",
-                "this engine runs no containers: the command would run in another environment than the image's",
-                "leave image out to run in this environment, or submit it to another engine",
+                "this engine runs no containers, so the command would not run in the image",
+                "leave image out to run in this environment, or use another engine",
             )
         yield from sharing_findings(self._folder)
         yield from working_folder_findings(job, is_here=True)
-        yield from no_outputs(job)
-        yield from no_resources(job)
-        yield from open_meeting(job, "this machine's users, and whoever else reaches its ports")
+        yield from lost_output_findings(job)
+        yield from resource_findings(job)
+        yield from rendezvous_findings(job, "anyone who can reach this machine's ports, including its other users")
         if job.team:
             yield Finding.warning(
-                "job.team", "team", "of no effect here but as a word in lists: this engine keeps no quotas",
+                "job.team", "team", "only shown in lists: this engine has no quotas",
                 "leave it out, or submit it to another engine",
             )  # fmt: skip
         if job.nodes.min > 1:
             yield Finding.error(
-                "job.nodes", "nodes.min", f"one machine is no {job.nodes.min} nodes", "nodes: {min: 1, max: 1}"
+                "job.nodes", "nodes.min", f"this engine has one node, not {job.nodes.min}", "nodes: {min: 1, max: 1}"
             )
         elif job.nodes.max > 1:
-            yield Finding.info("job.nodes", "nodes.max", "one node is all there is here")
+            yield Finding.info("job.nodes", "nodes.max", "this engine has only one node")
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
-        before = self._before((RANK[job.priority], math.inf))
-        return Room(not before, f"{', '.join(before)} before it" if before else "nothing runs and nothing waits")
+        before = self._jobs_ahead((RANK[job.priority], math.inf))
+        return Room(not before, f"{', '.join(before)} before it" if before else "no jobs run or wait")
 
-    def _has_begun(self, folder: OwnJobFolder) -> bool:
+    def _has_started(self, folder: OwnJobFolder) -> bool:
         return is_alive(folder)
 
-    def _begun(self, job_id: str) -> None:
-        """Jobs whose process is gone, because the machine was restarted, go on with the next submit."""
-        begin_runner(self._known(job_id))
-        for each in own_jobs(self._folder):
-            with suppress(InputError, OSError):  # it is not this job's affair, and its own status says so
-                if each.name != job_id and not self._seen(each).phase.is_over and not is_alive(each):
+    def _begin(self, job_id: str) -> None:
+        """Also restarts other jobs whose process is gone, because the machine was rebooted."""
+        begin_runner(self._open_job(job_id))
+        for each in list_own_jobs(self._folder):
+            with suppress(InputError, OSError):  # not this job's problem; its own status reports it
+                if each.name != job_id and not self._read_any(each).phase.is_over and not is_alive(each):
                     begin_runner(each)
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        folder = self._known(job_id)
-        found = self._seen(folder)
+        folder = self._open_job(job_id)
+        found = self._read_any(folder)
         if found.phase is not Phase.WAITING or found.reason:
             return found
-        before = self._before(queue_position(folder))
+        before = self._jobs_ahead(queue_position(folder))
         return replace(found, reason=f"{', '.join(before)} before it" if before else "")
 
-    def _before(self, place: tuple[float, float]) -> list[str]:
-        """Own jobs that run, or wait and begin before one of this place in the order; else who has the turn."""
-        if found := [each.name for each in own_jobs(self._folder) if _is_before(each, place)]:
+    def _jobs_ahead(self, place: tuple[float, float]) -> list[str]:
+        """Own jobs that run or come before this place in the queue; else who holds the turn."""
+        if found := [each.name for each in list_own_jobs(self._folder) if _is_before(each, place)]:
             return found
         with suppress(OSError), Turn(self._folder) as turn:
             return [cause] if (cause := turn.cause()) else []
         return []
 
-    def _seen(self, folder: JobFolder) -> JobStatus:
+    def _read_any(self, folder: JobFolder) -> JobStatus:
         found, runs = read_status(folder), is_alive(folder)
         if not runs:
-            found = read_status(folder)  # it may have ended between the two looks
+            found = read_status(folder)  # it may have ended meanwhile
         found = replace(found, stretches=get_run_intervals(folder, runs=found.phase is Phase.RUNNING and runs))
         if found.phase.is_over:
             return found
         if runs:
-            return replace(found, reason=_now(folder, found))
+            return replace(found, reason=_current_reason(folder, found))
         if folder.is_own:
-            read_job(folder), Spent.read(folder), get_environment(folder)  # what cannot be read, nobody takes up
+            read_job(folder), Spent.read(folder), get_environment(folder)  # unreadable jobs are not restarted
         return replace(
             found,
             phase=Phase.WAITING,
-            reason="its process is gone; the next submit, or a wait for it, takes it up again",
+            reason="its process is gone; the next submit, or `gangway job wait`, restarts it",
         )
 
     def _failures(self, folder: JobFolder) -> int:
@@ -146,29 +146,29 @@ class LocalQueue(FolderEngine):
 
     def stop(self, job_id: str) -> None:
         """See `Movable`."""
-        folder = self._known(job_id)
+        folder = self._open_job(job_id)
         try:
             folder.touch(CANCEL_FILE)
             if not self.status(job_id).phase.is_over and not is_alive(folder):
-                begin_runner(folder)  # which does no more than say so
+                begin_runner(folder)  # only records the cancel
         except OSError as error:
-            raise self._no_room(error, f"{job_id} cannot be cancelled") from None
+            raise self._write_error(error, f"{job_id} cannot be cancelled") from None
 
 
-def _now(folder: JobFolder, found: JobStatus) -> str:
-    """Why a job that somebody sees to is where it is; its own reason, where nothing else is known."""
+def _current_reason(folder: JobFolder, found: JobStatus) -> str:
+    """Why a job with a process is where it is; its own reason if nothing else is known."""
     code = find_end(folder, found.known_starts) if found.phase is Phase.RUNNING else None
-    if code is not None and lacks_room(folder):
-        return f"ended with exit code {code}; what comes of it waits for room on the disk"
+    if code is not None and lacks_space(folder):
+        return f"ended with exit code {code}; waiting for disk space"
     if not folder.has(CANCEL_FILE):
         return found.reason if found.reason or code is None else f"ended with exit code {code}"
     if found.phase is Phase.RUNNING and code is None:
-        return f"being cancelled: it is told to stop, and ended after {read_job(folder).grace_sec} s at the latest"
+        return f"being cancelled: it was asked to stop, and is killed after {read_job(folder).grace_sec} s"
     return "being cancelled"
 
 
 def queue_position(folder: JobFolder) -> tuple[int, int]:
-    """Of two jobs that wait, whose is less begins first. UnreadableError."""
+    """The waiting job with the smaller position starts first. UnreadableError."""
     return RANK[read_job(folder).priority], get_number(folder.name)
 
 
@@ -179,11 +179,11 @@ def _is_before(folder: OwnJobFolder, place: tuple[float, float]) -> bool:
             return True
         return not phase.is_over and queue_position(folder) < place
     except UnreadableError:
-        return False  # or its folder has just been removed
+        return False  # or it was just removed
 
 
 def is_alive(folder: JobFolder) -> bool:
-    """Whether the job's process lives."""
+    """Whether the job has a process."""
     try:
         with folder.open_file(ALIVE_FILE) as file:
             return is_locked(file)
@@ -192,24 +192,24 @@ def is_alive(folder: JobFolder) -> bool:
 
 
 def begin_runner(folder: OwnJobFolder) -> None:
-    """A process of its own, which no Ctrl-C here reaches; what goes wrong in it stands in the job's log. It has the
-    lock from its first moment, so that a job of a lower priority does not begin meanwhile.
+    """Starts the job's process in a new session, out of reach of Ctrl-C; its errors go to the job's log. It inherits
+    the lock, so that no job of a lower priority starts meanwhile.
     """
     with folder.append_to(LOG_FILE) as output, folder.append_to(ALIVE_FILE) as alive:
         if not lock_soon(alive):
-            return  # somebody else has begun one
+            return  # another process started one
         if read_status(folder).phase.is_over:
-            return  # it has ended meanwhile
+            return  # it ended meanwhile
         runner = [sys.executable, "-m", "gangway.jobs.local.runner", str(folder.path), str(alive.fileno())]
-        # By way of a shell that ends at once: whoever submits may live for long, and is nobody's parent.
+        # Through a shell that exits at once: a long-lived submitter must not be its parent.
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *runner],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
-            # One that a job has submitted is not of that job.
-            env={**module_environment(unmarked(os.environ)), RUNNER_MARK: str(folder.path)},
+            # A job submitted by a job is not part of it.
+            env={**module_environment(without_marks(os.environ)), RUNNER_MARK: str(folder.path)},
             pass_fds=(alive.fileno(),),
             check=True,
         )

@@ -1,8 +1,8 @@
-"""How a job's starts have ended, kept so that a full disk makes none of them forgotten: what ended is not begun again.
+"""Records how a job's starts ended, even on a full disk, so that no ended start is repeated.
 
-FOLDER/<id>/exit-code     START CODE of the last start, and no-room while nothing else can be written; room for all of
-                          it is taken before the start begins
-FOLDER/<id>/spent.json    the failures so far, and the interruptions that nobody had told it of
+FOLDER/<id>/exit-code     START CODE of the last start, and no-room while nothing else can be written; its disk space is
+reserved before the start
+FOLDER/<id>/spent.json    failures and spontaneous interruptions so far
 """
 
 import json
@@ -17,30 +17,30 @@ _BYTES = 32
 _OPEN, _NO_ROOM = "-", "no-room"
 
 
-def take_room(folder: OwnJobFolder, start: int) -> None:
-    """Before that start begins. OSError: there is none."""
+def reserve_space(folder: OwnJobFolder, start: int) -> None:
+    """Reserves space for the end of that start. OSError: there is none."""
     folder.write(_EXIT, _padded(start, _OPEN))
 
 
-def put_down(folder: OwnJobFolder, start: int, code: int) -> None:
-    """In the room that was taken, and so on a full disk too."""
+def record_end(folder: OwnJobFolder, start: int, code: int) -> None:
+    """Uses the reserved space, so it works on a full disk."""
     folder.overwrite(_EXIT, _padded(start, code))
 
 
-def say_room(folder: OwnJobFolder, *, lacks: bool) -> None:
-    """Whether what comes of the last start's end waits for room; nothing where none has ended."""
+def record_space(folder: OwnJobFolder, *, lacks: bool) -> None:
+    """Records whether the runner waits for disk space after the last start; no effect before an end."""
     if len(words := _words(folder)) >= 2 and words[1].isdecimal():
-        with suppress(OSError):  # it stands in the log, too
+        with suppress(OSError):  # it is in the log, too
             folder.overwrite(_EXIT, _padded(*words[:2], *([_NO_ROOM] if lacks else [])))
 
 
-def lacks_room(folder: JobFolder) -> bool:
-    """Whether that was said last."""
+def lacks_space(folder: JobFolder) -> bool:
+    """Whether the runner waits for disk space."""
     return _words(folder)[2:] == [_NO_ROOM]
 
 
 def find_end(folder: JobFolder, start: int) -> int | None:
-    """The exit code of that start; None where it has not ended, or was killed with its runner."""
+    """The exit code of that start; None if it has not ended, or was killed with its runner."""
     words = _words(folder)
     known = len(words) >= 2 and words[0] == str(start) and words[1].isdecimal()
     return int(words[1]) if known else None
@@ -48,13 +48,13 @@ def find_end(folder: JobFolder, start: int) -> int | None:
 
 @dataclass(frozen=True)
 class Spent:
-    """Of a job so far, over all its processes; not on engines before this one.
+    """A job's failures so far on this engine, over all its processes.
 
     Attributes:
         failures: of its starts.
-        start: the last one that is counted there.
-        before: failures without it; by this a start whose end was half written down is counted once.
-        interruptions: starts that have ended so, of themselves.
+        start: the last one counted.
+        before: failures without it, so that a start is counted once even if its end was only half recorded.
+        interruptions: not caused by the user.
         interruptions_before: without that start.
     """
 
@@ -66,7 +66,7 @@ class Spent:
 
     @classmethod
     def read(cls, folder: JobFolder) -> Self:
-        """UnreadableError: somebody else has written there."""
+        """UnreadableError: the file was changed."""
         path = folder.path / _SPENT
         try:
             found = json.loads(folder.read(_SPENT))
@@ -74,16 +74,14 @@ class Spent:
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise UnreadableError(
-                str(path), f"no count of a job's failures: {error}", fix=f"move {path} aside"
-            ) from None
+            raise UnreadableError(str(path), f"not a count of failures: {error}", fix=f"move {path} aside") from None
 
     def write(self, folder: OwnJobFolder) -> None:
-        """InputError: there is no room."""
+        """InputError: no room."""
         folder.save(_SPENT, json.dumps(asdict(self)).encode())
 
     def without(self, start: int) -> tuple[int, int]:
-        """Failures and interruptions of the starts before that one."""
+        """Failures and interruptions before that start."""
         if self.start == start:
             return self.before, self.interruptions_before
         return self.failures, self.interruptions

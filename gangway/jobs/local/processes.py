@@ -1,5 +1,5 @@
-"""The processes of a local job: those that have its variable, and those that come from its runner, which is the parent
-of whatever loses its own.
+"""Finds and ends the processes of a local job: those with its variable, and descendants of its runner, which adopts
+orphans.
 """
 
 import ctypes
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,16 +21,14 @@ _SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 def adopt_orphans() -> None:
-    """From now on this process is the parent of each of its descendants that loses its own: none is lost sight of, in
-    whatever session and environment it is.
-    """
+    """Makes this process the parent of orphaned descendants, so that none escapes by a new session or environment."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def reap_orphans(but: int) -> None:
-    """Children that have ended and that nobody asks about; `but`: the process that somebody does. None, where none is
-    adopted; there os.waitid may be missing too.
+    """Reaps ended children except `but`, which has its own waiter. No effect where none are adopted; os.waitid may be
+    missing there.
     """
     if sys.platform != "linux":
         return
@@ -39,27 +37,27 @@ def reap_orphans(but: int) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
-def end_all(folder: OwnJobFolder, grace_sec: float) -> None:
-    """Ends every process of the job that lives: of its workers, which have sessions of their own, and of what it has
-    left in the background. They are told first where they have a grace. To be called while no child is waited for.
+def end_processes(folder: OwnJobFolder, grace_sec: float) -> None:
+    """Ends every process of the job, including workers in other sessions and background processes, with SIGTERM
+    first if there is a grace period. Not while another call waits for a child.
     """
     until = time.monotonic() + grace_sec
-    told, others = set[int](), set[int]()
+    signalled, others = set[int](), set[int]()
     while processes := set(_get_processes(folder)) - others:
         number = signal.SIGTERM if time.monotonic() < until else signal.SIGKILL
-        for pid in processes if number == signal.SIGKILL else processes - told:
+        for pid in processes if number == signal.SIGKILL else processes - signalled:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 pass
             except PermissionError:
-                others.add(pid)  # of another user's rights: nobody here can end it
-        told |= processes
+                others.add(pid)  # runs with another user's rights
+        signalled |= processes
         time.sleep(_POLL_SEC)
 
 
-def told_to_end(process: subprocess.Popen[bytes], job: JobFile) -> int:
-    """Asks it to end, and ends all of its session once its grace is over. Its exit code."""
+def terminate_job(process: subprocess.Popen[bytes], job: JobFile) -> int:
+    """Sends SIGTERM, and kills its session after the grace period. Its exit code."""
     process.terminate()
     try:
         return process.wait(job.grace_sec)
@@ -70,32 +68,28 @@ def told_to_end(process: subprocess.Popen[bytes], job: JobFile) -> int:
 
 
 def _get_processes(folder: OwnJobFolder) -> Iterator[int]:
-    """Those that have ended, and wait for their parent, are none."""
+    """Without zombies."""
     reap_orphans(but=0)
     parents = dict(_parents())
     variables = {pid: _variables(pid) for pid in parents}
-    own, slurm_id = os.fsencode(f"{MARK}={folder.path}"), _slurm_id(folder)
+    own, slurm_id = os.fsencode(f"{MARK}={folder.path}"), f"SLURM_JOB_ID={_slurm_id(folder)}".encode()
     for pid in parents:
-        is_marked = own in variables[pid] and not _is_of_slurm(variables[pid], slurm_id)
+        is_marked = own in variables[pid] and not any(
+            each.startswith(b"SLURM_JOB_ID=") and each != slurm_id for each in variables[pid]
+        )  # sbatch passes the mark on to another job
         if is_marked or _is_descendant(pid, parents, variables, own):
             yield pid
 
 
 def _slurm_id(folder: OwnJobFolder) -> str:
-    """Of the job of Slurm's in which the folder's was submitted; mostly none."""
+    """Of the Slurm job that submitted this one; usually empty."""
     with suppress(UnreadableError):
         return get_environment(folder).get("SLURM_JOB_ID", "")
     return ""
 
 
-def _is_of_slurm(variables: Iterable[bytes], slurm_id: str) -> bool:
-    """Whether it belongs to a job of Slurm's besides that one: sbatch has handed the variables on."""
-    own = f"SLURM_JOB_ID={slurm_id}".encode()
-    return any(each.startswith(b"SLURM_JOB_ID=") and each != own for each in variables)
-
-
 def _is_descendant(pid: int, parents: Mapping[int, int], variables: Mapping[int, list[bytes]], own: bytes) -> bool:
-    """Whether it comes from this process, and not by way of another job, which may have been submitted by this one."""
+    """Whether it descends from this process, but not through another job, which this one may have submitted."""
     while pid in parents:
         for each in variables[pid]:
             if each.startswith(f"{RUNNER_MARK}=".encode()) or (each.startswith(f"{MARK}=".encode()) and each != own):
@@ -106,7 +100,7 @@ def _is_descendant(pid: int, parents: Mapping[int, int], variables: Mapping[int,
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Of every process that lives: itself and its parent."""
+    """Pid and parent of every live process."""
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]

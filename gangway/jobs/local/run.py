@@ -1,5 +1,5 @@
-"""A JobSpec run on this machine: torchrun in a process group of its own, followed through its stats file; with the
-launcher, the arguments and the exit codes of a node's systemd unit.
+"""Runs a JobSpec on this machine: torchrun in its own process group, followed through its stats file, with the
+launcher, arguments and exit codes of a node's systemd unit.
 """
 
 import json
@@ -34,10 +34,10 @@ def local_job(
     fabric_min_gbps: float | None = None,
     options: Sequence[str] = (),
 ) -> JobSpec:
-    """The job of one node on this machine, in this Python environment.
+    """A one-node job on this machine, in this Python environment.
 
-    `config`: a TrainConfig's document; `threads`: of each process, None for torchrun's default; `data_dir`: None for
-    one in the run's folder; `options`: further words of `train`. `LocalRun` writes the documents into the run's folder.
+    `config`: a TrainConfig's document; `threads`: per process, None for torchrun's default; `data_dir`: None for one in
+    the run folder; `options`: more arguments of `train`. `LocalRun` writes the documents into the run folder.
     """
     env = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
     return JobSpec(
@@ -61,13 +61,13 @@ def local_job(
 
 
 class StatsTail:
-    """The lines of a growing stats.jsonl, each once. A line still being written is left for the next call."""
+    """The lines of a growing stats.jsonl, each once; an incomplete line is left for the next call."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._offset = path, 0
 
     def new_lines(self) -> list[dict[str, Any]]:
-        """Everything complete since the last call; empty while the file does not exist."""
+        """Complete lines since the last call; empty if there is no file."""
         if not self._path.exists():
             return []
         with open_file(self._path) as file:
@@ -79,7 +79,7 @@ class StatsTail:
 
 
 class LocalRun:
-    """One launch of the job. Use `start`; leaving it in any way ends every process it began."""
+    """One launch of the job. Use `start`; on exit every process it began is ended."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self._process, self.log = process, log
@@ -88,7 +88,7 @@ class LocalRun:
     @contextmanager
     def start(cls, job: JobSpec, log: Path, instead: Sequence[str] = ()) -> Iterator["LocalRun"]:
         """Starts `job` under the trainer's launcher; its output goes to `log`. `instead`: a command that runs it
-        elsewhere, such as in a container, and hands the job's variables on itself.
+        elsewhere, such as in a container, and sets the job's variables itself.
         """
         if job.training is not None:
             write_whole(Path(job.training.config_file), job.training.document.encode())
@@ -101,7 +101,7 @@ class LocalRun:
 
     @property
     def pid(self) -> int:
-        """Of the launcher, which leads a session and a group of its own."""
+        """Of the launcher, which leads its own session and group."""
         return self._process.pid
 
     @property
@@ -110,19 +110,16 @@ class LocalRun:
         return self._process.poll()
 
     def interrupt(self) -> None:
-        """What a cloud does to a spot node: SIGTERM, with time to leave."""
+        """Sends SIGTERM, as a cloud does to a spot node."""
         self._process.send_signal(signal.SIGTERM)
 
 
 def _begin_module(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Starts one of Gangway's modules, with `env` added to its environment."""
     return _begin(command, log, {**module_environment(os.environ), **env})
 
 
 def _begin(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Starts `command` in a session of its own: Ctrl-C in the terminal reaches us alone, and we stop the workers in
-    order.
-    """
+    """A new session: Ctrl-C in the terminal reaches only this process, which ends the workers in order."""
     with log.open("ab") as output:
         return subprocess.Popen(
             command,
@@ -135,7 +132,7 @@ def _begin(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subproc
 
 
 def _end(process: subprocess.Popen[bytes], timeout_sec: float) -> None:
-    """Asks politely, then ends the whole session."""
+    """SIGTERM, then SIGKILL for the session."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -146,8 +143,8 @@ def _end(process: subprocess.Popen[bytes], timeout_sec: float) -> None:
 
 
 def run_module(module: str, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[float]:
-    """Runs `python -m module`, yielding the seconds since its start twice a second until it is done.
-    subprocess.CalledProcessError: when it ends with another code than 0; `log` holds its words.
+    """Runs `python -m module`, yielding the elapsed seconds twice a second until it ends.
+    subprocess.CalledProcessError: it failed; its output is in `log`.
     """
     began = time.monotonic()
     command = [sys.executable, "-m", module, *argv]

@@ -1,6 +1,5 @@
-"""The process of one job of the local queue, `python -m gangway.jobs.local.runner FOLDER ALIVE`, the second the open
-file of the lock that it has. It waits for its turn, runs the job as often as its exit codes ask for, and writes its
-state.
+"""The process of a local job, `python -m gangway.jobs.local.runner FOLDER ALIVE`; ALIVE is the open file of the lock
+that it holds. It waits for its turn, runs the job as often as its exit codes require, and writes its state.
 """
 
 import json
@@ -11,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,35 +20,34 @@ from typing import TypeVar
 
 from components.core.findings import InputError
 from components.core.job import OPEN_FILES
-from gangway.jobs.attempts import after, most_restarts, too_often
+from gangway.jobs.attempts import after, restart_limit, restart_limit_reason
 from gangway.jobs.base import Phase
 from gangway.jobs.data_sets import with_data
 from gangway.jobs.environment import MARK, get_environment
 from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, read_job, read_status, write_status
-from gangway.jobs.listing import own_jobs
+from gangway.jobs.listing import list_own_jobs
 from gangway.jobs.local.engine import is_alive, queue_position
-from gangway.jobs.local.outcomes import Spent, find_end, put_down, say_room, take_room
-from gangway.jobs.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
+from gangway.jobs.local.outcomes import Spent, find_end, record_end, record_space, reserve_space
+from gangway.jobs.local.processes import adopt_orphans, end_processes, reap_orphans, terminate_job
 from gangway.jobs.local.turn import Turn
 from gangway.jobs.node_command import TRAIN_FILE, Place, node_argv, node_variables, own_job_script, train_document
-from gangway.jobs.run_intervals import RunningStretch, end_stretch, get_run_intervals, used_sec
+from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals, used_sec
 from stacks.config.paths import module_environment
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
 _Written = TypeVar("_Written")
 _POLL_SEC, _MOST_WAIT_SEC = 0.1, 1.0
-"""Between two looks; of one that waits for its turn at first, and at most."""
+"""Pause between looks; while waiting for a turn it grows to the maximum."""
 _ROOM_SEC, _MOST_ROOM_SEC = 0.2, 5.0
-"""Between two tries to write on a full disk: at first, and at most."""
-_SAY_SEC = 5.0
+"""Pause between writes on a full disk, growing to the maximum."""
+_UPDATE_SEC = 5.0
 _PAUSE_SEC = 1.0
 _NOTICES = "notices.jsonl"
-"""Between two starts."""
 
 
 def main(argv: list[str]) -> int:
-    """Returns 0; what became of the job stands in its state."""
+    """Returns 0; the job's state says how it went."""
     folder = OwnJobFolder(Path(argv[0]))
     adopt_orphans()
     _raise_limits()
@@ -60,15 +58,13 @@ def main(argv: list[str]) -> int:
         try:
             runner.run()
         except (_StoppedError, UnreadableError) as error:
-            end_all(folder, 0.0)
-            _tell(str(error))
+            end_processes(folder, 0.0)
+            _write_log(str(error))
     return 0
 
 
 def _raise_limits() -> None:
-    """The job may lock as much memory, and open as many files, as this machine lets its user: whatever is left of that
-    in the submitter's shell.
-    """
+    """Raises the limits on locked memory and open files to the user's maximum, whatever the submitter's shell set."""
     _, locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (locked, locked))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -77,109 +73,109 @@ def _raise_limits() -> None:
 
 
 class _StoppedError(Exception):
-    """Something is left to write, and nobody waits for it: the folder is gone, or the machine goes down."""
+    """The state could not be written: the folder was removed, or the machine is shutting down."""
 
 
 class _Runner:
-    """One job in its folder, whose lock is held meanwhile."""
+    """Runs one job while holding its lock."""
 
     def __init__(self, folder: OwnJobFolder) -> None:
         self._folder, self._queue = folder, folder.path.parent
         self._job, self._status = read_job(folder), read_status(folder)
-        self._leaves = self._is_told = False
+        self._leaves = self._is_reported = False
         self._over = set[str]()
 
     def leave(self, number: int, frame: FrameType | None) -> None:
-        """The machine goes down: the job is told, and goes on with the next submit."""
+        """The machine is shutting down: signals the job, which the next submit restarts."""
         self._leaves = True
 
     def run(self) -> None:
-        """Until it is over, or this process is to leave. _StoppedError, UnreadableError."""
-        if self._status.phase is Phase.RUNNING:  # its process before this one was killed
+        """Returns when the job is over or this process has to leave. _StoppedError, UnreadableError."""
+        if self._status.phase is Phase.RUNNING:  # its previous process was killed
             code = find_end(self._folder, self._status.known_starts)
-            if code is not None and self._is_settled(code):
+            if code is not None and self._settle(code):
                 return
-            # What that one has left, before this one waits: others are begun meanwhile, and only one is to run.
-            end_all(self._folder, self._job.grace_sec)
-            self._say(phase=Phase.WAITING, reason="taken up again")
-        with self._kept(lambda: Turn(self._queue)) as turn:
-            if not self._waited_for(turn):
+            # End its leftovers before waiting: other jobs start meanwhile, and only one may run.
+            end_processes(self._folder, self._job.grace_sec)
+            self._update_status(phase=Phase.WAITING, reason="restarted after its process was killed")
+        with self._write(lambda: Turn(self._queue)) as turn:
+            if not self._wait_for_turn(turn):
                 return
             self._end_lost()
-            # Two of them must not write into one folder either.
-            end_all(self._folder, self._job.grace_sec)
-            self._kept(lambda: end_stretch(self._folder))
-            while not self._is_off():
+            # Two starts must not write into one folder.
+            end_processes(self._folder, self._job.grace_sec)
+            self._write(lambda: end_interval(self._folder))
+            while not self._is_not_to_start():
                 code = self._start(self._job.max_hours * 3600 - self._used_sec())
-                # First of all, for this needs no room: what has ended is begun again by nobody.
-                self._kept(lambda code=code: put_down(self._folder, self._status.known_starts, code))  # type: ignore[misc]
-                if self._is_settled(code):
+                # First, since this needs no disk space: an ended start must not be repeated.
+                self._write(lambda code=code: record_end(self._folder, self._status.known_starts, code))  # type: ignore[misc]
+                if self._settle(code):
                     return
                 time.sleep(_PAUSE_SEC)
 
-    def _waited_for(self, turn: Turn) -> bool:
-        """Whether it is this job's turn now; False where it is over, or this process is to leave."""
+    def _wait_for_turn(self, turn: Turn) -> bool:
+        """Whether it is this job's turn; False if it is over or this process has to leave."""
         pause = _POLL_SEC
         while not self._has_turn(turn):
-            if self._is_off():
+            if self._is_not_to_start():
                 return False
-            time.sleep(pause)  # of the CPUs that whoever runs needs
+            time.sleep(pause)  # leaves the CPUs to the running job
             pause = min(1.5 * pause, _MOST_WAIT_SEC)
         return True
 
-    def _is_off(self) -> bool:
-        """Whether it is not begun any more, by this process at least: it is cancelled, or this process is to leave."""
+    def _is_not_to_start(self) -> bool:
+        """Whether this process must not start it (again): cancelled, or the process has to leave."""
         if self._is_cancelled:
-            end_all(self._folder, self._job.grace_sec)
-            self._say(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
+            end_processes(self._folder, self._job.grace_sec)
+            self._update_status(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
             return True
         return self._leaves
 
     def _end_lost(self) -> None:
-        """Whoever has the turn runs alone: what lives of an own job whose process was killed is told and ended, and a
-        process that takes such a job up does so itself.
+        """Only one job may run: ends what is left of own jobs whose process was killed. A process that restarts such a
+        job does this itself.
         """
-        for other in own_jobs(self._queue):
+        for other in list_own_jobs(self._queue):
             while other.name != self._folder.name and not self._is_stopping and _is_running(other):
                 if is_alive(other):
                     time.sleep(_POLL_SEC)
-                elif _is_running(other):  # still: it may have ended between the two looks
-                    end_all(other, _grace_sec(other))
+                elif _is_running(other):  # check again: it may have ended meanwhile
+                    end_processes(other, _grace_sec(other))
                     break
 
-    def _is_settled(self, code: int) -> bool:
-        """Writes down what comes of a start that has ended: whether nothing more does, from this process."""
-        end_all(self._folder, 0.0)
-        self._kept(lambda: end_stretch(self._folder))
+    def _settle(self, code: int) -> bool:
+        """Records an ended start; whether this process is done with the job."""
+        end_processes(self._folder, 0.0)
+        self._write(lambda: end_interval(self._folder))
         if self._leaves and code:
-            self._say(phase=Phase.WAITING, reason="its process was told to leave", exit_code=code)
+            self._update_status(phase=Phase.WAITING, reason="its process was asked to stop", exit_code=code)
             return True
-        phase, reason = self._ended(code)
+        phase, reason = self._find_own_end(code)
         if phase is None:
-            phase, reason, code = self._counted(code)
+            phase, reason, code = self._count_end(code)
         if phase is not None:
-            self._say(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
+            self._update_status(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
             return True
-        self._say(reason=reason)
+        self._update_status(reason=reason)
         return False
 
-    def _counted(self, code: int) -> tuple[Phase | None, str, int]:
-        """What comes after a start that has ended of itself, why, and the code with which the job ends."""
-        spent, start, before = Spent.read(self._folder), self._status.known_starts, self._status.used_before
+    def _count_end(self, code: int) -> tuple[Phase | None, str, int]:
+        """Phase (None to restart), reason and exit code after a start that ended by itself."""
+        spent, start, before = Spent.read(self._folder), self._status.known_starts, self._status.earlier_usage
         failures, interruptions = spent.without(start)
         step = after(code, before.failures + failures, self._job.max_restarts, other_nodes=False)
         here, now = step.failures - before.failures, interruptions + (code == EXIT_INTERRUPTED)
-        self._kept(lambda: Spent(here, start, failures, now, interruptions).write(self._folder))
-        if step.phase is None and step.failures + before.interruptions + now > most_restarts(self._job):
-            return Phase.FAILED, too_often(self._job), EXIT_ENDED_FOR_ALL
+        self._write(lambda: Spent(here, start, failures, now, interruptions).write(self._folder))
+        if step.phase is None and step.failures + before.interruptions + now > restart_limit(self._job):
+            return Phase.FAILED, restart_limit_reason(self._job), EXIT_ENDED_FOR_ALL
         return step.phase, step.reason, code
 
     def _used_sec(self) -> float:
         here = used_sec(get_run_intervals(self._folder, runs=False), datetime.now(UTC))
-        return self._status.used_before.sec + here
+        return self._status.earlier_usage.sec + here
 
-    def _ended(self, code: int) -> tuple[Phase | None, str]:
-        """Where it was us who ended it."""
+    def _find_own_end(self, code: int) -> tuple[Phase | None, str]:
+        """Phase and reason if this process ended it; else None."""
         if self._is_cancelled and code:
             return Phase.CANCELLED, "cancelled while it ran"
         if self._used_sec() >= self._job.max_hours * 3600 and code:
@@ -192,16 +188,16 @@ class _Runner:
 
     @property
     def _is_stopping(self) -> bool:
-        """Whether nothing more of it is to run, by this process at least."""
+        """Whether this process must stop the job."""
         return self._leaves or self._is_cancelled or not self._folder.is_in_place
 
     def _has_turn(self, turn: Turn) -> bool:
-        """Whether nobody runs, and none that waits comes before this one."""
+        """Whether no job runs and none that waits comes first."""
         if turn.is_taken:
-            return False  # before all others are looked at, which takes long where there are many
+            return False  # checked first, since reading many jobs takes long
         own = queue_position(self._folder)
-        for other in own_jobs(self._queue):
-            if other.name != self._folder.name and other.name not in self._over and self._waits(other, before=own):
+        for other in list_own_jobs(self._queue):
+            if other.name != self._folder.name and other.name not in self._over and self._is_ahead(other, before=own):
                 return False
         if self._is_stopping:
             return False
@@ -211,10 +207,8 @@ class _Runner:
             return False
         return True
 
-    def _waits(self, other: OwnJobFolder, before: tuple[int, int]) -> bool:
-        """Whether that job waits, and comes first. One that cannot be read, or whose folder has just been removed, does
-        not.
-        """
+    def _is_ahead(self, other: OwnJobFolder, before: tuple[int, int]) -> bool:
+        """Whether that job waits and comes first; False if it is unreadable or was just removed."""
         try:
             phase = read_status(other).phase
             if phase.is_over:
@@ -224,25 +218,27 @@ class _Runner:
             return False
 
     def _start(self, left_sec: float) -> int:
-        """Runs it once; its exit code, a signal's with 128 before it as shells have it. UnreadableError."""
+        """Runs it once; its exit code, 128 + number for a signal. UnreadableError."""
         of_submit = get_environment(self._folder)
-        self._say(
+        self._update_status(
             phase=Phase.RUNNING,
             starts=self._status.known_starts + 1,
             nodes=(socket.gethostname(),),
             reason="",
             started_at=self._status.started_at or datetime.now(UTC),
         )
-        self._kept(lambda: take_room(self._folder, self._status.known_starts))
-        stretch = self._kept(lambda: RunningStretch(self._folder, nodes=1))
+        self._write(lambda: reserve_space(self._folder, self._status.known_starts))
+        stretch = self._write(lambda: RunningInterval(self._folder, nodes=1))
         job = with_data(self._job, self._queue)
         folder = self._folder.path
         place = Place(str(folder / RUN_FOLDER), str(folder / TRAIN_FILE), str(own_job_script()), sys.executable)
         if (document := train_document(job, place)) is not None:
-            self._kept(lambda: self._folder.write(TRAIN_FILE, document.encode()))
-        self._kept(lambda: self._folder.write(_NOTICES, b""))
+            self._write(lambda: self._folder.write(TRAIN_FILE, document.encode()))
+        self._write(lambda: self._folder.write(_NOTICES, b""))
         of_submit = of_submit if job.preset is None else module_environment(of_submit)
-        variables = {**of_submit, **_on_path(of_submit), **node_variables(job, place, str(folder / _NOTICES))}
+        # This environment's programs last: torchrun is found if there is no other.
+        path = f"{of_submit.get('PATH', os.defpath)}:{Path(sys.executable).parent}"
+        variables = {**of_submit, "PATH": path, **node_variables(job, place, str(folder / _NOTICES))}
         with self._folder.append_to(LOG_FILE) as output:
             try:
                 process = subprocess.Popen(
@@ -255,37 +251,37 @@ class _Runner:
                     start_new_session=True,
                 )
             except OSError as error:
-                _tell(f"gangway: cannot begin: {error}")
+                _write_log(f"gangway: cannot start: {error}")
                 return EXIT_BAD_INPUT
-        code = self._attended(process, stretch, time.monotonic() + left_sec)
+        code = self._wait_for_end(process, stretch, time.monotonic() + left_sec)
         _update(stretch)
         return 128 - code if code < 0 else code
 
-    def _attended(self, process: subprocess.Popen[bytes], stretch: RunningStretch, deadline: float) -> int:
-        """Until it has ended, by itself or by us; its exit code."""
-        say_at = time.monotonic() + _SAY_SEC
+    def _wait_for_end(self, process: subprocess.Popen[bytes], stretch: RunningInterval, deadline: float) -> int:
+        """Waits for its end, or ends it; its exit code."""
+        say_at = time.monotonic() + _UPDATE_SEC
         while process.poll() is None and time.monotonic() < deadline and not self._is_stopping:
             time.sleep(_POLL_SEC)
             reap_orphans(but=process.pid)
             if time.monotonic() > say_at:
                 _update(stretch)
-                say_at += _SAY_SEC
+                say_at += _UPDATE_SEC
         if process.poll() is not None:
             return process.returncode
         try:
-            with self._folder.append_to(_NOTICES) as file:  # before the signal, so that who hears it finds it there
+            with self._folder.append_to(_NOTICES) as file:  # before the signal, whose handler reads it
                 file.write(json.dumps({"kind": "stop", "seen_at": time.time(), "deadline": ""}).encode() + b"\n")
-        except OSError as error:  # the signal says it all the same, and must not wait for room
-            _tell(f"gangway: {_NOTICES}: {error.strerror}")
-        return told_to_end(process, self._job)
+        except OSError as error:  # the signal must not wait for disk space
+            _write_log(f"gangway: {_NOTICES}: {error.strerror}")
+        return terminate_job(process, self._job)
 
-    def _say(self, **changes: object) -> None:
+    def _update_status(self, **changes: object) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]  # of JobStatus, each
-        self._kept(lambda: write_status(self._folder, self._status))
+        self._write(lambda: write_status(self._folder, self._status))
 
-    def _kept(self, write: Callable[[], _Written]) -> _Written:
-        """Writes, and on a full disk waits for room, which is told once: nobody else is to take the job for one that
-        has not come so far. _StoppedError.
+    def _write(self, write: Callable[[], _Written]) -> _Written:
+        """Writes, waiting for room on a full disk and saying so once: another process must not repeat a start whose end
+        is not recorded. _StoppedError.
         """
         pause = _ROOM_SEC
         while True:
@@ -296,49 +292,43 @@ class _Runner:
             except (OSError, InputError) as error:
                 if self._leaves or not self._folder.is_in_place:
                     raise _StoppedError(f"gangway: {error}") from None
-                if not self._is_told:
-                    self._is_told = _tell(f"gangway: waits for room: {error}")
-                say_room(self._folder, lacks=True)
+                if not self._is_reported:
+                    self._is_reported = _write_log(f"gangway: waiting for disk space: {error}")
+                record_space(self._folder, lacks=True)
                 time.sleep(pause)
                 pause = min(2 * pause, _MOST_ROOM_SEC)
             else:
                 if pause > _ROOM_SEC:
-                    say_room(self._folder, lacks=False)
-                self._is_told = False
+                    record_space(self._folder, lacks=False)
+                self._is_reported = False
                 return written
 
 
 def _is_running(folder: OwnJobFolder) -> bool:
-    """Whether its state says so. One that cannot be read, or whose folder has just been removed, is not known to."""
+    """By its state; False if it is unreadable or was just removed."""
     with suppress(InputError):
         return read_status(folder).phase is Phase.RUNNING
     return False
 
 
 def _grace_sec(folder: OwnJobFolder) -> float:
-    """None, of a job that cannot be read."""
+    """0 if the job is unreadable."""
     with suppress(InputError):
         return read_job(folder).grace_sec
     return 0.0
 
 
-def _update(stretch: RunningStretch) -> None:
-    with suppress(OSError):  # then its time is known to the last time that this was said
+def _update(stretch: RunningInterval) -> None:
+    with suppress(OSError):  # its time is then known up to the last update
         stretch.update()
 
 
-def _tell(line: str) -> bool:
-    """Into the job's log; False where that takes nothing either."""
+def _write_log(line: str) -> bool:
+    """Writes to the job's log; False if that fails."""
     try:
         return os.write(sys.stderr.fileno(), os.fsencode(f"{line}\n")) > 0
     except OSError:
         return False
-
-
-def _on_path(variables: Mapping[str, str]) -> dict[str, str]:
-    """This environment's own programs last: torchrun is found where there is no other."""
-    own = str(Path(sys.executable).parent)
-    return {"PATH": f"{variables.get('PATH', os.defpath)}:{own}"}
 
 
 if __name__ == "__main__":

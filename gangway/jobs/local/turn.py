@@ -1,7 +1,7 @@
-"""Whose turn it is in a folder of jobs: a lock of the kernel on the folder itself, which dies with its holder. There is
-no file of it that another user could make, remove or replace; whoever can list the folder can hold the lock.
+"""Which job of a folder may run: a kernel lock on the folder itself, released with its holder. There is no lock file
+that another user could make, remove or replace; anyone who can list the folder can hold the lock.
 
-On network file systems the lock of a folder is mostly this machine's alone (NFS, Lustre), which is what `local` needs.
+On network file systems such a lock usually applies to this machine only (NFS, Lustre), which is what `local` needs.
 """
 
 import os
@@ -18,13 +18,13 @@ from gangway.jobs.job_folder import user_name
 
 _LOCKS = Path("/proc/locks")
 _LOOK_AGAIN_SEC = 0.05
-"""Whoever asks for the lock shares it for less."""
+"""Longer than a process shares the lock to query it."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that has the lock, as the kernel knows it. `uid`: None where the process has ended and handed the lock
-    to another one, or is hidden from this user.
+    """A process with the lock, as the kernel reports it. `uid`: None if it has ended and passed the lock on, or is
+    hidden from this user.
     """
 
     pid: int
@@ -32,7 +32,7 @@ class Holder:
 
 
 class Turn:
-    """The turn of a folder of jobs, for as long as this is open."""
+    """The turn of a folder of jobs, while this is open."""
 
     def __init__(self, folder: Path) -> None:
         """OSError: there is no such folder, or this user cannot list it."""
@@ -47,16 +47,16 @@ class Turn:
         self.close()
 
     def take(self) -> None:
-        """BlockingIOError: another process has it, or shares it."""
+        """BlockingIOError: another process holds or shares it."""
         lock(self._descriptor)
 
     @property
     def is_taken(self) -> bool:
-        """Whether a process has it to itself, as a job does that runs."""
+        """Whether a process holds it exclusively, as a running job does."""
         return is_locked(self._descriptor)
 
     def cause(self) -> str:
-        """For whom a job waits that is the first of its user's; empty where nobody keeps the turn from it."""
+        """Who keeps the user's first job from its turn; empty if no process does."""
         if self.is_taken:
             return self._cause(next(self._holders("WRITE"), None))
         if not (shared := {*self._holders("READ")}):
@@ -67,16 +67,16 @@ class Turn:
 
     def _cause(self, holder: Holder | None) -> str:
         if holder is None or holder.uid is None:
-            hidden = f"which process has it, root can see: fuser -v {self._folder}"
-            return f"another user's job, or somebody's lock on {self._folder} ({hidden})"
+            hidden = f"root can see the process: fuser -v {self._folder}"
+            return f"another user's job or lock on {self._folder} ({hidden})"
         process = f"process {holder.pid} of {user_name(holder.uid)}"
         if holder.uid == os.geteuid():
             return f"a job whose folder was removed, or another lock on {self._folder} ({process})"
-        return f"another user's job, or their lock on {self._folder} ({process})"
+        return f"another user's job or lock on {self._folder} ({process})"
 
     def _holders(self, kind: str) -> Iterator[Holder]:
-        """Of other processes those that share it (READ), of all those that have it to themselves (WRITE). None where
-        the kernel does not say.
+        """Other processes that share it (READ), or all that hold it exclusively (WRITE). Empty if the kernel does not
+        say.
         """
         seen = os.fstat(self._descriptor)
         place = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
@@ -89,7 +89,7 @@ class Turn:
 
 
 def _uid(pid: int) -> int | None:
-    """Of the process's owner; None where there is none to be seen."""
+    """The process's owner; None if unknown."""
     with suppress(OSError, ValueError, IndexError):
         lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
         return int(next(line for line in lines if line.startswith("Uid:")).split()[2])

@@ -1,1 +1,1 @@
-"""What a job has used, cost and reported: one record, every figure with where it came from."""
+"""The record of a job: what it used, cost and reported, each figure with its source."""

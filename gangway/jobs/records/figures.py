@@ -1,4 +1,4 @@
-"""A figure of a job's record: a number that says where it came from, or why there is none. Unknown is never zero."""
+"""A figure of a job's record: a number with its source, or the reason it is missing. Unknown is never zero."""
 
 import math
 from collections.abc import Mapping
@@ -12,19 +12,19 @@ from trainer.records.quantity import Frozen
 
 
 class Source(StrEnum):
-    """Where a figure came from, the best first: noted by the engine, said by the job, said in the engines' file, of a
-    catalogue's list, of a model.
+    """Where a figure came from, best first: recorded by the engine, reported by the job, declared in the engines' file,
+    from a price list, from a model.
     """
 
     MEASURED = "measured"
     REPORTED = "reported"
-    TOLD = "told"
+    DECLARED = "told"
     LIST_PRICE = "list price"
     ESTIMATED = "estimated"
 
 
 class Figure(Frozen):
-    """`note`: what a reader has to know of it; may be empty."""
+    """`note`: what the reader should know; may be empty."""
 
     value: FiniteFloat
     unit: str
@@ -34,7 +34,7 @@ class Figure(Frozen):
 
 @dataclass(frozen=True)
 class Absent:
-    """A figure that nobody has, and why."""
+    """A missing figure, and why."""
 
     why: str
 
@@ -43,17 +43,17 @@ Maybe: TypeAlias = Figure | Absent
 
 
 def worst(*sources: Source) -> Source:
-    """That of a figure made of several."""
+    """The source of a figure computed from several."""
     return max(sources, key=[*Source].index)
 
 
 def measured(value: float, unit: str, note: str = "") -> Figure:
-    """What the engine has noted."""
+    """A figure that the engine recorded."""
     return Figure(value=value, unit=unit, source=Source.MEASURED, note=note)
 
 
 def product(parts: Mapping[str, Maybe], unit: str, note: str) -> Maybe:
-    """Of figures by their names; absent where one of them is."""
+    """Of named figures; absent if one of them is."""
     known = [part for part in parts.values() if isinstance(part, Figure)]
     if len(known) < len(parts):
         return _without(parts)
@@ -62,7 +62,7 @@ def product(parts: Mapping[str, Maybe], unit: str, note: str) -> Maybe:
 
 
 def ratio(top: tuple[str, Maybe], bottom: tuple[str, Maybe], unit: str, per: float = 1.0) -> Maybe:
-    """`top` for `per` of `bottom`, each with its name; absent where one of them is, or there is none of `bottom`."""
+    """`top` per `per` of `bottom`, each with its name; absent if one is absent or `bottom` is 0."""
     (top_name, above), (bottom_name, below) = top, bottom
     if not (isinstance(above, Figure) and isinstance(below, Figure)):
         return _without(dict((top, bottom)))
@@ -77,5 +77,5 @@ def ratio(top: tuple[str, Maybe], bottom: tuple[str, Maybe], unit: str, per: flo
 
 
 def _without(parts: Mapping[str, Maybe]) -> Absent:
-    """The record says of each by itself why it is absent."""
+    """The record gives each missing figure's reason separately."""
     return Absent(", ".join(f"no {name}" for name, part in parts.items() if isinstance(part, Absent)))

@@ -1,5 +1,5 @@
-"""The record of a job, pure: what its engine has noted, what that cost by its price, what the job says it has done, and
-what follows of these. Each name of FIGURES is either there with its source, or absent with the reason.
+"""The record of a job, pure: what its engine recorded, the cost at its price, what the job reported, and figures
+derived from these. Each name in FIGURES is present with its source or absent with the reason.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from gangway.jobs.base import JobStatus
 from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, measured, product, ratio, worst
 from gangway.jobs.records.run_reports import REPORTED, Reported
 from gangway.jobs.run_intervals import used_sec
-from gangway.jobs.sites import Nodes, Site, envelope, spent_on
+from gangway.jobs.sites import Nodes, Site, envelope, usage_cost_on_nodes
 from trainer.records.quantity import Frozen
 
 _JOULES_PER_KWH = 3_600_000
@@ -25,7 +25,7 @@ _MEASURED = (
 _COST = ("moves_usd", "usd_per_node_hour", "usd")
 _DERIVED = ("usd_per_1000_images", "usd_per_1000_tokens", "joules_per_image", "joules_per_token")
 FIGURES = (*_MEASURED, *_COST, *REPORTED, *_DERIVED)
-"""Of every record, in the order of their table."""
+"""Of every record, in table order."""
 
 
 class JobRecord(Frozen):
@@ -35,11 +35,11 @@ class JobRecord(Frozen):
         at: when it was made.
         engine: its kind.
         where: which one.
-        so_far: the job is not over: figures go up to `at`.
-        job: its status, with stretches and moves.
+        so_far: the job is not over: figures are up to `at`.
+        job: its status, with intervals and moves.
         figures: by their names in FIGURES.
-        metrics: that the job alone knows, by its own words.
-        absent: the others of FIGURES, and why.
+        metrics: other numbers that the job reported.
+        absent: the rest of FIGURES, and why.
         problems: with what the job has written.
     """
 
@@ -57,42 +57,48 @@ class JobRecord(Frozen):
     @model_validator(mode="after")
     def _each_once(self) -> Self:
         if sorted([*self.figures, *self.absent]) != sorted(FIGURES):
-            raise ValueError("each figure is there or absent")
+            raise ValueError("each figure has to be present or absent")
         return self
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What an engine has counted. `failures`: of the job's starts; `most_restarts`: that the job has after them."""
+class StartCounts:
+    """What an engine counted. `failures`: starts that failed; `restart_limit`: the job's limit of restarts after
+    failures.
+    """
 
     failures: int
-    most_restarts: int
+    restart_limit: int
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What ran a job: an engine's kind and which one, as people know them, and what its nodes cost and draw."""
+class EngineInfo:
+    """What ran a job: an engine's kind and which one, for display, and its nodes."""
 
-    engine: str
+    kind: str
     where: str
     nodes: Nodes | None
 
 
-def job_record(site: Site, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
-    """Of an engine's job; `begun` absent where the engine does not say."""
-    return get_record(Ran(site.engine.kind, site.engine.where, site.nodes), status, begun, reported, now)
+def job_record(
+    site: Site, status: JobStatus, counts: StartCounts | Absent, reported: Reported, now: datetime
+) -> JobRecord:
+    """For an engine's job; `counts` is absent if the engine does not count."""
+    return get_record(EngineInfo(site.engine.kind, site.engine.where, site.nodes), status, counts, reported, now)
 
 
-def get_record(ran: Ran, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
-    """The same of whatever ran it."""
-    used = _measured(ran.nodes, status, begun, now)
-    found = {**used, **_cost(ran.nodes, status, used["node_hours"]), **reported.figures}
-    found |= _energy(ran.nodes, status, found)
+def get_record(
+    engine: EngineInfo, status: JobStatus, counts: StartCounts | Absent, reported: Reported, now: datetime
+) -> JobRecord:
+    """For any job."""
+    used = _engine_figures(engine.nodes, status, counts, now)
+    found = {**used, **_cost(engine.nodes, status, used["node_hours"]), **reported.figures}
+    found |= _energy(engine.nodes, status, found)
     found |= _derived(status, found, reported.figures["joules"])
     return JobRecord(
         at=now,
-        engine=ran.engine,
-        where=ran.where,
+        engine=engine.kind,
+        where=engine.where,
         so_far=not status.phase.is_over,
         job=status,
         figures={name: each for name in FIGURES if isinstance(each := found[name], Figure)},
@@ -102,11 +108,13 @@ def get_record(ran: Ran, status: JobStatus, begun: Begun | Absent, reported: Rep
     )
 
 
-def _measured(nodes: Nodes | None, status: JobStatus, begun: Begun | Absent, now: datetime) -> dict[str, Maybe]:
-    hours, stretches = spent_on(nodes, status, now), status.stretches
+def _engine_figures(
+    nodes: Nodes | None, status: JobStatus, counts: StartCounts | Absent, now: datetime
+) -> dict[str, Maybe]:
+    hours, stretches = usage_cost_on_nodes(nodes, status, now), status.stretches
     on_nodes: Maybe = Absent(hours.source)
     if stretches is not None:
-        on_nodes = measured(used_sec(stretches, now), "s", _here(status, "while it was on nodes"))
+        on_nodes = measured(used_sec(stretches, now), "s", _limit_note(status, "time on nodes"))
     wall = _wall(status, now)
     return {
         "wall_sec": wall,
@@ -114,17 +122,17 @@ def _measured(nodes: Nodes | None, status: JobStatus, begun: Begun | Absent, now
         "on_nodes_sec": on_nodes,
         "node_hours": Absent(hours.source)
         if hours.node_hours is None
-        else measured(hours.node_hours, "h", _here(status, "time on nodes x nodes")),
-        "starts": measured(status.known_starts, "", _here(status, "how often it was begun")),
-        **_failures(status, begun),
+        else measured(hours.node_hours, "h", _limit_note(status, "time on nodes x nodes")),
+        "starts": measured(status.known_starts, "", _limit_note(status, "number of starts")),
+        **_failures(status, counts),
         "moves": measured(len(status.moves), "", "from one engine to another"),
-        "moves_sec": measured(sum(each.sec for each in status.moves), "s", "from being told to having arrived"),
+        "moves_sec": measured(sum(each.sec for each in status.moves), "s", "from stop to arrival"),
     }
 
 
-def _here(status: JobStatus, said: str) -> str:
-    """Of a figure that knows nothing of engines before this one."""
-    return f"{said}; on this engine alone, to which it was moved" if status.moves else said
+def _limit_note(status: JobStatus, note: str) -> str:
+    """For a figure without earlier engines' share."""
+    return f"{note}; on this engine only, to which it was moved" if status.moves else note
 
 
 def _wall(status: JobStatus, now: datetime) -> Maybe:
@@ -133,24 +141,24 @@ def _wall(status: JobStatus, now: datetime) -> Maybe:
     if status.phase.is_over and status.ended_at is None:
         return Absent("its engine does not know when it ended")
     until = status.ended_at or now
-    return measured((until - status.submitted_at).total_seconds(), "s", _here(status, "from submit to end"))
+    return measured((until - status.submitted_at).total_seconds(), "s", _limit_note(status, "from submit to end"))
 
 
 def _waiting(wall: Maybe, on_nodes: Maybe) -> Maybe:
     if isinstance(wall, Figure) and isinstance(on_nodes, Figure):
-        # Two clocks of a cluster may differ a little.
-        return measured(max(0.0, wall.value - on_nodes.value), "s", "of wall_sec, while it was on none")
+        # Clocks in a cluster may differ a little.
+        return measured(max(0.0, wall.value - on_nodes.value), "s", "of wall_sec, not on nodes")
     return wall if isinstance(wall, Absent) else on_nodes
 
 
-def _failures(status: JobStatus, begun: Begun | Absent) -> dict[str, Maybe]:
-    """An interruption is what a start follows that follows no failure; after the last failure there is none."""
-    if isinstance(begun, Absent):
-        return {"failures": begun, "interruptions": begun}
-    again = max(0, status.known_starts - 1 - min(begun.failures, begun.most_restarts))
+def _failures(status: JobStatus, counts: StartCounts | Absent) -> dict[str, Maybe]:
+    """An interruption is a restart that follows no failure; the last failure is followed by none."""
+    if isinstance(counts, Absent):
+        return {"failures": counts, "interruptions": counts}
+    again = max(0, status.known_starts - 1 - min(counts.failures, counts.restart_limit))
     return {
-        "failures": measured(begun.failures, "", _here(status, "of its starts")),
-        "interruptions": measured(again, "", _here(status, "after which it was begun again, and no failure")),
+        "failures": measured(counts.failures, "", _limit_note(status, "failed starts")),
+        "interruptions": measured(again, "", _limit_note(status, "restarts after no failure")),
     }
 
 
@@ -160,24 +168,24 @@ def _cost(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> dict[str
         "moves_usd": _moves_usd(status),
         "usd_per_node_hour": price,
         "usd": product(
-            {"node_hours": node_hours, "usd_per_node_hour": price}, "USD", _here(status, "node_hours x price")
+            {"node_hours": node_hours, "usd_per_node_hour": price}, "USD", _limit_note(status, "node_hours x price")
         ),
     }
 
 
 def _price(nodes: Nodes | None) -> Maybe:
     if nodes is None:
-        return Absent("nobody has said what a node costs: the engine has no name in engines.yaml")
+        return Absent("the price of a node is unknown: the engine is not in engines.yaml")
     if nodes.usd_per_hour is None:
         return Absent(nodes.source)
-    source = Source.TOLD if nodes.is_told else Source.LIST_PRICE
+    source = Source.DECLARED if nodes.is_declared else Source.LIST_PRICE
     return Figure(value=nodes.usd_per_hour, unit="USD/h", source=source, note=nodes.source)
 
 
 def _moves_usd(status: JobStatus) -> Maybe:
-    """Of all ways; not of some."""
+    """Absent if the cost of one move is unknown."""
     if not status.moves:
-        return measured(0, "USD", "it was not moved")
+        return measured(0, "USD", "the job was not moved")
     usd = [each.usd for each in status.moves if each.usd is not None]
     if len(usd) < len(status.moves):
         return Absent(next(each.why_usd for each in status.moves if each.usd is None))
@@ -187,35 +195,39 @@ def _moves_usd(status: JobStatus) -> Maybe:
 
 
 def _energy(nodes: Nodes | None, status: JobStatus, found: Mapping[str, Maybe]) -> dict[str, Maybe]:
-    """What the job has said, else by the catalogue."""
-    joules, gco2e = _estimated(nodes, status, found["node_hours"])
-    said = found["joules"]
-    # Energy of other engines, too, is not of this region's grid.
-    if isinstance(said, Figure) and not status.moves and (of_joules := _of_joules(nodes, said)) is not None:
+    """As reported by the job, else from the catalogue."""
+    joules, gco2e = _estimate(nodes, status, found["node_hours"])
+    reported = found["joules"]
+    # After a move the joules include other regions' grids.
+    if (
+        isinstance(reported, Figure)
+        and not status.moves
+        and (of_joules := _grid_emissions(nodes, reported)) is not None
+    ):
         gco2e = of_joules
-    return {"joules": _first(said, joules), "gco2e": _first(found["gco2e"], gco2e)}
+    return {"joules": _prefer_reported(reported, joules), "gco2e": _prefer_reported(found["gco2e"], gco2e)}
 
 
-def _first(said: Maybe, estimate: Maybe) -> Maybe:
-    if isinstance(said, Figure) or isinstance(estimate, Figure):
-        return said if isinstance(said, Figure) else estimate
-    return Absent(f"{said.why}; {estimate.why}")
+def _prefer_reported(reported: Maybe, estimate: Maybe) -> Maybe:
+    if isinstance(reported, Figure) or isinstance(estimate, Figure):
+        return reported if isinstance(reported, Figure) else estimate
+    return Absent(f"{reported.why}; {estimate.why}")
 
 
-def _estimated(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tuple[Maybe, Maybe]:
-    """Joules and gCO2e of so many hours of a node."""
+def _estimate(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tuple[Maybe, Maybe]:
+    """Joules and gCO2e of that many node hours."""
     if isinstance(node_hours, Absent):
         why = Absent(f"no estimate either: {node_hours.why}")
         return why, why
     found = None if nodes is None else envelope(nodes, node_hours.value, 1)
     if found is None:
-        why = Absent("no estimate either: nobody has said of which machine_type its nodes are, in engines.yaml")
+        why = Absent("no estimate either: engines.yaml does not give its machine_type")
         return why, why
     energy, carbon = found
     if energy.it_kwh is None or carbon.gco2e is None:
         why = Absent(f"no estimate either: {energy.source if energy.it_kwh is None else carbon.source}")
         return why, why
-    band = _here(status, f"{energy.source}; may be {ERROR_BAND:.0%} off")
+    band = _limit_note(status, f"{energy.source}; may be {ERROR_BAND:.0%} off")
     grid = f"{carbon.intensity_g_per_kwh:g} g/kWh, {carbon.source}, {carbon.as_of}"
     return (
         Figure(value=energy.it_kwh * _JOULES_PER_KWH, unit="J", source=Source.ESTIMATED, note=f"{band}; without PUE"),
@@ -223,8 +235,8 @@ def _estimated(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tup
     )
 
 
-def _of_joules(nodes: Nodes | None, joules: Figure) -> Figure | None:
-    """gCO2e of what the job has counted, by the region's grid; None where no catalogue has that."""
+def _grid_emissions(nodes: Nodes | None, joules: Figure) -> Figure | None:
+    """gCO2e of the reported joules at the region's grid; None if no catalogue has that."""
     if nodes is None or (found := envelope(nodes, 0, 1)) is None:
         return None
     energy, carbon = found
@@ -234,19 +246,17 @@ def _of_joules(nodes: Nodes | None, joules: Figure) -> Figure | None:
         value=joules.value / _JOULES_PER_KWH * energy.pue * carbon.intensity_g_per_kwh,
         unit="gCO2e",
         source=worst(joules.source, Source.ESTIMATED),
-        note=f"of the joules that the job reported; PUE {energy.pue:g}; {carbon.intensity_g_per_kwh:g} g/kWh, "
+        note=f"from the joules that the job reported; PUE {energy.pue:g}; {carbon.intensity_g_per_kwh:g} g/kWh, "
         f"{carbon.source}, {carbon.as_of}",
     )
 
 
-def _derived(status: JobStatus, found: Mapping[str, Maybe], said: Maybe) -> dict[str, Maybe]:
-    """Only of what was counted over the same time. `said`: joules, by the job."""
+def _derived(status: JobStatus, found: Mapping[str, Maybe], reported: Maybe) -> dict[str, Maybe]:
+    """Only from figures over the same time. `reported`: joules reported by the job."""
     if not status.phase.is_over:
-        return dict.fromkeys(
-            _DERIVED, Absent("the job is not over: what it has said may be older than what it has used")
-        )
+        return dict.fromkeys(_DERIVED, Absent("the job is not over: its report may be older than its usage"))
     images, tokens = ("images", found["images"]), ("tokens", found["tokens"])
-    joules = ("joules", said if status.moves else found["joules"])
+    joules = ("joules", reported if status.moves else found["joules"])
     derived = {
         "usd_per_1000_images": ratio(("usd", found["usd"]), images, "USD", 1000),
         "usd_per_1000_tokens": ratio(("usd", found["usd"]), tokens, "USD", 1000),
@@ -254,6 +264,6 @@ def _derived(status: JobStatus, found: Mapping[str, Maybe], said: Maybe) -> dict
         "joules_per_token": ratio(joules, tokens, "J/token"),
     }
     if status.moves:
-        of_here = [name for name in _DERIVED if name.startswith("usd") or isinstance(said, Absent)]
-        derived |= dict.fromkeys(of_here, Absent("what it used on engines before this one is not known here"))
+        of_here = [name for name in _DERIVED if name.startswith("usd") or isinstance(reported, Absent)]
+        derived |= dict.fromkeys(of_here, Absent("its usage on earlier engines is not known here"))
     return derived

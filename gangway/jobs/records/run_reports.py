@@ -1,10 +1,9 @@
-"""What a job itself says it has done: a command in figures.json of its run folder, the bundled trainer in run.json.
+"""What a job reports: a command in figures.json of its run folder, the bundled trainer in run.json.
 
 {"images": 60000, "joules": 51200.5, "accuracy": 0.97}
 
-A flat object of numbers. The names in REPORTED have a meaning and a unit; any other is a metric of the job's own, by
-the job's own word. Who writes there is not trusted: no link is followed, and what is no such object is told, not
-passed over.
+A flat object of numbers. The names in REPORTED have a meaning and a unit; others are the job's own metrics. The writer
+is not trusted: links are not followed, and anything else is reported as a problem.
 """
 
 import json
@@ -37,10 +36,10 @@ REPORTED: Mapping[str, str] = MappingProxyType(
         "gco2e": "gCO2e",
     }
 )
-"""Names with a meaning, and their units: over all starts of the job; of speeds a mean while it worked."""
+"""Known names and their units: totals over all starts; speeds are means while it worked."""
 MOST_BYTES, _MOST_NAMES = 64_000, 256
 _MOST = 1e40
-"""Far beyond any figure, and near enough to be divided and multiplied."""
+"""Far above any figure, and small enough to multiply and divide."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _./%@:+-]{0,63}")
 _SOURCES: Mapping[Provenance, Source] = MappingProxyType(
     {
@@ -50,17 +49,17 @@ _SOURCES: Mapping[Provenance, Source] = MappingProxyType(
         "assumed": Source.ESTIMATED,
     }
 )
-"""Of a figure that the trainer has measured this record says that it was reported."""
+"""What the trainer measured counts as reported here."""
 
 
 @dataclass(frozen=True)
 class Reported:
-    """What a job says of itself.
+    """What a job reports.
 
     Attributes:
         figures: each name of REPORTED.
-        metrics: of its own.
-        problem: with what it has written; empty where nothing is wrong.
+        metrics: the job's own.
+        problem: with what it wrote; empty if none.
     """
 
     figures: Mapping[str, Maybe]
@@ -68,34 +67,34 @@ class Reported:
     problem: str = ""
 
 
-def nothing_reported(why: str, problem: str = "") -> Reported:
-    """All absent for one reason."""
+def no_report(why: str, problem: str = "") -> Reported:
+    """All figures absent for one reason."""
     return Reported(dict.fromkeys(REPORTED, Absent(why)), {}, problem)
 
 
 def read_reported(job: JobFile, folder: Path) -> Reported:
-    """What stands in the job's folder."""
-    return _of_command(folder) if job.preset is None else _of_trainer(folder)
-
-
-def _of_command(folder: Path) -> Reported:
+    """Reads the report in the job's folder."""
+    if job.preset is not None:
+        return _read_trainer(folder)
     place = f"{RUN_FOLDER}/{FIGURES_FILE}"
-    return reported_in(lambda: read_regular(folder, place, MOST_BYTES), place)
+    return parse_report(lambda: read_regular(folder, place, MOST_BYTES), place)
 
 
-def reported_in(read: Callable[[], bytes | None], place: str) -> Reported:
-    """What stands in a command's figures.json: `read` gives it, or None, or FileNotFoundError where there is none."""
+def parse_report(read: Callable[[], bytes | None], place: str) -> Reported:
+    """The figures in a command's figures.json. `read` returns its content or None, or raises FileNotFoundError, if
+    there is none.
+    """
     try:
         content = read()
         numbers = {} if content is None else _numbers(content)
     except FileNotFoundError:
-        return nothing_reported(f"the job has not written {FIGURES_FILE}")
+        return no_report(f"the job has not written {FIGURES_FILE}")
     except OSError as error:
-        return _bad(place, error.strerror or str(error))
+        return _invalid_report(place, error.strerror or str(error))
     except (ValueError, RecursionError) as error:
-        return _bad(place, str(error))
+        return _invalid_report(place, str(error))
     if content is None:
-        return nothing_reported(f"the job has not written {FIGURES_FILE}")
+        return no_report(f"the job has not written {FIGURES_FILE}")
     note = f"{FIGURES_FILE}: {{}}"
     known: dict[str, Maybe] = {
         name: Figure(value=numbers[name], unit=unit, source=Source.REPORTED, note=note.format(name))
@@ -104,61 +103,61 @@ def reported_in(read: Callable[[], bytes | None], place: str) -> Reported:
         for name, unit in REPORTED.items()
     }
     own = {
-        name: Figure(value=value, unit="", source=Source.REPORTED, note=note.format("the job's own word"))
+        name: Figure(value=value, unit="", source=Source.REPORTED, note=note.format("the job's own metric"))
         for name, value in numbers.items()
         if name not in REPORTED
     }
     return Reported(known, own)
 
 
-def _bad(place: str, problem: str) -> Reported:
-    said = visible(f"{place}: {problem}")
-    return nothing_reported(f"what the job has written is of no use: {said}", said)
+def _invalid_report(place: str, problem: str) -> Reported:
+    message = visible(f"{place}: {problem}")
+    return no_report(f"the job's report is invalid: {message}", message)
 
 
 def _numbers(content: bytes) -> dict[str, float]:
-    """ValueError: it is no flat object of numbers, or one of them cannot be."""
-    found = json.loads(content, parse_constant=_no_number, object_pairs_hook=_once)
+    """ValueError: not a flat object of numbers, or an impossible one."""
+    found = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     if len(found) > _MOST_NAMES:
-        raise ValueError(f"{len(found)} names, and {_MOST_NAMES} is the most")
+        raise ValueError(f"{len(found)} names, more than {_MOST_NAMES}")
     return {name: _number(name, value) for name, value in found.items()}
 
 
 def _number(name: str, value: Any) -> float:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is no name of a figure: up to 64 letters, digits, spaces and _./%@:+-")
+        raise ValueError(f"{name[:80]!r} is not a valid name: use up to 64 letters, digits, spaces and _./%@:+-")
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} is no number")
-    if not -_MOST <= value <= _MOST:  # of whole numbers, too, which may be longer than any float
-        raise ValueError(f"{name} is not finite, or beyond {_MOST:g}")
+        raise ValueError(f"{name} is not a number")
+    if not -_MOST <= value <= _MOST:  # also for integers, which may exceed any float
+        raise ValueError(f"{name} is not finite, or above {_MOST:g}")
     if value < 0 and name in REPORTED:
-        raise ValueError(f"{name} is below 0")
+        raise ValueError(f"{name} is negative")
     return float(value)
 
 
-def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number of JSON")
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a JSON number")
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name stands there twice")
+        raise ValueError("duplicate name")
     return found
 
 
-def _of_trainer(folder: Path) -> Reported:
+def _read_trainer(folder: Path) -> Reported:
     run = folder / RUN_FOLDER
     if run.is_symlink():
-        return _bad(RUN_FOLDER, "it is a link, and none is followed")
+        return _invalid_report(RUN_FOLDER, "it is a link, and links are not followed")
     if not os.path.lexists(run / RECORD):
-        return nothing_reported(f"the trainer has not written {RECORD} yet")
+        return no_report(f"the trainer has not written {RECORD} yet")
     try:
         record = read_run(run).record
     except InputError as error:
-        return _bad(f"{RUN_FOLDER}/{RECORD}", error.problem)
+        return _invalid_report(f"{RUN_FOLDER}/{RECORD}", error.problem)
     images = Figure(value=record.images, unit="images", source=Source.REPORTED, note=f"{RECORD}: {record.status}")
     of_images = f"{RECORD} has none: the trainer counts images"
     return Reported(

@@ -1,1 +1,1 @@
-"""An engine at the other end of an SSH connection."""
+"""Engines reached over SSH."""

@@ -1,5 +1,5 @@
-"""An engine at the other end of an SSH connection: Gangway there does what is asked here, through one pipe. Who logs in
-how is the SSH client's own affair: its configuration, keys and agent.
+"""An engine reached over SSH: Gangway on the other machine makes the calls, through one pipe. Logins are up to the SSH
+client: its configuration, keys and agent.
 """
 
 import os
@@ -20,22 +20,20 @@ from pydantic import ValidationError
 from components.core.findings import Finding, InputError
 from components.core.visible import one_line_texts
 from components.estimate.regions import Place
-from gangway.jobs.base import EngineAwayError, JobStatus, Room, no_data_source
+from gangway.jobs.base import EngineAwayError, JobStatus, Room, data_source_findings
 from gangway.jobs.remote.wire import ANSWER, ANSWERS, HELLO, PROTOCOL, QUESTION, Answer, Call, Question
 from stacks.config.job_file import JobFile
 
 _CONNECT_SEC, _ANSWER_SEC = 30.0, 180.0
 _NO_PROGRAM, _NO_CONNECTION = 127, 255
-"""Exit codes: a shell's, where a program is missing; ssh's own."""
+"""Exit codes: the shell's if a program is missing; ssh's own."""
 _MOST_ANSWER_BYTES = 256_000_000
 _MOST_GREETINGS = 200
 """Lines that a login shell may print before Gangway does."""
 
 
 class RemoteEngine:
-    """`via`: host, or user and host, as ssh has it; `on`: the engine, as --on has it there; `program`: Gangway
-    there.
-    """
+    """`via`: host or user@host, as for ssh; `on`: the engine there, as for --on; `program`: Gangway there."""
 
     def __init__(self, via: str, on: str, program: str = "gangway", region: Place | None = None) -> None:
         self.kind, _, where = on.partition(":")
@@ -48,24 +46,24 @@ class RemoteEngine:
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`."""
         found: list[Finding] = self._ask(Call.FINDINGS, job)
-        return [*no_data_source(job), *found]
+        return [*data_source_findings(job), *found]
 
     def submit(self, job: JobFile) -> str:
-        """See `Engine`. A command without a workdir begins in the home folder there. An answer that is lost is asked
-        for again, by a token with which the other end takes the job once.
+        """See `Engine`. A command without a workdir starts in the remote home folder. If the answer is lost, the submit
+        is repeated with the same token, so the job is taken once.
         """
         text = job.model_dump_json(exclude_unset=True)
         question = Question(Call.SUBMIT, self._on, text, token=secrets.token_hex(16))
         try:
-            answer = self._answered(question)
+            answer = self._send(question)
         except _UnansweredError:
             try:
-                answer = self._answered(question)
+                answer = self._send(question)
             except (_UnansweredError, InputError) as again:
                 why = again.why if isinstance(again, _UnansweredError) else again
                 raise EngineAwayError(
-                    why.place, f"{why.problem}; the job may have been taken there", allowed=why.allowed,
-                    fix="look whether `gangway job list` has it, before you submit it again",
+                    why.place, f"{why.problem}; the job may have been submitted there", allowed=why.allowed,
+                    fix="check `gangway job list` before you submit it again",
                 ) from None  # fmt: skip
         return str(self._result(Call.SUBMIT, answer))
 
@@ -98,46 +96,46 @@ class RemoteEngine:
         self._ask(Call.ENSURE_BEGUN, job_id=job_id)
 
     def _ask(self, call: Call, job: JobFile | None = None, job_id: str = "", offset: int = 0) -> Any:
-        """EngineAwayError: nobody answers; the next call dials anew. InputError: as it was raised there."""
+        """EngineAwayError: no answer; the next call reconnects. InputError: as raised remotely."""
         text = "" if job is None else job.model_dump_json(exclude_unset=True)
         try:
-            return self._result(call, self._answered(Question(call, self._on, text, job_id, offset)))
+            return self._result(call, self._send(Question(call, self._on, text, job_id, offset)))
         except _UnansweredError as error:
             raise error.why from None
 
     def _result(self, call: Call, answer: Answer) -> Any:
-        """InputError: as it was raised there."""
+        """InputError: as raised remotely."""
         if answer.refusal is not None:
             raise answer.refusal.error()
         try:
             found = ANSWERS[call].validate_json(answer.result)
         except ValidationError:
-            raise self._no_answer() from None
-        if call is Call.FINDINGS:  # statuses and rooms are visible by themselves, and a log is the job's own words
+            raise self._bad_answer() from None
+        if call is Call.FINDINGS:  # statuses and rooms are visible by themselves, and a log is the job's own metrics
             return [Finding(each.severity, *one_line_texts(astuple(each)[1:])) for each in found]
         return one_line_texts(found) if call is Call.SUBMIT else found
 
-    def _answered(self, question: Question) -> Answer:
-        """InputError: nobody is there to be asked. _UnansweredError."""
+    def _send(self, question: Question) -> Answer:
+        """InputError: the connection failed. _UnansweredError."""
         if self._pipe is None:
             self._pipe = _Pipe(self._via, self._program)
         try:
-            said = self._pipe.asked(QUESTION.dump_json(question))
+            answer = self._pipe.ask(QUESTION.dump_json(question))
         except BaseException:
             self._pipe.close()
             self._pipe = None
             raise
         try:
-            return ANSWER.validate_json(said)
+            return ANSWER.validate_json(answer)
         except ValidationError:
-            raise _UnansweredError(self._no_answer()) from None
+            raise _UnansweredError(self._bad_answer()) from None
 
-    def _no_answer(self) -> InputError:
-        return InputError(f"via {self._via}", "what came back is no answer of Gangway's", fix="ask its administrator")
+    def _bad_answer(self) -> InputError:
+        return InputError(f"via {self._via}", "the answer is not from Gangway", fix="ask its administrator")
 
 
 class _UnansweredError(Exception):
-    """The question was sent, and its answer is lost: whether it was done nobody here knows."""
+    """The request was sent but the answer is lost: it may have been carried out."""
 
     def __init__(self, why: InputError) -> None:
         super().__init__(str(why))
@@ -145,52 +143,52 @@ class _UnansweredError(Exception):
 
 
 class _Pipe:
-    """One connection, over which questions go one after another."""
+    """One connection for successive requests."""
 
     def __init__(self, via: str, program: str) -> None:
         self._via, self._program, self._rest = via, program, b""
-        # A pipe that nobody reads could fill up. It is closed with the connection.
-        self._said = TemporaryFile()  # noqa: SIM115
+        # An unread pipe could fill up. It is closed with the connection.
+        self._errors = TemporaryFile()  # noqa: SIM115
         words = ["ssh", "-T", "-o", f"ConnectTimeout={_CONNECT_SEC:.0f}", "--", via]
         try:
             self._process = subprocess.Popen(
                 [*words, f"exec {shlex.quote(program)} job serve"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._said,
+                stderr=self._errors,
             )
         except FileNotFoundError:
             raise InputError("via", "ssh is not on PATH", fix="install OpenSSH's client") from None
-        # The other end leaves with our end of the pipe.
-        self.close = weakref.finalize(self, _close, self._process, self._said)
-        self._greeted()
+        # The other end exits when our end of the pipe closes.
+        self.close = weakref.finalize(self, _close, self._process, self._errors)
+        self._read_greeting()
 
-    def asked(self, question: bytes) -> bytes:
+    def ask(self, question: bytes) -> bytes:
         """The answer's line. _UnansweredError."""
         assert self._process.stdin is not None, "a pipe"
         try:
             self._process.stdin.write(question + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise _UnansweredError(self._gone()) from None
+            raise _UnansweredError(self._exit_error()) from None
         try:
             return self._line(_ANSWER_SEC)
         except InputError as error:
             raise _UnansweredError(error) from None
 
-    def _greeted(self) -> None:
+    def _read_greeting(self) -> None:
         for _ in range(_MOST_GREETINGS):
             try:
                 hello = HELLO.validate_json(self._line(_ANSWER_SEC))
             except ValidationError:
-                continue  # of a login shell that talks
+                continue  # a login shell's output
             if hello.protocol != PROTOCOL:
                 raise InputError(
-                    f"via {self._via}", "another release of Gangway answers, which speaks otherwise",
+                    f"via {self._via}", "Gangway there uses another protocol",
                     value=hello.version, fix="install the same release at both ends",
                 )  # fmt: skip
             return
-        raise InputError(f"via {self._via}", "who answers is no Gangway", fix="look what a login prints there")
+        raise InputError(f"via {self._via}", "the answer is not from Gangway", fix="check what a login prints there")
 
     def _line(self, limit_sec: float) -> bytes:
         assert self._process.stdout is not None, "a pipe"
@@ -200,33 +198,33 @@ class _Pipe:
                 raise EngineAwayError(f"via {self._via}", f"no answer within {limit_sec:g} s", fix="try again")
             part = os.read(number, 1 << 16)
             if not part:
-                raise self._gone()
+                raise self._exit_error()
             self._rest += part
             if len(self._rest) > _MOST_ANSWER_BYTES:
-                raise InputError(f"via {self._via}", "an answer without an end", fix="ask its administrator")
+                raise InputError(f"via {self._via}", "the answer does not end", fix="ask its administrator")
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _gone(self) -> InputError:
-        """Why there is nobody at the other end."""
+    def _exit_error(self) -> InputError:
+        """Why the other end has gone."""
         code = self._process.wait()
-        self._said.seek(0)
-        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
-        said = lines[-1] if lines else f"exit code {code}"
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        message = lines[-1] if lines else f"exit code {code}"
         place, words = f"via {self._via}", shlex.join(["ssh", self._via, self._program, "--version"])
         if code == _NO_PROGRAM:
             return InputError(
-                place, f"no {self._program} there: {said}", allowed="its path, in the engine's key `program`",
-                fix=f"install Gangway there, from the same checkout; {words} has to answer",
+                place, f"no {self._program} there: {message}", allowed="its path, as the engine's `program`",
+                fix=f"install Gangway there from the same checkout, so that {words} works",
             )  # fmt: skip
         kind = EngineAwayError if code == _NO_CONNECTION else InputError
-        return kind(place, said, fix=f"{words} has to answer")
+        return kind(place, message, fix=f"make {words} work")
 
 
-def _close(process: "subprocess.Popen[bytes]", said: IO[bytes]) -> None:
-    for file in (process.stdin, process.stdout, said):
-        assert file is not None, "pipes, and what it said"
-        with suppress(OSError):  # what was not sent reaches nobody any more
+def _close(process: "subprocess.Popen[bytes]", errors: IO[bytes]) -> None:
+    for file in (process.stdin, process.stdout, errors):
+        assert file is not None, "pipes, and stderr"
+        with suppress(OSError):  # unsent data is lost
             file.close()
     try:
         process.wait(1)

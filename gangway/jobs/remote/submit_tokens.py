@@ -1,7 +1,6 @@
-"""A submit that is asked for twice is done once: by a token that whoever asks has chosen, for answers that were lost.
+"""Runs a repeated submit only once, by a token that the caller chose, in case an answer is lost.
 
-~/.gangway/taken/TOKEN    held while the submit is at work; when it began, by the machine's boot; the job's id, once it
-                          was taken
+~/.gangway/taken/TOKEN    locked during the submit; holds its boot stamp, then the job's id
 """
 
 import os
@@ -14,7 +13,7 @@ from typing import IO
 
 from components.core.findings import InputError
 from components.core.json_lines import lock
-from gangway.jobs.base import EngineAwayError, PerhapsTakenError
+from gangway.jobs.base import EngineAwayError, SubmitUnansweredError
 from gangway.jobs.boot_clock import boot_stamp, sec_since
 from trainer.core.regular_files import read_regular
 
@@ -23,25 +22,24 @@ _FOLDER = Path("~/.gangway/taken")
 _KEPT_SEC, _WAIT_SEC, _POLL_SEC = 86_400.0, 150.0, 0.1
 
 
-def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
-    """The job's id, of this submit or of the one with the same token before it. EngineAwayError: that one is at work
-    still. InputError: it was killed, or got no answer, and nobody knows whether the job was taken; or what `submit`
-    raises.
+def submit_once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
+    """The job's id, from this submit or an earlier one with the same token. EngineAwayError: the earlier one is still
+    running. InputError: it was killed or got no answer, so the job may have been taken; or what `submit` raises.
     """
     if not TOKEN.fullmatch(token):
-        raise InputError("gangway job serve", "no token of a submit", value=token, allowed="32 hexadecimal digits")
+        raise InputError("gangway job serve", "not a submit token", value=token, allowed="32 hexadecimal digits")
     folder = folder.expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _forget_old(folder)
         path = folder / token
-        with _held(path) as file:
+        with _lock_token(path) as file:
             file.seek(0)
             before = file.read().splitlines()
             if len(before) == 1:
                 raise InputError(
-                    "submit", "an earlier try of it was cut off there, and may have left the job", allowed="one job",
-                    fix="look whether `gangway job list` has it, before you submit it again",
+                    "submit", "an earlier attempt was interrupted there, and may have submitted the job",
+                    allowed="one job", fix="check `gangway job list` before you submit it again",
                 )  # fmt: skip
             if before:
                 return before[-1]
@@ -49,32 +47,32 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
             file.flush()
             try:
                 job_id = submit()
-            except PerhapsTakenError:
-                raise  # as after a kill
-            except BaseException:  # it was refused, and may be asked again
-                file.truncate(0)  # in one step: a kill may come before the next
+            except SubmitUnansweredError:
+                raise  # treated like a kill
+            except BaseException:  # refused, so it may be repeated
+                file.truncate(0)  # atomic, in case of a kill before the next line
                 path.unlink(missing_ok=True)
                 raise
             file.write(f"{job_id}\n")
             return job_id
     except OSError as error:
-        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
+        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="free some space there") from None
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[IO[str]]:
-    """The token's file, which nobody else has meanwhile. One that was refused has taken away the file for which others
-    wait: they go on with a new one, and are told why themselves.
+def _lock_token(path: Path) -> Iterator[IO[str]]:
+    """The locked token file. A refused submit removes the file that others wait for; they continue with a new one and
+    get their own refusal.
     """
     while True:
         with path.open("a+") as file:
-            _wait_for(file)
+            _wait_for_lock(file)
             if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 yield file
                 return
 
 
-def _wait_for(file: IO[str]) -> None:
+def _wait_for_lock(file: IO[str]) -> None:
     until = time.monotonic() + _WAIT_SEC
     while True:
         try:
@@ -83,8 +81,8 @@ def _wait_for(file: IO[str]) -> None:
             if time.monotonic() > until:
                 raise EngineAwayError(
                     "submit",
-                    "an earlier try of it is at work there still",
-                    fix="wait, and look whether `gangway job list` has it",
+                    "an earlier attempt is still running there",
+                    fix="wait, then check `gangway job list`",
                 ) from None
             time.sleep(_POLL_SEC)
 
@@ -93,6 +91,6 @@ def _forget_old(folder: Path) -> None:
     for path in folder.iterdir():
         with suppress(OSError):
             began = sec_since(read_regular(folder, path.name).decode("utf-8", "replace").partition("\n")[0])
-            # Of an earlier boot, or of another machine with this home, there is no other time.
+            # For another boot or machine, only the file's time is known.
             if (time.time() - path.stat().st_mtime if began is None else began) > _KEPT_SEC:
                 path.unlink()

@@ -1,5 +1,5 @@
-"""What two Gangways say to each other over a pipe, one JSON line a question and one an answer: the calls of an engine
-that stands at the other end (`gangway.jobs.remote.engine` asks, `gangway.jobs.engines.serve` answers).
+"""The protocol of two Gangways over a pipe, one JSON line per question and answer: calls of a remote engine
+(`gangway.jobs.remote.engine` asks, `gangway.jobs.engines.serve` answers).
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from components.core.findings import Finding, InputError
 from gangway.jobs.base import EngineAwayError, JobStatus, Room
 
 PROTOCOL = 3
-"""Counted up with every change: two that differ do not talk."""
+"""Increased with every change: both ends must agree."""
 
 
 class Call(StrEnum):
-    """Of `gangway.jobs.base.Engine`, by their names there."""
+    """Methods of `gangway.jobs.base.Engine`, by name."""
 
     FINDINGS = "findings"
     SUBMIT = "submit"
@@ -42,7 +42,7 @@ ANSWERS: dict[Call, TypeAdapter[Any]] = {
 
 @dataclass(frozen=True)
 class Hello:
-    """The first line of who answers."""
+    """The server's first line."""
 
     protocol: int
     version: str
@@ -50,8 +50,8 @@ class Hello:
 
 @dataclass(frozen=True)
 class Question:
-    """One call. `on`: which engine, as --on has it; `job`: a job file's JSON; `token`: of a submit, the same when it is
-    asked for again; the rest as the call asks for.
+    """One call. `on`: the engine, as for --on; `job`: a job file's JSON; `token`: identifies a submit when it is
+    repeated; the rest depends on the call.
     """
 
     call: Call
@@ -64,7 +64,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An InputError, in its parts. `is_away`: the engine does not answer now."""
+    """The parts of an InputError. `is_away`: the engine does not answer now."""
 
     place: str
     problem: str
@@ -75,21 +75,21 @@ class Refusal:
 
     @classmethod
     def of(cls, error: InputError) -> "Refusal":
-        """What of it can travel."""
+        """The serializable parts."""
         value = None if error.value is None else str(error.value)
         return cls(
             error.place, error.problem, value, error.allowed, error.fix, is_away=isinstance(error, EngineAwayError)
         )
 
     def error(self) -> InputError:
-        """As it was raised there."""
+        """As it was raised remotely."""
         kind = EngineAwayError if self.is_away else InputError
         return kind(self.place, self.problem, value=self.value, allowed=self.allowed, fix=self.fix)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """JSON of the call's own type, or why there is none."""
+    """JSON of the call's type, or a refusal."""
 
     result: str = ""
     refusal: Refusal | None = None

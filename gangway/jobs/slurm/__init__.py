@@ -1,1 +1,1 @@
-"""Slurm, where one stands: its commands are on PATH, and a folder is shared by all its nodes."""
+"""An existing Slurm cluster: its commands are on PATH, and all its nodes share a folder."""

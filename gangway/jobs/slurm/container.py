@@ -1,5 +1,5 @@
-"""A job's image in Slurm: each node runs the job in it by Apptainer, which needs no daemon and no root. Pure but for
-one look at this machine's programs.
+"""A job's image in Slurm: each node runs it with Apptainer, which needs neither a daemon nor root. Pure except for a
+look at PATH.
 """
 
 import shutil
@@ -7,65 +7,65 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.core.findings import Finding
-from gangway.jobs.base import no_outputs
+from gangway.jobs.base import lost_output_findings
 from stacks.config.job_file import JobFile
 from stacks.config.own_command import outputs_in_mounts
 
 APPTAINER = "apptainer"
 HOME_FOLDER = "home"
-"""Of a job's folder, the home of its command: the user's own may have Python packages that are not its image's."""
-_BETWEEN = ":,"
-"""Of Apptainer's words for a mount, and between them."""
+"""The command's home, in the job's folder: the user's own may hold Python packages that do not fit the image."""
+_SEPARATORS = ":,"
+"""Separators inside and between Apptainer's mounts."""
 _PREFIX = "APPTAINERENV_"
-"""Variables of this name are the container's, without it; `--cleanenv` lets no other in."""
+"""Variables with this prefix reach the container without it; `--cleanenv` keeps others out."""
 
 
 def image_findings(job: JobFile, folder: Path) -> Iterator[Finding]:
-    """What stands in the way of a job's image and of what goes with it; nothing for a job without."""
+    """What prevents a job from running in its image; nothing for a job without one."""
     if job.image is None:
-        yield from no_outputs(job)
+        yield from lost_output_findings(job)
         return
     if shutil.which(APPTAINER) is None:
         yield Finding.error(
             "job.image",
             "image",
-            "this engine starts containers by Apptainer, and there is none on this machine's PATH",
-            "install it on all nodes and here, which Gangway's own clusters do not do either "
-            "(docs/slurm.md#images), or load its module before you submit; leave image out to run in the nodes' "
+            "this engine starts containers with Apptainer, which is not on this machine's PATH",
+            "install it on all nodes and here (Gangway's own clusters do not: "
+            "docs/slurm.md#images), or load its module before you submit; leave image out to run in the nodes' "
             "own environment; or submit it to another engine",
         )
     home = job.env.get("HOME")
     for place, named in (("--on slurm", str(folder)), ("env.HOME", home or "")):
-        if set(_BETWEEN) & set(named):
+        if set(_SEPARATORS) & set(named):
             yield Finding.error(
                 "job.folder",
                 place,
-                f"a container of Apptainer's is given no folder with a colon or comma in its name: {named}",
-                "another folder, or leave image out",
+                f"Apptainer cannot mount a folder with a colon or comma in its name: {named}",
+                "use another folder, or leave image out",
             )
     for output, mount in outputs_in_mounts(job.outputs, filter(None, (str(folder), job.data_dir, home))):
         yield Finding.error(
             "job.outputs",
             "outputs",
-            f"{output}: the container has {mount} from its node already",
+            f"{output}: the container already has {mount} from its node",
             "write to $GANGWAY_RUN_DIR, or to another folder such as /work/results",
         )
 
 
 def output_folders(job: JobFile, run_dir: str) -> Mapping[str, str]:
-    """Where each of its outputs is kept: in the run folder, with which it goes to another engine. Whoever runs the job
-    mounts them, so that a link that the job puts there leads it nowhere that it could not go itself.
+    """Where each output is kept: in the run folder, which moves with the job. They are mounted by the job's own user,
+    so a link that the job puts there leads nowhere new.
     """
     return {output: f"{run_dir}/outputs{output}" for output in job.outputs}
 
 
 def container_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Of the command, under the names by which they get into the container."""
+    """The command's variables, named so that they reach the container."""
     return {f"{_PREFIX}{name}": value for name, value in variables.items()}
 
 
-def exec_words(job: JobFile, folder: Path, run_dir: str) -> Sequence[str]:
-    """Apptainer's, behind `exec` and what devices need, up to the image; what it runs comes after them."""
+def exec_args(job: JobFile, folder: Path, run_dir: str) -> Sequence[str]:
+    """Apptainer's words after `exec` and the devices, up to the image; the command follows."""
     assert job.image is not None, "asked for it"
     home = f"{folder / HOME_FOLDER}:{job.env.get('HOME', folder / HOME_FOLDER)}"
     mounts = [str(folder), *(f"{kept}:{output}" for output, kept in output_folders(job, run_dir).items())]

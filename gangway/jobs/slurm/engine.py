@@ -1,5 +1,5 @@
-"""The engine `slurm`: jobs go to a Slurm that stands already, by its own commands, through a folder that its nodes
-share. What a job has come to stands in that folder, so that it is known when Slurm has forgotten it.
+"""The engine `slurm`: submits jobs to an existing Slurm with its own commands, through a folder that its nodes share.
+The folder records how a job ended, so this is known after Slurm has forgotten the job.
 """
 
 import os
@@ -22,15 +22,15 @@ from gangway.jobs.base import (
     EngineAwayError,
     JobStatus,
     Move,
-    PerhapsTakenError,
     Phase,
     Room,
-    no_resources,
-    open_meeting,
+    SubmitUnansweredError,
+    rendezvous_findings,
+    resource_findings,
 )
 from gangway.jobs.boot_clock import boot_stamp
 from gangway.jobs.data_sets import with_data
-from gangway.jobs.environment import get_environment, unmarked
+from gangway.jobs.environment import get_environment, without_marks
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, sharing_findings
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
@@ -46,29 +46,30 @@ from gangway.jobs.run_intervals import get_run_intervals
 from gangway.jobs.slurm.container import HOME_FOLDER, image_findings, output_folders
 from gangway.jobs.slurm.job_files import (
     find_end,
-    first,
-    keep_id,
-    kept_id,
-    number_in,
-    own_folder,
+    open_own_folder,
+    parse_ms,
+    read_id,
+    read_line,
+    read_number,
+    save_id,
     sec_since_mark,
-    time_in,
 )
 from gangway.jobs.slurm.script import (
     BATCH_SCRIPT,
     MEMBER_KEY,
     NODE_SCRIPT,
     OWN_JOB,
+    REACH,
     batch_env,
     get_comment,
     get_max_hours,
     get_minutes,
     get_place,
-    minutes_in,
     node_env,
-    sbatch_words,
+    parse_minutes,
+    sbatch_args,
+    without_allocation,
 )
-from gangway.jobs.slurm.variables import REACH, outside
 from gangway.jobs.working_folder import working_folder_findings
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
@@ -78,33 +79,33 @@ _WORDS, _SUBMITTED, _GONE = "sbatch.words", ".submitted", ".gone"
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
 _NO_SCRIPT = (*_WAITS, "CONFIGURING")
-"""In which no batch script runs that could be told, also where nodes are being got ready for it."""
+"""States without a running batch script, including nodes that are still being prepared."""
 _AWAY = re.compile(
     r"[Uu]nable to contact slurm controller|[Cc]onnection refused|[Ss]ocket timed out|not responding|"
     r"Zero Bytes were transmitted"
 )
 _NOT_SENT = re.compile(r"[Cc]onnect failure|[Cc]onnection refused")
-"""Of answers without which it is known all the same that Slurm has taken nothing."""
+"""Errors after which Slurm has certainly not taken the job."""
 _LOOKED_SEC, _LOOK_SEC = 20.0, 2.0
-"""For a job whose submit has got no answer: how long, and the pause before each look."""
-_TELLS, _TELL_SEC = 5, 0.5
-"""How often a job is told to end, and the pause between."""
-_BEING_CANCELLED = "being cancelled: it is told to stop, and ended once its grace is over"
+"""For a job whose submit got no answer: how long to look for it, and how often."""
+_SIGNALS, _SIGNAL_SEC = 5, 0.5
+"""How often to signal a job, and the pause between."""
+_BEING_CANCELLED = "being cancelled: it was asked to stop, and is killed after its grace period"
 _SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
-"""Until a submit that has left no number was cut off, which is more than its calls may take; until a shared folder
-shows what a node has written.
+"""After which a submit without a number was cut off: more than its calls may take. After which a shared folder shows
+what a node has written.
 """
 _NO_NODES = (
-    "another partition: --on slurm:FOLDER@PARTITION; or PrivateData=cloud in slurm.conf, without which Slurm hides "
-    "nodes that power saving has off"
+    "use another partition: --on slurm:FOLDER@PARTITION; or set PrivateData=cloud in slurm.conf, else Slurm hides "
+    "nodes that are powered down"
 )
 _IS_OVER = re.compile(r"Invalid job id|already complet")
-_LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
+_LOST_ENDS = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
 
 
 @dataclass(frozen=True)
 class _State:
-    """Of a job in Slurm; all empty where it knows none of that number."""
+    """A job's state in Slurm; all empty if Slurm does not know the number."""
 
     uid: str
     word: str
@@ -113,14 +114,14 @@ class _State:
 
 
 _OR = "+"
-"""Between partitions; a comma is between engines."""
+"""Separates partitions; a comma separates engines."""
 _STATE_FORMAT = "%i|%U|%T|%r|%k"
 
 
 @dataclass(frozen=True)
 class _Partition:
-    """Or several, as Slurm's options name them. `nodes`: that a job may have; `most_minutes`: of a job; None without a
-    limit.
+    """One or several partitions, as in Slurm's options. `nodes`: the most for one job; `most_minutes`: its time limit,
+    None if unlimited.
     """
 
     name: str
@@ -129,8 +130,8 @@ class _Partition:
 
 
 class SlurmEngine(FolderEngine):
-    """`folder`: shared by this machine and all nodes; `partition`: Slurm's default one where empty, or several with +
-    between, of which Slurm takes the first that has nodes for the job.
+    """`folder`: shared by this machine and all nodes; `partition`: empty for the default one, or several joined by +,
+    of which Slurm takes the first with nodes for the job.
     """
 
     kind = "slurm"
@@ -142,7 +143,7 @@ class SlurmEngine(FolderEngine):
         if partition and "" in partition.split(_OR):
             named = _OR.join(filter(None, partition.split(_OR)))
             raise InputError(
-                "--on slurm", "a partition's name is empty", value=partition, allowed=f"names with {_OR} between",
+                "--on slurm", "a partition's name is empty", value=partition, allowed=f"names joined by {_OR}",
                 fix=f"--on slurm:{folder}{named and f'@{named}'}",
             )  # fmt: skip
 
@@ -150,58 +151,58 @@ class SlurmEngine(FolderEngine):
         """See `Engine`. InputError: Slurm does not answer, or has no such partition."""
         yield from sharing_findings(self._folder)
         yield from working_folder_findings(job, is_here=False)
-        # Slurm takes a backslash out of a log's path, and says a job's comment in a line.
+        # Slurm drops backslashes from a log's path, and prints comments on one line.
         if odd := [character for character in str(self._folder) if character == "\\" or not character.isprintable()]:
             yield Finding.error(
                 "job.folder",
                 f"--on slurm:{self.where}",
-                f"{odd[0]!r} in a folder's name, with which Slurm begins no job or knows it no more; allowed is "
-                "what can be printed, but no backslash",
-                "name another: --on slurm:/shared/jobs",
+                f"the folder's name contains {odd[0]!r}, which breaks jobs in Slurm; allowed are "
+                "printable characters except the backslash",
+                "use another: --on slurm:/shared/jobs",
             )
         partition = self._partition()
         if job.nodes.min > (nodes := partition.nodes):
             yield Finding.error(
                 "job.nodes",
                 "nodes.min",
-                f"{job.nodes.min}, and the partition has {nodes}",
+                f"{job.nodes.min} nodes, but the partition has {nodes}",
                 f"nodes: {{min: {nodes}, max: {nodes}}}" if nodes else _NO_NODES,
             )
-        # Slurm takes such a job all the same, and lets it wait for ever.
+        # Slurm accepts such a job and lets it wait forever.
         if partition.most_minutes is not None and (asked := get_minutes(job)) > partition.most_minutes:
             hours = get_max_hours(job, partition.most_minutes)
             yield Finding.error(
                 "job.max_hours",
                 "max_hours",
-                f"{job.max_hours:g} h are {asked} minutes with what Slurm is asked for besides, and {partition.name} "
+                f"{job.max_hours:g} h are {asked} minutes with the grace period and margin, but {partition.name} "
                 f"ends jobs after {partition.most_minutes}",
-                f"max_hours: {hours:g}" if hours > 0 else "another partition: --on slurm:FOLDER@PARTITION",
+                f"max_hours: {hours:g}" if hours > 0 else "use another partition: --on slurm:FOLDER@PARTITION",
             )
         yield from image_findings(job, self._folder)
-        yield from no_resources(job)
-        yield from open_meeting(job, "whoever reaches the cluster's network, such as the jobs of its other users")
+        yield from resource_findings(job)
+        yield from rendezvous_findings(job, "anyone on the cluster's network, such as other users' jobs")
         if job.team and not self._has_accounts():
             yield Finding.warning(
-                "job.team", "team", "of no effect in Slurm: this one keeps no accounts", "leave it out, or add slurmdbd"
+                "job.team", "team", "ignored: this Slurm has no accounts", "leave it out, or add slurmdbd"
             )
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        return self._status(self._known(job_id), _one_state)
+        return self._status(self._open_job(job_id), _one_state)
 
-    def _seen(self, folder: JobFolder) -> JobStatus:
+    def _read_any(self, folder: JobFolder) -> JobStatus:
         return self._status(folder, _one_state)
 
     def jobs(self) -> Sequence[JobStatus]:
-        """See `Engine`. Slurm is asked once for all of them. InputError: there is no such folder, or it is closed."""
+        """See `Engine`. Asks Slurm once for all jobs. InputError: there is no such folder, or it is closed."""
         check_open(self._folder)
         if not self._folder.is_dir():
             raise InputError(
-                "--on slurm", "no folder of that name is here", value=str(self._folder),
-                allowed="a folder with jobs, which the first submit makes", fix="mend its name, or mount it here",
+                "--on slurm", "there is no such folder on this machine", value=str(self._folder),
+                allowed="a folder of jobs, made by the first submit", fix="correct the name, or mount it here",
             )  # fmt: skip
 
-        @cache  # not at all, where all are over
+        @cache  # only called if a job is not over
         def listed() -> Mapping[str, _State]:
             numbers = ",".join(self._numbers())
             return _states(f"--jobs={numbers}") if numbers else {}
@@ -209,46 +210,46 @@ class SlurmEngine(FolderEngine):
         def state(slurm_id: str) -> _State:
             return listed().get(slurm_id) or _one_state(slurm_id)
 
-        return self._listed(lambda folder: self._status(folder, state))
+        return self._list(lambda folder: self._status(folder, state))
 
     def _numbers(self) -> Iterator[str]:
-        """Slurm's, of the jobs that are not over."""
+        """Slurm's job ids of the jobs that are not over."""
         for job_id in job_ids(self._folder):
             with suppress(InputError, OSError):
                 folder = open_job(self._folder / job_id)
-                if not read_status(folder).phase.is_over and (number := kept_id(folder)):
+                if not read_status(folder).phase.is_over and (number := read_id(folder)):
                     yield number
 
     def _status(self, folder: JobFolder, state_of: Callable[[str], _State]) -> JobStatus:
-        """Kept in the folder where that is this user's own."""
+        """Also saves the end of a job whose folder is this user's."""
         known = read_status(folder)
         if known.phase.is_over:
             return known
-        found = self._now(folder, known, state_of)
-        if found.phase.is_over and (own := own_folder(folder)) is not None:
-            with suppress(InputError):  # without room it is found out again
+        found = self._current_status(folder, known, state_of)
+        if found.phase.is_over and (own := open_own_folder(folder)) is not None:
+            with suppress(InputError):  # without space it is determined again next time
                 write_status(own, found)
         return found
 
     def _failures(self, folder: JobFolder) -> int:
-        return number_in(folder, "failures") or 0
+        return read_number(folder, "failures") or 0
 
     def _interruptions(self, folder: JobFolder) -> int:
-        return number_in(folder, "interruptions") or 0
+        return read_number(folder, "interruptions") or 0
 
     def stop(self, job_id: str) -> None:
-        """See `Movable`. InputError, EngineAwayError: Slurm was not told; it begins no more all the same."""
-        folder = self._known(job_id)
+        """See `Movable`. InputError, EngineAwayError: Slurm was not signalled, but the job will not start again."""
+        folder = self._open_job(job_id)
         if self.status(job_id).phase.is_over:
             return
         with _writing(folder.path):
             folder.touch(CANCEL_FILE)
-        # Asked for after the file is there, which a batch script that has not begun by now will find.
-        if not (slurm_id := _slurm_id(folder)):
-            with suppress(InputError):  # without room the file says it alone
+        # After writing the file: a batch script that starts later finds it.
+        if not (slurm_id := _find_id(folder)):
+            with suppress(InputError):  # without space, the file alone records it
                 write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
             return
-        _end_own(folder, slurm_id)
+        _cancel_in_slurm(folder, slurm_id)
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
@@ -257,82 +258,85 @@ class SlurmEngine(FolderEngine):
             _slurm("squeue", "--noheader", "--states=PENDING", f"--partition={partition}", "--format=%i").split()
         )
         lines = _slurm("sinfo", "--noheader", "--states=idle", f"--partition={partition}", "--format=%R|%D").split()
-        idle = _most_of_one(line.split("|") for line in lines)
+        idle = _largest_total(line.split("|") for line in lines)
         return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
 
-    def _has_begun(self, folder: OwnJobFolder) -> bool:
-        return True  # by Slurm, or by a submit that is at work; one that was cut off is told as failed
+    def _has_started(self, folder: OwnJobFolder) -> bool:
+        return True  # Slurm, or a running submit; an interrupted one shows as failed
 
-    def _may_have_begun(self, folder: OwnJobFolder) -> bool:
-        """The last file that is written before sbatch is called."""
+    def _may_have_started(self, folder: OwnJobFolder) -> bool:
+        """Checks for the last file that is written before sbatch runs."""
         return folder.has(_WORDS)
 
-    def _put(
+    def _store(
         self, job: JobFile, new: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
     ) -> OwnJobFolder:
-        return super()._put(job, new, moves, outside(environment))
+        return super()._store(job, new, moves, without_allocation(environment))
 
-    def _begun(self, job_id: str) -> None:
-        folder = self._known(job_id)
+    def _begin(self, job_id: str) -> None:
+        folder = self._open_job(job_id)
         path, partition = folder.path, self._partition().name
         job = read_job(folder)
-        words = sbatch_words(job, path, partition, has_accounts=self._has_accounts())
+        words = sbatch_args(job, path, partition, has_accounts=self._has_accounts())
         with _writing(path):
-            folder.remove(_WORDS)  # of a submit before it, which was refused
+            folder.remove(_WORDS)  # of an earlier, refused submit
             for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
                 folder.write(name, (TEMPLATES / "job" / name).read_bytes())
             if job.image is not None:
                 for name in (HOME_FOLDER, *output_folders(job, RUN_FOLDER).values()):
                     folder.make_folders(name)
-            folder.write("batch.env", batch_env(job, job_id, partition, read_status(folder).used_before).encode())
+            folder.write("batch.env", batch_env(job, job_id, partition, read_status(folder).earlier_usage).encode())
             folder.write("node.env", node_env(with_data(job, self._folder), path, sys.executable).encode())
             if (document := train_document(job, get_place(job, path, sys.executable))) is not None:
                 folder.write(TRAIN_FILE, document.encode())
             if needs_member_key(job):
-                _write_member_key(folder)
+                parent, _, name = MEMBER_KEY.partition("/")
+                folder.subfolder(parent).write_private(name, new_member_key(folder.name).encode())
             folder.write(_SUBMITTED, f"{boot_stamp()}\n".encode())
             folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
-        keep_id(folder, _taken(folder, words))
+        save_id(folder, _sbatch(folder, words))
 
-    def _now(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
-        """Out of what its script has left and what Slurm says."""
-        slurm_id = _slurm_id(folder)
+    def _current_status(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
+        """From the files of its script and Slurm's answer."""
+        slurm_id = _find_id(folder)
         if not slurm_id:
-            return _being_submitted(folder, known)
+            return _submit_status(folder, known)
         state, reason = _own_state(folder, state_of(slurm_id))
-        # Looked at after Slurm was asked: what had ended by then has left its word.
-        end, started = find_end(folder), number_in(folder, "started")
+        # Read after asking Slurm: a job that had ended by then has left its files.
+        end, started = find_end(folder), read_number(folder, "started")
         seen = replace(
             known,
-            starts=number_in(folder, "starts") or 0,
-            nodes=tuple(first(folder, "nodes").split()),
-            started_at=None if started is None else time_in(folder.path / "started", started),
+            starts=read_number(folder, "starts") or 0,
+            nodes=tuple(read_line(folder, "nodes").split()),
+            started_at=None if started is None else parse_ms(folder.path / "started", started),
             stretches=get_run_intervals(folder, runs=state in _RUNS),
         )
         if end is not None:
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
-        if kept_id(folder) not in ("", slurm_id):  # it has just been handed over
-            return self._now(folder, known, _one_state)
-        if folder.is_own and state in _NO_SCRIPT and _cancel_asked(folder):
-            # Told while it ran, and requeued since: it would be given nodes once more. Not everybody who looks may.
+        if read_id(folder) not in ("", slurm_id):  # a script has just taken over
+            return self._current_status(folder, known, _one_state)
+        if folder.is_own and state in _NO_SCRIPT and _is_cancel_requested(folder):
+            # Signalled while it ran, but requeued since: it would start again. Others may not cancel it.
             with suppress(InputError):
-                _end_own(folder, slurm_id, tries=1)
+                _cancel_in_slurm(folder, slurm_id, tries=1)
         if state in _WAITS:
-            return replace(seen, phase=Phase.WAITING, reason="being cancelled" if _cancel_asked(folder) else reason)
+            return replace(
+                seen, phase=Phase.WAITING, reason="being cancelled" if _is_cancel_requested(folder) else reason
+            )
         if state in _RUNS:
-            return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if _cancel_asked(folder) else "")
-        # Its script's last word may be on its way through a shared folder.
-        if sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not _cancel_asked(folder):
-            return replace(seen, phase=Phase.RUNNING, reason=f"Slurm says {state}; its last word is awaited")
-        is_cancelled = _cancel_asked(folder) or state == "CANCELLED"
-        phase = Phase.CANCELLED if is_cancelled else _LEFT.get(state, Phase.FAILED)
-        unknown = "Slurm knows it no more" if state == "UNKNOWN" else f"Slurm says {state}"
-        look = f"look at scontrol show job {slurm_id}, and at the room in {folder.path}"
-        why = "cancelled" if is_cancelled else f"{unknown}, and its script left no word: {look}"
+            return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if _is_cancel_requested(folder) else "")
+        # Its script's result may take a while to appear in a shared folder.
+        if sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not _is_cancel_requested(folder):
+            return replace(seen, phase=Phase.RUNNING, reason=f"Slurm reports {state}; waiting for its script's result")
+        is_cancelled = _is_cancel_requested(folder) or state == "CANCELLED"
+        phase = Phase.CANCELLED if is_cancelled else _LOST_ENDS.get(state, Phase.FAILED)
+        unknown = "Slurm no longer knows it" if state == "UNKNOWN" else f"Slurm reports {state}"
+        look = f"check scontrol show job {slurm_id}, and the free space in {folder.path}"
+        why = "cancelled" if is_cancelled else f"{unknown}, and its script left no result: {look}"
         return replace(seen, phase=phase, reason=why, ended_at=datetime.now(UTC))
 
     def _partition(self) -> _Partition:
-        """InputError: there is none of that name."""
+        """InputError: no such partition."""
         rows = [line.split("|") for line in _slurm("sinfo", "--noheader", "--format=%P|%D|%l").split()]
         names = list(dict.fromkeys(name.rstrip("*") for name, *_ in rows))
         default = next((name.rstrip("*") for name, *_ in rows if name.endswith("*")), "")
@@ -344,9 +348,9 @@ class SlurmEngine(FolderEngine):
                     value=one, allowed=", ".join(names), fix=nearest_hint(one, names),
                 )  # fmt: skip
         own = [(name.rstrip("*"), number, limit) for name, number, limit in rows if name.rstrip("*") in wanted]
-        limits = [minutes_in(limit) for *_, limit in own]
+        limits = [parse_minutes(limit) for *_, limit in own]
         most = None if None in limits else max(limit for limit in limits if limit is not None)
-        return _Partition(",".join(wanted), _most_of_one((name, number) for name, number, _ in own), most)
+        return _Partition(",".join(wanted), _largest_total((name, number) for name, number, _ in own), most)
 
     def _has_accounts(self) -> bool:
         lines = _slurm("scontrol", "show", "config").splitlines()
@@ -356,8 +360,8 @@ class SlurmEngine(FolderEngine):
         return bool(found) and found[0] not in ("accounting_storage/none", "(null)", "")
 
 
-def _most_of_one(counts: Iterable[Sequence[str]]) -> int:
-    """Of partitions and numbers the most of one partition: a job has nodes of one alone."""
+def _largest_total(counts: Iterable[Sequence[str]]) -> int:
+    """The largest sum of one partition: a job cannot span partitions."""
     found: dict[str, int] = {}
     for name, number in counts:
         found[name] = found.get(name, 0) + int(number)
@@ -365,78 +369,77 @@ def _most_of_one(counts: Iterable[Sequence[str]]) -> int:
 
 
 def _one_state(slurm_id: str) -> _State:
-    """What Slurm says of a job."""
     return _states(f"--jobs={slurm_id}").get(slurm_id, _State("", "", "", ""))
 
 
-def _end_own(folder: JobFolder, slurm_id: str, tries: int = _TELLS) -> None:
-    """Ends the folder's job in Slurm; nothing else here acts on a job of Slurm's. A controller that was killed may give
-    its number to another one: that one has another user or another comment, and is left alone.
+def _cancel_in_slurm(folder: JobFolder, slurm_id: str, tries: int = _SIGNALS) -> None:
+    """Ends the folder's job in Slurm, and never any other: a killed controller may reuse a number, but then user or
+    comment differ.
     """
     state, _ = _own_state(folder, _one_state(slurm_id))
     if state == "UNKNOWN":
         return
-    # The batch script tells the step, and waits; where there is none yet the job is gone at once.
+    # The batch script signals the step and waits; without a script the job ends at once.
     signal = ["--batch", "--signal=TERM"] if state in _RUNS and state not in _NO_SCRIPT else []
     for left in reversed(range(tries)):
         try:
-            _slurm("scancel", *signal, slurm_id)  # with --quiet it would not say which of its failures it is
+            _slurm("scancel", *signal, slurm_id)  # --quiet would hide which failure it is
             return
         except InputError as error:
             if _IS_OVER.search(error.problem):
                 return
-            # In the first instants of a script there is none to be told yet, and scancel fails without a word.
+            # Just after its start a script cannot be signalled yet, and scancel fails without a message.
             if error.problem != "scancel: " or not left:
                 raise
-        time.sleep(_TELL_SEC)
+        time.sleep(_SIGNAL_SEC)
 
 
 def _users(folder: JobFolder) -> tuple[str, str]:
-    """Who may have submitted the folder's job. Who asks may be its owner by another name, where a shared folder makes
-    root nobody.
+    """Who may have submitted the folder's job. The owner may appear under another uid if a shared folder maps root to
+    nobody.
     """
     return str(folder.uid), str(os.geteuid())
 
 
 def _states(which: str) -> dict[str, _State]:
-    """Of some jobs, by their numbers. Never of everybody's: a stranger's comment may hold a line that looks like one
-    of another job.
+    """States of these jobs, by number. Never ask for all users' jobs: a stranger's comment may contain a line that
+    looks like another job's.
     """
     try:
-        said = _slurm("squeue", "--noheader", "--states=all", which, f"--format={_STATE_FORMAT}")
+        output = _slurm("squeue", "--noheader", "--states=all", which, f"--format={_STATE_FORMAT}")
     except InputError as error:
         if "Invalid job id" not in error.problem:
             raise
-        said = ""
-    rows = (line.split("|", 4) for line in said.splitlines())
+        output = ""
+    rows = (line.split("|", 4) for line in output.splitlines())
     return {row[0]: _State(*row[1:]) for row in rows if len(row) == 5}
 
 
 def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
-    """Slurm's word and reason; UNKNOWN where it knows the folder's job no more: a controller that was killed may give a
-    number once more, and anybody may write any comment.
+    """Slurm's state and reason; UNKNOWN if it does not know the folder's job any more: a killed controller may reuse a
+    number, and any user may set any comment.
     """
     if found.comment != get_comment(folder.path) or found.uid not in _users(folder):
         return "UNKNOWN", ""
     return found.word, "" if found.reason == "None" else found.reason
 
 
-def _slurm_id(folder: JobFolder) -> str:
-    """The number of the folder's job; empty where Slurm has not taken it. A submit that was cut off has not kept it."""
-    if kept := kept_id(folder):
+def _find_id(folder: JobFolder) -> str:
+    """The folder's job id in Slurm; empty if Slurm has not taken it. An interrupted submit did not save it."""
+    if kept := read_id(folder):
         return kept
     of_owner = _states(f"--user={','.join(_users(folder))}")
     own = [number for number, state in of_owner.items() if state.comment == get_comment(folder.path)]
-    if own and (mine := own_folder(folder)) is not None:
-        keep_id(mine, max(own, key=int))
-    return kept_id(folder) or max(own, key=int, default="")
+    if own and (mine := open_own_folder(folder)) is not None:
+        save_id(mine, max(own, key=int))
+    return read_id(folder) or max(own, key=int, default="")
 
 
-def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
-    """The number by which Slurm has taken it. PerhapsTakenError: nobody knows whether it has, or will."""
+def _sbatch(folder: OwnJobFolder, words: Sequence[str]) -> str:
+    """Submits and returns Slurm's job id. SubmitUnansweredError: Slurm may or may not have taken it."""
     try:
-        said = _slurm("sbatch", "--parsable", *words, variables=_for_sbatch(get_environment(folder)))
-        return said.partition(";")[0].strip()
+        output = _slurm("sbatch", "--parsable", *words, variables=_sbatch_environment(get_environment(folder)))
+        return output.partition(";")[0].strip()
     except EngineAwayError as error:
         if _NOT_SENT.search(error.problem):
             raise
@@ -444,17 +447,17 @@ def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
         while time.monotonic() < until:
             time.sleep(_LOOK_SEC)
             with suppress(InputError):
-                if number := _slurm_id(folder):
+                if number := _find_id(folder):
                     return number
-        raise PerhapsTakenError(
-            error.place, f"{error.problem}; the job may have been taken all the same, as {folder.name}",
-            allowed="one job", fix=f"see what becomes of {folder.name}, before you submit it again",
+        raise SubmitUnansweredError(
+            error.place, f"{error.problem}; the job may still have been submitted, as {folder.name}",
+            allowed="one job", fix=f"check {folder.name} before you submit it again",
         ) from None  # fmt: skip
 
 
-def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a job's submit, which sbatch hands on to it, and this process's own way to Slurm, whose
-    commands the batch script calls too: last, so that the job's programs are those of its submit.
+def _sbatch_environment(of_submit: Mapping[str, str]) -> dict[str, str]:
+    """The environment for sbatch, which passes it to the job: that of the submit, with this process's variables for
+    reaching Slurm. The directory of sbatch comes last on PATH, so the job's programs are those of its submit.
     """
     own = {name: os.environ[name] for name in REACH if name in os.environ}
     commands = shutil.which("sbatch")
@@ -462,61 +465,57 @@ def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
     return {**{name: value for name, value in of_submit.items() if name not in REACH}, "PATH": path, **own}
 
 
-def _write_member_key(folder: OwnJobFolder) -> None:
-    """A new one, which none but the job's owner reads, whoever may look into the job's folder."""
-    parent, _, name = MEMBER_KEY.partition("/")
-    folder.subfolder(parent).write_private(name, new_member_key(folder.name).encode())
-
-
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
+        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="free some space there") from None
 
 
-def _being_submitted(folder: JobFolder, known: JobStatus) -> JobStatus:
-    if _cancel_asked(folder):
+def _submit_status(folder: JobFolder, known: JobStatus) -> JobStatus:
+    if _is_cancel_requested(folder):
         return replace(known, phase=Phase.CANCELLED, reason="cancelled")
     if sec_since_mark(folder, _SUBMITTED) < _SUBMITTED_SEC:
         return replace(known, reason="being submitted")
-    if (own := own_folder(folder)) is not None:
+    if (own := open_own_folder(folder)) is not None:
         with suppress(OSError):
-            own.touch(CANCEL_FILE)  # if it is taken after all, it does nothing
-    return replace(known, phase=Phase.FAILED, reason="its submit was cut off: submit it again")
+            own.touch(CANCEL_FILE)  # has no effect if it was submitted after all
+    return replace(known, phase=Phase.FAILED, reason="its submit was interrupted: submit it again")
 
 
-def _cancel_asked(folder: JobFolder) -> bool:
+def _is_cancel_requested(folder: JobFolder) -> bool:
     return folder.has(CANCEL_FILE)
 
 
 def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None) -> str:
-    """What one of Slurm's commands prints, in that environment or else this process's. InputError: it is missing, it
-    refuses, or its controller does not answer.
+    """Output of a Slurm command, run in that environment or this process's. InputError: it is missing, it refuses, or
+    its controller does not answer.
     """
     try:
         done = subprocess.run(
-            [shutil.which(program) or program, *words],  # on this process's PATH, whatever the variables say
+            [shutil.which(program) or program, *words],  # found on this process's PATH, not on that of `variables`
             capture_output=True,
             encoding="utf-8",
-            errors="replace",  # names and comments are other people's
+            errors="replace",  # other users choose names and comments
             timeout=_TIMEOUT_SEC,
-            # Slurm hands on what it is given: the end of the local job that submits would be that of the other.
-            env={**unmarked(os.environ), "LC_ALL": "C.UTF-8"} if variables is None else unmarked(variables),
+            # Slurm passes variables on: with its mark, the end of a submitting local job would end the other.
+            env={**without_marks(os.environ), "LC_ALL": "C.UTF-8"} if variables is None else without_marks(variables),
         )
     except FileNotFoundError:
         raise InputError(
-            "--on slurm", f"{program} is not on PATH", fix="begin it where Slurm's commands are, such as the login node"
+            "--on slurm",
+            f"{program} is not on PATH",
+            fix="run it where Slurm's commands are installed, such as the login node",
         ) from None
     except subprocess.TimeoutExpired:
         raise EngineAwayError(
             "--on slurm",
             f"{program}: no answer within {_TIMEOUT_SEC:g} s",
-            fix="look whether slurmctld is up: scontrol ping",
+            fix="check whether slurmctld is up: scontrol ping",
         ) from None
     if done.returncode:
-        said = done.stderr.strip() or done.stdout.strip()
-        kind = EngineAwayError if _AWAY.search(said) else InputError
-        raise kind("--on slurm", f"{program}: {said}", fix="scontrol ping says whether the controller answers")
+        output = done.stderr.strip() or done.stdout.strip()
+        kind = EngineAwayError if _AWAY.search(output) else InputError
+        raise kind("--on slurm", f"{program}: {output}", fix="check whether the controller answers: scontrol ping")
     return done.stdout

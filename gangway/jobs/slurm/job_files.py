@@ -1,5 +1,5 @@
-"""What the batch script of a job in Slurm has left in the job's folder, images/templates/job/slurm-batch.sh says which
-files. Somebody else may have written there: UnreadableError, of all that reads.
+"""Files that a job's batch script (images/templates/job/slurm-batch.sh) leaves in the job's folder. All readers raise
+UnreadableError if the content was changed.
 """
 
 import re
@@ -22,8 +22,8 @@ _ENDS = {
 }
 
 
-def first(folder: JobFolder, name: str) -> str:
-    """A file's line; empty where there is no such file yet."""
+def read_line(folder: JobFolder, name: str) -> str:
+    """A file's line; empty if there is no such file yet."""
     try:
         return folder.read(name).decode().strip()
     except FileNotFoundError:
@@ -32,32 +32,32 @@ def first(folder: JobFolder, name: str) -> str:
         raise _damaged(folder.path / name, str(error)) from None
 
 
-def kept_id(folder: JobFolder) -> str:
-    """Empty where nobody has kept it yet."""
-    kept = number_in(folder, _ID_FILE)
+def read_id(folder: JobFolder) -> str:
+    """Empty if not saved yet."""
+    kept = read_number(folder, _ID_FILE)
     return "" if kept is None else str(kept)
 
 
-def keep_id(folder: OwnJobFolder, slurm_id: str) -> None:
-    """Unless its script has, which knows better. Without room the next one who asks finds it by its comment."""
+def save_id(folder: OwnJobFolder, slurm_id: str) -> None:
+    """Does not replace the id that the script saved. Without room, the job is found by its comment next time."""
     with suppress(OSError, UnreadableError):
-        if not kept_id(folder):
+        if not read_id(folder):
             folder.write(_ID_FILE, f"{slurm_id}\n".encode())
 
 
-def number_in(folder: JobFolder, name: str) -> int | None:
-    """Of a file's line; None where there is no such file yet."""
-    line = first(folder, name)
+def read_number(folder: JobFolder, name: str) -> int | None:
+    """The number in a file; None if there is no such file yet."""
+    line = read_line(folder, name)
     if not line:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", line):
-        raise _damaged(folder.path / name, f"{line[:40]!r} is no number")
+        raise _damaged(folder.path / name, f"{line[:40]!r} is not a number")
     return int(line)
 
 
 def sec_since_mark(folder: JobFolder, name: str) -> float:
-    """Since somebody on this machine, in this boot, first asked for this mark of an own folder; 0 where nobody has, and
-    where it cannot be kept. By no clock that is set: early by that, a job would be over that goes on.
+    """Seconds since this mark of an own folder was first requested on this machine in this boot; 0 if it never was or
+    cannot be stored. Not by the wall clock: if that jumped, a running job would count as over.
     """
     try:
         lines = folder.read(name).decode("utf-8", "replace").splitlines()
@@ -67,14 +67,14 @@ def sec_since_mark(folder: JobFolder, name: str) -> float:
         return 0.0
     if known := [sec for sec in map(sec_since, lines) if sec is not None]:
         return max(known)
-    if (own := own_folder(folder)) is not None:
+    if (own := open_own_folder(folder)) is not None:
         with suppress(OSError), own.append_to(name) as file:
             file.write(f"{boot_stamp()}\n".encode())
     return 0.0
 
 
-def own_folder(folder: JobFolder) -> OwnJobFolder | None:
-    """None of another user's: whoever lists it changes nothing there."""
+def open_own_folder(folder: JobFolder) -> OwnJobFolder | None:
+    """None for another user's folder, which is never changed."""
     with suppress(OSError, NotOwnError):
         return folder.own()
     return None
@@ -82,7 +82,7 @@ def own_folder(folder: JobFolder) -> OwnJobFolder | None:
 
 @dataclass(frozen=True)
 class End:
-    """A job's end, as its script has left it."""
+    """A job's end, as its script recorded it."""
 
     phase: Phase
     code: int
@@ -91,24 +91,24 @@ class End:
 
 
 def find_end(folder: JobFolder) -> End | None:
-    """None where its script has left no end yet."""
-    if not (line := first(folder, "end")):
+    """None if its script has recorded no end yet."""
+    if not (line := read_line(folder, "end")):
         return None
     match = re.fullmatch(r"(\S+) ([0-9]{1,3}) ([0-9]{1,18})(?: (.*))?", line, re.DOTALL)
     if match is None or (phase := _ENDS.get(match[1])) is None:
-        raise _damaged(folder.path / "end", f"{line[:40]!r} is no end of a job")
-    return End(phase, int(match[2]), time_in(folder.path / "end", int(match[3])), (match[4] or "").strip())
+        raise _damaged(folder.path / "end", f"{line[:40]!r} is not the end of a job")
+    return End(phase, int(match[2]), parse_ms(folder.path / "end", int(match[3])), (match[4] or "").strip())
 
 
-def time_in(path: Path, ms: int) -> datetime:
-    """Of a number that the file has; since 1970."""
+def parse_ms(path: Path, ms: int) -> datetime:
+    """Of a file's number, in ms since 1970."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        raise _damaged(path, f"{ms} is no time in ms since 1970") from None
+        raise _damaged(path, f"{ms} is not a time in ms since 1970") from None
 
 
 def _damaged(path: Path, why: str) -> UnreadableError:
     return UnreadableError(
-        str(path), f"not as a job's script leaves it: {why}", fix=f"correct it, or move {path.parent} aside"
+        str(path), f"not written by a job's script: {why}", fix=f"correct it, or move {path.parent} aside"
     )

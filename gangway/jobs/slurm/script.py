@@ -1,4 +1,4 @@
-"""What a job file becomes for Slurm: sbatch's words, and the two files of variables that its scripts read; pure."""
+"""Translates a job file for Slurm: sbatch's arguments, and the two files of variables for its scripts; pure."""
 
 import math
 import re
@@ -7,26 +7,42 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from gangway.jobs.attempts import most_restarts, too_often
-from gangway.jobs.base import Used
+from gangway.jobs.attempts import restart_limit, restart_limit_reason
+from gangway.jobs.base import Usage
 from gangway.jobs.job_folders import LOG_FILE, RUN_FOLDER
 from gangway.jobs.node_command import TRAIN_FILE, Meeting, Place, node_argv, node_variables
-from gangway.jobs.slurm.container import APPTAINER, container_variables, exec_words
-from gangway.jobs.slurm.variables import OF_ALLOCATION, REACH
+from gangway.jobs.slurm.container import APPTAINER, container_variables, exec_args
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.paths import ROOT
 
 BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB = "slurm-batch.sh", "slurm-node.sh", "own-job.sh"
 MEMBER_KEY = "member/key.pem"
-"""Of a job's folder; the folder that it is in is closed to others by itself."""
+"""In a job's folder; its own folder is closed to others."""
 NICE = {Priority.HIGH: 0, Priority.NORMAL: 1000, Priority.LOW: 100_000}
-"""What any user may ask for: to be behind others. What others submit without --nice comes before a normal one."""
+"""Users can only lower their priority. Jobs submitted without --nice run before normal ones."""
 _MARGIN_MINUTES = 10
-"""By which Slurm's limit is beyond the job's hours, which the batch script keeps itself, over all starts."""
+"""By which Slurm's limit exceeds the job's hours, which the batch script enforces over all starts."""
+REACH = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS")
+"""For reaching and authenticating with Slurm; always the caller's."""
+OF_ALLOCATION = (
+    "(SLURMD?_.*|SBATCH_MEM_BIND.*|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK)"
+)
+"""Besides `REACH`, what salloc, sbatch and srun set, as a pattern for Python and grep. SBATCH_ variables are the user's
+or the site's.
+"""
 
 
-def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bool) -> list[str]:
-    """For the job in its folder, without the program's name."""
+def without_allocation(variables: Mapping[str, str]) -> dict[str, str]:
+    """Removes those of the allocation that the submit ran in: sbatch passes them on, and the job's steps would use
+    them.
+    """
+    if "SLURM_JOB_ID" not in variables:
+        return dict(variables)
+    return {name: value for name, value in variables.items() if name in REACH or not re.fullmatch(OF_ALLOCATION, name)}
+
+
+def sbatch_args(job: JobFile, folder: Path, partition: str, *, has_accounts: bool) -> list[str]:
+    """Arguments for the job in its folder."""
     return [
         f"--job-name={job.name}",
         f"--partition={partition}",
@@ -37,7 +53,7 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
         f"--time={get_minutes(job)}",
         f"--nice={NICE[job.priority]}",
         "--requeue",
-        "--propagate=NONE",  # the nodes' resource limits, not the submitter's
+        "--propagate=NONE",  # the nodes' resource limits instead of the submitter's
         "--open-mode=append",
         f"--output={str(folder / LOG_FILE).replace('%', '%%')}",  # a pattern, in which %j is the job's number
         f"--chdir={folder / RUN_FOLDER}",
@@ -49,19 +65,17 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
 
 
 def get_minutes(job: JobFile) -> int:
-    """What Slurm is asked for."""
+    """The time limit to ask Slurm for."""
     return math.ceil((round(job.max_hours * 3600) + job.grace_sec) / 60) + _MARGIN_MINUTES
 
 
 def get_max_hours(job: JobFile, minutes: int) -> float:
-    """The most hours, to two digits behind the point, of which `get_minutes` is no more than that; below 0 where there
-    are none.
-    """
+    """The largest max_hours, to two digits, for which `get_minutes` fits; negative if there is none."""
     return ((minutes - _MARGIN_MINUTES) * 60 - job.grace_sec) // 36 / 100
 
 
-def minutes_in(limit: str) -> int | None:
-    """Of Slurm's `1-02:30:00`, `30:00` or `infinite`; whole ones."""
+def parse_minutes(limit: str) -> int | None:
+    """Whole minutes of Slurm's `1-02:30:00` or `30:00`; None for `infinite`."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
     if match is None:
         return None
@@ -70,20 +84,20 @@ def minutes_in(limit: str) -> int | None:
 
 
 def get_comment(folder: Path) -> str:
-    """By which a job is known to be that of the folder."""
+    """Identifies the folder's job."""
     return f"gangway:{folder}"
 
 
-def batch_env(job: JobFile, job_id: str, partition: str, before: Used) -> str:
-    """Of the batch script. `before`: on engines before this one."""
+def batch_env(job: JobFile, job_id: str, partition: str, before: Usage) -> str:
+    """For the batch script. `before`: usage on earlier engines."""
     values = {
         "JOB": job_id,
         "PARTITION": partition,
         "MIN_NODES": job.nodes.min,
         "MAX_MS": round(job.max_hours * 3_600_000),
         "MAX_RESTARTS": job.max_restarts,
-        "MOST_RESTARTS": most_restarts(job),
-        "TOO_OFTEN": too_often(job),
+        "MOST_RESTARTS": restart_limit(job),
+        "TOO_OFTEN": restart_limit_reason(job),
         "GRACE_SEC": job.grace_sec,
         "OF_ALLOCATION": OF_ALLOCATION,
         "REACH": "|".join(REACH),
@@ -105,12 +119,13 @@ def get_place(job: JobFile, folder: Path, python: str) -> Place:
 
 
 def node_env(job: JobFile, folder: Path, python: str) -> str:
-    """Of a node's part: variables, folder and words; where the nodes meet, and which devices they have, is known there
-    alone.
-    """
+    """For the node script: variables, folder and command; addresses and devices are known only on the node."""
     place, run_dir = get_place(job, folder, python), str(folder / RUN_FOLDER)
-    # What is known on the node alone: in the place of it names that nobody else could have written.
-    (host, meeting_id, rank), (port, nodes) = (secrets.token_hex(16) for _ in range(3)), _two_numbers()
+    # Placeholders for values known only on the node; random, so that no job can contain them.
+    (host, meeting_id, rank), (port, nodes) = (
+        (secrets.token_hex(16) for _ in range(3)),
+        (secrets.randbits(96), secrets.randbits(96)),
+    )
     key = str(folder / MEMBER_KEY)
     meeting = Meeting(host, port, meeting_id, nodes, key, rank) if job.nodes.max > 1 else None
     at_run_time = {
@@ -123,14 +138,14 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
     variables = node_variables(job, place, str(folder / "notices.jsonl"))
     words = " ".join(_word(each, at_run_time) for each in node_argv(job, place, meeting))
     begin, workdir = f'export PATH="$PATH":{shlex.quote(str(Path(python).parent))}\n', job.workdir or run_dir
-    if job.preset is not None:  # an installed Gangway's modules are on no path of the nodes'
+    if job.preset is not None:  # the nodes' Python path lacks an installed Gangway
         begin += f'export PYTHONPATH={shlex.quote(str(ROOT))}"${{PYTHONPATH:+:$PYTHONPATH}}"\n'
     if job.image is not None:
         begin, workdir, variables = "", run_dir, container_variables(variables)
-        words = f'{APPTAINER} exec "${{GANGWAY_DEVICES[@]}}" {shlex.join(exec_words(job, folder, run_dir))} {words}'
+        words = f'{APPTAINER} exec "${{GANGWAY_DEVICES[@]}}" {shlex.join(exec_args(job, folder, run_dir))} {words}'
     return "".join(
         [
-            begin,  # torchrun, where there is no other
+            begin,  # finds torchrun if there is no other
             *(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()),
             f"GANGWAY_WORKDIR={shlex.quote(workdir)}\n",
             f"GANGWAY_WORDS=({words})\n",
@@ -138,12 +153,8 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
     )
 
 
-def _two_numbers() -> tuple[int, int]:
-    return secrets.randbits(96), secrets.randbits(96)
-
-
 def _word(text: str, at_run_time: Mapping[str, str]) -> str:
-    """Quoted, but for what is known at run time."""
+    """Quoted, except for what is known at run time."""
     found = re.split(f"({'|'.join(at_run_time)})", text)
     return (
         "".join(f'"{at_run_time[part]}"' if part in at_run_time else shlex.quote(part) for part in found if part)

@@ -1,1 +1,1 @@
-"""A stack's own job on its nodes, from outside: state, sizes, controller, circuit breaker."""
+"""A stack's own job seen from outside: state, sizes, controller, circuit breaker."""

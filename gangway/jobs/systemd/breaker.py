@@ -1,4 +1,4 @@
-"""A stack's circuit breaker from outside: why its launches are held (`images.node.breaker`), and their release."""
+"""A stack's circuit breaker from outside: why launches are held (`images.node.breaker`), and their release."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from stacks.base.registry import load_adapter, providers_with_adapter
 FOLDER = "breaker/"
 _MAX_BYTES = 65_536
 _NAME = r"^[A-Za-z0-9._-]*$"
-_FIX = "run it as the account that runs `up`, which may read and write the run bucket"
+_FIX = "run it as the account that runs `up`, which can read and write the run bucket"
 
 
 class HeldRecord(BaseModel):
-    """What a node writes that was one too many. `given_up` nodes, `nodes` the last of them, within `within_minutes`;
-    `reason`: why the last one gave up.
+    """Written by the node that opened the breaker. `given_up` nodes within `within_minutes`, the last of them in
+    `nodes`; `reason`: the last one's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -39,11 +39,11 @@ class HeldRecord(BaseModel):
     time: AwareDatetime
 
     def __str__(self) -> str:
-        """Why, in a line: a node chose the words of the reason, and a terminal obeys some characters."""
+        """Without control characters: a node chose the reason's text."""
         words = "".join(one if one.isprintable() else " " for one in self.reason)
         return (
-            f"since {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC nothing of {self.stack} is launched: "
-            f"{self.given_up} nodes gave themselves up within {self.within_minutes} minutes, the last, {self.node}, "
+            f"since {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC launches of {self.stack} are held: "
+            f"{self.given_up} nodes gave up within {self.within_minutes} minutes, the last, {self.node}, "
             f"because: {' '.join(words.split())}"
         )
 
@@ -54,10 +54,10 @@ class Breaker:
 
     Attributes:
         provider: of the stack.
-        stack: its name, which is the job's too.
-        region: of AWS's groups and bucket; of no meaning elsewhere.
+        stack: its name, which is also the job's.
+        region: of AWS's groups and bucket; unused elsewhere.
         group_names: of the groups that hold nodes.
-        url: of the run's folder.
+        url: of the run folder.
     """
 
     provider: str
@@ -66,8 +66,10 @@ class Breaker:
     group_names: Sequence[str]
     url: str
 
-    def held(self) -> HeldRecord | None:
-        """Why launches are held; None while they are not. InputError: the bucket does not say, or something odd."""
+    def read_held(self) -> HeldRecord | None:
+        """Why launches are held; None if they are not. InputError: the bucket cannot be read, or its content is
+        invalid.
+        """
         try:
             content = self.store.read(HELD_OBJECT, _MAX_BYTES)
         except StoreFailedError as error:
@@ -79,28 +81,28 @@ class Breaker:
         except ValidationError as error:
             raise InputError(
                 f"{self.url}/{HELD_OBJECT}",
-                f"not what this version's nodes write: {first_wrong(error)}",
-                fix=f"look who else writes there; `gangway breaker reset {self.stack}` has the groups launch again",
+                f"not written by this version's nodes: {first_wrong(error)}",
+                fix=f"check who else writes there; `gangway breaker reset {self.stack}` lets the groups launch again",
             ) from None
 
     def reset(self) -> list[str]:
-        """Takes away what nodes left, and has the groups launch again; what was done, a line each. InputError: the
-        cloud refuses.
+        """Removes the nodes' marks and lets the groups launch again; what was done, a line each. InputError: the cloud
+        refuses.
         """
         try:
             mine = [name for name in self.store.names() if name.startswith(FOLDER)]
         except StoreFailedError as error:
             raise InputError(self.url, str(error), fix=_FIX) from None
-        # First what the cloud may refuse: as long as the marks are there, `show` says that launches are held.
+        # Resume first, since the cloud may refuse: `show` reports held launches while the marks exist.
         done = self._resume() if load_adapter(self.provider, "scaling").SUSPENDS_LAUNCHES else []
         self._remove(mine)
         return [*done, f"removed {len(mine)} objects of {self.url}/{FOLDER}"]
 
     def _resume(self) -> list[str]:
-        """Launches, and the alarms that fill a rung: of a job that has ended they would fill it for nobody."""
+        """Resumes launches, and the alarms that fill a rung unless the job has ended: they would add idle nodes."""
         try:
-            held = self.held()
-        except InputError:  # what nobody can read says nothing of when
+            held = self.read_held()
+        except InputError:  # unreadable, so the time is unknown
             held = None
         run_id, since = (held.run_id, held.time) if held is not None else (None, None)
         try:
@@ -111,16 +113,16 @@ class Breaker:
         load_adapter(self.provider, "scaling").resume(self.region, self.group_names, processes)
         done = [f"resumed {' and '.join(processes)} of {', '.join(self.group_names)}"]
         if doubt:
-            done.append(f"whether the job has ended cannot be told: {doubt}")
+            done.append(f"unknown whether the job has ended: {doubt}")
         if ended:
             done.append(
-                f"AlarmNotification stays suspended, for the job has ended ({ended}); `up --refresh` resumes it"
+                f"AlarmNotification stays suspended, since the job has ended ({ended}); `up --refresh` resumes it"
             )
         return done
 
     @property
     def store(self) -> RunStore:
-        """The run's folder."""
+        """The run folder."""
         return RunStore(self.url, bucket_region(self.provider, self.region))
 
     def _remove(self, names: Sequence[str]) -> None:
@@ -137,24 +139,24 @@ class Breaker:
 
 
 def replaces_nodes(provider: str) -> bool:
-    """Whether its groups bring nodes in the place of others."""
+    """Whether its groups replace lost nodes."""
     return provider in providers_with_adapter("scaling")
 
 
 def check_launches(provider: str) -> None:
-    """InputError: nobody launches machines of this provider by himself."""
+    """InputError: the provider does not replace nodes."""
     if not replaces_nodes(provider):
         raise InputError(
             "gangway:provider",
-            "nobody launches machines there in the place of others, so nothing is held",
+            "this provider does not replace nodes, so there is nothing to hold",
             value=provider,
             allowed=", ".join(providers_with_adapter("scaling")),
-            fix="mend the machine; on OpenStack the next `up` makes another",
+            fix="repair the machine; on OpenStack the next `up` makes a new one",
         )
 
 
 def get_breaker(provider: str, stack: str, region: str, outputs: Mapping[str, Any]) -> Breaker:
-    """The breaker of a stack. InputError: it is not up."""
+    """InputError: the stack is not up."""
     if not (outputs.get("run_bucket") or outputs.get("run_bucket_url")):
         raise InputError(
             f"pulumi stack output --stack {stack}", "no run_bucket: the stack is not up", fix="pulumi up, or nothing"

@@ -1,18 +1,17 @@
-"""The record of a command on machines of a stack, out of what its nodes have put into the run folder: the same figures
-as of a queue's job.
+"""The record of a command on a stack's machines, from what its nodes put into the run folder: the same figures as for a
+queue's job.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from components.catalog.schema import MachinePrice, MachineType
 from components.core.findings import InputError
 from components.core.job import JobSpec
 from gangway.jobs.base import JobStatus, Phase
-from gangway.jobs.records.job_record import Begun, JobRecord, Ran, get_record
-from gangway.jobs.records.run_reports import FIGURES_FILE, MOST_BYTES, reported_in
+from gangway.jobs.records.job_record import EngineInfo, JobRecord, StartCounts, get_record
+from gangway.jobs.records.run_reports import FIGURES_FILE, MOST_BYTES, parse_report
 from gangway.jobs.sites import Nodes
-from gangway.jobs.systemd.starts import Start, get_run_intervals, read_starts, times_begun, times_failed
+from gangway.jobs.systemd.starts import Start, count_failures, count_starts, get_run_intervals, read_starts
 from gangway.runs.end_record import EndedRecord, read_end
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
@@ -30,33 +29,33 @@ _FIX = "run it as the account that runs `up`, which may read the run bucket"
 
 
 def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: datetime) -> JobRecord:
-    """Of the command that a stack has up. InputError: its run folder cannot be read, or nothing of it is there yet."""
+    """For the command that a stack runs. InputError: its run folder cannot be read, or holds nothing of it yet."""
     try:
         starts, problems = read_starts(store, job_key(job))
         end = read_end(store)
-        said = reported_in(lambda: store.read(FIGURES_FILE, MOST_BYTES), FIGURES_FILE)
+        reported = parse_report(lambda: store.read(FIGURES_FILE, MOST_BYTES), FIGURES_FILE)
     except StoreFailedError as error:
         raise InputError(store.url, str(error), fix=_FIX) from None
     if not starts:
-        puts = (
-            "once the job has ended"
+        when = (
+            "when the job has ended"
             if config.storage or config.find_section(HostsConfig)
             else "whenever the command stops"
         )
         raise InputError(
             store.url,
-            f"nothing of this command is there yet{f': {problems[0]}' if problems else ''}",
-            allowed=f"what its nodes put there {puts}",
-            fix=f"wait for it: `gangway job {config.stack_name}` says how it has ended, where it has",
+            f"no start of this command is recorded yet{f': {problems[0]}' if problems else ''}",
+            allowed=f"what its nodes write there {when}",
+            fix=f"wait for it, and see its end with `gangway job {config.stack_name}`",
         )
-    ran = Ran("systemd", f"{config.provider}, stack {config.stack}", _nodes(config, starts))
-    begun = Begun(times_failed(starts), job.max_restarts)
-    record = get_record(ran, get_status(config, job, starts, end), begun, said, now)
+    ran = EngineInfo("systemd", f"{config.provider}, stack {config.stack}", _nodes(config, starts))
+    begun = StartCounts(count_failures(starts), job.max_restarts)
+    record = get_record(ran, get_status(config, job, starts, end), begun, reported, now)
     return record.model_copy(update={"problems": (*record.problems, *problems)})
 
 
 def get_status(config: StackConfig, job: JobSpec, starts: Sequence[Start], end: EndedRecord | None) -> JobStatus:
-    """What the job is at, as far as its nodes have said it. An `end` before the last start is another attempt's."""
+    """As far as its nodes have reported. An `end` before the last start belongs to an earlier attempt."""
     last = max(starts, key=lambda start: (start.last, start.began))
     phase, reason = Phase.RUNNING, ""
     if end is not None and end.code in _ENDS and all(start.began <= end.time for start in starts):
@@ -70,7 +69,7 @@ def get_status(config: StackConfig, job: JobSpec, starts: Sequence[Start], end: 
         team=config.tags["team"],
         phase=phase,
         nodes=tuple(sorted({start.node for start in starts})),
-        starts=times_begun(starts),
+        starts=count_starts(starts),
         exit_code=0 if phase is Phase.DONE else last.code if phase.is_over else None,
         reason=reason,
         started_at=starts[0].began,
@@ -80,7 +79,7 @@ def get_status(config: StackConfig, job: JobSpec, starts: Sequence[Start], end: 
 
 
 def _is_done(job: JobSpec, starts: Sequence[Start]) -> bool:
-    """Nodes that meet agree on it, and one of them says it for all; others are each done by themselves."""
+    """Nodes that meet agree, so one of them counts for all; others have to be done each."""
     newest = {start.node: start for start in starts}
     if job.command_meets:
         of_round = max(int(start.round or 0) for start in starts)
@@ -91,27 +90,25 @@ def _is_done(job: JobSpec, starts: Sequence[Start]) -> bool:
 
 
 def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
-    """What an hour of its nodes has cost, by the capacity of each and the hours that it was at work."""
+    """The mean price of a node hour, by capacity and hours of each node."""
     planned = get_program(config.provider).plan(config)
-    context = cloud_context(config, planned.machine, planned.region, _prices(config, planned.machine), "")
+    provider = get_provider(config.provider)
+    prices = (
+        [get_price(config, get_machine(config))]  # declared for a site in the stack file
+        if provider.catalog is None
+        else provider.catalog().get_prices(planned.machine.name)
+    )
+    context = cloud_context(config, planned.machine, planned.region, prices, "")
     weighed, sources, total = 0.0, dict[str, None](), 0.0
     for start in starts:
         kind, quantity = price(start.capacity, context)
         hours = (start.last - start.began).total_seconds() / 3600
         if quantity.value is None:
-            why = f"{kind or 'a node that does not say what it is'}: {quantity.source}"
+            why = f"{kind or 'a node of unknown capacity'}: {quantity.source}"
             return Nodes(None, why, planned.machine, grid=planned.region)
         weighed, total = weighed + hours * quantity.value, total + hours
         sources[f"{kind or start.capacity}: {quantity.source}"] = None
     if not total:
-        return Nodes(None, "no start has taken a second yet", planned.machine, grid=planned.region)
-    told = get_provider(config.provider).settings.reads_site
-    return Nodes(weighed / total, "; ".join(sources), planned.machine, is_told=told, grid=planned.region)
-
-
-def _prices(config: StackConfig, machine: MachineType) -> Sequence[MachinePrice]:
-    """The list's of every region, or what the stack file says of a site."""
-    provider = get_provider(config.provider)
-    if provider.catalog is None:
-        return [get_price(config, get_machine(config))]
-    return provider.catalog().get_prices(machine.name)
+        return Nodes(None, "no start has run for a second yet", planned.machine, grid=planned.region)
+    is_declared = provider.settings.reads_site
+    return Nodes(weighed / total, "; ".join(sources), planned.machine, is_declared=is_declared, grid=planned.region)

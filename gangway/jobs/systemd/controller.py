@@ -1,7 +1,7 @@
-"""A job's controller, for `gangway job`: what it was asked for, its last decisions, and how it is switched off.
+"""A job's controller, for `gangway job`: its settings, its last decisions, and how to switch it off.
 
-Nothing is switched from here: the switch is a file in the run's folder, made on a machine that has the folder, as the
-job's own user. Off is the safe side: who can write that file can leave the run as it is, and no more.
+Nothing is switched from here: the switch is a file in the run folder, made by the job's own user on a machine with that
+folder. Off is safe: writing that file can only leave the run as it is.
 """
 
 import json
@@ -21,33 +21,33 @@ from trainer.core.program import MODULE, program
 from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 from trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
 
-_SHOWN = 3
-"""Decisions, the newest."""
+_MOST_SHOWN = 3
+"""The newest decisions."""
 _MOST_CHARACTERS = 300
-"""Of one: the words come from the run."""
+"""Per decision: its text comes from the run."""
 
 
-def lines_of_stack(job: object, made: Sequence[DecisionRecord], *, over: bool) -> Iterator[str]:
-    """Of a stack's job, as its outputs have it, with the decisions of its newest record; nothing without a controller.
-    `over`: nothing more is to come of it.
+def stack_lines(job: object, made: Sequence[DecisionRecord], *, over: bool) -> Iterator[str]:
+    """For a stack's job from its outputs, with the decisions of its newest record; empty without a controller. `over`:
+    the job has ended.
     """
     training = job.get("training") if isinstance(job, Mapping) else None
     if not training or training["controller"] is None:
         return
     asked = ControlSettings.model_validate_json(json.dumps(training["controller"]))
     yield f"controller: {asked.choice}"
-    yield from _last(made, "as of its record")
+    yield from _last(made, "from its record")
     if not over:
         command = f"{MODULE} control off --run-dir {shlex.quote(training['run_dir'])}"
         yield (
-            "  switch it off, on the node of worker 0, or on any where nodes share the folder: "
+            "  switch it off on worker 0's node, or on any node if they share the folder: "
             f"sudo docker exec {CONTAINER_NAME} {command}"
         )
 
 
-def lines_of_folder(folder: Path, *, over: bool) -> Iterator[str]:
-    """The same of a run's folder here, by its own log, and whether it is switched off. InputError: the log cannot be
-    read, or has a decision that no session writes.
+def folder_lines(folder: Path, *, over: bool) -> Iterator[str]:
+    """The same for a local run folder, from its log and switch file. InputError: the log cannot be read, or has an
+    invalid decision.
     """
     lines = _events(folder)
     asked = [line for line in lines if line["event"] == CONTROLLER]
@@ -56,14 +56,14 @@ def lines_of_folder(folder: Path, *, over: bool) -> Iterator[str]:
         choice = ControlSettings.model_validate_json(json.dumps(asked[-1]["settings"])).choice if asked else ""
     except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
         why = visible(str(error)).partition("\n")[0]
-        fix = "restore it from a copy, or look who else writes there"
-        raise InputError(str(folder / STATS), f"has a decision that no session writes: {why}", fix=fix) from None
+        fix = "restore it from a copy, or check who else writes there"
+        raise InputError(str(folder / STATS), f"has an invalid decision: {why}", fix=fix) from None
     if not asked and not made:
         return
     off = (folder / SWITCH_FILE).exists()
     switched = f"; switched off, by {SWITCH_FILE} in its folder" if off else ""
-    yield f"controller: {choice or 'its log does not say which'}{switched}"
-    yield from _last(made, "as of its log")
+    yield f"controller: {choice or 'unknown, its log does not name it'}{switched}"
+    yield from _last(made, "from its log")
     if over:
         return
     if off:
@@ -73,14 +73,14 @@ def lines_of_folder(folder: Path, *, over: bool) -> Iterator[str]:
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:
-    """Those of a log that tell of a controller, as far as they can be read: a killed session leaves half a line."""
+    """The log's controller events, without unreadable lines: a killed session leaves half a line."""
     try:
         content = read_regular(folder, STATS, MOST_BYTES_OF_STATS)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise InputError(
-            str(folder / STATS), f"cannot be read: {error.strerror or error}", fix="fetch it anew"
+            str(folder / STATS), f"cannot be read: {error.strerror or error}", fix="fetch it again"
         ) from None
     found = (_json(text) for text in content.split(b"\n") if b'"event"' in text)
     wanted = (CONTROLLER, "resume", *OF_DECISIONS)
@@ -96,10 +96,10 @@ def _json(text: bytes) -> object:
 
 def _last(made: Sequence[DecisionRecord], source: str) -> Iterator[str]:
     if not made:
-        yield f"  it has decided nothing, {source}"
+        yield f"  no decisions, {source}"
         return
     yield f"  the last of {len(made)} decision{'' if len(made) == 1 else 's'}, {source}:"
-    for one in made[-_SHOWN:]:
+    for one in made[-_MOST_SHOWN:]:
         words = textwrap.shorten(visible(one.sentence), _MOST_CHARACTERS, placeholder=" ...")
         yield f"    {_when(one.at)}, {one.images:,} images: {words}"
 

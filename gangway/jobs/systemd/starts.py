@@ -1,9 +1,10 @@
-"""The starts of a stack's own command, each as its node notes it (images/templates/job/own-node.sh) in the run folder.
+"""The starts of a stack's custom command, each recorded by its node (images/templates/job/own-node.sh) in the run
+folder.
 
 .starts/KEY.NODE.PROCESS.BEGAN     LAST ROUND CAPACITY [CODE [failed]]
 
-Seconds since 1970; ROUND and CAPACITY are - where there is none, or nobody knows. The folder is the job's, so what is
-no such file is told and counts for nothing.
+Times are seconds since 1970; ROUND and CAPACITY are - if there is none or it is unknown. The job can write to the
+folder, so invalid files are reported and not counted.
 """
 
 import re
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from components.core.visible import visible
-from gangway.jobs.base import Stretch
+from gangway.jobs.base import RunInterval
 from gangway.runs.run_store import RunStore
 
 STARTS = ".starts/"
@@ -24,13 +25,13 @@ _MOST_BYTES, _MOST_STARTS = 400, 10_000
 
 @dataclass(frozen=True)
 class Start:
-    """One of a command, on one node.
+    """One start of a command on one node.
 
     Attributes:
-        last: until when it was at work, as far as the node has come to say it.
-        round: in which it met other nodes; empty where it meets none.
-        capacity: that its node is of; empty where the node does not know.
-        code: of its end, in the terms of `gangway.jobs.base`, and 5 and 6; None where its node was gone before it.
+        last: when the node last reported it at work.
+        round: in which it met other nodes; empty if it meets none.
+        capacity: of its node; empty if unknown.
+        code: exit code as in `gangway.jobs.base`, or 5 or 6; None if its node was lost first.
         failed: it counts as a failure.
     """
 
@@ -44,8 +45,8 @@ class Start:
 
 
 def read_starts(store: RunStore, key: str) -> tuple[list[Start], list[str]]:
-    """Those of the job with that key, the earliest first, and what is wrong with others. StoreFailedError: the folder
-    cannot be read.
+    """Starts of the job with that key, earliest first, and problems with others. StoreFailedError: the folder cannot be
+    read.
     """
     prefix, found, problems = f"{STARTS}{key}.", [], []
     names = [name for name in store.names() if name.startswith(prefix)]
@@ -54,7 +55,7 @@ def read_starts(store: RunStore, key: str) -> tuple[list[Start], list[str]]:
         named = _NAME.fullmatch(name.removeprefix(prefix))
         match = _LINE.fullmatch(content.decode("ascii", "replace"))
         if named is None or match is None or int(match[1]) < int(named[2]):
-            problems.append(visible(f"{name}: no start"))
+            problems.append(visible(f"{name}: not a start"))
             continue
         found.append(_start(named[1], int(named[2]), match))
     if len(names) > _MOST_STARTS:
@@ -75,13 +76,13 @@ def _start(node: str, began: int, match: re.Match[str]) -> Start:
     )
 
 
-def times_begun(starts: Iterable[Start]) -> int:
-    """How often the job was begun: a round of several nodes is one time."""
+def count_starts(starts: Iterable[Start]) -> int:
+    """How often the job was started; a round of several nodes counts once."""
     return len(_times(starts))
 
 
-def times_failed(starts: Iterable[Start]) -> int:
-    """How often it has failed, likewise."""
+def count_failures(starts: Iterable[Start]) -> int:
+    """How often it failed, likewise."""
     return len(_times(start for start in starts if start.failed))
 
 
@@ -89,7 +90,7 @@ def _times(starts: Iterable[Start]) -> set[tuple[object, ...]]:
     return {(start.round,) if start.round else (start.node, start.began) for start in starts}
 
 
-def get_run_intervals(starts: Sequence[Start]) -> tuple[Stretch, ...]:
+def get_run_intervals(starts: Sequence[Start]) -> tuple[RunInterval, ...]:
     """When it was on nodes, and on how many at once."""
     changes: dict[datetime, int] = {}
     for start in starts:
@@ -100,5 +101,5 @@ def get_run_intervals(starts: Sequence[Start]) -> tuple[Stretch, ...]:
     for moment, until in pairwise(moments):
         nodes += changes[moment]
         if nodes:
-            found.append(Stretch(moment, until, nodes))
+            found.append(RunInterval(moment, until, nodes))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""A job's state from outside, by what its nodes put into the run's folder: its record, its progress and its end."""
+"""A job's state from outside: the record, progress and end that its nodes put into the run folder."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,19 +8,20 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from components.core.findings import InputError
 from components.core.first_error import first_wrong
-from gangway.jobs.systemd.progress import JobProgress
 from gangway.runs.end_record import EndedRecord, read_end
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
 from trainer.records.decisions import DecisionRecord
 
-RECORD_FILE = "run.json"
+RECORD_FILE, PROGRESS_FILE = "run.json", "progress.json"
 _MAX_BYTES = 64_000_000
+_MAX_PROGRESS_BYTES = 4096
+"""Many times what a node writes."""
 _FIX = "run it as the account that runs `up`, which may read the run bucket"
 
 
-def _known(decision: Any) -> Any:
-    """Without what another version may have told besides."""
+def _known_fields(decision: Any) -> Any:
+    """Drops fields that other versions add."""
     if not isinstance(decision, dict):
         return decision
     return {name: value for name, value in decision.items() if name in DecisionRecord.model_fields}
@@ -33,7 +34,7 @@ class _Session(BaseModel):
 
 
 class _Record(BaseModel):
-    """Of a record what is looked at here: any version's."""
+    """The fields used here, which every version has."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -41,7 +42,36 @@ class _Record(BaseModel):
     status: Literal["running", "interrupted", "done"]
     images: int = Field(ge=0)
     sessions: tuple[_Session, ...] = ()
-    decisions: tuple[Annotated[DecisionRecord, BeforeValidator(_known)], ...] = ()
+    decisions: tuple[Annotated[DecisionRecord, BeforeValidator(_known_fields)], ...] = ()
+
+
+class JobProgress(BaseModel):
+    """Progress of a running trainer, which its nodes put next to the record every ten minutes
+    (`images/templates/node/upload-record.sh`). Only a record, put when the trainer stops, says that it ended.
+
+    Attributes:
+        images: number done.
+        time: in seconds since 1970, by the clock of the node that wrote the statistics.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    version: Literal[1]
+    images: int = Field(ge=0, le=10**15)
+    time: AwareDatetime
+
+    @classmethod
+    def read(cls, store: RunStore) -> Self | None:
+        """None if there is none. InputError: not written by a node. StoreFailedError: as RunStore's."""
+        content = store.read(PROGRESS_FILE, _MAX_PROGRESS_BYTES)
+        try:
+            return None if content is None else cls.model_validate_json(content)
+        except ValidationError as error:
+            raise InputError(
+                f"{store.url}/{PROGRESS_FILE}",
+                f"not a job's progress: {first_wrong(error)}",
+                fix="check who else writes there",
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -49,10 +79,10 @@ class JobState:
     """What is known of a job.
 
     Attributes:
-        url: of the run's folder.
-        record: its record; None where none was put yet.
-        end: how it ended without being done; None where nobody has said so.
-        progress: how far it is by now; None where its record says it, or nobody does.
+        url: of the run folder.
+        record: None if there is none yet.
+        end: how it ended without being done; None if unknown.
+        progress: None if the record is newer, or if there is none.
     """
 
     url: str
@@ -62,7 +92,7 @@ class JobState:
 
     @classmethod
     def read(cls, store: RunStore) -> Self:
-        """InputError: the folder cannot be read, or what is there is no node's."""
+        """InputError: the folder cannot be read, or its content was not written by a node."""
         try:
             content = store.read(RECORD_FILE, _MAX_BYTES)
             end, progress = read_end(store), JobProgress.read(store)
@@ -72,8 +102,8 @@ class JobState:
         except ValidationError as error:
             raise InputError(
                 f"{store.url}/{RECORD_FILE}",
-                f"no record: {first_wrong(error)}",
-                fix="look who else writes there",
+                f"not a record: {first_wrong(error)}",
+                fix="check who else writes there",
             ) from None
         recorded_at = _recorded_at(record)
         is_newer = progress is not None and (recorded_at is None or progress.time > recorded_at)
@@ -81,29 +111,29 @@ class JobState:
 
     @property
     def images(self) -> int:
-        """Done, as its progress has it, else its record; 0 where neither was put yet."""
+        """Number done, from its progress or else its record; 0 before both."""
         if self.progress is not None:
             return self.progress.images
         return 0 if self.record is None else self.record.images
 
     @property
-    def told_at(self) -> datetime | None:
-        """When it had so many done; None where nobody can tell."""
+    def reported_at(self) -> datetime | None:
+        """When this number was reported; None if unknown."""
         return _recorded_at(self.record) if self.progress is None else self.progress.time
 
     @property
     def decisions(self) -> tuple[DecisionRecord, ...]:
-        """Of its controller, as its record has them."""
+        """Of its controller, from its record."""
         return () if self.record is None else self.record.decisions
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to come of it."""
+        """Whether the job has ended."""
         return self.end is not None or (self.record is not None and self.record.status == "done")
 
     def why_ended(self, run_id: str | None, since: datetime | None) -> str:
-        """How the job had ended that was at work at `since`, in words; empty where it goes on. `run_id`: its record's
-        name. An end before that is one of an attempt that was begun again; None for both: any end counts.
+        """How the job that ran at `since` ended; empty if it has not. `run_id`: its record's id. Earlier ends belong to
+        attempts that were restarted; None for both: any end counts.
         """
         if self.record is not None and self.record.status == "done" and run_id in (None, self.record.id):
             return "its record is done"
@@ -113,11 +143,11 @@ class JobState:
         return ""
 
     def lines(self, command_of: str = "") -> list[str]:
-        """For people. `command_of`: the stack whose job is a command of one's own, which writes no run.json."""
+        """For display. `command_of`: the stack if its job is a custom command, which writes no run.json."""
         if command_of and self.record is None:
-            record = f"what its command has used, once it is put: gangway job record {command_of} --stack"
+            record = f"its command's usage, once recorded: gangway job record {command_of} --stack"
         elif self.record is None:
-            record = "no record yet: nodes put it whenever the trainer stops"
+            record = "no record yet: nodes write it when the trainer stops"
         else:
             at = self.record.sessions[-1].end if self.record.sessions else None
             when = f", {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at is not None else ""
@@ -130,6 +160,6 @@ class JobState:
 
 
 def _recorded_at(record: _Record | None) -> datetime | None:
-    """When the last session ended that a record has; None where it does not say."""
+    """When the record's last session ended; None if unknown."""
     sessions = () if record is None else record.sessions
     return max((one.end for one in sessions if one.end is not None), default=None)

@@ -17,7 +17,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.cli import main as cli
-from gangway.jobs.base import PerhapsTakenError, waited
+from gangway.jobs.base import SubmitUnansweredError, wait_until_over
 from gangway.jobs.copying import copy_run
 from gangway.jobs.engines.registry import VARIABLE
 from gangway.jobs.hybrid import moves
@@ -79,9 +79,9 @@ def test_a_warning_has_its_code_and_its_fix(
     first, second, *_ = capsys.readouterr().err.splitlines()
     assert first.startswith("warning: command: ")
     assert first.endswith(" (job.rendezvous-without-key)")
-    assert second == "  fix:     submit it where nobody else reaches its nodes' ports"
+    assert second == "  fix:     submit it where no one else can reach its nodes' ports"
     if kind == "local":
-        waited(LocalQueue(tmp_path / "queue"), "mine-1", lambda _: time.sleep(0.05))
+        wait_until_over(LocalQueue(tmp_path / "queue"), "mine-1", lambda _: time.sleep(0.05))
 
 
 FREEZES = {
@@ -131,7 +131,7 @@ def submitted_by_hand(tmp_path: Path) -> Path:
     """The folder of a job that is over."""
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(JobFile(name="mine", command=("true",), max_hours=1))
-    waited(queue, job_id, lambda _: time.sleep(0.05))
+    wait_until_over(queue, job_id, lambda _: time.sleep(0.05))
     folder = tmp_path / "queue" / job_id
     while is_alive(JobFolder(folder)):  # it leaves
         time.sleep(0.05)
@@ -222,7 +222,7 @@ def test_a_move_says_what_did_not_travel(tmp_path: Path, capsys: pytest.CaptureF
     assert "a#1" not in shown.err
     new_id = shown.out.strip()
     assert gangway(["job", "status", job_id]) == 0
-    assert f"gone to {target}, as {new_id}" in capsys.readouterr().out
+    assert f"moved to {target} as {new_id}" in capsys.readouterr().out
     assert gangway(["job", "cancel", new_id, "--on", target]) == 0
     assert gangway(["job", "wait", new_id, "--on", target]) == 1
 
@@ -249,10 +249,10 @@ def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsy
     path.write_text(FILE.format(script=json.dumps(script)))
     assert gangway(["job", "submit", str(path), "--on", both]) == 0
     first = capsys.readouterr()
-    assert "begins at once" in first.err
+    assert "starts immediately" in first.err
     assert gangway(["job", "submit", str(path), "--on", both]) == 0
     second = capsys.readouterr()
-    assert f"no room now: {first.out.strip()} before it" in second.err
+    assert f"busy: {first.out.strip()} before it" in second.err
     assert str(tmp_path / "other") in second.err
     while not (tmp_path / "other" / second.out.strip() / "run" / "seen").exists():
         time.sleep(0.05)
@@ -263,12 +263,12 @@ def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsy
     assert gangway(words) == 0
     told = capsys.readouterr()
     moved = told.out.strip()
-    assert "0.02 USD a GiB, aws:eu-west-1 to aws:eu-west-3: " in told.err
+    assert "0.02 USD/GiB, aws:eu-west-1 to aws:eu-west-3: " in told.err
     assert gangway(["job", "wait", moved, "--on", words[-1]]) == 0
     assert gangway(["job", "status", moved, "--on", words[-1]]) == 0
     said = capsys.readouterr().out
     assert f"came from file://{tmp_path}/other/" in said
-    assert "0.02 USD a GiB" in said
+    assert "0.02 USD/GiB" in said
     assert gangway(words) == 0
     assert capsys.readouterr().out.strip() == moved
     assert gangway(["job", "cancel", first.out.strip()]) == 0
@@ -291,7 +291,7 @@ def test_one_that_waits_too_long_bursts(
     assert gangway(["job", "submit", str(path), "--on", ",".join(queues), "--burst-after", "0.04"]) == 0
     ends.join()
     burst = capsys.readouterr()
-    assert "no room" in burst.err
+    assert "busy" in burst.err
     assert "somebody else is copying it" in burst.err
     assert queues[1] in burst.err.splitlines()[-1]
     assert gangway(["job", "wait", burst.out.splitlines()[-1], "--on", queues[1]]) == 0
@@ -377,7 +377,7 @@ def test_an_engine_that_cannot_be_asked_says_it_in_its_own_words(
     assert "login node" in told
     assert gangway(["job", "submit", str(path), "--on", f"slurm:{tmp_path}/a,slurm:{tmp_path}/b"]) == 2
     told = capsys.readouterr().err
-    assert "no engine takes this job" in told
+    assert "no engine accepts this job" in told
     assert "login node" in told
 
 
@@ -494,7 +494,7 @@ def test_of_no_job_there_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixt
     out = tmp_path / "record.json"
     assert gangway(["job", "record", "mine-7", "--out", str(out)]) == 2
     told = capsys.readouterr().err
-    assert "knows no such job" in told
+    assert "has no such job" in told
     assert "fix:" in told
     assert not out.exists()
     job_id = submitted(tmp_path, "true", capsys)
@@ -546,20 +546,20 @@ def test_a_burst_that_fails_leaves_the_job_in_its_queue(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [InputError, PerhapsTakenError])
+@pytest.mark.parametrize("kind", [InputError, SubmitUnansweredError])
 def test_a_burst_that_is_refused_at_the_last_says_where_the_job_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: type[InputError]
 ) -> None:
     """Back in its queue; or, where the other may have taken it all the same, as what its move is made again."""
     queues, ids = full_queues(tmp_path, capsys)
-    begin = LocalQueue._begun
+    begin = LocalQueue._begin
 
     def begun(self: LocalQueue, job_id: str) -> None:
         if self.where == str(tmp_path / "two"):
             raise kind("--on slurm", "sbatch: QOSMaxSubmitJobPerUserLimit")
         begin(self, job_id)
 
-    monkeypatch.setattr(LocalQueue, "_begun", begun)
+    monkeypatch.setattr(LocalQueue, "_begin", begun)
     told, left = burst(tmp_path, queues, ids, capsys)
     assert "QOSMax" in told
     if kind is InputError:

@@ -99,7 +99,7 @@ def test_of_a_move_to_or_from_a_cluster_it_says_what_to_do_instead(
 ) -> None:
     assert gangway(["job", "move", "mine-1", *(word.format(tmp_path / "queue") for word in way)]) == 2
     told = capsys.readouterr().err
-    assert all(word in told for word in ("got:", "@team-a/gpu", "allowed:", "local and slurm", "fix:", "anew"))
+    assert all(word in told for word in ("got:", "@team-a/gpu", "allowed:", "local and slurm", "fix:", "again"))
     assert not (tmp_path / "queue").exists()
 
 

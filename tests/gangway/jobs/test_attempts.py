@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.jobs.attempts import after, most_restarts
+from gangway.jobs.attempts import after, restart_limit
 from gangway.jobs.base import Phase
 from tests.gangway.jobs.test_contract import job
 
@@ -33,4 +33,4 @@ def test_a_job_is_begun_again_until_it_is_over_and_failures_alone_count(
 @pytest.mark.parametrize(("hours", "failures", "most"), [(0.1, 0, 20), (6, 2, 26), (6.1, 0, 25)])
 def test_interruptions_have_an_end_too(hours: float, failures: int, most: int) -> None:
     """Four an hour, and also of a short job 20."""
-    assert most_restarts(job("true", max_hours=hours, max_restarts=failures)) == most
+    assert restart_limit(job("true", max_hours=hours, max_restarts=failures)) == most

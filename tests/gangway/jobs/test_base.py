@@ -17,11 +17,11 @@ from gangway.jobs.base import (
     Move,
     Phase,
     Room,
-    Used,
+    Usage,
     follow,
-    open_meeting,
-    waited,
-    written,
+    read_log,
+    rendezvous_findings,
+    wait_until_over,
 )
 from gangway.jobs.job_folders import LOG_FILE
 from gangway.jobs.local.engine import LocalQueue
@@ -86,9 +86,9 @@ class _Grows(LocalQueue):
 def test_what_a_job_has_written_has_an_end_though_it_writes_on(tmp_path: Path, before: str) -> None:
     queue, pause = _Grows(tmp_path / "queue"), limited()
     job_id = queue.submit(job("true"))
-    waited(queue, job_id, pause)
+    wait_until_over(queue, job_id, pause)
     (tmp_path / "queue" / job_id / LOG_FILE).write_text(before)
-    text = "".join(islice(written(queue, job_id), 20))
+    text = "".join(islice(read_log(queue, job_id), 20))
     assert text.startswith(before)
     assert set(text.removeprefix(before).splitlines()) == {"one more"}
     assert queue.asked < 20
@@ -99,7 +99,7 @@ def test_no_text_of_a_status_moves_a_cursor_or_makes_a_line() -> None:
     odd, kinds = "\x1b]0;t\x07\u202ea\nb\tc", {"datetime": datetime.now(UTC), "int": 1, "float": 1.0, "bool": True}
 
     def made(kind: type) -> Any:
-        known = {"phase": Phase.WAITING, "used": Used(), "stretches": (), "moves": (), "nodes": (odd, odd)}
+        known = {"phase": Phase.WAITING, "used": Usage(), "stretches": (), "moves": (), "nodes": (odd, odd)}
         return kind(
             **{
                 each.name: known.get(each.name, kinds.get(str(each.type).partition(" ")[0], odd))
@@ -129,6 +129,6 @@ COMMAND, PRESET = {"command": ("true",)}, {"preset": "dcgan-digits", "kimg": 1}
 )
 def test_a_command_whose_processes_meet_without_a_key_is_warned_of(keys: dict[str, object], warned: bool) -> None:
     file = JobFile.model_validate({"name": "case", "max_hours": 1, **({} if "preset" in keys else COMMAND), **keys})
-    found = list(open_meeting(file, "its neighbours"))
+    found = list(rendezvous_findings(file, "its neighbours"))
     assert [each.code for each in found] == ["job.rendezvous-without-key"] * warned
     assert all("its neighbours" in each.message and each.severity is Severity.WARNING for each in found)

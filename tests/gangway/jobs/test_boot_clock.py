@@ -15,7 +15,7 @@ from gangway.jobs.base import Phase
 from gangway.jobs.boot_clock import boot_stamp, sec_since
 from gangway.jobs.job_folder import OwnJobFolder
 from gangway.jobs.job_folders import read_status, write_status
-from gangway.jobs.remote.submit_tokens import once
+from gangway.jobs.remote.submit_tokens import submit_once
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.slurm.conftest import pretended as pretended
 from tests.gangway.jobs.test_contract import job
@@ -75,14 +75,14 @@ def test_the_last_word_of_a_job_is_awaited_for_its_time(
     engine: SlurmEngine, tmp_path: Path, clocks: Clocks, sec: float
 ) -> None:
     job_id = engine.submit(job("true"))
-    assert "awaited" in engine.status(job_id).reason, "Slurm knows it no more"
+    assert "waiting for its script" in engine.status(job_id).reason, "Slurm knows it no more"
     set_by(clocks, sec, tmp_path / "queue" / job_id / ".gone")
     clocks.later = 80.0
-    assert "awaited" in engine.status(job_id).reason
+    assert "waiting for its script" in engine.status(job_id).reason
     clocks.boot = "after-a-reboot"
-    assert "awaited" in engine.status(job_id).reason
+    assert "waiting for its script" in engine.status(job_id).reason
     clocks.later = 80.0 + 89.0
-    assert "awaited" in engine.status(job_id).reason
+    assert "waiting for its script" in engine.status(job_id).reason
     clocks.later = 80.0 + 91.0
     assert engine.status(job_id).phase is Phase.FAILED
 
@@ -102,16 +102,16 @@ def test_a_submit_is_given_up_after_its_time(engine: SlurmEngine, tmp_path: Path
 
 
 def test_a_submit_that_is_asked_for_again_is_known(tmp_path: Path, clocks: Clocks) -> None:
-    assert once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
+    assert submit_once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
     set_by(clocks, 2 * DAY, tmp_path / TOKEN)
-    assert once(TOKEN[::-1], lambda: "a-2", tmp_path) == "a-2"
-    assert once(TOKEN, lambda: "twice", tmp_path) == "a-1"
+    assert submit_once(TOKEN[::-1], lambda: "a-2", tmp_path) == "a-2"
+    assert submit_once(TOKEN, lambda: "twice", tmp_path) == "a-1"
     clocks.later = DAY + 1
-    assert once(TOKEN, lambda: "a-3", tmp_path) == "a-3", "it is forgotten"
+    assert submit_once(TOKEN, lambda: "a-3", tmp_path) == "a-3", "it is forgotten"
 
 
 def test_of_one_that_was_cut_off_before_a_reboot_nobody_knows(tmp_path: Path, clocks: Clocks) -> None:
     (tmp_path / TOKEN).write_text(f"{boot_stamp()}\n")
     clocks.boot = "after-a-reboot"
-    with pytest.raises(InputError, match="cut off"):
-        once(TOKEN, lambda: "twice", tmp_path)
+    with pytest.raises(InputError, match="interrupted"):
+        submit_once(TOKEN, lambda: "twice", tmp_path)

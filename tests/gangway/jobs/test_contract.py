@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
-from gangway.jobs.base import Engine, JobStatus, Phase, follow, waited
+from gangway.jobs.base import Engine, JobStatus, Phase, follow, wait_until_over
 from gangway.jobs.job_folders import FolderEngine
 from gangway.jobs.kubernetes.engine import KubernetesEngine
 from gangway.jobs.local.engine import LocalQueue
@@ -85,10 +85,10 @@ def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stand]:
         (tmp_path / "queue").mkdir()
         made = Stand(SlurmEngine(tmp_path / "queue", partition), other_nodes=partition == "gpu")
     yield made
-    end_all(made.engine)
+    end_processes(made.engine)
 
 
-def end_all(engine: Engine) -> None:
+def end_processes(engine: Engine) -> None:
     """Nothing that a test has begun outlives it."""
     for each in engine.jobs():
         if not each.phase.is_over:
@@ -110,7 +110,7 @@ def sites(*engines: Engine) -> list[Site]:
 
 
 def over(engine: Engine, job_id: str, limit_sec: float = _LIMIT_SEC) -> JobStatus:
-    return waited(engine, job_id, limited(limit_sec))
+    return wait_until_over(engine, job_id, limited(limit_sec))
 
 
 def limited(sec: float = _LIMIT_SEC) -> Callable[[JobStatus], None]:
@@ -134,7 +134,7 @@ def until(engine: Engine, job_id: str, what: Callable[[JobStatus, str], bool]) -
 
 def failures(stand: Stand, found: JobStatus) -> int | None:
     """As the record has them; None of an engine that keeps no folder."""
-    return stand.engine.kept(found.id).failures if isinstance(stand.engine, FolderEngine) else None
+    return stand.engine.get_stored_job(found.id).failures if isinstance(stand.engine, FolderEngine) else None
 
 
 def test_success(stand: Stand) -> None:

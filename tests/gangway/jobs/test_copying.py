@@ -107,7 +107,7 @@ def test_a_source_that_is_empty_now_takes_nothing_from_an_earlier_copy(tmp_path:
     for folder in ("missing", "empty"):
         if folder == "empty":
             source.mkdir()
-        with pytest.raises(InputError, match="holds no file now" if folder == "empty" else "cannot be copied"):
+        with pytest.raises(InputError, match="is empty now" if folder == "empty" else "cannot be copied"):
             copy_run(source.as_uri(), target.as_uri(), quiet, whole=True)
         assert (target / "n").read_text() == "n"
     (target / "n").unlink()
@@ -130,7 +130,7 @@ def test_a_run_folder_that_is_gone_leaves_its_job_the_copy(tmp_path: Path, monke
         return copied
 
     monkeypatch.setattr(moves, "copy_run", once)
-    with pytest.raises(InputError, match="holds no file now"):
+    with pytest.raises(InputError, match="is empty now"):
         move_job(source, waits, target, limited(), quiet)
     (copy,) = (tmp_path / "b").glob(".staged-*/run/part")
     assert copy.read_text() == "made\n"
@@ -168,6 +168,6 @@ def test_in_a_bucket_too(tmp_path: Path, bucket: S3Store, monkeypatch: pytest.Mo
     copy_run(tmp_path.as_uri(), "s3://runs", quiet, whole=True)
     assert list(files_of_run(bucket, whole=True)) == ["n"]
     (tmp_path / "n").unlink()
-    with pytest.raises(InputError, match="holds no file now"):
+    with pytest.raises(InputError, match="is empty now"):
         copy_run(tmp_path.as_uri(), "s3://runs", quiet, whole=True)
     assert list(files_of_run(bucket, whole=True)) == ["n"]

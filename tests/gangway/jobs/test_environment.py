@@ -9,11 +9,11 @@ import pytest
 from components.core.findings import InputError
 from gangway.jobs.base import Movable, Phase
 from gangway.jobs.environment import get_environment
-from gangway.jobs.hybrid.moves import Moved, move_job
+from gangway.jobs.hybrid.moves import MoveResult, move_job
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine
-from tests.gangway.jobs.test_contract import end_all, job, limited, over, until
+from tests.gangway.jobs.test_contract import end_processes, job, limited, over, until
 from tests.slurm_cluster import SlurmCluster
 
 SAYS = 'printf "%s;%s" "$MINE" "$THEIRS" >said'
@@ -22,7 +22,7 @@ MOVES = (
 )
 
 
-def moved(source: Movable, job_id: str, target: Movable) -> Moved:
+def moved(source: Movable, job_id: str, target: Movable) -> MoveResult:
     return move_job(source, job_id, target, limited(), lambda done, total: None)
 
 
@@ -30,14 +30,14 @@ def moved(source: Movable, job_id: str, target: Movable) -> Moved:
 def here(tmp_path: Path) -> Iterator[LocalQueue]:
     queue = LocalQueue(tmp_path / "here")
     yield queue
-    end_all(queue)
+    end_processes(queue)
 
 
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[LocalQueue]:
     queue = LocalQueue(tmp_path / "there")
     yield queue
-    end_all(queue)
+    end_processes(queue)
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_one_that_cannot_be_read_is_told_before_the_job_is_stopped(
     job_id = here.submit(job(MOVES))
     until(here, job_id, lambda found, log: "begun" in log)
     (tmp_path / "here" / job_id / "environment").write_text("HOME")
-    with pytest.raises(InputError, match="no environment of a job"):
+    with pytest.raises(InputError, match="not a job's environment"):
         moved(here, job_id, there)
     assert here.status(job_id).phase is Phase.RUNNING
     assert there.jobs() == []

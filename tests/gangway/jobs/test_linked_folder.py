@@ -36,7 +36,7 @@ def test_root_follows_no_link_of_another_user(name: str, folder: Path, tmp_path:
     (tmp_path / "second").symlink_to(tmp_path / "link")
     os.chown(tmp_path / "link", MALLORY, MALLORY, follow_symlinks=False)
     (message,) = _messages(tmp_path / name)
-    assert message.startswith(f"{tmp_path / 'link'}: this link is ")
+    assert message.startswith(f"{tmp_path / 'link'}: this link belongs to ")
 
 
 def test_a_link_in_a_folder_of_everybody_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from gangway.jobs.base import EngineAwayError, PerhapsTakenError, Phase
+from gangway.jobs.base import EngineAwayError, Phase, SubmitUnansweredError
 from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.migration import Leave
+from gangway.jobs.migration import MoveRecord
 from tests.gangway.jobs.test_contract import job, limited, over, until
 
 GOES_ON = "test -e made && exit 0; echo x >made; trap 'EXIT' TERM; echo begun; while :; do sleep 0.1; done"
@@ -49,7 +49,7 @@ def refuses(job_id: str) -> None:
 
 
 def perhaps(job_id: str) -> None:
-    raise PerhapsTakenError("--on slurm", "no answer")
+    raise SubmitUnansweredError("--on slurm", "no answer")
 
 
 @pytest.mark.slow
@@ -74,13 +74,13 @@ def test_a_cancel_during_a_move_ends_the_job_for_good(
 
     if when != "copied":
         monkeypatch.setattr(target, "bring_data", copying)
-    with pytest.raises(InputError, match="nothing of it goes on"):
+    with pytest.raises(InputError, match="it is not resumed"):
         move_job(source, job_id, target, limited(), tell)
     assert target.jobs() == []
     assert list((tmp_path / "b").iterdir()) == [], "nor is there a copy"
     found = over(source, job_id)
     assert (found.phase, "move" in found.reason) == (Phase.CANCELLED, False)
-    with pytest.raises(InputError, match="nothing of it goes on"):
+    with pytest.raises(InputError, match="it is not resumed"):
         move_job(source, job_id, target, limited(), quiet)
 
 
@@ -92,7 +92,7 @@ def test_one_that_is_about_to_begin_at_the_target_is_cancelled_there(
     job_id, submit = begun(source), target.submit_staged
 
     def cancelled(*args: Any) -> str:
-        with pytest.raises(InputError, match="on its way"):
+        with pytest.raises(InputError, match="moving to"):
             source.cancel(job_id)
         return submit(*args)
 
@@ -112,9 +112,9 @@ def test_a_cancel_after_a_move_that_was_cut_off_is_heard_by_the_next(
     job_id = begun(source)
     with pytest.raises(Cut):
         move_job(source, job_id, target, limited(), cut)
-    assert "cut off" in source.status(job_id).reason
+    assert "interrupted" in source.status(job_id).reason
     source.cancel(job_id)
-    assert "cut off" not in source.status(job_id).reason
+    assert "interrupted" not in source.status(job_id).reason
     third = LocalQueue(tmp_path / "c")
     with pytest.raises(InputError, match="cancelled"):
         move_job(source, job_id, third, limited(), quiet)
@@ -130,14 +130,14 @@ def test_one_that_the_target_refuses_at_the_last_goes_back_or_elsewhere_or_there
     source, target = two
     job_id = begun(source)
     with monkeypatch.context() as full:
-        full.setattr(target, "_begun", refuses)
+        full.setattr(target, "_begin", refuses)
         with pytest.raises(InputError, match="QOSMax"):
             move_job(source, job_id, target, limited(), quiet)
     assert target.jobs() == []
     elsewhere = LocalQueue(tmp_path / to)
     moved = move_job(source, job_id, elsewhere, limited(), quiet)
     assert over(elsewhere, moved.job_id).phase is Phase.DONE
-    assert f"gone to local:{tmp_path}/{to}" in source.status(job_id).reason
+    assert f"moved to local:{tmp_path}/{to}" in source.status(job_id).reason
     assert not list(tmp_path.glob("*/.staged-*"))
 
 
@@ -155,7 +155,7 @@ def test_one_that_was_killed_before_a_target_that_refuses_it_now_goes_elsewhere(
         dies.setattr(target, "submit_staged", killed)
         with pytest.raises(Cut):
             move_job(source, job_id, target, limited(), quiet)
-    with pytest.raises(InputError, match="has gone to"):
+    with pytest.raises(InputError, match="has moved to"):
         move_job(source, job_id, source, limited(), quiet)
     monkeypatch.setattr(moves, "refusals", lambda *_: _refused())
     with pytest.raises(InputError, match="no such job"):
@@ -176,11 +176,11 @@ def test_one_that_may_be_at_work_at_the_target_goes_nowhere_else(
     source, target = two
     job_id = begun(source)
     with monkeypatch.context() as away:
-        away.setattr(target, "_begun", perhaps)
-        with pytest.raises(PerhapsTakenError):
+        away.setattr(target, "_begin", perhaps)
+        with pytest.raises(SubmitUnansweredError):
             move_job(source, job_id, target, limited(), quiet)
     for elsewhere in (source, LocalQueue(tmp_path / "c")):
-        with pytest.raises(InputError, match="has gone to"):
+        with pytest.raises(InputError, match="has moved to"):
             move_job(source, job_id, elsewhere, limited(), quiet)
     moved = move_job(source, job_id, target, limited(), quiet)
     assert over(target, moved.job_id).phase is Phase.DONE
@@ -201,7 +201,7 @@ def test_a_cancel_that_cannot_stop_the_job_is_heard_by_a_move_all_the_same(
                 source.cancel(job_id)
 
     monkeypatch.setattr(target, "bring_data", copying)
-    with pytest.raises(InputError, match="nothing of it goes on"):
+    with pytest.raises(InputError, match="it is not resumed"):
         move_job(source, job_id, target, limited(), quiet)
     assert target.jobs() == []
     assert source.status(job_id).phase is Phase.RUNNING, "nobody could tell it"
@@ -230,7 +230,7 @@ def test_a_cancel_is_heard_while_it_is_still_stopping_the_job(
 
         monkeypatch.setattr(target, "bring_data", copying)
         try:
-            with pytest.raises(InputError, match="nothing of it goes on"):
+            with pytest.raises(InputError, match="it is not resumed"):
                 move_job(source, job_id, target, limited(), quiet)
         finally:
             has_moved.set()
@@ -283,10 +283,10 @@ def test_a_job_whose_move_was_cut_off_at_the_last_is_ended_by_the_same_move(
         with pytest.raises(Cut):
             move_job(source, job_id, target, limited(), quiet)
     for _ in range(2):
-        with pytest.raises(InputError, match=r"was cut off.*\n.*\n.*the same move once more"):
+        with pytest.raises(InputError, match=r"was interrupted.*\n.*\n.*repeat the move"):
             source.cancel(job_id)
         assert "ends it" in source.status(job_id).reason
-    with pytest.raises(InputError, match="nothing of it goes on"):
+    with pytest.raises(InputError, match="it is not resumed"):
         move_job(source, job_id, target, limited(), quiet)
     assert target.jobs() == []
     assert list((tmp_path / "b").iterdir()) == []
@@ -299,16 +299,16 @@ def test_a_second_cancel_takes_nothing_from_the_first(
     two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = two
-    job_id, gone = begun(source), Leave.gone
+    job_id, gone = begun(source), MoveRecord.record_copied
 
-    def cancelled(way: Leave) -> None:
+    def cancelled(way: MoveRecord) -> None:
         source.cancel(job_id)
         gone(way)
-        with pytest.raises(InputError, match="on its way"):
+        with pytest.raises(InputError, match="moving to"):
             source.cancel(job_id)
 
-    monkeypatch.setattr(Leave, "gone", cancelled)
-    with pytest.raises(InputError, match="nothing of it goes on"):
+    monkeypatch.setattr(MoveRecord, "record_copied", cancelled)
+    with pytest.raises(InputError, match="it is not resumed"):
         move_job(source, job_id, target, limited(), quiet)
     assert target.jobs() == []
 
@@ -330,7 +330,7 @@ def test_one_that_has_arrived_and_is_not_seen_there_is_never_begun_again(
     for _ in range(2):
         with pytest.raises(InputError, match=f"it arrived at local:{tmp_path}/b as {moved.job_id}"):
             move_job(source, job_id, target, limited(), quiet)
-        with pytest.raises(InputError, match="has gone to"):
+        with pytest.raises(InputError, match="has moved to"):
             move_job(source, job_id, LocalQueue(tmp_path / "c"), limited(), quiet)
     assert source.status(job_id).reason == said
     assert not list(tmp_path.glob("*/.staged-*"))
@@ -343,7 +343,7 @@ def test_a_job_that_is_over_touches_no_folder_to_which_no_move_came(
     source, target = two
     over(source, job_id := source.submit(job("true")))
     monkeypatch.setattr(target, "unstage", closed)
-    with pytest.raises(InputError, match=r"(?m)nothing of it goes on$"):
+    with pytest.raises(InputError, match=r"(?m)it is not resumed$"):
         move_job(source, job_id, target, limited(), quiet)
 
 
@@ -363,10 +363,10 @@ def test_a_copy_that_cannot_be_removed_is_told_and_removed_once_it_can_be(
     with monkeypatch.context() as patch:
         patch.setattr(target, "unstage", closed)
         for _ in range(2):
-            with pytest.raises(InputError, match=f"a copy is left in local:{tmp_path}/b"):
+            with pytest.raises(InputError, match=f"a copy remains in local:{tmp_path}/b"):
                 move_job(source, job_id, target, limited(), quiet)
     assert list((tmp_path / "b").iterdir())
-    with pytest.raises(InputError, match=r"(?m)nothing of it goes on$"):
+    with pytest.raises(InputError, match=r"(?m)it is not resumed$"):
         move_job(source, job_id, target, limited(), quiet)
     assert list((tmp_path / "b").iterdir()) == []
 
@@ -396,7 +396,7 @@ def test_the_first_copy_of_one_that_waits_is_known_where_it_was_cut_off(
     else:
         source.cancel(waits)
         assert "cut off" not in over(source, waits).reason, "no move has stopped it"
-        with pytest.raises(InputError, match="nothing of it goes on"):
+        with pytest.raises(InputError, match="it is not resumed"):
             move_job(source, waits, third, limited(), quiet)
         assert third.jobs() == []
     assert list((tmp_path / "b").iterdir()) == []

@@ -27,7 +27,7 @@ from tests.gangway.jobs.test_shared_folders import planted, shared, tree
 from tests.other_users import MALLORY
 
 SECRET = "of-root-alone"
-METHODS = {name for name in dir(OwnJobFolder) if not name.startswith("_")} | {"first", "number_in", "sec_since_mark"}
+METHODS = {name for name in dir(OwnJobFolder) if not name.startswith("_")} | {"first", "read_number", "sec_since_mark"}
 pytestmark = [
     pytest.mark.attack("a user of a shared queue", "plants links and FIFOs where others read and write"),
     pytest.mark.skipif(os.geteuid() != 0, reason="wants root, to give files to other users"),
@@ -130,10 +130,17 @@ def test_in_somebody_elses_job(place: Path, private: Path, pretended: Callable[[
             rows = engine.jobs()
             assert SECRET not in str(rows), name
             assert {row.user for row in rows} <= {"nobody"}
-            for ask in (engine.status, engine.cancel, engine.ensure_begun, engine.stop, engine.used, engine.run_url):
+            for ask in (
+                engine.status,
+                engine.cancel,
+                engine.ensure_begun,
+                engine.stop,
+                engine.get_usage,
+                engine.run_url,
+            ):
                 with pytest.raises(InputError):
                     ask("case-1")
-            assert engine.moved("x") is None
+            assert engine.find_moved("x") is None
         assert (tree(private), sorted(map(str, (place / "queue").rglob("*")))) == before, name
 
 
@@ -144,7 +151,14 @@ def test_in_an_own_job(place: Path, private: Path, pretended: Callable[[str, str
         before = tree(private)
         for engine in engines(place, pretended):
             assert SECRET not in str(engine.jobs()), name
-            for ask in (engine.status, engine.log, engine.cancel, engine.environment, engine.used, engine.kept):
+            for ask in (
+                engine.status,
+                engine.log,
+                engine.cancel,
+                engine.environment,
+                engine.get_usage,
+                engine.get_stored_job,
+            ):
                 with suppress(InputError):
                     assert SECRET not in str(ask("case-1")), name
         own = OwnJobFolder(place / "queue/case-1")

@@ -65,7 +65,7 @@ def test_its_data_are_where_they_may_be(tmp_path: Path, data: str, taken: bool) 
     with pytest.raises(InputError) as refused:
         engine.submit(file)
     assert refused.value.place == "data.region"
-    with pytest.raises(InputError, match="no engine takes this job"):
+    with pytest.raises(InputError, match="no engine accepts this job"):
         place(sites(engine, queue(tmp_path / "others", "aws:eu-west-3")), file)
     assert not (tmp_path / "jobs").exists(), "nothing is copied"
 
@@ -77,7 +77,7 @@ def test_of_several_the_first_that_stands_where_it_may(tmp_path: Path) -> None:
     placed = place(sites(here, london, paris), job("true", **EU))
     assert placed.engine is paris
     assert len(placed.lines) == 3
-    with pytest.raises(InputError, match="no engine takes this job"):
+    with pytest.raises(InputError, match="no engine accepts this job"):
         place(sites(here, london), job("true", **EU))
 
 
@@ -86,7 +86,7 @@ def test_an_engine_elsewhere_is_not_even_asked(tmp_path: Path) -> None:
     slurm = SlurmEngine(tmp_path, region=Place("aws", "us-east-1"))
     with pytest.raises(InputError) as refused:
         place(sites(slurm), job("true", **EU))
-    assert "cannot be asked" not in str(refused.value)
+    assert "unavailable" not in str(refused.value)
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_a_move_to_where_it_may_be(tmp_path: Path) -> None:
     assert found.moves == (moved.move,)
     (move,) = found.moves
     assert move.usd == pytest.approx(move.bytes / 2**30 * 0.09), "leaving AWS for anywhere"
-    assert move.why_usd.startswith("0.09 USD a GiB, aws:eu-west-1 to hosts:lab: ")
+    assert move.why_usd.startswith("0.09 USD/GiB, aws:eu-west-1 to hosts:lab: ")
     assert move.sec > 0
 
 
@@ -124,8 +124,8 @@ def test_a_move_to_where_it_may_be(tmp_path: Path) -> None:
         ("aws:eu-west-1", "aws:eu-west-3", 0.02, "list-price"),
         ("aws:eu-west-1", "aws:eu-west-1", 0.0, "within one region"),
         ("hosts:lab/DE", "aws:eu-west-1", None, "hosts:lab"),
-        ("aws:eu-west-1", None, None, "in which region local:"),
-        (None, "aws:eu-west-1", None, "in which region local:"),
+        ("aws:eu-west-1", None, None, "the region of local:"),
+        (None, "aws:eu-west-1", None, "the region of local:"),
         (None, None, 0.0, "on this machine"),
     ],
 )

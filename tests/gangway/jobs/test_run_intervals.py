@@ -9,7 +9,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.jobs.job_folder import OwnJobFolder
-from gangway.jobs.run_intervals import RunningStretch, end_stretch, get_run_intervals, used_sec
+from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals, used_sec
 
 
 class Clocks:
@@ -38,11 +38,11 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 def test_what_has_ended_is_kept_and_what_goes_on_is_open(folder: OwnJobFolder, clocks: Clocks) -> None:
     assert get_run_intervals(folder, runs=True) == ()
-    running = RunningStretch(folder, 2)
+    running = RunningInterval(folder, 2)
     clocks.work(5)
     running.update()
-    end_stretch(folder)
-    running = RunningStretch(folder, 3)
+    end_interval(folder)
+    running = RunningInterval(folder, 3)
     clocks.work(7)
     running.update()
     first, second = get_run_intervals(folder, runs=True)
@@ -54,7 +54,7 @@ def test_what_has_ended_is_kept_and_what_goes_on_is_open(folder: OwnJobFolder, c
 @pytest.mark.parametrize("jump_sec", [3600, -3600, 86_400 * 365])
 def test_no_jump_of_the_clock_and_no_sleep_counts(folder: OwnJobFolder, clocks: Clocks, jump_sec: float) -> None:
     """A machine that sleeps wakes up with a wall clock that has gone on, and a monotonic one that has not."""
-    running = RunningStretch(folder, 1)
+    running = RunningInterval(folder, 1)
     clocks.work(5)
     clocks.wall_sec += jump_sec
     clocks.work(7)
@@ -63,20 +63,20 @@ def test_no_jump_of_the_clock_and_no_sleep_counts(folder: OwnJobFolder, clocks: 
     assert used_sec([going_on], going_on.start + timedelta(seconds=12 + jump_sec)) == 12
     (killed,) = get_run_intervals(folder, runs=False)
     assert used_sec([killed], killed.start) == 12
-    end_stretch(folder)
+    end_interval(folder)
     assert get_run_intervals(folder, runs=False) == (killed,)
 
 
 def test_one_that_was_killed_came_as_far_as_it_said(folder: OwnJobFolder, clocks: Clocks) -> None:
-    running = RunningStretch(folder, 1)
+    running = RunningInterval(folder, 1)
     clocks.work(100)
     running.update()
     clocks.work(3)
     (killed,) = get_run_intervals(folder, runs=False)
     assert killed.end == killed.start + timedelta(seconds=100)
-    end_stretch(folder)
+    end_interval(folder)
     assert get_run_intervals(folder, runs=True) == (killed,)
-    end_stretch(folder)
+    end_interval(folder)
     assert get_run_intervals(folder, runs=True) == (killed,), "there is none to end"
 
 
@@ -90,33 +90,33 @@ def test_one_that_has_no_length_came_as_far_as_its_file_says(folder: OwnJobFolde
 
 
 def test_one_that_was_half_written_down_is_counted_once(folder: OwnJobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    RunningStretch(folder, 1).update()
+    RunningInterval(folder, 1).update()
     with monkeypatch.context() as killed:
         killed.setattr(os, "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError("no")))
         with pytest.raises(OSError, match="no"):
-            end_stretch(folder)
-    end_stretch(folder)
+            end_interval(folder)
+    end_interval(folder)
     assert len(get_run_intervals(folder, runs=False)) == 1
 
 
 def test_a_full_disk_leaves_what_was_there(folder: OwnJobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    RunningStretch(folder, 1)
-    end_stretch(folder)
-    running = RunningStretch(folder, 2)
+    RunningInterval(folder, 1)
+    end_interval(folder)
+    running = RunningInterval(folder, 2)
     before = folder.read("stretches")
     opened = os.open
     with monkeypatch.context() as full:
         full.setattr(os, "open", lambda path, flags, *rest, **named: opened(path, flags & ~os.O_CREAT, *rest, **named))
         running.update()
         with pytest.raises(OSError, match="No such file"):
-            end_stretch(folder)
+            end_interval(folder)
     assert folder.read("stretches") == before
-    end_stretch(folder)
+    end_interval(folder)
     assert [each.nodes for each in get_run_intervals(folder, runs=False)] == [1, 2]
 
 
 @pytest.mark.parametrize("text", ["1 2\n", "a b c\n", "1 2 3 4\n", "1 99999999999999999999 1\n"])
 def test_what_somebody_else_wrote_is_told(folder: OwnJobFolder, text: str) -> None:
     (folder.path / "stretches").write_text(text)
-    with pytest.raises(InputError, match="no stretches of a job"):
+    with pytest.raises(InputError, match="not the run intervals of a job"):
         get_run_intervals(folder, runs=False)

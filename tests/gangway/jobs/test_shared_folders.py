@@ -365,7 +365,7 @@ def swap(monkeypatch: pytest.MonkeyPatch) -> Swap:
 
 
 def record(engine: Queue, job_id: str) -> str:
-    kept = engine.kept(job_id)
+    kept = engine.get_stored_job(job_id)
     return str(read_reported(kept.job, kept.folder.by_descriptor))
 
 
@@ -381,7 +381,7 @@ OPERATIONS: dict[str, Callable[[Queue, Queue], object]] = {
     "wait": lambda engine, _: engine.ensure_begun("case-1"),
     "cancel": lambda engine, _: engine.cancel("case-1"),
     "record": lambda engine, _: record(engine, "case-1"),
-    "used": lambda engine, _: engine.used("case-1"),
+    "used": lambda engine, _: engine.get_usage("case-1"),
     "environment": lambda engine, _: engine.environment("case-1"),
     "submit": lambda engine, _: engine.submit(job("true")),
     "move": moved,

@@ -56,7 +56,7 @@ def test_whoever_removes_what_she_can_runs_no_job_beside_another(place: Path) ->
     hers = job_file(place, "hers", f"cd {place}/ran; mkdir alone || exit 9; rmdir alone")
     submitted, found = gangway(MALLORY, ("submit", hers, on), ("status", "hers-2", on))
     assert (submitted.code, found.code) == (0, 0), (submitted, found)
-    assert f"another user's job, or their lock on {folder} (process " in found.out
+    assert f"another user's job or lock on {folder} (process " in found.out
     assert f"of {ALICE}) before it" in found.out
     (place / "ran/end").touch()
     for uid, job_id in ((ALICE, "long-1"), (MALLORY, "hers-2")):
@@ -72,7 +72,7 @@ def test_whoever_holds_the_lock_is_named_with_the_process(place: Path, kind: str
         submitted, found, listed = gangway(
             ALICE, ("submit", job_file(place), on), ("status", "case-1", on), ("list", "--json", on)
         )
-        cause = f"another user's job, or their lock on {folder} (process {pid} of nobody) before it"
+        cause = f"another user's job or lock on {folder} (process {pid} of nobody) before it"
         assert (submitted.code, found.out) == (0, f"case-1: waiting: {cause}\n"), (submitted, found)
         assert get_row(listed, "case-1")["reason"] == cause
     assert gangway(ALICE, ("wait", "case-1", on))[0].code == 0
@@ -133,8 +133,8 @@ def test_a_command_that_cannot_begin_where_it_is_to_is_refused(place: Path, name
     cwd = "/" if named else closed / "work"
     (done,) = gangway(ALICE, ("submit", str(place / "case.yaml"), f"--on=local:{folder}"), cwd=cwd)
     assert (done.code, done.out) == (2, ""), done
-    assert f"workdir: the command is to begin in {closed}/work: permission denied: {closed} belongs to" in done.err
-    assert "fix:     cd to a folder that you may enter, or name one in the job file: workdir:" in done.err
+    assert f"workdir: the command starts in {closed}/work: permission denied: {closed} belongs to" in done.err
+    assert "fix:     cd to a folder that you can enter, or name one in the job file: workdir:" in done.err
     assert list(folder.iterdir()) == []
 
 
@@ -186,10 +186,13 @@ def test_a_state_that_is_no_file_is_a_row_that_says_why(place: Path, kind: str) 
     shell(ALICE, f"cd {folder}/case-1; rm state.json; {kind} state.json")
     listed, found = gangway(ALICE, ("list", "--json", on), ("status", "case-1", on))
     row = get_row(listed, "case-1")
-    assert (row["phase"], f"{folder}/case-1/state.json: no state of a job: it is" in str(row["reason"])) == (
+    assert (row["phase"], f"{folder}/case-1/state.json: not the state of a job: it is" in str(row["reason"])) == (
         "cannot be read", True
     )  # fmt: skip
-    assert (found.code, f"fix:     remove {folder}/case-1/state.json, once you have" in found.err) == (2, True), found
+    assert (found.code, f"fix:     find out what made {folder}/case-1/state.json, then remove it" in found.err) == (
+        2,
+        True,
+    ), found
 
 
 def test_a_link_in_place_of_a_log_is_named_with_what_to_do(place: Path) -> None:
@@ -198,8 +201,10 @@ def test_a_link_in_place_of_a_log_is_named_with_what_to_do(place: Path) -> None:
     shell(ALICE, f"cd {folder}/case-1; rm log; ln -s /etc/passwd log")
     (done,) = gangway(ALICE, ("logs", "case-1", on))
     assert (done.code, "release" in done.err) == (2, False), done
-    assert f"{folder}/case-1/log: no log of a job: it is a link, and none is followed here" in done.err
-    assert f"fix:     remove {folder}/case-1/log, once you have looked what has put it there" in done.err
+    assert (
+        f"{folder}/case-1/log: the job's log cannot be read: it is a link, and links are not followed here" in done.err
+    )
+    assert f"fix:     find out what made {folder}/case-1/log, then remove it" in done.err
 
 
 def test_errors_begin_with_themselves_and_fixes_are_for_who_reads_them(place: Path) -> None:

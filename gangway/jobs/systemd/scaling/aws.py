@@ -1,6 +1,7 @@
-"""Nodes asked of AWS's Auto Scaling groups: of the first rung's its desired capacity, with tags that say when and why.
+"""Resizes AWS's Auto Scaling groups: sets the desired capacity of the first rung's group, with tags for time and
+reason.
 
-A node that is to go hears of it by the group's lifecycle hook, and has the time to save.
+A node that has to leave is notified by the group's lifecycle hook, with time to save.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,13 +9,13 @@ from datetime import datetime
 from typing import Any
 
 from components.core.findings import InputError
-from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, told_by
+from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, read_change_tags
 from stacks.config.stack_config import StackConfig
 
 SUSPENDS_LAUNCHES = True
 """Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
 AFTER_RESET = ""
-"""Why a reset wants an `up --refresh`; empty for no reason."""
+"""Why `up --refresh` is needed after a reset; empty if it is not."""
 _FIX = "run it with the rights that docs/controller-stacks.md lists, on the stack's account"
 
 
@@ -25,7 +26,7 @@ class AwsScaler:
         self._region = region
 
     def get_groups(self, names: Sequence[str]) -> list[GroupState]:
-        """By one question for all."""
+        """One request for all."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -36,13 +37,13 @@ class AwsScaler:
         if lacking := [name for name in names if name not in found]:
             raise InputError(
                 f"Auto Scaling group {lacking[0]}",
-                "is not there",
-                fix="`pulumi up --refresh`; and look whether region and account are the stack's",
+                "does not exist",
+                fix="`pulumi up --refresh`; check that region and account are the stack's",
             )
         return [found[name] for name in names]
 
     def carry_out(self, change: Change, now: datetime) -> str:
-        """Tags, and then the number: at once."""
+        """Sets tags, then the number; effective immediately."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         client = self._client()
@@ -57,14 +58,14 @@ class AwsScaler:
             for key, value in get_tags(change, now).items()
         ]
         try:
-            # First what holds the next change back: one that is not made costs its time, one too many might cost nodes.
+            # Tags first, which delay the next change: a missed change costs time, an extra one may cost nodes.
             client.create_or_update_tags(Tags=tags)
             client.set_desired_capacity(
                 AutoScalingGroupName=change.group, DesiredCapacity=change.nodes, HonorCooldown=False
             )
         except (BotoCoreError, ClientError) as error:
             raise InputError(
-                f"Auto Scaling group {change.group}", f"cannot be asked for {change.nodes} nodes: {error}", fix=_FIX
+                f"Auto Scaling group {change.group}", f"cannot be set to {change.nodes} nodes: {error}", fix=_FIX
             ) from None
         return ""
 
@@ -75,7 +76,7 @@ class AwsScaler:
 
 
 def _get_state(group: Any) -> GroupState:
-    changed_at, changed_why = told_by({tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])})
+    changed_at, changed_why = read_change_tags({tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])})
     return GroupState(
         name=group["AutoScalingGroupName"],
         most=group["MaxSize"],
@@ -88,12 +89,12 @@ def _get_state(group: Any) -> GroupState:
 
 
 def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
-    """The groups of a stack that is up. InputError: no login."""
+    """For a stack that is up. InputError: not logged in."""
     return AwsScaler(config.region)
 
 
 def resume(region: str, groups: Sequence[str], processes: Sequence[str]) -> None:
-    """Has Auto Scaling groups launch again. InputError: no credentials, no right, or no such group."""
+    """Lets Auto Scaling groups launch again. InputError: no credentials, no permission, or no such group."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -105,5 +106,5 @@ def resume(region: str, groups: Sequence[str], processes: Sequence[str]) -> None
             raise InputError(
                 f"Auto Scaling group {group}",
                 f"{' and '.join(processes)} cannot be resumed: {error}",
-                fix="run it as the account that runs `up`; nothing was removed, and it may run again",
+                fix="run it as the account that runs `up`; nothing was removed, so you can repeat it",
             ) from None

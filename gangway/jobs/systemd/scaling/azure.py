@@ -1,8 +1,8 @@
-"""Nodes asked of Azure's scale sets: the number stands in a tag of the first rung's, and the head acts on it.
+"""Resizes Azure's scale sets: writes the number into a tag of the first rung's, and the head acts on it.
 
-The head alone sets the sizes (`images.node.azure.fallback`), since it alone fills a rung below the first; whoever runs
-this needs no right to change a scale set, only to write tags. Which nodes go is Azure's choice, the newest ones, and a
-notice tells them; a spot scale set's get none, so that none is sent away there.
+Only the head sets sizes (`images.node.azure.fallback`), since only it fills lower rungs; the caller only needs
+permission to write tags. Azure chooses the nodes to remove, the newest, and notifies them; nodes of spot scale sets are
+not notified, so none is removed there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from components.core.findings import InputError
-from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, told_by
+from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, read_change_tags
 from gangway.jobs.systemd.scaling.rest import Rest, Session
 from images.node.azure.api import COMPUTE_VERSION
 from images.node.azure.fallback import MOST_TAG, WANTED_TAG, nodes_wanted
@@ -21,18 +21,18 @@ from stacks.program import get_program
 SUSPENDS_LAUNCHES = False
 """Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
 AFTER_RESET = ""
-"""Why a reset wants an `up --refresh`; empty for no reason."""
+"""Why `up --refresh` is needed after a reset; empty if it is not."""
 API_URL = "https://management.azure.com"
 TAGS_VERSION = "2021-04-01"
 _FIX = "az login, with the rights that docs/controller-stacks.md lists, on the stack's resource group"
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
 _WITHOUT_NOTICE = (
-    "Azure deletes a spot scale set's nodes without a notice, and what all did since the last checkpoint would be lost"
+    "Azure deletes nodes of a spot scale set without notice, so all progress since the last checkpoint would be lost"
 )
 
 
 class _ScaleSet(NamedTuple):
-    """One as Azure has it. `size`: that it is set to; `most`, `wanted`: nodes of the job, by its tags."""
+    """`size`: its current setting; `most`, `wanted`: nodes of the job, from its tags."""
 
     size: int
     most: int
@@ -69,16 +69,16 @@ class AzureScaler:
         self._together, self._is_held = together, is_held
 
     def get_groups(self, names: Sequence[str]) -> list[GroupState]:
-        """What is asked of the first is what its tags say, and of the others the size that the head has set."""
+        """The first one's number comes from its tags, the others' from the size set by the head."""
         sets = [self._read(name) for name in names]
         first = sets[0]
-        # Whose nodes would go: where one scale set at a time is filled, those of the one that is.
+        # The scale set that would shrink: if one at a time is filled, that one.
         filled = first if self._together else max(sets, key=lambda one: one.size)
-        changed_at, changed_why = told_by(first.tags)
+        changed_at, changed_why = read_change_tags(first.tags)
         state = GroupState(
             name=names[0],
             most=first.most,
-            # All at 0: the head asks for none, or there is none to be had; a number says nothing there.
+            # All at 0: the head requests none, or none are available; a number would mean nothing.
             asked=first.wanted if any(one.size for one in sets) else 0,
             in_service=first.running,
             is_held=self._is_held,
@@ -90,9 +90,9 @@ class AzureScaler:
         return [state, *(GroupState(name, one.most, one.size, one.running, self._is_held) for name, one in below)]
 
     def carry_out(self, change: Change, now: datetime) -> str:
-        """By tags of the first, in one call."""
+        """Sets tags of the first scale set, in one call."""
         tags = {WANTED_TAG: str(change.nodes), **get_tags(change, now)}
-        # By the tags' own API: a PATCH of the scale set itself would take the right to change it.
+        # By the tags API: a PATCH of the scale set would need permission to change it.
         self._rest.call(
             f"scale set {change.group}, tags for {change.nodes} nodes",
             "PATCH",
@@ -100,7 +100,7 @@ class AzureScaler:
             {"api-version": TAGS_VERSION},
             {"operation": "Merge", "properties": {"tags": tags}},
         )
-        return "the head does it at its next look, within a minute"
+        return "the head applies it within a minute"
 
     def _read(self, name: str) -> _ScaleSet:
         what, path = f"scale set {name}", f"{self._place}/{name}"
@@ -123,7 +123,7 @@ class AzureScaler:
             yield from page.get("value", [])
             if not (following := page.get("nextLink")):
                 return
-            # Of the link its query alone: the token goes to no other address, whatever an answer says.
+            # Only the link's query: the token must not go to another address.
             params = {**params, **dict(parse_qsl(urlsplit(following).query))}
 
 
@@ -133,7 +133,7 @@ def _runs(machine: dict[str, Any]) -> bool:
 
 
 def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
-    """The groups of a stack that is up. InputError: no login."""
+    """For a stack that is up. InputError: not logged in."""
     from gangway.sessions.azure import open_session
 
     planned = get_program(config.provider).plan(config)

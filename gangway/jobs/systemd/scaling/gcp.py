@@ -1,11 +1,11 @@
-"""Nodes asked of Google's managed instance groups: out by another size, in by asking the newest nodes to leave.
+"""Resizes Google's managed instance groups: grows by a new size, shrinks by asking the newest nodes to leave.
 
-A smaller size would end nodes without a word, and any of them. So a node is asked by a network tag of its own, which
-its metadata server shows it (`images.node.gcp.notices`): it saves, ends its trainer, and takes itself out of its group,
-which becomes smaller by it (`images/templates/gcp/cloud.sh`). A tag, and not an attribute of its metadata: who may set
-those may run programs on the machine. Instances that do not run have nothing to save, and are deleted first.
+A smaller size would end arbitrary nodes without notice. So each node to remove gets a network tag, visible on its
+metadata server (`images.node.gcp.notices`): it saves, ends its trainer and removes itself from its group, which shrinks
+by it (`images/templates/gcp/cloud.sh`). A tag rather than a metadata attribute, since permission to set those allows
+running programs on the machine. Instances that do not run have nothing to save and are deleted first.
 
-Groups have no tags of their own that would say when and why: when is read from Compute Engine's own list of operations.
+Groups have no tags for time and reason, so the time comes from Compute Engine's operations.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from stacks.program import get_program
 SUSPENDS_LAUNCHES = False
 """Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
 AFTER_RESET = "the first group is smaller by those that left it"
-"""Why a reset wants an `up --refresh`; empty for no reason."""
+"""Why `up --refresh` is needed after a reset; empty if it is not."""
 API_URL = "https://compute.googleapis.com"
 _FIX = "gcloud auth application-default login, with the rights that docs/controller-stacks.md lists, on the project"
 _RESIZED, _TAGGED = "compute.instanceGroupManagers.resize", "setTags"
@@ -30,7 +30,7 @@ _GOING = ("DELETING", "ABANDONING")
 
 
 class _Node(NamedTuple):
-    """An instance that runs. `fingerprint`: of its tags, which a change of them has to repeat."""
+    """A running instance. `fingerprint`: of its tags, required to change them."""
 
     name: str
     created: str
@@ -39,12 +39,12 @@ class _Node(NamedTuple):
 
     @property
     def leaves(self) -> bool:
-        """Whether it was asked to."""
+        """Whether it was asked to leave."""
         return LEAVE_TAG in self.tags
 
 
 class _Group(NamedTuple):
-    """A group as Compute Engine has it. `idle`: instances that do not run; `nodes`: those that do, the oldest first."""
+    """`idle`: instances that do not run; `nodes`: those that do, oldest first."""
 
     size: int
     base_name: str
@@ -53,12 +53,12 @@ class _Group(NamedTuple):
 
     @property
     def leaving(self) -> int:
-        """Nodes that were asked to leave and are there yet."""
+        """Nodes that were asked to leave and are still present."""
         return sum(node.leaves for node in self.nodes)
 
     @property
     def asked(self) -> int:
-        """Nodes that it is to have when those have left."""
+        """Its number once those have left."""
         return self.size - self.leaving
 
 
@@ -88,18 +88,18 @@ class GcpScaler:
         self._project, self._zones, self._most, self._is_held = project, dict(zones), most, is_held
 
     def get_groups(self, names: Sequence[str]) -> list[GroupState]:
-        """A node that was asked to leave counts no more."""
+        """Without nodes that were asked to leave."""
         first = self._read(names[0])
         changed_at, changed_why = self._last_change(names[0], first.base_name)
         running = len(first.nodes) - first.leaving
         state = GroupState(names[0], self._most, first.asked, running, self._is_held, changed_at, changed_why)
-        return [state, *map(self._below, names[1:])]
+        return [state, *map(self._read_lower, names[1:])]
 
     def carry_out(self, change: Change, now: datetime) -> str:
-        """Out by a size; in by a tag of each node that is to leave."""
+        """Grows by size; shrinks by tagging the nodes that have to leave."""
         group = self._read(change.group)
         if change.nodes >= group.asked:
-            # Nodes that leave make the group smaller by themselves.
+            # Leaving nodes shrink the group themselves.
             size = str(change.nodes + group.leaving)
             self._of_group(f"{change.nodes} nodes of", change.group, "POST", "/resize", {"size": size})
             return ""
@@ -107,15 +107,15 @@ class GcpScaler:
         if idle := group.idle[:too_many]:
             self._delete(change.group, idle)
         staying = [node for node in group.nodes if not node.leaves]
-        # Of those that run so many stay as are wanted, however many the group still lacks.
+        # Keep as many running nodes as wanted, however many the group still lacks.
         going = staying[max(change.nodes, len(staying) - (too_many - len(idle))) :]
         for node in going:
             self._ask_to_leave(self._zones[change.group], node)
         names = ", ".join(node.name for node in going)
-        return f"{names} save first, and then leave by themselves, in some minutes" if going else ""
+        return f"{names} save and then leave, within minutes" if going else ""
 
-    def _below(self, name: str) -> GroupState:
-        """A group of another rung, whose size is the head's."""
+    def _read_lower(self, name: str) -> GroupState:
+        """A lower rung's group, whose size the head sets."""
         size = int(self._of_group("the size of", name, "GET")["targetSize"])
         running = sum(one.get("instanceStatus") == "RUNNING" for one in self._managed(name))
         return GroupState(name, size, size, running, self._is_held)
@@ -144,7 +144,7 @@ class GcpScaler:
             params = {"pageToken": page["nextPageToken"]}
 
     def _last_change(self, name: str, base_name: str) -> tuple[datetime | None, str]:
-        """When the group was last resized, or a node of it asked to leave, and by whom."""
+        """When, and by whom, the group was last resized or a node of it asked to leave."""
         params = {
             "filter": f'(operationType = "{_RESIZED}") OR (operationType = "{_TAGGED}")',
             "orderBy": "creationTimestamp desc",
@@ -157,8 +157,8 @@ class GcpScaler:
                 kind, _, target = one.get("targetLink", "").rpartition("/")
                 is_group = kind.endswith("/instanceGroupManagers") and target == name
                 if is_group or (kind.endswith("/instances") and target.startswith(f"{base_name}-")):
-                    what = "another size" if is_group else "nodes were asked to leave"
-                    return find_time(one.get("insertTime", "")), f"{what}, by {one.get('user', 'nobody knows whom')}"
+                    what = "resized" if is_group else "nodes were asked to leave"
+                    return find_time(one.get("insertTime", "")), f"{what}, by {one.get('user', 'an unknown user')}"
             if not page.get("nextPageToken"):
                 return None, ""
             params = {**params, "pageToken": page["nextPageToken"]}
@@ -167,7 +167,7 @@ class GcpScaler:
         zone = self._zones[name]
         body = {
             "instances": [f"zones/{zone}/instances/{instance}" for instance in instances],
-            # One that has gone meanwhile is no reason to keep the others.
+            # An instance removed meanwhile must not keep the others.
             "skipInstancesOnValidationError": True,
         }
         self._of_group(f"{len(instances)} idle instances of", name, "POST", "/deleteInstances", body=body)
@@ -175,7 +175,7 @@ class GcpScaler:
     def _ask_to_leave(self, zone: str, node: _Node) -> None:
         body = {"items": [*node.tags, LEAVE_TAG], "fingerprint": node.fingerprint}
         path = f"{self._place(zone)}/instances/{node.name}/setTags"
-        self._rest.call(f"instance {node.name}, asked to leave", "POST", path, body=body)
+        self._rest.call(f"asking instance {node.name} to leave", "POST", path, body=body)
 
     def _of_group(
         self,
@@ -194,7 +194,7 @@ class GcpScaler:
 
 
 def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
-    """The groups of a stack that is up. InputError: no login."""
+    """For a stack that is up. InputError: not logged in."""
     from components.gcp.capacity import rung_zone
     from components.gcp.tpu.api import TpuError, open_session
 

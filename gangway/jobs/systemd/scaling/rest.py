@@ -1,4 +1,4 @@
-"""A cloud's REST API as whoever runs the command may call it: one call, one answer; a refusal in the cloud's words."""
+"""A cloud's REST API with the caller's login: one call, one answer; refusals quote the cloud."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -7,13 +7,13 @@ from components.core.findings import InputError
 from components.core.http_reply import Reply
 
 TIMEOUT_SEC = 60.0
-_GONE = "`pulumi up --refresh`; and look whether the account is the stack's"
-_SHOWN = 300
-"""Characters of a refusal that a message repeats."""
+_GONE = "`pulumi up --refresh`; check that the account is the stack's"
+_MOST_SHOWN = 300
+"""Characters of a refusal to quote."""
 
 
 class Session(Protocol):
-    """What is used of a session of `requests`, logged in."""
+    """What is used of a logged-in `requests` session."""
 
     def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
         """Sends one request."""
@@ -24,9 +24,9 @@ class Rest:
     """Calls below one address.
 
     Args:
-        session: of whoever runs the command.
+        session: of the caller.
         root: the address.
-        fix: what helps where a call is refused.
+        fix: for refused calls.
     """
 
     def __init__(self, session: Session, root: str, fix: str) -> None:
@@ -35,22 +35,22 @@ class Rest:
     def call(
         self, what: str, method: str, path: str, params: Mapping[str, str] | None = None, body: Any = None
     ) -> dict[str, Any]:
-        """The answer's JSON data. `what`: of which thing it is, and what cannot be done with it where that is refused.
-        InputError: a refusal, no answer, or `what` is not there.
+        """The answer's JSON. `what`: names the object, and the action, in errors. InputError: a refusal, no answer, or
+        no such object.
         """
         try:
             reply = self._session.request(
                 method, f"{self._root}{path}", params=dict(params or {}), json=body, timeout=TIMEOUT_SEC
             )
         except OSError as error:  # every exception of requests is one
-            raise InputError(what, f"nobody answers: {type(error).__name__}", fix=self._fix) from None
+            raise InputError(what, f"no answer: {type(error).__name__}", fix=self._fix) from None
         if reply.status_code == 404:
-            raise InputError(what, "is not there", fix=_GONE)
+            raise InputError(what, "does not exist", fix=_GONE)
         try:
             answer = reply.json()
         except ValueError:
             answer = None
         if reply.status_code not in (200, 201, 202) or not isinstance(answer, dict):
-            said = " ".join(reply.text[:_SHOWN].split())
-            raise InputError(what, f"{method} is refused", value=f"{reply.status_code}: {said}", fix=self._fix)
+            text = " ".join(reply.text[:_MOST_SHOWN].split())
+            raise InputError(what, f"{method} was refused", value=f"{reply.status_code}: {text}", fix=self._fix)
         return answer

@@ -8,16 +8,16 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.cli.job_record import ask
-from gangway.jobs.attempts import most_restarts
-from gangway.jobs.base import JobStatus, Movable, Phase, Used
-from gangway.jobs.hybrid.moves import Moved, move_job
+from gangway.jobs.attempts import restart_limit
+from gangway.jobs.base import JobStatus, Movable, Phase, Usage
+from gangway.jobs.hybrid.moves import MoveResult, move_job
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import read_status
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.local.outcomes import Spent
 from gangway.jobs.sites import Site
 from gangway.jobs.slurm.engine import SlurmEngine
-from tests.gangway.jobs.test_contract import end_all, job, limited, over, until
+from tests.gangway.jobs.test_contract import end_processes, job, limited, over, until
 from tests.slurm_cluster import SlurmCluster
 
 STAYS = "trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"
@@ -34,14 +34,14 @@ def queues(tmp_path: Path) -> Iterator[list[LocalQueue]]:
     made = [LocalQueue(tmp_path / name) for name in "abc"]
     yield made
     for each in made:
-        end_all(each)
+        end_processes(each)
 
 
 def begun(queue: Movable, job_id: str) -> JobStatus:
     return until(queue, job_id, lambda found, log: "begun" in log)
 
 
-def moved_and_failed(source: Movable, job_id: str, target: Movable) -> tuple[Moved, JobStatus]:
+def moved_and_failed(source: Movable, job_id: str, target: Movable) -> tuple[MoveResult, JobStatus]:
     """With the one start at the target, the second failure of two."""
     moved = move_job(source, job_id, target, limited(), quiet)
     found = over(target, moved.job_id)
@@ -63,12 +63,12 @@ def test_its_hours_are_those_of_all_engines_together(queues: list[LocalQueue]) -
     on_nodes(first, job_id, 1800)
     there = move_job(first, job_id, second, limited(), quiet).job_id
     begun(second, there)
-    used = second.used(there)
+    used = second.get_usage(there)
     assert 1800 < used.sec < 1900
     on_nodes(second, there, 1800 - 60)
     last = move_job(second, there, third, limited(), quiet).job_id
     begun(third, last)
-    assert 3540 < third.used(last).sec < 3600
+    assert 3540 < third.get_usage(last).sec < 3600
     assert [1800 < move.used.sec < 3600 for move in third.status(last).moves] == [True, True]
 
 
@@ -87,7 +87,7 @@ def test_without_hours_left_it_stays(queues: list[LocalQueue]) -> None:
     job_id = first.submit(job(STAYS))
     begun(first, job_id)
     on_nodes(first, job_id, 3600)
-    with pytest.raises(InputError, match=r"hours are used, and none is left for local:") as refused:
+    with pytest.raises(InputError, match=r"hours are used, none is left for local:") as refused:
         move_job(first, job_id, second, limited(), quiet)
     said = refused.value
     assert (said.place, said.value, "max_hours" in said.fix, first.run_url(job_id) in said.fix) == (
@@ -123,8 +123,8 @@ def test_a_failure_before_the_move_is_one_of_its_restarts(queues: list[LocalQueu
     job_id = first.submit(job(FAILS_AFTER_A_MOVE, max_restarts=1))
     begun(first, job_id)
     moved, found = moved_and_failed(first, job_id, second)
-    assert second.used(moved.job_id).failures == 2
-    assert second.kept(moved.job_id).failures == 1, "of this engine's starts"
+    assert second.get_usage(moved.job_id).failures == 2
+    assert second.get_stored_job(moved.job_id).failures == 1, "of this engine's starts"
     assert found.started_at is not None
     figures = ask(Site(second), moved.job_id, found.started_at).figures
     assert (figures["failures"].value, figures["interruptions"].value) == (1, 0)
@@ -136,7 +136,7 @@ def test_an_interruption_before_the_move_counts_too(queues: list[LocalQueue], tm
     file = job(f"test -e moved && exit 75; {STAYS}")
     job_id = first.submit(file)
     begun(first, job_id)
-    Spent(interruptions=most_restarts(file) - 1).write(OwnJobFolder(tmp_path / "a" / job_id))
+    Spent(interruptions=restart_limit(file) - 1).write(OwnJobFolder(tmp_path / "a" / job_id))
     there = move_job(first, job_id, second, limited(), quiet).job_id
     begun(second, there)
     Spent(failures=1).write(OwnJobFolder(tmp_path / "b" / there))
@@ -144,7 +144,7 @@ def test_an_interruption_before_the_move_counts_too(queues: list[LocalQueue], tm
     last = move_job(second, there, third, limited(), quiet).job_id
     found = over(third, last)
     assert (found.phase, found.exit_code, found.starts) == (Phase.FAILED, 5, 1)
-    assert third.used(last) == Used(third.used(last).sec, 1, most_restarts(file))
+    assert third.get_usage(last) == Usage(third.get_usage(last).sec, 1, restart_limit(file))
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_a_move_of_an_earlier_release_is_read(queues: list[LocalQueue], tmp_path
     state = json.loads(path.read_bytes())
     del state["moves"][0]["used"]
     path.write_text(json.dumps(state))
-    assert read_status(JobFolder(path.parent)).used_before == Used()
+    assert read_status(JobFolder(path.parent)).earlier_usage == Usage()
 
 
 @pytest.mark.slow
@@ -175,6 +175,6 @@ def test_from_slurm_and_to_slurm(
     job_id = source.submit(job(FAILS_AFTER_A_MOVE, max_restarts=1))
     begun(source, job_id)
     moved, found = moved_and_failed(source, job_id, target)
-    before, used = found.used_before, target.used(moved.job_id)
+    before, used = found.earlier_usage, target.get_usage(moved.job_id)
     assert (before.failures, used.failures) == (1, 2)
     assert 0 < before.sec < used.sec

@@ -84,7 +84,7 @@ def test_one_that_waits_is_taken_along_and_one_that_is_done_is_not(two: tuple[Lo
     second = source.submit(job("echo here"))
     moved = move_job(source, second, target, limited(), quiet)
     assert over(target, moved.job_id).phase is Phase.DONE
-    with pytest.raises(InputError, match="gone to"):
+    with pytest.raises(InputError, match="moved to"):
         move_job(source, second, source, limited(), quiet)
     with pytest.raises(InputError, match="already"):
         move_job(source, first, source, limited(), quiet)
@@ -101,13 +101,13 @@ def test_one_that_is_over_is_left_as_it_was(two: tuple[LocalQueue, LocalQueue], 
     done = source.submit(job("true"))
     over(source, done)
     before = sorted(path.name for path in (tmp_path / "a" / done).iterdir())
-    with pytest.raises(InputError, match="nothing of it goes on"):
+    with pytest.raises(InputError, match="it is not resumed"):
         move_job(source, done, target, limited(), quiet)
     left = sorted(path.name for path in (tmp_path / "a" / done).iterdir() if path.name != "moving")
     assert (left, list((tmp_path / "b").glob("*"))) == (before, [])
     ends = source.submit(job("trap 'exit 0' TERM; echo begun; while :; do sleep 0.1; done"))
     until(source, ends, lambda found, log: "begun" in log)
-    with pytest.raises(InputError, match="nothing of it goes on"):
+    with pytest.raises(InputError, match="it is not resumed"):
         move_job(source, ends, target, limited(), quiet)
     assert source.status(ends).phase is Phase.DONE
     assert list((tmp_path / "b").iterdir()) == []
@@ -120,7 +120,7 @@ def test_one_that_was_cancelled_stays_so(two: tuple[LocalQueue, LocalQueue]) -> 
     until(source, job_id, lambda found, log: found.phase is Phase.RUNNING)
     source.cancel(job_id)
     assert over(source, job_id).phase is Phase.CANCELLED
-    with pytest.raises(InputError, match="nothing of it goes on"):
+    with pytest.raises(InputError, match="it is not resumed"):
         move_job(source, job_id, target, limited(), quiet)
     assert target.jobs() == []
 
@@ -153,7 +153,7 @@ def test_one_that_waits_keeps_its_turn_where_the_copy_fails_and_one_that_was_sto
     source.cancel(first)
     assert over(source, back.job_id).phase is Phase.DONE
     assert target.jobs() == []
-    assert "gone to" in source.status(second).reason
+    assert "moved to" in source.status(second).reason
 
 
 def test_what_the_target_does_not_take_goes_on_where_it_is(
@@ -221,10 +221,10 @@ def test_the_old_place_says_where_it_has_gone(two: tuple[LocalQueue, LocalQueue]
     waits = source.submit(job("true"))
     moved = move_job(source, waits, target, limited(), quiet)
     found = source.status(waits)
-    assert (found.phase, found.reason) == (Phase.CANCELLED, f"gone to local:{tmp_path}/b, as {moved.job_id}")
+    assert (found.phase, found.reason) == (Phase.CANCELLED, f"moved to local:{tmp_path}/b as {moved.job_id}")
     assert [each.reason for each in source.jobs() if each.id == waits] == [found.reason]
     source.cancel(first)
-    assert "gone" not in over(source, first).reason, "it was cancelled by a person"
+    assert "moved" not in over(source, first).reason, "it was cancelled by a person"
 
 
 class Cut(Exception):  # noqa: N818  # a kill, not an error
@@ -248,14 +248,14 @@ def test_a_move_that_was_cut_off_is_told_and_leaves_no_copy_when_it_goes_elsewhe
         move_job(source, job_id, target, limited(), cut)
     found = source.status(job_id)
     assert found.phase is Phase.CANCELLED
-    assert f"its move to local:{tmp_path}/b was cut off" in found.reason
+    assert f"its move to local:{tmp_path}/b was interrupted" in found.reason
     assert [path.name.startswith(".staged-") for path in (tmp_path / "b").iterdir()] == [True]
     third = LocalQueue(tmp_path / "c")
     moved = move_job(source, job_id, third, limited(), quiet)
     assert (over(third, moved.job_id).phase, moved.left_at) == (Phase.DONE, ())
     assert list((tmp_path / "b").iterdir()) == []
-    assert source.status(job_id).reason == f"gone to local:{tmp_path}/c, as {moved.job_id}"
-    with pytest.raises(InputError, match="has gone to"):
+    assert source.status(job_id).reason == f"moved to local:{tmp_path}/c as {moved.job_id}"
+    with pytest.raises(InputError, match="has moved to"):
         move_job(source, job_id, target, limited(), quiet)
 
 
@@ -423,14 +423,14 @@ def test_the_first_engine_with_room_has_it(
     other = second.submit(file)
     placed = place(sites(*two), file)
     assert (placed.engine, placed.now) == (first, False)
-    with pytest.raises(InputError, match="no engine takes"):
+    with pytest.raises(InputError, match="no engine accepts"):
         place(sites(*two), job("true", nodes={"min": 3, "max": 3}))
     all_three: list[Engine] = [SlurmEngine(tmp_path / "shared"), first, second]
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
         asked = place(sites(*all_three), file)
     assert asked.engine is first
-    assert "cannot be asked: sinfo" in asked.lines[0]
+    assert "unavailable: sinfo" in asked.lines[0]
     for queue, job_id in ((first, running), (second, other)):
         queue.cancel(job_id)
         over(queue, job_id)

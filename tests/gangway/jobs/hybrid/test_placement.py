@@ -16,11 +16,11 @@ from components.core.findings import Finding, InputError
 from components.estimate.energy import estimate_carbon, estimate_energy
 from components.estimate.regions import Place, read_place
 from components.estimate.traffic import traffic_price
-from gangway.jobs.base import JobStatus, Phase, Room, Stretch
+from gangway.jobs.base import JobStatus, Phase, Room, RunInterval
 from gangway.jobs.engines.registry import get_engine, get_site, get_sites
 from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, spent
+from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, usage_cost
 from stacks.config import engines_file
 from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
@@ -95,12 +95,12 @@ def test_what_is_asked_for_decides() -> None:
 def test_where_none_has_room_it_waits_for_the_fewest_dollars() -> None:
     placed = place([site("dear", 9, room=False), site("cheap", 3, room=False)], job())
     assert (placed.engine.where, placed.now) == ("cheap", False)
-    assert placed.lines[-1] == "local, cheap: it waits there, for the fewest dollars"
+    assert placed.lines[-1] == "local, cheap: the job waits there, at the lowest cost"
 
 
 def test_who_refuses_it_is_not_counted() -> None:
     assert chosen([site("unfit", None, refuses=True), site("dear", 9), site("cheap", 3)]) == "cheap"
-    with pytest.raises(InputError, match="no engine takes this job"):
+    with pytest.raises(InputError, match="no engine accepts this job"):
         place([site("unfit", 1, refuses=True)], job())
 
 
@@ -108,8 +108,8 @@ def test_outputs_go_past_an_engine_without_containers(tmp_path: Path) -> None:
     here, containers = Site(LocalQueue(tmp_path / "here")), site("containers", None, room=False)
     placed = place([here, containers], job(outputs=["/work/results"]))
     assert placed.engine.where == "containers"
-    assert any("not for it: outputs" in line for line in placed.lines)
-    with pytest.raises(InputError, match="no engine takes this job") as refused:
+    assert any("cannot run it: outputs" in line for line in placed.lines)
+    with pytest.raises(InputError, match="no engine accepts this job") as refused:
         place([here], job(outputs=["/work/results"]))
     assert "$GANGWAY_RUN_DIR" in refused.value.fix
     assert not (tmp_path / "here").exists()
@@ -213,17 +213,17 @@ def test_a_name_that_nobody_gave_is_refused() -> None:
     with pytest.raises(InputError, match="no engine") as refused:
         get_engine("mien")
     assert "mine" in refused.value.fix
-    with pytest.raises(InputError, match="stands in the region that is said there"):
+    with pytest.raises(InputError, match="defines the region of a named engine"):
         get_engine("mine#aws:us-east-1")
 
 
 def test_what_a_job_has_cost_is_its_time_on_nodes() -> None:
     noon = datetime(2026, 11, 1, 12, tzinfo=UTC)
-    whole, open_end = Stretch(noon, noon + timedelta(hours=2), 3), Stretch(noon + timedelta(hours=4), None, 1)
+    whole, open_end = RunInterval(noon, noon + timedelta(hours=2), 3), RunInterval(noon + timedelta(hours=4), None, 1)
     status = JobStatus("a-1", "a", "ann", "", Phase.RUNNING, (), 2, None, "", stretches=(whole, open_end))
-    found = spent(site("x", 10), status, noon + timedelta(hours=4.5))
+    found = usage_cost(site("x", 10), status, noon + timedelta(hours=4.5))
     assert (found.node_hours, found.usd, found.source) == (6.5, 65.0, "a list")
-    assert spent(Site(_Pretended("x", True)), status, noon + timedelta(hours=5)).usd is None
-    assert spent(site("x", None), status, noon + timedelta(hours=5)).usd is None
-    forgotten = spent(site("x", 10), replace(status, stretches=None), noon)
+    assert usage_cost(Site(_Pretended("x", True)), status, noon + timedelta(hours=5)).usd is None
+    assert usage_cost(site("x", None), status, noon + timedelta(hours=5)).usd is None
+    forgotten = usage_cost(site("x", 10), replace(status, stretches=None), noon)
     assert (forgotten.node_hours, forgotten.usd) == (None, None)

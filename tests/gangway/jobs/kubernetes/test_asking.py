@@ -54,7 +54,7 @@ def test_a_queue_that_is_none_is_no_empty_list(kube: PretendKube) -> None:
     assert (error.value, error.allowed) == ("gpus", "gpu")
     assert "team-a/gpus" in error.place
     assert "'gpu'" in error.fix
-    with pytest.raises(InputError, match="no such queue"):
+    with pytest.raises(InputError, match="no such Kueue queue"):
         engine(queue="gpus").status("mine-1")
 
 
@@ -75,7 +75,7 @@ def test_who_may_not_see_them_is_told_so(kube: PretendKube) -> None:
     kube.forbid("namespaces", "localqueues")
     assert engine(namespace="team-b").jobs() == []  # whether it is there, nobody can tell
     kube.forbid("namespaces")
-    assert "no queue" in refused(engine(namespace="team-b")).problem
+    assert "no Kueue queue" in refused(engine(namespace="team-b")).problem
 
 
 def test_a_context_that_is_none_is_named_with_those_that_are(kube: PretendKube) -> None:
@@ -192,7 +192,7 @@ def test_a_quota_beyond_the_nodes_that_are_up_is_an_autoscalers(kube: PretendKub
 
 @pytest.mark.parametrize(
     ("team", "said"),
-    [(None, []), ("vision", []), ("team-a", []), ("visoin", ["no quota"]), ("audio", ["quota of vision"])],
+    [(None, []), ("vision", []), ("team-a", []), ("visoin", ["no queue"]), ("audio", ["quota of vision"])],
 )
 def test_a_team_that_is_not_the_queues_is_said(kube: PretendKube, team: str | None, said: list[str]) -> None:
     kube.put("ClusterQueue", "audio", spec={})
@@ -200,7 +200,7 @@ def test_a_team_that_is_not_the_queues_is_said(kube: PretendKube, team: str | No
     found = [each for each in engine().findings(file) if each.path == "team"]
     assert [each.severity for each in found] == [Severity.WARNING] * len(said)
     assert all(word in each.message for word, each in zip(said, found, strict=True))
-    assert not any("no quota" in each.message for each in found if team == "audio")
+    assert not any("no queue" in each.message for each in found if team == "audio")
 
 
 def test_fewer_nodes_than_the_most_are_no_choice(kube: PretendKube) -> None:
@@ -220,7 +220,7 @@ def test_of_pods_that_are_gone_it_says_where_else_to_look(kube: PretendKube) -> 
     put_set(kube, a_set(condition("Completed")))
     kube.put("Workload", "w", "team-a", **a_workload(condition("Admitted")))
     text, offset = engine().log("mine-3")
-    assert "gone with its pods" in text
+    assert "deleted with its pods" in text
     assert "gangway.dev/job=mine-3" in text
     assert "gangway-runs" in text
     assert engine().log("mine-3", offset) == ("", offset), "said once"

@@ -9,9 +9,8 @@ from components.catalog.loader import load_provider
 from components.catalog.schema import GcpMachineType
 from components.gcp.gke_fabric import team_fabric
 from gangway.jobs.base import Phase
-from gangway.jobs.kubernetes.cleanup import clear_leavings, clear_old, may_be_old
-from gangway.jobs.kubernetes.objects import Seen
-from gangway.jobs.kubernetes.start_objects import put
+from gangway.jobs.kubernetes.objects import JobObjects
+from gangway.jobs.kubernetes.start_objects import clear_old, clear_orphans, create_start, may_be_old
 from gangway.jobs.kubernetes.status import get_status
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job
 from tests.gangway.jobs.kubernetes.test_start_objects import Cluster
@@ -23,8 +22,8 @@ _CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 @pytest.mark.parametrize(("days", "stays"), [(6.9, True), (7.1, False)])
 def test_a_cancelled_job_can_be_asked_for_seven_days(days: float, stays: bool) -> None:
     cluster = Cluster()
-    put(cluster, job(), PLACING, {})
-    seen = Seen([cancelled()], a_workload(active=False), [], [])
+    create_start(cluster, job(), PLACING, {})
+    seen = JobObjects([cancelled()], a_workload(active=False), [], [])
     status = get_status(seen, 3)
     assert status.phase is Phase.CANCELLED
     assert status.ended_at is not None
@@ -36,26 +35,26 @@ def test_a_cancelled_job_can_be_asked_for_seven_days(days: float, stays: bool) -
 
 def test_a_job_that_waits_is_never_too_old() -> None:
     cluster = Cluster()
-    put(cluster, job(), PLACING, {})
-    seen = Seen([a_set()], a_workload(), [], [])
+    create_start(cluster, job(), PLACING, {})
+    seen = JobObjects([a_set()], a_workload(), [], [])
     clear_old(cluster, seen, get_status(seen, 3), _CREATED + timedelta(days=700))
     assert len(cluster.there) == 4
 
 
 def test_what_a_submit_has_left_that_was_cut_off_goes_when_it_is_old() -> None:
     cluster = Cluster()
-    put(cluster, job(), PLACING, {})
+    create_start(cluster, job(), PLACING, {})
     other = replace(PLACING, job_id="mine-4")
-    put(cluster, job(), other, {})
+    create_start(cluster, job(), other, {})
     for kind in ("ConfigMap", "Secret", "NetworkPolicy"):
         del cluster.there[kind, other.name]["metadata"]["ownerReferences"]
     sets = [cluster.there["JobSet", each.name] for each in (PLACING, other)]
-    clear_leavings(cluster, sets, _CREATED + timedelta(days=8))
+    clear_orphans(cluster, sets, _CREATED + timedelta(days=8))
     assert len(cluster.there) == 8, "each belongs to a set"
     del cluster.there["JobSet", other.name]
-    clear_leavings(cluster, sets[:1], _CREATED + timedelta(days=6))
+    clear_orphans(cluster, sets[:1], _CREATED + timedelta(days=6))
     assert len(cluster.there) == 7, "somebody may be at work on it"
-    clear_leavings(cluster, sets[:1], _CREATED + timedelta(days=8))
+    clear_orphans(cluster, sets[:1], _CREATED + timedelta(days=8))
     assert {name for _, name in cluster.there} == {PLACING.name}
 
 
@@ -67,15 +66,15 @@ def test_what_a_team_has_of_its_cluster_stays_however_old_it_is() -> None:
         cluster.create(each)
     before = dict(cluster.there)
     assert any(kind == "ConfigMap" for kind, _ in before)
-    clear_leavings(cluster, [], _CREATED + timedelta(days=8))
+    clear_orphans(cluster, [], _CREATED + timedelta(days=8))
     assert cluster.there == before
 
 
 def test_what_has_the_name_of_a_submit_that_was_cut_off_and_is_somebody_elses_stays() -> None:
     cluster = Cluster()
-    put(cluster, job(), PLACING, {})
+    create_start(cluster, job(), PLACING, {})
     del cluster.there["ConfigMap", PLACING.name]["metadata"]["ownerReferences"]
     del cluster.there["JobSet", PLACING.name]
     cluster.there["Secret", PLACING.name] = {"metadata": {"name": PLACING.name}}
-    clear_leavings(cluster, [], _CREATED + timedelta(days=8))
+    clear_orphans(cluster, [], _CREATED + timedelta(days=8))
     assert list(cluster.there) == [("Secret", PLACING.name)]

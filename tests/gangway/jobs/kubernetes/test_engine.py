@@ -182,8 +182,8 @@ def test_a_node_that_evicts_a_job_again_and_again_does_so_with_an_end(
         _evict_for_room(standing_kubernetes, kube_queue, pod)
     found = over(engine, job_id)
     assert (found.phase, found.exit_code, found.starts) == (Phase.FAILED, 5, 4)
-    assert "begun again 2 times" in found.reason
-    assert "begun again 2 times" in engine.log(job_id)[0]
+    assert "restarted 2 times" in found.reason
+    assert "restarted 2 times" in engine.log(job_id)[0]
     assert _lines(kube_queue, "begun") == 3, "the last start has not begun the command"
 
 
@@ -334,7 +334,7 @@ def test_pods_get_what_the_namespace_says_of_the_nodes_network(
         manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(said)}}, kube_queue.namespace),
     )
     asked = {"cpu": "1", "memory": "1Gi", GPU: "8"}
-    monkeypatch.setattr("gangway.jobs.kubernetes.cleanup.KEPT_SEC", -60)  # as days later
+    monkeypatch.setattr("gangway.jobs.kubernetes.start_objects.KEPT_SEC", -60)  # as days later
     job_id = engine.submit(job("echo $NCCL_NET, $NCCL_TUNER.", nodes={"min": 2, "max": 2}, resources=asked))
     found = over(engine, job_id)
     assert found.phase is Phase.DONE
@@ -352,7 +352,7 @@ def test_on_a_node_that_is_not_fit_it_is_not_begun_again(
     job_id = engine.submit(job(script, env={"SECRET": "s"}))
     seen = list[tuple[str, ...]]()
     for _ in range(2):
-        found = until(engine, job_id, lambda found, log: "not fit" in found.reason)
+        found = until(engine, job_id, lambda found, log: "unfit" in found.reason)
         assert found.phase is Phase.WAITING
         seen.append(found.nodes)
         engine.ensure_begun(job_id)
@@ -414,7 +414,7 @@ def _plain() -> dict[str, object]:
 
 
 def test_what_is_not_there_is_named(kube_queue: KubeQueue, standing_kubernetes: KubeCluster) -> None:
-    with pytest.raises(InputError, match="no such queue") as caught:
+    with pytest.raises(InputError, match="no such Kueue queue") as caught:
         list(KubernetesEngine("judge", kube_queue.namespace, "gpus").findings(job("true")))
     assert "gpu" in caught.value.fix
     with pytest.raises(InputError, match="context"):
@@ -531,7 +531,7 @@ def test_a_cancelled_job_that_is_old_goes_with_the_next_submit(
     waiting, cancelled = engine.submit(job("true")), engine.submit(job("true"))
     engine.cancel(cancelled)
     over(engine, cancelled)
-    monkeypatch.setattr("gangway.jobs.kubernetes.cleanup.KEPT_SEC", -60)
+    monkeypatch.setattr("gangway.jobs.kubernetes.start_objects.KEPT_SEC", -60)
     following = engine.submit(job("true"))
     assert [each.id for each in engine.jobs()] == [running, waiting, following]
     space = f"--namespace={kube_queue.namespace}"

@@ -11,7 +11,7 @@ import pytest
 from components.core.findings import Finding, Severity
 from components.kubernetes.manifest import manifest
 from components.kubernetes.spec import EFA, FABRIC, FABRIC_KEY, GPU, INFINIBAND
-from gangway.jobs.kubernetes.fabric_findings import offered
+from gangway.jobs.kubernetes.fabric_findings import offered_networks
 from gangway.jobs.kubernetes.queues import Flavor, Quota
 from tests.gangway.jobs.kubernetes.test_asking import engine
 from tests.gangway.jobs.kubernetes.test_fabric import FABRIC as GIVEN
@@ -119,5 +119,5 @@ def test_a_network_of_nodes_that_the_job_cannot_have_is_none_of_its() -> None:
         flavor("many", {GPU: None, EFA: None}),
         flavor("plain", {GPU: 16, EFA: 0}),
     )
-    assert offered(file, Quota([[few, plain]], in_cohort=False)) == []
-    assert offered(file, Quota([[few, many, plain]], in_cohort=True)) == [EFA]
+    assert offered_networks(file, Quota([[few, plain]], in_cohort=False)) == []
+    assert offered_networks(file, Quota([[few, many, plain]], in_cohort=True)) == [EFA]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gangway.jobs.base import Stretch
-from gangway.jobs.kubernetes.hours import OVER_HOURS, get_run_intervals, left_sec
+from gangway.jobs.base import RunInterval
+from gangway.jobs.kubernetes.hours import OVER_HOURS, get_run_intervals, remaining_sec
 from gangway.jobs.kubernetes.manifests import HOURS_ANNOTATION, HOURS_LABEL, Placing, job_set
-from gangway.jobs.kubernetes.objects import Seen, get_hours_sec
+from gangway.jobs.kubernetes.objects import JobObjects, get_hours_sec
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job
 
 _CREATED = datetime(2026, 1, 2, 3, tzinfo=UTC)
@@ -66,8 +66,8 @@ def a_pod(sec: float | None) -> dict[str, Any]:
 def test_what_kueue_counts_is_what_it_has_had(
     ends: list[dict[str, str]], workload: dict[str, Any], stretches: list[tuple[float, float | None]]
 ) -> None:
-    found = get_run_intervals(Seen([a_set(*ends)], workload, [], []))
-    wanted = [Stretch(at(begin), None if end is None else at(end), 2) for begin, end in stretches]
+    found = get_run_intervals(JobObjects([a_set(*ends)], workload, [], []))
+    wanted = [RunInterval(at(begin), None if end is None else at(end), 2) for begin, end in stretches]
     assert found == tuple(wanted)
 
 
@@ -75,7 +75,7 @@ def test_one_over_its_hours_has_had_all_of_them() -> None:
     """Kueue forgets the earlier ones when it ends it."""
     evicted = condition("Evicted", 9000, reason=OVER_HOURS)
     workload = a_workload(condition("Admitted", 9010, "False"), evicted, past_sec=40)
-    assert get_run_intervals(Seen([a_set()], workload, [], [])) == (Stretch(at(9010 - 7200), at(9010), 2),)
+    assert get_run_intervals(JobObjects([a_set()], workload, [], [])) == (RunInterval(at(9010 - 7200), at(9010), 2),)
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_one_over_its_hours_has_had_all_of_them() -> None:
 def test_a_wait_for_nodes_is_no_time_on_them(
     ends: list[dict[str, str]], workload: dict[str, Any], stretches: list[tuple[float, float | None]]
 ) -> None:
-    found = get_run_intervals(Seen([a_set(*ends)], workload, [], []))
-    assert found == tuple(Stretch(at(begin), None if end is None else at(end), 2) for begin, end in stretches)
+    found = get_run_intervals(JobObjects([a_set(*ends)], workload, [], []))
+    assert found == tuple(RunInterval(at(begin), None if end is None else at(end), 2) for begin, end in stretches)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_a_wait_for_nodes_is_no_time_on_them(
     [([], [100]), ([a_pod(None)], []), ([a_pod(None), a_pod(800), a_pod(900)], [800])],
 )
 def test_where_kueue_does_not_look_at_pods_they_say_it(pods: list[dict[str, Any]], stretches: list[float]) -> None:
-    found = get_run_intervals(Seen([a_set()], a_workload(condition("Admitted", 100)), [], pods))
-    assert found == tuple(Stretch(at(begin), None, 2) for begin in stretches)
+    found = get_run_intervals(JobObjects([a_set()], a_workload(condition("Admitted", 100)), [], pods))
+    assert found == tuple(RunInterval(at(begin), None, 2) for begin in stretches)
 
 
 @pytest.mark.parametrize(("restarts", "begun"), [(0, 800), (1, 100)])
@@ -128,12 +128,12 @@ def test_of_one_that_has_failed_its_pods_say_when_it_began(restarts: int, begun:
         a_workload(condition("Admitted", 100), ready(899, "WaitForRecovery")),
     )
     made["status"]["restarts"] = restarts
-    assert get_run_intervals(Seen([made], workload, [], [a_pod(800)])) == (Stretch(at(begun), at(900), 2),)
+    assert get_run_intervals(JobObjects([made], workload, [], [a_pod(800)])) == (RunInterval(at(begun), at(900), 2),)
 
 
 def test_one_that_waited_for_nodes_has_its_hours_yet() -> None:
     workload = a_workload(condition("Admitted", 100), ready(50_000, "Started"))
-    assert left_sec(Seen([a_set(condition("Failed", 53_600))], workload, [], [])) == 7200 - 3600
+    assert remaining_sec(JobObjects([a_set(condition("Failed", 53_600))], workload, [], [])) == 7200 - 3600
 
 
 def test_of_a_job_from_before_its_label_says_what_it_was_given() -> None:
@@ -146,24 +146,24 @@ def test_of_a_job_from_before_its_label_says_what_it_was_given() -> None:
 def test_each_start_has_its_own() -> None:
     sets = [a_set(condition("Failed", 200)), a_set(placing=PLACING.without(["n1"], 5000))]
     first, last = a_workload(condition("Admitted", 100)), a_workload(condition("Admitted", 300))
-    found = get_run_intervals(Seen(sets, last, [], [], [first]))
-    assert found == (Stretch(at(100), at(200), 2), Stretch(at(300), None, 2))
+    found = get_run_intervals(JobObjects(sets, last, [], [], [first]))
+    assert found == (RunInterval(at(100), at(200), 2), RunInterval(at(300), None, 2))
 
 
 @pytest.mark.parametrize(
     "seen",
     [
-        Seen([a_set(condition("Completed", 9))], None, [], []),
-        Seen([a_set(condition("Failed", 9)), a_set()], a_workload(), [], [], [None]),
-        Seen([a_set(placing=PLACING.without(["n1"], 60))], a_workload(condition("Admitted", 9)), [], []),
+        JobObjects([a_set(condition("Completed", 9))], None, [], []),
+        JobObjects([a_set(condition("Failed", 9)), a_set()], a_workload(), [], [], [None]),
+        JobObjects([a_set(placing=PLACING.without(["n1"], 60))], a_workload(condition("Admitted", 9)), [], []),
     ],
 )
-def test_what_is_gone_is_unknown_and_not_nothing(seen: Seen) -> None:
+def test_what_is_gone_is_unknown_and_not_nothing(seen: JobObjects) -> None:
     assert get_run_intervals(seen) is None
 
 
 def test_before_kueue_has_seen_it_it_has_had_nothing() -> None:
-    assert get_run_intervals(Seen([a_set(suspend=True)], None, [], [])) == ()
+    assert get_run_intervals(JobObjects([a_set(suspend=True)], None, [], [])) == ()
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,12 @@ def test_before_kueue_has_seen_it_it_has_had_nothing() -> None:
     ],
 )
 def test_what_is_left_after_a_node_that_was_not_fit(workload: dict[str, Any] | None, left: int) -> None:
-    assert left_sec(Seen([a_set(condition("Failed", 53_600))], workload, [], [])) == left
+    assert remaining_sec(JobObjects([a_set(condition("Failed", 53_600))], workload, [], [])) == left
 
 
 def test_what_is_left_is_of_what_the_start_was_given() -> None:
     last = a_set(condition("Failed", 400), placing=PLACING.without(["n1"], 1000))
-    assert left_sec(Seen([a_set(condition("Failed", 9)), last], a_workload(condition("Admitted", 100)), [], [])) == 700
+    assert (
+        remaining_sec(JobObjects([a_set(condition("Failed", 9)), last], a_workload(condition("Admitted", 100)), [], []))
+        == 700
+    )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.jobs.kubernetes.logs import cut_short, read
+from gangway.jobs.kubernetes.logs import find_error, read
 
 _START_NS = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 10**9
 
@@ -88,5 +88,5 @@ def test_a_last_line_without_an_end_takes_nothing_of_the_next_pods() -> None:
 )
 def test_what_was_cut_short_is_told_from_what_has_not_begun(error: bytes, is_cut: bool) -> None:
     lines = said([(_START_NS, "a", "error: of a job")])
-    assert cut_short(lines) == ""
-    assert bool(cut_short(lines + error)) is is_cut
+    assert find_error(lines) == ""
+    assert bool(find_error(lines + error)) is is_cut

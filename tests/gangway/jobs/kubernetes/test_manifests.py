@@ -17,7 +17,7 @@ from gangway.jobs.kubernetes.manifests import (
     get_variables,
     job_set,
     output_findings,
-    supports,
+    support_manifests,
 )
 from gangway.jobs.kubernetes.objects import get_file, get_hours_sec
 from stacks.config.job_file import JobFile
@@ -99,7 +99,7 @@ def test_who_fills_tmp_fails_before_the_node_is_full() -> None:
 def test_env_is_in_a_secret_and_nowhere_else() -> None:
     file = job(env={"TOKEN": "hunter2"})
     assert "hunter2" not in str(job_set(file, PLACING))
-    script, secret, policy = supports(file, PLACING, get_variables(file))
+    script, secret, policy = support_manifests(file, PLACING, get_variables(file))
     assert secret["stringData"]["TOKEN"] == "hunter2"
     assert "hunter2" not in f"{script}{policy}"
 
@@ -214,7 +214,7 @@ def test_pods_count_all_of_the_jobs_hours_and_kueue_leaves_time_for_nodes_to_com
         assert words[4:9] == [
             "/bin/sh", "/mnt/gangway/scripts/hours.sh", "1800", "90", "/mnt/gangway/run/.gangway-used-sec"
         ]  # fmt: skip
-    script, *_ = supports(file, PLACING, {})
+    script, *_ = support_manifests(file, PLACING, {})
     assert "hours.sh" in script["data"]
     asked = job_set(file, PLACING)["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"]
     assert int(asked) == 1800 + PATIENCE_SEC
@@ -288,7 +288,7 @@ def test_what_kubernetes_itself_makes_of_it_is_valid_strictly(file: JobFile, ver
     (group,) = job_set(file, placing)["spec"]["replicatedJobs"]
     meta, spec = {"name": "mine-3"}, group["template"]["spec"]
     whole: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
-    for each in (whole, *supports(file, placing, get_variables(file))):
+    for each in (whole, *support_manifests(file, placing, get_variables(file))):
         kubernetes_validate.validate(each, version, strict=True)
     mounts = spec["template"]["spec"]["containers"][0]["volumeMounts"]
     mounts[0]["subpath"] = mounts[0].pop("subPath")

@@ -12,7 +12,7 @@ import pytest
 from gangway.jobs.base import Phase
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl
 from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, FILE_ANNOTATION, QUEUE_LABEL, Placing
-from gangway.jobs.kubernetes.start_objects import SETS, put
+from gangway.jobs.kubernetes.start_objects import SETS, create_start
 from stacks.config.job_file import JobFile
 from tests.gangway.jobs.kubernetes.test_asking import an_unfit_job, engine, put_set
 from tests.gangway.jobs.kubernetes.test_manifests import job
@@ -58,10 +58,10 @@ def test_one_that_is_cancelled_before_its_next_start_stands_is_taken_back(
     def late(kubectl: Kubectl, file: JobFile, placing: Placing, variables: Mapping[str, str]) -> None:
         engine().cancel(_ID)
         assert engine().status(_ID).phase is Phase.CANCELLED
-        put(kubectl, file, placing, variables)
+        create_start(kubectl, file, placing, variables)
         kueue_sees(kube)
 
-    monkeypatch.setattr("gangway.jobs.kubernetes.engine.put", late)
+    monkeypatch.setattr("gangway.jobs.kubernetes.engine.create_start", late)
     engine().ensure_begun(_ID)
     assert is_taken_back(kube)
 

@@ -11,12 +11,12 @@ from components.kubernetes.queues import queue_manifests
 from components.kubernetes.spec import ClusterSpec, Flavor, Node, Team
 from gangway.jobs.kubernetes.queues import (
     Quota,
-    beyond,
     cohort_total,
     flavor_names,
     get_quota,
-    lacking,
+    missing_quota,
     narrowest_block,
+    over_quota,
     quantity,
 )
 from tests.gangway.jobs.kubernetes.test_manifests import job
@@ -25,7 +25,7 @@ _OWN = ClusterSpec((), Node(8, 64), 1, (Flavor("own", {}),))
 
 
 def queue(*flavors: dict[str, str], cohort: str = "", used: str = "0", limit: str | None = None) -> Quota:
-    """Of one group; `used` of the first flavor's first resource."""
+    """Of one group; `get_usage` of the first flavor's first resource."""
     borrowing = {} if limit is None else {"borrowingLimit": limit}
     made = [
         {
@@ -50,24 +50,24 @@ def test_quantities(text: str, number: str) -> None:
 @given(nodes=st.integers(1, 64), cpu=st.integers(1, 64), first=st.integers(0, 2048), second=st.integers(0, 2048))
 def test_a_job_has_all_of_its_pods_of_one_flavor(nodes: int, cpu: int, first: int, second: int) -> None:
     file = job(nodes={"min": 1, "max": nodes}, resources={"cpu": str(cpu), "memory": "1Gi"})
-    found = dict(beyond(file, queue({"cpu": str(first)}, {"cpu": str(second)})))
+    found = dict(over_quota(file, queue({"cpu": str(first)}, {"cpu": str(second)})))
     assert ("cpu" in found) == (nodes * cpu > max(first, second))
-    assert found["memory"] == "the queue has no quota of it"
+    assert found["memory"] == "the queue has no quota for it"
 
 
 def test_one_flavor_has_all_of_a_groups_resources() -> None:
     file = job(resources={"cpu": "8", "memory": "8Gi"})
     halves = queue({"cpu": "8", "memory": "4Gi"}, {"cpu": "4", "memory": "8Gi"})
-    assert len(beyond(file, halves)) == 1
-    assert lacking(file, halves) != []
+    assert len(over_quota(file, halves)) == 1
+    assert missing_quota(file, halves) != []
     whole = queue({"cpu": "8", "memory": "4Gi"}, {"cpu": "8", "memory": "8Gi"})
-    assert (beyond(file, whole), lacking(file, whole)) == ([], [])
+    assert (over_quota(file, whole), missing_quota(file, whole)) == ([], [])
 
 
 def test_each_group_has_a_flavor_of_its_own() -> None:
     first, second = queue({"cpu": "8"}, {"cpu": "2"}), queue({"memory": "2Gi"}, {"memory": "8Gi"})
     both = Quota([*first.groups, *second.groups], in_cohort=False)
-    assert beyond(job(resources={"cpu": "8", "memory": "8Gi"}), both) == []
+    assert over_quota(job(resources={"cpu": "8", "memory": "8Gi"}), both) == []
 
 
 def test_what_may_be_borrowed_is_no_reason_to_refuse() -> None:
@@ -75,9 +75,9 @@ def test_what_may_be_borrowed_is_no_reason_to_refuse() -> None:
     free = queue({"cpu": "1"}, cohort="all")
     some = queue({"cpu": "1"}, cohort="all", limit="4")
     alone = queue({"cpu": "1"}, limit="40")
-    assert "cpu" not in dict(beyond(file, free))
-    assert "cpu" in dict(beyond(file, some))
-    assert "cpu" in dict(beyond(file, alone)), "there is nobody to borrow from"
+    assert "cpu" not in dict(over_quota(file, free))
+    assert "cpu" in dict(over_quota(file, some))
+    assert "cpu" in dict(over_quota(file, alone)), "there is nobody to borrow from"
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_what_no_node_or_no_number_of_them_has_is_refused(nodes: int, resources:
     spec = ClusterSpec((Team("vision", 1),), Node(8, 64), 2, (Flavor("own", {}),))
     (made,) = (each for each in queue_manifests(spec) if each["kind"] == "ClusterQueue")
     file = job(nodes={"min": 1, "max": nodes}, resources=resources)
-    assert {name for name, _ in beyond(file, get_quota(made))} >= ({why} if why else set())
-    assert bool(beyond(file, get_quota(made))) == bool(why)
+    assert {name for name, _ in over_quota(file, get_quota(made))} >= ({why} if why else set())
+    assert bool(over_quota(file, get_quota(made))) == bool(why)
 
 
 def test_what_a_whole_cohort_has_not_is_refused() -> None:
@@ -104,28 +104,28 @@ def test_what_a_whole_cohort_has_not_is_refused() -> None:
     total = cohort_total(queues)
     for nodes in (3, 4):
         file = job(nodes={"min": 1, "max": nodes}, resources={"cpu": "1", "memory": "1Gi"})
-        assert bool(beyond(file, get_quota(queues[0], total))) == (nodes > 3)
-        assert beyond(file, get_quota(queues[0])) == [], "where nobody knows the others"
+        assert bool(over_quota(file, get_quota(queues[0], total))) == (nodes > 3)
+        assert over_quota(file, get_quota(queues[0])) == [], "where nobody knows the others"
 
 
 def test_pages_that_kueue_leaves_out_want_no_quota() -> None:
     """As it does in a cluster of Gangway's own; of others nobody here can tell."""
     file = job(resources={"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "5120Mi", "vpc.amazonaws.com/efa": "32"})
     made = next(each for each in queue_manifests(_OWN) if each["kind"] == "ClusterQueue")
-    assert list(dict(beyond(file, get_quota(made)))) == ["vpc.amazonaws.com/efa"]
-    assert lacking(file, get_quota(made)) == []
+    assert list(dict(over_quota(file, get_quota(made)))) == ["vpc.amazonaws.com/efa"]
+    assert missing_quota(file, get_quota(made)) == []
     others = {**made, "metadata": {"name": "all"}}
-    assert list(dict(beyond(file, get_quota(others)))) == ["hugepages-2Mi", "vpc.amazonaws.com/efa"]
+    assert list(dict(over_quota(file, get_quota(others)))) == ["hugepages-2Mi", "vpc.amazonaws.com/efa"]
 
 
 def test_room_is_what_nobody_has_reserved() -> None:
     file = job(resources={"cpu": "2", "memory": "1Gi"})
     roomy = queue({"cpu": "4", "memory": "1Gi"}, used="2")
     full = queue({"cpu": "4", "memory": "1Gi"}, used="2500m")
-    assert lacking(file, roomy) == []
-    assert [each.partition(":")[0] for each in lacking(file, full)] == ["cpu"]
+    assert missing_quota(file, roomy) == []
+    assert [each.partition(":")[0] for each in missing_quota(file, full)] == ["cpu"]
     other = queue({"cpu": "4", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}, used="2500m")
-    assert lacking(file, other) == [], "another flavor has it"
+    assert missing_quota(file, other) == [], "another flavor has it"
 
 
 def topology(*labels: str) -> dict[str, object]:

@@ -10,7 +10,7 @@ import pytest
 from components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
-from gangway.jobs.kubernetes.start_objects import SETS, clear_stale, put
+from gangway.jobs.kubernetes.start_objects import SETS, clear_stale, create_start
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job, preset
 
 _KINDS = {
@@ -57,7 +57,7 @@ class Cluster(Kubectl):
         self.before(f"patch {_KINDS[kind]}")
         self.there[_KINDS[kind], name]["metadata"] |= change["metadata"]
 
-    def run(self, *words: str, told: str | None = None) -> str:
+    def run(self, *words: str, stdin: str | None = None) -> str:
         assert words[0] == "delete", words
         self.before("delete")
         self.there.pop((_KINDS[words[1]], words[2]), None)
@@ -85,13 +85,13 @@ def test_one_that_is_cut_short_has_left_nothing_that_could_begin(when: str, step
     look = fails(step, error=error)
     cluster = Cluster(before=look) if when == "before" else Cluster(after=look)
     with pytest.raises(type(error)):
-        put(cluster, job(), PLACING, {})
+        create_start(cluster, job(), PLACING, {})
     assert cluster.there == {}
 
 
 def test_all_that_is_there_goes_with_its_job() -> None:
     cluster = Cluster()
-    put(cluster, job(), PLACING, {})
+    create_start(cluster, job(), PLACING, {})
     owners = {kind: found["metadata"].get("ownerReferences") for (kind, _), found in cluster.there.items()}
     assert owners.pop("JobSet") is None
     assert [each[0]["kind"] for each in owners.values() if each is not None] == ["JobSet"] * 3
@@ -102,7 +102,7 @@ def test_each_start_of_a_preset_has_a_key_of_its_own_and_what_else_was_there() -
     cluster, keys = Cluster(), []
     before = {"HOME": "/tmp"}
     for placing in (PLACING, PLACING.without(["n1"], 600)):
-        put(cluster, preset(), placing, before)
+        create_start(cluster, preset(), placing, before)
         before = cluster.there["Secret", placing.name]["stringData"]
         assert "PRIVATE KEY" not in str([found for (kind, _), found in cluster.there.items() if kind != "Secret"])
         keys.append(before["member.pem"])
@@ -114,47 +114,47 @@ def test_what_is_somebody_elses_stays() -> None:
     foreign = {"metadata": {"name": PLACING.name}}
     taken = Cluster(there={("JobSet", PLACING.name): foreign})
     with pytest.raises(TakenError):
-        put(taken, job(), PLACING, {})
+        create_start(taken, job(), PLACING, {})
     away = Cluster(
         there={("JobSet", PLACING.name): foreign}, before=fails("create JobSet", error=EngineAwayError("", "no answer"))
     )
     with pytest.raises(EngineAwayError):
-        put(away, job(), PLACING, {})
+        create_start(away, job(), PLACING, {})
     assert taken.there == away.there == {("JobSet", PLACING.name): foreign}
     secret = Cluster(there={("Secret", PLACING.name): foreign})
     with pytest.raises(TakenError):
-        put(secret, job(), PLACING, {})
+        create_start(secret, job(), PLACING, {})
     assert secret.there == {("Secret", PLACING.name): foreign}
 
 
 def test_of_two_that_ask_for_one_name_who_is_cut_short_leaves_the_others() -> None:
     other = Cluster()
-    put(other, job(), PLACING, {})
+    create_start(other, job(), PLACING, {})
     whole = dict(other.there)
     cut = Cluster(there=other.there, before=fails("create ConfigMap", error=KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        put(cut, job(), PLACING, {})
+        create_start(cut, job(), PLACING, {})
     assert other.there == whole
 
 
 def test_where_the_first_create_gets_no_answer_another_engine_may_have_the_job() -> None:
     away = fails("create ConfigMap", "get ConfigMap", error=EngineAwayError("", "no answer"))
     with pytest.raises(EngineAwayError):
-        put(Cluster(before=away), job(), PLACING, {})
+        create_start(Cluster(before=away), job(), PLACING, {})
 
 
 def test_what_may_have_begun_all_the_same_is_said() -> None:
     lost, away = EngineAwayError("", "no answer"), fails("get JobSet", "delete", error=EngineAwayError("", "gone"))
     cluster = Cluster(after=fails("create JobSet", error=lost), before=away)
-    with pytest.raises(InputError, match="may have been begun") as caught:
-        put(cluster, job(), PLACING, {})
+    with pytest.raises(InputError, match="may still start") as caught:
+        create_start(cluster, job(), PLACING, {})
     assert not isinstance(caught.value, EngineAwayError), "another engine is not to have it too"
     assert caught.value.value == PLACING.job_id
 
 
 def test_what_a_start_has_left_that_was_cut_off_goes_when_nobody_is_at_work_on_it() -> None:
     cluster = Cluster()
-    put(cluster, job(), PLACING, {})
+    create_start(cluster, job(), PLACING, {})
     whole = dict(cluster.there)
     clear_stale(cluster, PLACING.name)
     assert cluster.there == whole

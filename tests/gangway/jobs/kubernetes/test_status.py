@@ -6,7 +6,7 @@ import pytest
 
 from gangway.jobs.base import Phase
 from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, Placing, job_set
-from gangway.jobs.kubernetes.objects import Seen, by_job
+from gangway.jobs.kubernetes.objects import JobObjects, group_by_job
 from gangway.jobs.kubernetes.status import get_status, unfit_nodes
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job
 
@@ -60,38 +60,38 @@ _WAITS = condition("QuotaReserved", "False", message="insufficient unused quota 
 def test_one_that_was_ended_again_and_again_says_so(restarts: int, again: bool) -> None:
     """Code 5 of a job that may begin again 21 times; a trainer says it on its own, too."""
     sets = a_set(condition("Failed"), restarts=restarts)
-    found = get_status(Seen([sets], a_workload(_ADMITTED), [a_job(5)], []), 3)
-    assert (found.phase, found.exit_code, "again and again" in found.reason) == (Phase.FAILED, 5, again)
+    found = get_status(JobObjects([sets], a_workload(_ADMITTED), [a_job(5)], []), 3)
+    assert (found.phase, found.exit_code, "keeps interrupting" in found.reason) == (Phase.FAILED, 5, again)
 
 
 def test_before_kueue_has_seen_it_it_waits() -> None:
-    found = get_status(Seen([a_set()], None, [], []), 3)
+    found = get_status(JobObjects([a_set()], None, [], []), 3)
     assert (found.phase, found.starts, found.team, found.user) == (Phase.WAITING, 0, "vision", "ada")
 
 
 def test_one_that_waits_says_what_for() -> None:
-    found = get_status(Seen([a_set()], a_workload(_WAITS), [], []), 3)
+    found = get_status(JobObjects([a_set()], a_workload(_WAITS), [], []), 3)
     assert (found.phase, found.starts, found.reason) == (Phase.WAITING, 0, "insufficient unused quota for cpu")
 
 
 def test_one_that_runs_is_on_its_nodes() -> None:
     pods = [a_pod("Running", "n2", 1), a_pod("Running", "n1", 0)]
-    [seen] = by_job([a_set(restarts=2)], [a_workload(_ADMITTED)], [a_job()], pods)
+    [seen] = group_by_job([a_set(restarts=2)], [a_workload(_ADMITTED)], [a_job()], pods)
     found = get_status(seen, 3)
     assert (found.phase, found.starts, found.nodes) == (Phase.RUNNING, 3, ("n1", "n2"))
     assert found.started_at is not None
 
 
 def test_one_whose_pods_are_pending_says_so() -> None:
-    found = get_status(Seen([a_set()], a_workload(_ADMITTED), [a_job()], [a_pod("Pending")]), 3)
-    assert (found.phase, found.reason) == (Phase.RUNNING, "not begun yet: p0")
+    found = get_status(JobObjects([a_set()], a_workload(_ADMITTED), [a_job()], [a_pod("Pending")]), 3)
+    assert (found.phase, found.reason) == (Phase.RUNNING, "not started yet: p0")
 
 
 def test_one_that_kueue_has_put_back_has_begun_twice_when_it_runs_again() -> None:
     back = a_workload(condition("Admitted", "False"), _WAITS, evictions=1)
-    assert get_status(Seen([a_set()], back, [], []), 3).phase is Phase.WAITING
+    assert get_status(JobObjects([a_set()], back, [], []), 3).phase is Phase.WAITING
     again = a_workload(_ADMITTED, evictions=1)
-    assert get_status(Seen([a_set()], again, [a_job()], [a_pod("Running")]), 3).starts == 2
+    assert get_status(JobObjects([a_set()], again, [a_job()], [a_pod("Running")]), 3).starts == 2
 
 
 @pytest.mark.parametrize(
@@ -106,27 +106,27 @@ def test_one_that_kueue_has_put_back_has_begun_twice_when_it_runs_again() -> Non
     ],
 )
 def test_one_that_has_failed_says_how(code: int, phase: Phase) -> None:
-    seen = Seen([a_set(condition("Failed"))], a_workload(_ADMITTED), [a_job(code)], [a_pod("Failed")])
+    seen = JobObjects([a_set(condition("Failed"))], a_workload(_ADMITTED), [a_job(code)], [a_pod("Failed")])
     found = get_status(seen, 3)
     assert (found.phase, found.exit_code) == (phase, code)
     assert found.ended_at is not None
 
 
 def test_one_that_is_done() -> None:
-    seen = Seen([a_set(condition("Completed"))], a_workload(_ADMITTED), [a_job()], [a_pod("Succeeded")])
+    seen = JobObjects([a_set(condition("Completed"))], a_workload(_ADMITTED), [a_job()], [a_pod("Succeeded")])
     assert (get_status(seen, 3).phase, get_status(seen, 3).exit_code) == (Phase.DONE, 0)
 
 
 @pytest.mark.parametrize(("others", "phase"), [(1, Phase.WAITING), (None, Phase.WAITING), (0, Phase.FAILED)])
 def test_of_an_unfit_node_another_is_wanted(others: int | None, phase: Phase) -> None:
-    seen = Seen([a_set(condition("Failed"))], a_workload(_ADMITTED), [a_job(4)], [a_pod("Failed", "n7")])
+    seen = JobObjects([a_set(condition("Failed"))], a_workload(_ADMITTED), [a_job(4)], [a_pod("Failed", "n7")])
     assert unfit_nodes(seen) == ["n7"]
     assert get_status(seen, others).phase is phase
 
 
 def test_the_next_start_is_the_same_job() -> None:
     first, second = a_set(condition("Failed")), a_set(placing=PLACING.without(["n7"], 60))
-    [seen] = by_job([second, first], [], [a_job(4)], [])
+    [seen] = group_by_job([second, first], [], [a_job(4)], [])
     found = get_status(seen, 3)
     assert (found.id, found.phase, found.starts) == ("mine-3", Phase.WAITING, 1)
 
@@ -139,29 +139,29 @@ def cancelled(*conditions: dict[str, str]) -> dict[str, Any]:
 
 def test_one_that_is_cancelled_is_so_when_its_pods_are_gone() -> None:
     workload = a_workload(condition("Evicted", reason="Deactivated"), active=False)
-    assert get_status(Seen([cancelled()], workload, [], [a_pod("Running")]), 3).phase is Phase.RUNNING
-    found = get_status(Seen([cancelled()], workload, [], []), 3)
+    assert get_status(JobObjects([cancelled()], workload, [], [a_pod("Running")]), 3).phase is Phase.RUNNING
+    found = get_status(JobObjects([cancelled()], workload, [], []), 3)
     assert found.phase is Phase.CANCELLED
     assert found.ended_at is not None
 
 
 def test_one_that_was_cancelled_while_its_next_start_was_begun_is_so_when_that_has_left() -> None:
     sets = [cancelled(condition("Failed")), a_set(placing=PLACING.without(["n7"], 60))]
-    assert get_status(Seen(sets, a_workload(_WAITS), [], [], [None]), 3).phase is Phase.WAITING
-    found = get_status(Seen(sets, a_workload(_WAITS, active=False), [], [], [None]), 3)
+    assert get_status(JobObjects(sets, a_workload(_WAITS), [], [], [None]), 3).phase is Phase.WAITING
+    found = get_status(JobObjects(sets, a_workload(_WAITS, active=False), [], [], [None]), 3)
     assert (found.phase, found.ended_at is not None) == (Phase.CANCELLED, True)
 
 
 def test_one_that_was_done_before_its_cancel_came_is_done() -> None:
-    seen = Seen([cancelled(condition("Completed"))], a_workload(active=False), [a_job()], [a_pod("Succeeded")])
+    seen = JobObjects([cancelled(condition("Completed"))], a_workload(active=False), [a_job()], [a_pod("Succeeded")])
     assert get_status(seen, 3).phase is Phase.DONE
 
 
 def test_one_whose_hours_are_over() -> None:
     over = condition("Evicted", reason="DeactivatedDueToMaximumExecutionTimeExceeded")
     workload = a_workload(over, condition("Admitted", "False"), active=False)
-    assert get_status(Seen([a_set()], workload, [], [a_pod("Running")]), 3).phase is Phase.RUNNING
-    assert get_status(Seen([a_set()], workload, [], []), 3).phase is Phase.OVER_HOURS
+    assert get_status(JobObjects([a_set()], workload, [], [a_pod("Running")]), 3).phase is Phase.RUNNING
+    assert get_status(JobObjects([a_set()], workload, [], []), 3).phase is Phase.OVER_HOURS
 
 
 def test_one_whose_pods_never_ran_is_not_over_its_hours() -> None:
@@ -169,20 +169,20 @@ def test_one_whose_pods_never_ran_is_not_over_its_hours() -> None:
     waited = condition("PodsReady", "False", reason="WaitForStart")
     workload = a_workload(over, condition("Admitted", "False"), waited, active=False)
     workload["metadata"]["creationTimestamp"] = waited["lastTransitionTime"]
-    found = get_status(Seen([a_set()], workload, [], []), 3)
+    found = get_status(JobObjects([a_set()], workload, [], []), 3)
     assert (found.phase, found.stretches) == (Phase.FAILED, ())
     assert "never ran" in found.reason
 
 
 def test_one_that_somebody_else_has_switched_off_waits_and_says_so() -> None:
-    found = get_status(Seen([a_set()], a_workload(_ADMITTED, active=False), [], []), 3)
-    assert (found.phase, found.reason) == (Phase.WAITING, "somebody has deactivated its workload in Kueue")
+    found = get_status(JobObjects([a_set()], a_workload(_ADMITTED, active=False), [], []), 3)
+    assert (found.phase, found.reason) == (Phase.WAITING, "its workload in Kueue was deactivated")
 
 
 def test_jobs_come_by_their_numbers() -> None:
     names = [("b", 10), ("a", 2), ("c", 1)]
     sets = [a_set(placing=Placing("n", "q", "c", f"{name}-{number}", "u", "f")) for name, number in names]
-    assert [get_status(each, 1).id for each in by_job(sets, [], [], [])] == ["c-1", "a-2", "b-10"]
+    assert [get_status(each, 1).id for each in group_by_job(sets, [], [], [])] == ["c-1", "a-2", "b-10"]
 
 
 def test_a_pod_that_has_ended_keeps_no_job_running() -> None:
@@ -196,17 +196,17 @@ def test_a_pod_that_has_ended_keeps_no_job_running() -> None:
         (a_set(), late, Phase.OVER_HOURS),
         (a_set(), back, Phase.WAITING),
     ):
-        assert get_status(Seen([made], workload, [], pods), 3).phase is Phase.RUNNING
-        assert get_status(Seen([made], workload, [], pods[:1]), 3).phase is phase
+        assert get_status(JobObjects([made], workload, [], pods), 3).phase is Phase.RUNNING
+        assert get_status(JobObjects([made], workload, [], pods[:1]), 3).phase is phase
 
 
 def test_one_without_its_first_sets_has_begun_as_often_as_before() -> None:
     last = a_set(placing=PLACING.without(["n7"], 60).without(["n8"], 30))
-    assert get_status(Seen([last], a_workload(_ADMITTED), [a_job()], [a_pod("Running")]), 3).starts == 3
+    assert get_status(JobObjects([last], a_workload(_ADMITTED), [a_job()], [a_pod("Running")]), 3).starts == 3
 
 
 def test_one_on_an_unfit_node_whose_hours_are_over_ends() -> None:
     last = a_set(condition("Failed"), placing=PLACING.without(["n1"], 30))
     workload = a_workload(condition("Admitted", lastTransitionTime=_AT))
-    seen = Seen([last], workload, [a_job(4)], [a_pod("Failed", "n7")])
+    seen = JobObjects([last], workload, [a_job(4)], [a_pod("Failed", "n7")])
     assert get_status(seen, 3).phase is Phase.OVER_HOURS

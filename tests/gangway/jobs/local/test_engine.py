@@ -220,7 +220,7 @@ def test_what_this_machine_cannot_do_is_refused(tmp_path: Path, keys: dict[str, 
 
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="no folder for jobs"):
+    with pytest.raises(InputError, match="the job's folder cannot be made"):
         LocalQueue(tmp_path / "file").submit(job("true"))
 
 
@@ -283,8 +283,8 @@ class Cut(BaseException):
 class CutQueue(LocalQueue):
     """One that is cut off where its runner has begun."""
 
-    def _begun(self, job_id: str) -> None:
-        super()._begun(job_id)
+    def _begin(self, job_id: str) -> None:
+        super()._begin(job_id)
         raise Cut
 
 

@@ -18,7 +18,7 @@ from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import read_job
 from gangway.jobs.local import engine as local
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.local.outcomes import Spent, find_end, lacks_room, put_down, say_room, take_room
+from gangway.jobs.local.outcomes import Spent, find_end, lacks_space, record_end, record_space, reserve_space
 from gangway.jobs.local.turn import Turn
 from stacks.config.job_file import Priority
 from tests.gangway.jobs.local.test_engine import processes_of
@@ -130,7 +130,7 @@ def test_what_lives_of_a_job_whose_process_was_killed_ends_before_the_next_begin
 def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(job(f"echo ran >>{tmp_path}/runs; touch {full}"))
-    found = until(queue, job_id, lambda found, log: "exit code 0" in found.reason and "room" in found.reason)
+    found = until(queue, job_id, lambda found, log: "exit code 0" in found.reason and "space" in found.reason)
     assert found.phase is Phase.RUNNING, "it is over, and nobody can write so"
     time.sleep(1.5)
     full.unlink()
@@ -139,7 +139,7 @@ def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path
     assert found.stretches is not None
     assert [each.end is None for each in found.stretches] == [False]
     assert (tmp_path / "runs").read_text() == "ran\n"
-    assert queue.log(job_id)[0].count("waits for room") == 1, "told once, however often it was tried"
+    assert queue.log(job_id)[0].count("waiting for disk space") == 1, "told once, however often it was tried"
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path
 def test_what_has_ended_is_not_begun_again_by_the_next_process(
     tmp_path: Path, full: Path, script: str, phase: Phase, failures: int
 ) -> None:
-    """The one that waits for room is killed."""
+    """The one that waiting for disk space is killed."""
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(job(f"echo ran >>{tmp_path}/runs; touch {full}; {script}", max_restarts=0))
     until(queue, job_id, lambda found, log: "exit code" in found.reason)
@@ -157,7 +157,7 @@ def test_what_has_ended_is_not_begun_again_by_the_next_process(
     full.unlink()
     found = over(queue, job_id)
     assert (found.phase, found.starts) == (phase, 1)
-    assert queue.kept(job_id).failures == failures
+    assert queue.get_stored_job(job_id).failures == failures
     assert (tmp_path / "runs").read_text() == "ran\n"
 
 
@@ -170,13 +170,13 @@ def test_a_failure_that_was_half_written_down_counts_once(tmp_path: Path) -> Non
         process.kill()
     until(queue, job_id, lambda found, log: found.phase is Phase.WAITING)
     folder = OwnJobFolder(tmp_path / "queue" / job_id)
-    take_room(folder, 1)
-    put_down(folder, 1, 1)
+    reserve_space(folder, 1)
+    record_end(folder, 1, 1)
     Spent(failures=1, start=1, before=0).write(folder)
     (folder.path / "run" / "again").touch()
     found = over(queue, job_id)
     assert (found.phase, found.starts) == (Phase.DONE, 2), "one failure is allowed, and was one"
-    assert queue.kept(job_id).failures == 1
+    assert queue.get_stored_job(job_id).failures == 1
 
 
 def test_between_two_starts_stands_how_the_last_one_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,26 +184,26 @@ def test_between_two_starts_stands_how_the_last_one_ended(tmp_path: Path, monkey
     queue, reasons = LocalQueue(tmp_path / "queue"), list[str]()
     job_id = queue.submit(job("exit 1"))
     pause = limited()
-    while not any("again" in each or "room" in each for each in reasons):
+    while not any("restart" in each or "space" in each for each in reasons):
         pause(found := queue.status(job_id))
         reasons.append(found.reason)
     for process in processes_of(tmp_path / "queue"):
         process.kill()
-    assert "begun again" in reasons[-1]
-    assert not any("room" in each for each in reasons)
+    assert "restart" in reasons[-1]
+    assert not any("space" in each for each in reasons)
 
 
 def test_the_end_of_one_start_is_none_of_another(tmp_path: Path) -> None:
     folder = OwnJobFolder(tmp_path)
     assert find_end(folder, 1) is None
-    take_room(folder, 2)
+    reserve_space(folder, 2)
     assert find_end(folder, 2) is None
-    put_down(folder, 2, 143)
+    record_end(folder, 2, 143)
     assert (find_end(folder, 1), find_end(folder, 2)) == (None, 143)
-    say_room(folder, lacks=True)
-    assert (find_end(folder, 2), lacks_room(folder)) == (143, True)
-    say_room(folder, lacks=False)
-    assert (find_end(folder, 2), lacks_room(folder)) == (143, False)
+    record_space(folder, lacks=True)
+    assert (find_end(folder, 2), lacks_space(folder)) == (143, True)
+    record_space(folder, lacks=False)
+    assert (find_end(folder, 2), lacks_space(folder)) == (143, False)
     (tmp_path / "exit-code").write_bytes(b"\xff\xfe")
     assert find_end(folder, 2) is None
 
@@ -240,7 +240,7 @@ def test_one_that_waits_looks_at_no_other_job_while_one_runs(tmp_path: Path, mon
     """There may be thousands, and whoever runs needs the CPU."""
     lines = "looks = pathlib.Path(sys.argv[3], 'looks').open('a', buffering=1)\n"
     lines += "def noted(what, real):\n    return lambda *given: (print(what, file=looks), real(*given))[1]\n"
-    lines += "runner.own_jobs = noted('at others', runner.own_jobs)\n"
+    lines += "runner.list_own_jobs = noted('at others', runner.list_own_jobs)\n"
     lines += "runner._Runner._has_turn = noted('for its turn', runner._Runner._has_turn)"
     begun_by_another(tmp_path, monkeypatch, lines)
     queue = LocalQueue(tmp_path / "queue")
@@ -363,7 +363,7 @@ def test_a_full_disk_at_submit_is_told_and_leaves_nothing(tmp_path: Path, monkey
             told.append(refused.value)
             assert list(tmp_path.iterdir()) == []
     assert len(told) >= 3, "the job file, the state, the log"
-    assert all("No space left" in each.problem and "room" in each.fix for each in told)
+    assert all("No space left" in each.problem and "space" in each.fix for each in told)
     (taken,) = queue.jobs()
     assert over(queue, taken.id).phase is Phase.DONE
 
@@ -389,7 +389,7 @@ def test_a_command_that_ends_as_interrupted_again_and_again_ends(
     found = over(queue, job_id)
     assert (found.phase, found.exit_code, found.starts) == (Phase.FAILED, 5, 4), "a failure and two interruptions"
     assert "3 times" in found.reason
-    assert queue.kept(job_id).failures == 1
+    assert queue.get_stored_job(job_id).failures == 1
     assert over(queue, queue.submit(job("true"))).phase is Phase.DONE
 
 
@@ -401,7 +401,7 @@ def test_hours_do_not_follow_the_wall_clock(tmp_path: Path, monkeypatch: pytest.
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(job("test -e again && exit 0; touch again; exit 75", max_hours=0.1))
     assert over(queue, job_id).phase is Phase.DONE
-    assert queue.used(job_id).sec < 360
+    assert queue.get_usage(job_id).sec < 360
 
 
 @pytest.mark.slow

@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gangway.jobs.base import Engine, JobStatus, Move, Phase, Stretch
+from gangway.jobs.base import Engine, JobStatus, Move, Phase, RunInterval
 from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, worst
-from gangway.jobs.records.job_record import FIGURES, Begun, JobRecord, job_record
-from gangway.jobs.records.run_reports import REPORTED, Reported, nothing_reported
+from gangway.jobs.records.job_record import FIGURES, JobRecord, StartCounts, job_record
+from gangway.jobs.records.run_reports import REPORTED, Reported, no_report
 from gangway.jobs.sites import Nodes, Site, find_nodes
 from stacks.config.engines_file import NamedEngine
 
 START = datetime(2026, 11, 27, 12, tzinfo=UTC)
 NOW = START + timedelta(hours=9)
-SILENT = nothing_reported("it says nothing")
+SILENT = no_report("it says nothing")
 LISTED = find_nodes("a", NamedEngine(engine="local:/a", region="aws:us-east-1", machine_type="p5.48xlarge"))
-TOLD = Nodes(10.0, "engines.a.usd_per_node_hour", is_told=True)
-MOVE = Move("file:///a/mine-1/run", "local:/b", START, 4.0, 2**30, 0.02, "0.02 USD a GiB")
+TOLD = Nodes(10.0, "engines.a.usd_per_node_hour", is_declared=True)
+MOVE = Move("file:///a/mine-1/run", "local:/b", START, 4.0, 2**30, 0.02, "0.02 USD/GiB")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def done(**more: object) -> JobStatus:
     """On two nodes for one hour and for half of one, within four hours."""
     found = JobStatus(
         "mine-1", "mine", "ann", "", Phase.DONE, ("n",), 2, 0, "", START, at(1), at(4),
-        stretches=(Stretch(at(1), at(2), 2), Stretch(at(3.5), at(4), 2)),
+        stretches=(RunInterval(at(1), at(2), 2), RunInterval(at(3.5), at(4), 2)),
     )  # fmt: skip
     return replace(found, **more)  # type: ignore[arg-type]  # of JobStatus, each
 
@@ -58,7 +58,7 @@ def said(**numbers: float) -> Reported:
 def made(
     nodes: Nodes | None = None, status: JobStatus | None = None, reported: Reported = SILENT, failures: int = 0
 ) -> JobRecord:
-    return job_record(site(nodes), status or done(), Begun(failures, 3), reported, NOW)
+    return job_record(site(nodes), status or done(), StartCounts(failures, 3), reported, NOW)
 
 
 def values(record: JobRecord) -> Mapping[str, float]:
@@ -70,7 +70,7 @@ def test_what_the_engine_has_noted() -> None:
     found = values(record)
     assert (found["wall_sec"], found["on_nodes_sec"], found["waiting_sec"]) == (4 * 3600, 1.5 * 3600, 2.5 * 3600)
     assert (found["node_hours"], found["starts"], found["failures"], found["interruptions"]) == (3, 2, 0, 1)
-    assert (found["usd"], record.figures["usd"].source) == (30, Source.TOLD)
+    assert (found["usd"], record.figures["usd"].source) == (30, Source.DECLARED)
     assert not record.so_far
     assert found["moves_usd"] == 0
 
@@ -120,7 +120,7 @@ def test_none_of_nothing_is_no_ratio() -> None:
 
 
 def test_while_it_runs_figures_go_so_far_and_none_is_divided_by_another() -> None:
-    status = done(phase=Phase.RUNNING, ended_at=None, exit_code=None, stretches=(Stretch(at(1), None, 2),))
+    status = done(phase=Phase.RUNNING, ended_at=None, exit_code=None, stretches=(RunInterval(at(1), None, 2),))
     record = made(TOLD, status, said(images=1000, joules=5.0))
     found = values(record)
     assert record.so_far
@@ -132,7 +132,7 @@ def test_while_it_runs_figures_go_so_far_and_none_is_divided_by_another() -> Non
 def test_where_an_engine_has_forgotten_its_nodes_all_that_follows_is_absent() -> None:
     record = made(LISTED, done(stretches=None))
     assert {"on_nodes_sec", "node_hours", "waiting_sec", "usd", "joules", "gco2e"} <= record.absent.keys()
-    assert "does not know any more" in record.absent["node_hours"]
+    assert "no longer knows" in record.absent["node_hours"]
     assert "wall_sec" in record.figures
     assert {"wall_sec", "waiting_sec"} <= made(status=done(ended_at=None)).absent.keys()
 
@@ -142,10 +142,10 @@ def test_of_a_moved_job_no_cost_of_here_is_divided_by_work_of_everywhere() -> No
     record = made(LISTED, status, said(images=1000))
     found = values(record)
     assert (found["moves"], found["moves_sec"], found["moves_usd"]) == (2, 10, 0.04)
-    assert "this engine alone" in record.figures["usd"].note
-    assert "this engine alone" in record.figures["joules"].note
-    assert "before this one" in record.absent["usd_per_1000_images"]
-    assert "before this one" in record.absent["joules_per_image"]
+    assert "this engine only" in record.figures["usd"].note
+    assert "this engine only" in record.figures["joules"].note
+    assert "on earlier engines" in record.absent["usd_per_1000_images"]
+    assert "on earlier engines" in record.absent["joules_per_image"]
     counted = made(LISTED, status, said(images=1000, joules=5000.0))
     assert counted.figures["joules_per_image"].value == 5
     unpriced = made(LISTED, done(moves=(MOVE, replace(MOVE, usd=None, why_usd="nobody has said where"))))
@@ -158,7 +158,7 @@ def test_where_failures_are_not_said_they_are_absent() -> None:
 
 
 def test_the_worst_source_is_that_of_what_is_made_of_them() -> None:
-    assert worst(Source.MEASURED, Source.ESTIMATED, Source.TOLD) is Source.ESTIMATED
+    assert worst(Source.MEASURED, Source.ESTIMATED, Source.DECLARED) is Source.ESTIMATED
     assert worst(Source.REPORTED, Source.MEASURED) is Source.REPORTED
 
 
@@ -172,7 +172,7 @@ def test_a_record_that_lacks_a_figure_is_none() -> None:
 AMOUNTS = st.floats(min_value=0, max_value=1e40)
 MOMENTS = st.floats(min_value=0, max_value=8).map(at)
 STRETCHES = st.tuples(MOMENTS, st.none() | MOMENTS, st.integers(1, 9)).map(
-    lambda each: Stretch(each[0], None if each[1] is None else max(each[0], each[1]), each[2])
+    lambda each: RunInterval(each[0], None if each[1] is None else max(each[0], each[1]), each[2])
 )
 STATUSES = st.builds(
     done,

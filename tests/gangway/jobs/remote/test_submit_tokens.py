@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
-from gangway.jobs.base import PerhapsTakenError
-from gangway.jobs.remote.submit_tokens import once
+from gangway.jobs.base import SubmitUnansweredError
+from gangway.jobs.remote.submit_tokens import submit_once
 
 TOKEN = "0123456789abcdef" * 2
 
@@ -19,9 +19,9 @@ def never() -> str:
 
 
 def test_the_second_has_the_answer_of_the_first(tmp_path: Path) -> None:
-    assert once(TOKEN, lambda: "a-1", tmp_path / "taken") == "a-1"
-    assert once(TOKEN, never, tmp_path / "taken") == "a-1"
-    assert once(TOKEN[::-1], lambda: "a-2", tmp_path / "taken") == "a-2"
+    assert submit_once(TOKEN, lambda: "a-1", tmp_path / "taken") == "a-1"
+    assert submit_once(TOKEN, never, tmp_path / "taken") == "a-1"
+    assert submit_once(TOKEN[::-1], lambda: "a-2", tmp_path / "taken") == "a-2"
 
 
 def test_one_that_asks_meanwhile_waits(tmp_path: Path) -> None:
@@ -32,10 +32,10 @@ def test_one_that_asks_meanwhile_waits(tmp_path: Path) -> None:
         assert end.wait(30)
         return "a-1"
 
-    threads = [threading.Thread(target=lambda: found.append(once(TOKEN, slow, tmp_path)))]
+    threads = [threading.Thread(target=lambda: found.append(submit_once(TOKEN, slow, tmp_path)))]
     threads[0].start()
     assert begun.wait(30)
-    threads.append(threading.Thread(target=lambda: found.append(once(TOKEN, never, tmp_path))))
+    threads.append(threading.Thread(target=lambda: found.append(submit_once(TOKEN, never, tmp_path))))
     threads[1].start()
     end.set()
     for thread in threads:
@@ -48,18 +48,18 @@ def test_what_was_refused_may_be_asked_again(tmp_path: Path) -> None:
         raise InputError("nodes", "too many")
 
     with pytest.raises(InputError, match="too many"):
-        once(TOKEN, refused, tmp_path)
-    assert once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
+        submit_once(TOKEN, refused, tmp_path)
+    assert submit_once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
 
 
 def test_one_that_may_have_been_taken_is_not_taken_again(tmp_path: Path) -> None:
     def unanswered() -> str:
-        raise PerhapsTakenError("--on slurm", "no answer within 60 s")
+        raise SubmitUnansweredError("--on slurm", "no answer within 60 s")
 
-    with pytest.raises(PerhapsTakenError, match="no answer"):
-        once(TOKEN, unanswered, tmp_path)
-    with pytest.raises(InputError, match="may have left the job"):
-        once(TOKEN, never, tmp_path)
+    with pytest.raises(SubmitUnansweredError, match="no answer"):
+        submit_once(TOKEN, unanswered, tmp_path)
+    with pytest.raises(InputError, match="may have submitted the job"):
+        submit_once(TOKEN, never, tmp_path)
 
 
 def test_one_that_asks_while_another_is_refused_is_told_so_too(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_one_that_asks_while_another_is_refused_is_told_so_too(tmp_path: Path) -
 
     def ask() -> None:
         with pytest.raises(InputError) as error:
-            once(TOKEN, refused, tmp_path)
+            submit_once(TOKEN, refused, tmp_path)
         told.append(error.value.problem)
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
@@ -88,7 +88,7 @@ def test_one_that_asks_while_another_is_refused_is_told_so_too(tmp_path: Path) -
     for thread in threads:
         thread.join()
     assert told == ["too many"] * 3
-    assert once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
+    assert submit_once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
 
 
 def is_of(link: str, path: Path) -> bool:
@@ -100,10 +100,10 @@ def is_of(link: str, path: Path) -> bool:
 
 def test_of_one_that_was_killed_nobody_knows(tmp_path: Path) -> None:
     if (pid := os.fork()) == 0:
-        once(TOKEN, lambda: os._exit(0), tmp_path)
+        submit_once(TOKEN, lambda: os._exit(0), tmp_path)
     os.waitpid(pid, 0)
-    with pytest.raises(InputError, match="may have left the job") as unknown:
-        once(TOKEN, never, tmp_path)
+    with pytest.raises(InputError, match="may have submitted the job") as unknown:
+        submit_once(TOKEN, never, tmp_path)
     assert "job list" in unknown.value.fix
 
 
@@ -111,11 +111,11 @@ def test_old_ones_of_another_boot_are_forgotten(tmp_path: Path) -> None:
     (tmp_path / TOKEN).write_text("another-boot 1.000\na-1\n")
     long_ago = time.time() - 2 * 86_400
     os.utime(tmp_path / TOKEN, (long_ago, long_ago))
-    once(TOKEN[::-1], lambda: "a-2", tmp_path)
+    submit_once(TOKEN[::-1], lambda: "a-2", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [TOKEN[::-1]]
 
 
 @pytest.mark.parametrize("token", ["", "../../etc/passwd", TOKEN.upper()])
 def test_what_is_no_token_is_refused(tmp_path: Path, token: str) -> None:
-    with pytest.raises(InputError, match="no token"):
-        once(token, never, tmp_path)
+    with pytest.raises(InputError, match="not a submit token"):
+        submit_once(token, never, tmp_path)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gangway.jobs.attempts import most_restarts
-from gangway.jobs.base import Used
+from gangway.jobs.attempts import restart_limit
+from gangway.jobs.base import Usage
 from gangway.jobs.slurm.script import batch_env
 from images.render import TEMPLATES
 from tests.gangway.jobs.test_contract import job
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     program(folder, "scontrol", '[ "$1" = ping ] && echo "Slurmctld(primary) at n1 is UP" || echo n1')
     program(folder, "srun", f"echo x >>{folder}/steps")
     program(folder, "scancel", "")
-    (folder / "batch.env").write_text(batch_env(job("true"), "case-1", "gpu", Used()))
+    (folder / "batch.env").write_text(batch_env(job("true"), "case-1", "gpu", Usage()))
     return folder
 
 
@@ -90,7 +90,7 @@ def test_an_srun_that_fails_again_and_again_ends_the_job_in_its_own_word(folder:
 @pytest.mark.parametrize("failures", [0, 3])
 def test_what_is_interrupted_again_and_again_ends(folder: Path, failures: int, left: int, end: list[str]) -> None:
     """Failures and interruptions together."""
-    interruptions = most_restarts(job("true")) - left - failures
+    interruptions = restart_limit(job("true")) - left - failures
     (folder / "failures").write_text(f"{failures}\n")
     (folder / "interruptions").write_text(f"{interruptions}\n")
     once = f"echo x >>{folder}/steps; [ $(wc -l <{folder}/steps) = 1 ] || exit 0; echo 75 >{folder}/codes/n1; exit 75"
@@ -143,13 +143,13 @@ def test_one_that_is_cancelled_while_the_controller_is_away_ends(folder: Path) -
 @pytest.mark.parametrize(
     ("code", "before", "end"),
     [
-        (0, Used(sec=3600.0), "over-hours 0"),
-        (1, Used(failures=1), "failed 1"),
-        (75, Used(interruptions=most_restarts(job("true", max_restarts=1))), "failed 5"),
-        (75, Used(failures=1, interruptions=most_restarts(job("true", max_restarts=1)) - 1), "failed 5"),
+        (0, Usage(sec=3600.0), "over-hours 0"),
+        (1, Usage(failures=1), "failed 1"),
+        (75, Usage(interruptions=restart_limit(job("true", max_restarts=1))), "failed 5"),
+        (75, Usage(failures=1, interruptions=restart_limit(job("true", max_restarts=1)) - 1), "failed 5"),
     ],
 )
-def test_what_the_job_had_used_on_engines_before_counts(folder: Path, code: int, before: Used, end: str) -> None:
+def test_what_the_job_had_used_on_engines_before_counts(folder: Path, code: int, before: Usage, end: str) -> None:
     (folder / "batch.env").write_text(batch_env(job("true", max_restarts=1), "case-1", "gpu", before))
     program(folder, "srun", f"echo x >>{folder}/steps; echo {code} >{folder}/codes/n1; exit {code}")
     begun(folder)

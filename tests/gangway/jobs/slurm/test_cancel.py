@@ -58,7 +58,7 @@ def test_one_that_is_over_meanwhile_is_no_mistake(engine: SlurmEngine, pretended
 def test_a_script_that_cannot_be_told_in_its_first_instant_is_told_in_the_next(
     engine: SlurmEngine, pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gangway.jobs.slurm.engine._TELL_SEC", 0.0)
+    monkeypatch.setattr("gangway.jobs.slurm.engine._SIGNAL_SEC", 0.0)
     is_in("RUNNING", pretended, tmp_path)
     pretended(
         "scancel", f'[ -e {tmp_path}/tried ] || {{ touch {tmp_path}/tried; exit 1; }}; echo "$@" >{tmp_path}/told'

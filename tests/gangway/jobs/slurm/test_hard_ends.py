@@ -129,7 +129,7 @@ def test_a_folder_may_have_signs_that_sbatch_gives_a_meaning(cluster: SlurmClust
 
 @pytest.mark.parametrize("odd", ["back\\slash", "two\nlines"])
 def test_a_folder_whose_log_would_be_elsewhere_is_refused(cluster: SlurmCluster, tmp_path: Path, odd: str) -> None:
-    with pytest.raises(InputError, match="name another"):
+    with pytest.raises(InputError, match="use another"):
         SlurmEngine(tmp_path / odd, "gpu").submit(job("true"))
     assert not (tmp_path / odd).exists()
 
@@ -188,4 +188,4 @@ def test_a_job_without_room_for_its_end_is_given_up_and_says_why(
     engine = SlurmEngine(small / "queue", "gpu")
     found = over(engine, engine.submit(job("cat /dev/zero >fill; exit 0")))
     assert found.phase is Phase.FAILED
-    assert "room" in found.reason
+    assert "space" in found.reason

@@ -49,12 +49,12 @@ def test_a_time_that_is_none_is_unreadable(engine: SlurmEngine, tmp_path: Path, 
 
 
 def test_failures_that_are_no_number_are_unreadable(engine: SlurmEngine, tmp_path: Path) -> None:
-    assert engine.kept("case-1").failures == 0
+    assert engine.get_stored_job("case-1").failures == 0
     (tmp_path / "queue" / "case-1" / "failures").write_text("1\n")
-    assert engine.kept("case-1").failures == 1
+    assert engine.get_stored_job("case-1").failures == 1
     (tmp_path / "queue" / "case-1" / "failures").write_text("x\n")
     with pytest.raises(UnreadableError, match="failures"):
-        engine.kept("case-1")
+        engine.get_stored_job("case-1")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
-from gangway.jobs.base import EngineAwayError, PerhapsTakenError, Phase
+from gangway.jobs.base import EngineAwayError, Phase, SubmitUnansweredError
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm import engine as slurm_engine
@@ -63,7 +63,7 @@ def test_one_that_slurm_takes_later_is_in_no_other_jobs_folder(
 ) -> None:
     engine, words = SlurmEngine(tmp_path / "queue", "gpu"), tmp_path / "words"
     late = f'printf "%s\\n" "$@" >{words}; echo "{LOST}" >&2; exit 1'
-    with instead(tmp_path, monkeypatch, "sbatch", late), pytest.raises(PerhapsTakenError, match="case-1") as lost:
+    with instead(tmp_path, monkeypatch, "sbatch", late), pytest.raises(SubmitUnansweredError, match="case-1") as lost:
         engine.submit(job('echo x >>"$GANGWAY_RUN_DIR/starts"'))
     assert "case-1" in lost.value.fix
     again = engine.submit(job('echo x >>"$GANGWAY_RUN_DIR/starts"'))
@@ -81,7 +81,7 @@ def test_a_move_whose_submit_has_got_no_answer_goes_on_with_the_same_job(
     job_id = here.submit(job("echo kept >state; trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"))
     until(here, job_id, lambda found, log: "begun" in log)
     pretended("sbatch", f'echo "{LOST}" >&2; exit 1')
-    with pytest.raises(PerhapsTakenError):
+    with pytest.raises(SubmitUnansweredError):
         move_job(here, job_id, there, limited(), lambda done, total: None)
     pretended("sbatch", f"touch {tmp_path}/again; echo 8")
     pretended("squeue", f"echo '7|{os.geteuid()}|PENDING|None|gangway:{tmp_path}/queue/case-1'")
@@ -100,7 +100,7 @@ def test_what_slurm_has_surely_not_taken_leaves_nothing(
     pretended("sbatch", f'echo "sbatch: error: {said}" >&2; exit 1')
     with pytest.raises(InputError, match="sbatch") as refused:
         SlurmEngine(tmp_path / "queue").submit(job("true"))
-    assert not isinstance(refused.value, PerhapsTakenError)
+    assert not isinstance(refused.value, SubmitUnansweredError)
     assert list(tmp_path.glob("queue/*")) == []
 
 
@@ -117,7 +117,7 @@ def test_a_submit_that_is_at_work_still_has_not_failed(
     """Each of its calls may take its whole time."""
     pretended("sbatch", f'echo "{LOST}" >&2; exit 1')
     engine = SlurmEngine(tmp_path / "queue")
-    with pytest.raises(PerhapsTakenError):
+    with pytest.raises(SubmitUnansweredError):
         engine.submit(job("true"))
     called = set((tmp_path / "calls").read_text().split())
     folder, now = tmp_path / "queue" / "case-1", time.clock_gettime

@@ -11,7 +11,7 @@ import pytest
 from gangway.jobs.base import Phase
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine
-from tests.gangway.jobs.test_contract import end_all, job, over, until
+from tests.gangway.jobs.test_contract import end_processes, job, over, until
 from tests.gangway.jobs.test_environment import MOVES, SAYS, moved
 
 
@@ -19,7 +19,7 @@ from tests.gangway.jobs.test_environment import MOVES, SAYS, moved
 def here(tmp_path: Path) -> Iterator[LocalQueue]:
     queue = LocalQueue(tmp_path / "here")
     yield queue
-    end_all(queue)
+    end_processes(queue)
 
 
 def test_to_slurm_which_is_reached_as_whoever_moves_it_reaches_it(

@@ -123,7 +123,7 @@ def test_three_users_share_a_slurm_and_a_folder(
                 assert (answer.code, answer.out, "ask " in answer.err) == (2, "", True), (uid, command, answer)
             rows = {row["id"]: row for row in json.loads(listed.out)}
             assert set(rows) == {*users.values(), "case-9"}
-            said = "Slurm says UNKNOWN" if uid in (0, MALLORY) else "only nobody and root"
+            said = "Slurm reports UNKNOWN" if uid in (0, MALLORY) else "only nobody and root"
             assert said in rows["case-9"]["reason"], "it is alice's job that runs"
             assert (mine.code, mine.out.split()[1]) == (0, "running"), mine
     (cancelled,) = ask(MALLORY, ("cancel", "case-9", on))

@@ -10,9 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.jobs.slurm.script import NODE_SCRIPT, OWN_JOB, get_max_hours, get_minutes, minutes_in, node_env
+from gangway.jobs.slurm.script import (
+    NODE_SCRIPT,
+    OWN_JOB,
+    get_max_hours,
+    get_minutes,
+    node_env,
+    parse_minutes,
+    without_allocation,
+)
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
+
+OWN = {
+    "HOME": "/root", "MY_SLURM_NOTES": "a", "SBATCH_ACCOUNT": "vision", "SBATCH_PARTITION": "gpu", "SALLOC_QOS": "low",
+    "SLURM_CONF": "/own/slurm.conf", "SLURM_CONF_SERVER": "head", "SLURM_JWT": "s3cr3t", "SLURM_CLUSTERS": "lab",
+}  # fmt: skip
+GIVEN = {
+    "SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "100", "SLURM_GPUS_PER_NODE": "1", "SLURMD_NODENAME": "n1",
+    "SLURM_STEP_GPUS": "0", "CUDA_VISIBLE_DEVICES": "0", "SBATCH_MEM_BIND_TYPE": "none",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -27,7 +44,7 @@ from stacks.config.job_file import JobFile
     ],
 )
 def test_a_limit_is_read_as_slurm_writes_it(limit: str, minutes: int | None) -> None:
-    assert minutes_in(limit) == minutes
+    assert parse_minutes(limit) == minutes
 
 
 @given(st.integers(1, 60 * 24 * 28), st.integers(1, 3600))
@@ -88,3 +105,12 @@ def test_a_command_finds_the_variables_of_its_job(
     assert (done.returncode, done.stderr) == (0, b"")
     found = dict(each.split("=", 1) for each in done.stdout.decode().split("\0") if each)
     assert {name: found.get(name) for name in job.env} == job.env
+
+
+def test_what_an_allocation_has_given_stays_there() -> None:
+    assert without_allocation({**OWN, **GIVEN}) == OWN
+
+
+def test_outside_of_one_all_are_somebodys_own() -> None:
+    own = {**OWN, "SLURM_MPI_TYPE": "pmix", "CUDA_VISIBLE_DEVICES": "0"}
+    assert without_allocation(own) == own

@@ -42,7 +42,7 @@ def begun_after_a_failed_srun(engine: SlurmEngine, tmp_path: Path, max_restarts:
 @pytest.mark.slow
 def test_an_srun_that_fails_by_itself_is_no_failure_of_the_job(engine: SlurmEngine, tmp_path: Path) -> None:
     job_id = begun_after_a_failed_srun(engine, tmp_path, max_restarts=0)
-    assert (engine.status(job_id).starts, engine.kept(job_id).failures) == (1, 0)
+    assert (engine.status(job_id).starts, engine.get_stored_job(job_id).failures) == (1, 0)
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_what_begins_while_the_controller_is_away_waits_for_it(
     cluster.until(("scontrol", "ping"), "UP")
     # An srun that is earlier than the nodes' word asks again after minutes.
     found = over(engine, job_id, 280)
-    assert (found.phase, found.starts, engine.kept(job_id).failures) == (Phase.DONE, 1, 0)
+    assert (found.phase, found.starts, engine.get_stored_job(job_id).failures) == (Phase.DONE, 1, 0)
 
 
 @pytest.mark.slow

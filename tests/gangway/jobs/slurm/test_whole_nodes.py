@@ -92,7 +92,7 @@ def test_an_allocation_around_the_submit_is_not_the_jobs(
 def test_several_nodes_are_told_which_network_nccl_has_to_take(
     engine: SlurmEngine, nodes: int, env: dict[str, str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a node of Gangway's own Slurm has it in a file; the job's own word comes first."""
+    """As a node of Gangway's own Slurm has it in a file; the job's own metric comes first."""
     (tmp_path / "job-fabric").write_text("NCCL_NET=AWS Libfabric\nGANGWAY_FABRIC_MIN_GBPS=800\n")
     monkeypatch.setenv("GANGWAY_FABRIC", str(tmp_path / "job-fabric"))
     monkeypatch.delenv("NCCL_NET", raising=False)

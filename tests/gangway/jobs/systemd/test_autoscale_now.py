@@ -29,8 +29,8 @@ def edit(values: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_a_running_job_is_told_by_what_it_has_done(edited: Edited) -> None:
     config, late = edited(edit), datetime(2035, 2, 1, tzinfo=UTC) - timedelta(hours=5)
-    assert "would have 8 nodes" in autoscale_line(config, 0, late)
-    assert "would have 1 node" in autoscale_line(config, 19_900_000, late)
+    assert "wants 8 nodes" in autoscale_line(config, 0, late)
+    assert "wants 1 node" in autoscale_line(config, 19_900_000, late)
     assert "the deadline was 2035-02-01" in autoscale_line(config, 0, late + timedelta(hours=6))
 
 
@@ -53,11 +53,11 @@ def test_groups_are_asked_once_for_what_the_job_lacks(edited: Edited) -> None:
     config, late = edited(edit), datetime(2035, 2, 1, tzinfo=UTC) - timedelta(hours=5)
     group = Group(GroupState("", most=8, asked=2, in_service=2))
     (told,) = scale(config, group, ["demo-0"], 0, late, dry_run=True)
-    assert "is to have 2 nodes, and would 8" in told
+    assert "would change from 2 to 8 nodes" in told
     assert group.asked == []
     (line,) = scale(config, group, ["demo-0"], 0, late)
     assert [(change.group, change.was, change.nodes) for change in group.asked] == [("demo-0", 2, 8)]
-    assert "was to have 2 nodes, and now 8" in line
+    assert "changed from 2 to 8 nodes" in line
     assert line.endswith("; in a minute")
     group.state = group.state._replace(changed_at=late - timedelta(minutes=1), changed_why="4 to 2")
     last, why = scale(config, group, ["demo-0"], 0, late)
@@ -81,14 +81,14 @@ def test_what_cannot_be_scaled_is_refused(edited: Edited, gcp_edited: Callable[.
         check_scaled(
             gcp_edited("gcp-a3-spot", job=job, cluster={"capacity": [{"kind": "flex-start", "max_hours": 24}]})
         )
-    with pytest.raises(InputError, match="what to scale by"):
+    with pytest.raises(InputError, match="no autoscale section"):
         check_scaled(edited(lambda values: None))
 
 
 def test_progress_that_nobody_knows_is_said_where_something_hangs_on_it(edited: Edited) -> None:
     config, now = edited(edit), datetime(2035, 1, 1, tzinfo=UTC)
     assert why_unknown(config, now - timedelta(hours=5), now) == ""
-    assert "no node has said so" in why_unknown(config, None, now)
+    assert "no node has reported" in why_unknown(config, None, now)
     assert "2034-12-31 17:00" in why_unknown(config, now - timedelta(hours=7), now)
     assert "future" in why_unknown(config, now + timedelta(hours=1), now)
 
@@ -107,7 +107,7 @@ def test_a_number_that_hangs_on_progress_that_nobody_knows_says_so(edited: Edite
     assert unknown not in autoscale_line(config, 0, late)
     doubted = autoscale_line(config, 0, late, unknown)
     assert unknown in doubted
-    assert "with 0 it would have 8 nodes" in doubted
+    assert "at 0 images it wants 8 nodes" in doubted
     assert "--scale --images N" in doubted
 
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_planned_any_more_is_a_line_and_refused_where_it_is_asked
     """As after a price has risen."""
     config, now = edited(cannot_be_planned), datetime(2035, 1, 1, tzinfo=UTC)
     told = autoscale_line(config, 0, now)
-    assert told.startswith("autoscale: nobody can tell: ")
+    assert told.startswith("autoscale: unknown: ")
     assert "0.5" in told
     assert "\n" not in told
     group = Group(GroupState("", most=8, asked=2, in_service=2))

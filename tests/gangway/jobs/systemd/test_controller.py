@@ -12,7 +12,7 @@ from components.core.findings import InputError
 from components.core.job import Training
 from gangway.cli.main import app
 from gangway.finops.audit import state
-from gangway.jobs.systemd.controller import lines_of_folder, lines_of_stack
+from gangway.jobs.systemd.controller import folder_lines, stack_lines
 from gangway.jobs.systemd.state import JobState
 from gangway.runs.run_store import RunStore
 from trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings, Mode, Objective, PolicyName
@@ -39,12 +39,12 @@ def job(settings: ControlSettings | None, run_dir: str = "/fsx/runs/a job") -> d
 @pytest.mark.parametrize("objective", get_args(Objective))
 def test_the_job_says_who_decides(policy: PolicyName, mode: Mode, objective: Objective) -> None:
     asked = ControlSettings(policy=policy, mode=mode, objective=objective, bounds=Bounds(threads=(1, 2)))
-    assert next(iter(lines_of_stack(job(asked), (), over=True))) == f"controller: {asked.choice}"
+    assert next(iter(stack_lines(job(asked), (), over=True))) == f"controller: {asked.choice}"
 
 
 def test_a_stacks_job_with_a_controller_and_how_it_is_switched_off() -> None:
     decided = [made(1000 * place, verdict="kept", brought="it brought +9%") for place in range(1, 6)]
-    first, head, *rest, last = lines_of_stack(job(ControlSettings(mode="observe")), decided, over=False)
+    first, head, *rest, last = stack_lines(job(ControlSettings(mode="observe")), decided, over=False)
     assert first == "controller: rules for time, observe"
     assert "5 decisions" in head
     assert [line.split(", ")[1] for line in rest] == ["3,000 images: threads 4 to 3", "4,000 images: threads 4 to 3",
@@ -58,14 +58,14 @@ def test_a_stacks_job_with_a_controller_and_how_it_is_switched_off() -> None:
 
 
 def test_a_job_that_is_over_has_nothing_to_be_switched_and_one_without_a_controller_no_line() -> None:
-    over = list(lines_of_stack(job(ControlSettings()), (), over=True))
-    assert over == ["controller: rules for time, act", "  it has decided nothing, as of its record"]
-    assert not list(lines_of_stack(job(None), (), over=False))
-    assert not list(lines_of_stack(None, (), over=False))
+    over = list(stack_lines(job(ControlSettings()), (), over=True))
+    assert over == ["controller: rules for time, act", "  no decisions, from its record"]
+    assert not list(stack_lines(job(None), (), over=False))
+    assert not list(stack_lines(None, (), over=False))
 
 
 def test_a_runs_words_are_short_and_do_nothing_to_a_terminal() -> None:
-    lines = "\n".join(lines_of_stack(job(ControlSettings()), [made(1, reason="\x1b[31m" + "word " * 999)], over=True))
+    lines = "\n".join(stack_lines(job(ControlSettings()), [made(1, reason="\x1b[31m" + "word " * 999)], over=True))
     assert "\x1b" not in lines
     assert len(lines) < 600
 
@@ -83,20 +83,20 @@ DECIDED = {"event": "decision", "images": 640, **TOLD}
 def test_a_folder_says_it_by_its_own_log_and_whether_it_is_off(tmp_path: Path) -> None:
     log(tmp_path, {"images": 3}, BEGUN, DECIDED, {"event": "decision-kept", "images": 9, "knob": "threads", "value": 3,
                                                   "why": "it brought +9%"})  # fmt: skip
-    first, _, decided, last = lines_of_folder(tmp_path, over=False)
+    first, _, decided, last = folder_lines(tmp_path, over=False)
     assert first == "controller: model for time, act"
     assert decided.endswith("640 images: threads 4 to 3, by rules: it waits; kept: it brought +9%")
     assert shlex.split(last)[-4:] == ["control", "off", "--run-dir", str(tmp_path)]
     (tmp_path / SWITCH_FILE).touch()
-    first, *_, last = lines_of_folder(tmp_path, over=False)
+    first, *_, last = folder_lines(tmp_path, over=False)
     assert "switched off" in first
     assert shlex.split(last)[-4:-1] == ["control", "on", "--run-dir"]
 
 
 def test_a_folder_without_a_controller_says_nothing_of_one(tmp_path: Path) -> None:
-    assert not list(lines_of_folder(tmp_path, over=False))
+    assert not list(folder_lines(tmp_path, over=False))
     log(tmp_path, {"images": 3}, {"event": "resume", "images": 0})
-    assert not list(lines_of_folder(tmp_path, over=False))
+    assert not list(folder_lines(tmp_path, over=False))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_folder_without_a_controller_says_nothing_of_one(tmp_path: Path) -> No
 def test_what_no_session_writes_is_refused(tmp_path: Path, odd: dict[str, Any]) -> None:
     log(tmp_path, odd)
     with pytest.raises(InputError, match=r"stats\.jsonl"):
-        list(lines_of_folder(tmp_path, over=False))
+        list(folder_lines(tmp_path, over=False))
 
 
 def test_a_record_of_another_version_has_its_decisions(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_record_of_another_version_has_its_decisions(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["job", str(tmp_path)])
     assert done.exit_code == 0
     assert "record r-1: running, 700 images" in done.output
-    assert "controller: model for time, act\n  it has decided nothing, as of its log\n" in done.output
+    assert "controller: model for time, act\n  no decisions, from its log\n" in done.output
     assert JobState.read(RunStore(tmp_path.as_uri())).decisions == (made(640),)
 
 
@@ -130,6 +130,6 @@ def test_a_stacks_state_and_its_newest_record_are_what_is_read(
     monkeypatch.setattr(state, "stack_outputs", lambda *_: outputs)
     done = CliRunner().invoke(app, ["job", str(repo / "stacks/Pulumi.aws-demo.yaml")])
     assert done.exit_code == 0, done.output
-    assert "controller: learned for time, act\n  the last of 1 decision, as of its record:\n" in done.output
+    assert "controller: learned for time, act\n  the last of 1 decision, from its record:\n" in done.output
     assert "640 images: threads 4 to 3, by rules: it waits; unjudged\n" in done.output
     assert "sudo docker exec gangway-trainer python -m trainer control off --run-dir '/fsx/runs/a job'\n" in done.output

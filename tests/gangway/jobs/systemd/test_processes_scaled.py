@@ -32,7 +32,7 @@ class LauncherGroup:
     """A group whose nodes are processes; one that is to go hears of it by SIGTERM, the newest first."""
 
     def __init__(self, node: Callable[[int], Command]) -> None:
-        self._node, self._begun, self.left = node, 0, list[Command]()
+        self._node, self._begin, self.left = node, 0, list[Command]()
         self.nodes: list[Command] = []
         self.changes: list[Change] = []
         self._changed_at: datetime | None = None
@@ -49,8 +49,8 @@ class LauncherGroup:
 
     def become(self, nodes: int) -> None:
         while len(self.nodes) < nodes:
-            self.nodes.append(self._node(self._begun))
-            self._begun += 1
+            self.nodes.append(self._node(self._begin))
+            self._begin += 1
         while len(self.nodes) > nodes:
             going = self.nodes.pop()
             going.process.send_signal(signal.SIGTERM)

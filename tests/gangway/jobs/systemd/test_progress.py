@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
-from gangway.jobs.systemd.progress import JobProgress
-from gangway.jobs.systemd.state import JobState
+from gangway.jobs.systemd.state import JobProgress, JobState
 from gangway.runs.run_store import RunStore
 
 RECORD = {"id": "r-1", "status": "interrupted", "images": 1_000_000, "sessions": [{"end": "2026-01-02T12:00:00.500Z"}]}
@@ -24,12 +23,12 @@ def state(folder: Path, **files: object) -> JobState:
 def test_nothing_was_put_yet(tmp_path: Path) -> None:
     assert JobProgress.read(RunStore(tmp_path.as_uri())) is None
     found = state(tmp_path)
-    assert (found.images, found.told_at, found.is_over) == (0, None, False)
+    assert (found.images, found.reported_at, found.is_over) == (0, None, False)
 
 
 def test_of_a_session_that_never_stopped_its_progress_counts(tmp_path: Path) -> None:
     found = state(tmp_path, progress=PROGRESS)
-    assert (found.images, found.told_at) == (1_500_000, datetime(2026, 1, 3, 12, tzinfo=UTC))
+    assert (found.images, found.reported_at) == (1_500_000, datetime(2026, 1, 3, 12, tzinfo=UTC))
     assert not found.is_over
     assert any("1,500,000 images" in line for line in found.lines())
 
@@ -37,9 +36,9 @@ def test_of_a_session_that_never_stopped_its_progress_counts(tmp_path: Path) -> 
 def test_the_newer_of_record_and_progress_counts(tmp_path: Path) -> None:
     """After a restart from a checkpoint there are fewer images again."""
     later = state(tmp_path, run=RECORD, progress={**PROGRESS, "images": 900_000})
-    assert (later.images, later.told_at) == (900_000, datetime(2026, 1, 3, 12, tzinfo=UTC))
+    assert (later.images, later.reported_at) == (900_000, datetime(2026, 1, 3, 12, tzinfo=UTC))
     before = state(tmp_path, progress={**PROGRESS, "time": 1_767_355_200})
-    assert (before.images, before.told_at) == (1_000_000, datetime(2026, 1, 2, 12, 0, 0, 500_000, tzinfo=UTC))
+    assert (before.images, before.reported_at) == (1_000_000, datetime(2026, 1, 2, 12, 0, 0, 500_000, tzinfo=UTC))
     assert before.progress is None
 
 
@@ -52,5 +51,5 @@ def test_progress_ends_no_job_and_begins_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"images": -1}, {"images": 10**40}, {"time": "soon"}, {"version": 2}])
 def test_what_no_node_writes_is_told(tmp_path: Path, change: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=r"progress\.json: no progress"):
+    with pytest.raises(InputError, match=r"progress\.json: not a job's progress"):
         state(tmp_path, progress={**PROGRESS, **change})

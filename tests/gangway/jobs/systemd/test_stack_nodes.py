@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gangway.jobs.base import Phase
-from tests.gangway.jobs.test_contract import end_all, job, over, until
+from tests.gangway.jobs.test_contract import end_processes, job, over, until
 from tests.systemd_nodes import StackNodes
 
 SAVES = "trap 'cp \"$GANGWAY_NOTICES\" notices; exit 75' TERM; echo begun; while :; do sleep 0.1; done"
@@ -19,7 +19,7 @@ SAVES = "trap 'cp \"$GANGWAY_NOTICES\" notices; exit 75' TERM; echo begun; while
 def stacks(tmp_path: Path) -> Iterator[StackNodes]:
     made = StackNodes(tmp_path / "stacks")
     yield made
-    end_all(made)
+    end_processes(made)
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gangway.jobs.base import Stretch
-from gangway.jobs.systemd.starts import get_run_intervals, read_starts, times_begun, times_failed
+from gangway.jobs.base import RunInterval
+from gangway.jobs.systemd.starts import count_failures, count_starts, get_run_intervals, read_starts
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
 from images.render import TEMPLATES
@@ -87,20 +87,20 @@ def test_rounds_of_several_nodes_are_one_time_each(noted: Callable[..., RunStore
     )
     assert not problems
     assert [start.node for start in starts] == ["a", "b.c", "a", "b.c"]
-    assert (times_begun(starts), times_failed(starts)) == (2, 1)
+    assert (count_starts(starts), count_failures(starts)) == (2, 1)
     assert get_run_intervals(starts) == (
-        Stretch(at(10), at(12), 1),
-        Stretch(at(12), at(90), 2),
-        Stretch(at(90), at(100), 1),
-        Stretch(at(110), at(111), 1),
-        Stretch(at(111), at(190), 2),
-        Stretch(at(190), at(200), 1),
+        RunInterval(at(10), at(12), 1),
+        RunInterval(at(12), at(90), 2),
+        RunInterval(at(90), at(100), 1),
+        RunInterval(at(110), at(111), 1),
+        RunInterval(at(111), at(190), 2),
+        RunInterval(at(190), at(200), 1),
     )
 
 
 def test_nodes_that_do_not_meet_begin_each_by_itself(noted: Callable[..., RunStore]) -> None:
     starts, _ = read_starts(noted({"a.7.10": "100 - - 0", "b.7.10": "90 - - 1 failed", "b.7.91": "95 - -"}), KEY)
-    assert (times_begun(starts), times_failed(starts)) == (3, 1)
+    assert (count_starts(starts), count_failures(starts)) == (3, 1)
     assert [start.code for start in starts] == [0, 1, None]
 
 
@@ -113,7 +113,7 @@ def test_another_commands_starts_are_none_of_it(noted: Callable[..., RunStore]) 
 def test_what_is_no_start_is_told_and_counts_for_nothing(noted: Callable[..., RunStore], line: str) -> None:
     starts, problems = read_starts(noted({"a.7.10": line, "b.7.10": "20 - - 0"}), KEY)
     assert [start.node for start in starts] == ["b"]
-    assert problems == [f".starts/{KEY}.a.7.10: no start"]
+    assert problems == [f".starts/{KEY}.a.7.10: not a start"]
 
 
 def test_whoever_writes_much_there_is_told(noted: Callable[..., RunStore]) -> None:

@@ -37,7 +37,7 @@ def told_of(folder: Path) -> str:
 
 
 def test_a_run_of_which_nothing_is_there_yet(tmp_path: Path) -> None:
-    assert told_of(tmp_path) == f"run in {tmp_path.as_uri()}\nno record yet: nodes put it whenever the trainer stops\n"
+    assert told_of(tmp_path) == f"run in {tmp_path.as_uri()}\nno record yet: nodes write it when the trainer stops\n"
 
 
 def test_its_record_and_its_end(tmp_path: Path) -> None:
@@ -75,5 +75,5 @@ def test_every_event_is_words_that_a_terminal_may_have(tmp_path: Path, event: Ev
 @pytest.mark.parametrize("content", ["", "[]", '{"id": "r", "status": "\x1b[31m", "images": 3}'])
 def test_what_is_no_record_is_told(tmp_path: Path, content: str) -> None:
     (tmp_path / "run.json").write_text(content)
-    with pytest.raises(InputError, match=r"run\.json: no record"):
+    with pytest.raises(InputError, match=r"run\.json: not a record"):
         JobState.read(RunStore(tmp_path.as_uri()))

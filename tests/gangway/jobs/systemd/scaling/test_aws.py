@@ -27,7 +27,7 @@ def test_why_stands_on_the_group_and_on_no_node(aws_world: Any) -> None:
 @pytest.mark.slow
 def test_what_is_refused_is_tried_no_sooner_than_what_was_done(aws_world: Any) -> None:
     aws_world.refuse()
-    with pytest.raises(InputError, match="cannot be asked for 2 nodes"):
+    with pytest.raises(InputError, match="cannot be set to 2 nodes"):
         aws_world.scaler.carry_out(Change(NAMES[0], 4, 2, "why"), NOW)
     assert since_change_sec(aws_world.scaler.get_groups(NAMES), NOW) == 0
 

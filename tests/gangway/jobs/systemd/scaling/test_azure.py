@@ -72,7 +72,7 @@ def test_nobody_is_sent_away_who_would_not_hear_of_it(azure_world: Any, session:
     states = azure_world.scaler.get_groups(NAMES)
     stays = means(states, 2)
     assert isinstance(stays, str)
-    assert "without a notice" in stays
+    assert "without notice" in stays
     assert isinstance(means(states, 6), Change)
     # Where the sets take turns, it is the filled one's nodes that would go.
     azure_world.cloud.sets[NAMES[0]].update(model={"priority": "Regular"}, capacity=0)

@@ -16,8 +16,8 @@ from gangway.jobs.systemd.scaling.base import (
     find_nodes,
     get_change,
     get_tags,
+    read_change_tags,
     since_change_sec,
-    told_by,
 )
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -80,14 +80,14 @@ def test_nodes_that_would_hear_of_nothing_stay() -> None:
 
 def test_tags_say_when_and_why_in_characters_that_every_cloud_takes() -> None:
     tags = get_tags(Change("a", 3, 2, f"enough; 468 of 400 images/s (±5 %) {'x' * 300}"), NOW)
-    assert told_by(tags) == (NOW, tags[WHY_TAG])
+    assert read_change_tags(tags) == (NOW, tags[WHY_TAG])
     assert tags[WHY_TAG].startswith("3 to 2: enough 468 of 400 images/s 5 x")
     assert max(map(len, tags.values())) == 256
-    state = GroupState("a", 4, 2, 2, False, *told_by(tags))
+    state = GroupState("a", 4, 2, 2, False, *read_change_tags(tags))
     assert state.last_change.startswith("last changed 2030-01-01 00:00 UTC: 3 to 2")
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2030-01-01T00:00:00"])
 def test_a_tag_that_is_no_time_holds_nothing_back(text: str) -> None:
-    assert told_by({AT_TAG: text, WHY_TAG: "why"}) == (None, "why")
-    assert GroupState("a", 4, 2, 2, False, *told_by({AT_TAG: text})).last_change == ""
+    assert read_change_tags({AT_TAG: text, WHY_TAG: "why"}) == (None, "why")
+    assert GroupState("a", 4, 2, 2, False, *read_change_tags({AT_TAG: text})).last_change == ""

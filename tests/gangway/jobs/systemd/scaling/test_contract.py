@@ -59,7 +59,7 @@ def test_a_change_holds_the_next_back(world: Any) -> None:
 def test_what_is_there_already_is_not_asked_for(world: Any) -> None:
     found = change(world, 4)
     assert isinstance(found, str)
-    assert "4 already" in found
+    assert "already has 4" in found
 
 
 def test_an_open_breaker_lets_nodes_out_and_none_in(world: Any) -> None:
@@ -74,7 +74,7 @@ def test_an_open_breaker_lets_nodes_out_and_none_in(world: Any) -> None:
 
 
 def test_a_group_that_is_not_there_is_named(world: Any) -> None:
-    with pytest.raises(InputError, match=r"demo-0-gone.*is not there") as told:
+    with pytest.raises(InputError, match=r"demo-0-gone.*does not exist") as told:
         world.scaler.get_groups(["demo-0-gone", NAMES[1]])
     assert told.value.fix
 

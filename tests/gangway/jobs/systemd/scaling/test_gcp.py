@@ -26,7 +26,7 @@ def test_the_newest_nodes_are_asked_and_none_is_ended(gcp_world: Any) -> None:
     then = gcp_world.scaler.carry_out(to(2), NOW)
     gce = gcp_world.cloud
     assert asked_to_leave(gce) == ["demo-0-c", "demo-0-d"]
-    assert "demo-0-c, demo-0-d save first" in then
+    assert "demo-0-c, demo-0-d save and then leave" in then
     assert gce.tags["demo-0-d"] == ["gangway-node", LEAVE_TAG], "its other tags are its firewall rules"
     assert gce.groups[NAMES[0]]["targetSize"] == 4
     assert set(gce.groups[NAMES[0]]["instances"]) == {"demo-0-a", "demo-0-b", "demo-0-c", "demo-0-d"}
@@ -64,7 +64,7 @@ def test_the_last_change_is_the_newest_of_this_group(gcp_world: Any) -> None:
     gce._operate("setTags", "instances/demo-00-x")
     first = gcp_world.scaler.get_groups(NAMES)[0]
     assert first.changed_at == NOW
-    assert first.last_change == "last changed 2030-01-01 00:00 UTC: another size, by ops@example.com"
+    assert first.last_change == "last changed 2030-01-01 00:00 UTC: resized, by ops@example.com"
 
 
 def test_a_refusal_is_told_in_googles_words(gcp_world: Any) -> None:

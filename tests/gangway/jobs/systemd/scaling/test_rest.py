@@ -42,8 +42,8 @@ def test_an_answer_is_its_data() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "nobody answers: ConnectionError"),
-        (Answer(404, "{}"), "is not there"),
+        (None, "no answer: ConnectionError"),
+        (Answer(404, "{}"), "does not exist"),
         (Answer(403, '{"error": "may not"}'), '403: {"error": "may not"}'),
         (Answer(200, "<html>"), "200: <html>"),
         (Answer(200, "[]"), "200: []"),

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
+from gangway.jobs.systemd.autoscale_now import get_scaler, group_names
 from gangway.jobs.systemd.scaling.aws import AwsScaler
-from gangway.jobs.systemd.scaling.registry import get_scaler, group_names
 from stacks.config.stack_config import StackConfig
 from stacks.program import get_program
 
@@ -43,7 +43,7 @@ def test_on_aws_it_is_the_stacks_region(demo_config: StackConfig) -> None:
 def test_on_azure_it_is_the_stacks_resource_group(azure_configs: dict[str, StackConfig], nobody: Nobody) -> None:
     config = azure_configs["azure-ndv5-spot"]
     scaler = get_scaler(config, {"resource_group": "demo-rg"}, ["demo-0"], is_held=False)
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="does not exist"):
         scaler.get_groups(["demo-0"])
     place = f"/subscriptions/{get_program('azure').plan(config).subscription_id}/resourceGroups/demo-rg/providers"
     assert nobody.urls == [f"GET https://management.azure.com{place}/Microsoft.Compute/virtualMachineScaleSets/demo-0"]
@@ -55,7 +55,7 @@ def test_on_google_it_is_the_stacks_project_and_each_rungs_zone(
     config = gcp_configs["gcp-a3-spot"]
     planned, names = get_program("gcp").plan(config), [f"demo-{rung}" for rung in range(len(config.cluster.capacity))]
     scaler = get_scaler(config, {}, names, is_held=False)
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="does not exist"):
         scaler.get_groups(names)
     place = f"projects/{planned.project}/zones/{planned.zone}/instanceGroupManagers/demo-0"
     assert nobody.urls == [f"GET https://compute.googleapis.com/compute/v1/{place}"]
