@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from components.core.findings import Finding, InputError, Severity
-from stacks.config.explain_errors import _UnsortedSchema, _setting_at
+from stacks.config.explain_errors import _setting_at, _UnsortedSchema
 from stacks.loading.loader import from_file, stack_model
 from stacks.plan.plan import make_plan
 from tests.conftest import REPO
