@@ -15,27 +15,27 @@ from typing import Annotated, NoReturn
 import typer
 
 from components.core.findings import InputError
-from gangway.cli.audit import audit
-from gangway.cli.bench import app as bench_app
-from gangway.cli.breaker import app as breaker_app
-from gangway.cli.catalog import app as catalog_app
 from gangway.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
+from gangway.cli.costs.audit import audit
+from gangway.cli.costs.catalog import app as catalog_app
+from gangway.cli.costs.forecast import forecast
+from gangway.cli.costs.prices import app as prices_app
+from gangway.cli.costs.quote import quote
+from gangway.cli.costs.reconcile import reconcile
+from gangway.cli.costs.simulate import simulate
+from gangway.cli.costs.tco import tco
+from gangway.cli.costs.when import when
 from gangway.cli.dockerfile import dockerfile
 from gangway.cli.flags import Gangway
-from gangway.cli.forecast import forecast
 from gangway.cli.init import init
-from gangway.cli.jobs import jobs as jobs_app
-from gangway.cli.prices import app as prices_app
-from gangway.cli.quote import quote
-from gangway.cli.reconcile import reconcile
-from gangway.cli.report import report
-from gangway.cli.reproduce import reproduce
-from gangway.cli.sign import sign
+from gangway.cli.jobs.breaker import app as breaker_app
+from gangway.cli.jobs.commands import jobs as jobs_app
+from gangway.cli.runs.bench import app as bench_app
+from gangway.cli.runs.report import report
+from gangway.cli.runs.reproduce import reproduce
+from gangway.cli.runs.sign import sign
 from gangway.cli.signature import signature
-from gangway.cli.simulate import simulate
-from gangway.cli.tco import tco
 from gangway.cli.trainer import add_trainer
-from gangway.cli.when import when
 from stacks.base.extras import missing_extra
 from stacks.plan.gc_pause import without_gc
 from trainer.core.console import flush_output, output_failed

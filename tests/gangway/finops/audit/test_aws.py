@@ -11,7 +11,7 @@ from moto import mock_aws
 from typer.testing import CliRunner
 
 from components.core.findings import InputError
-from gangway.cli.audit import audited
+from gangway.cli.costs.audit import audited
 from gangway.cli.main import app
 from gangway.finops.audit.aws import DETAILS, get_regions, list_aws, state_keys
 from gangway.finops.audit.classify_orphans import Billed, CloudResource

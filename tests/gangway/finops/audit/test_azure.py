@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from components.azure import storage
 from components.core.findings import InputError
-from gangway.cli.audit import audited
+from gangway.cli.costs.audit import audited
 from gangway.cli.main import app
 from gangway.finops.audit import azure
 from gangway.finops.audit.azure import list_azure, state_keys

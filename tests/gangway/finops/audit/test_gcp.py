@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from gangway.cli.audit import audited
+from gangway.cli.costs.audit import audited
 from gangway.finops.audit.classify_orphans import Billed
 from gangway.finops.audit.gcp import list_gcp, open_web, price_region, state_keys
 from gangway.finops.audit.state import State, StateResource

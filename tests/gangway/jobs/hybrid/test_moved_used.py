@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
-from gangway.cli.job_record import ask
+from gangway.cli.jobs.record import ask
 from gangway.jobs.attempts import most_restarts
 from gangway.jobs.base import JobStatus, Movable, Phase, Used
 from gangway.jobs.hybrid.moves import Moved, move_job

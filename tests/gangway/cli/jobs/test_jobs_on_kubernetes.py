@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gangway.cli.signals import undone_by_signals
+from gangway.cli.jobs.signals import undone_by_signals
 from gangway.jobs.kubernetes.kubectl import Kubectl
-from tests.gangway.cli.test_jobs import gangway
+from tests.gangway.cli.jobs.test_jobs import gangway
 from tests.gangway.jobs.kubernetes.test_asking import a_running_job
 from tests.pretend_kubectl import PretendKube, pretend_kube
 

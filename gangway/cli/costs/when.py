@@ -14,7 +14,7 @@ import typer
 
 from components.core.findings import InputError
 from gangway.cli.common import OVERWRITE, check_new_file
-from gangway.cli.quote import get_hours
+from gangway.cli.costs.quote import get_hours
 
 if TYPE_CHECKING:
     from gangway.finops.forecasts.hours import Known

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gangway.cli.job import job as show_stack
-from gangway.cli.signals import undone_by_signals
+from gangway.cli.jobs.signals import undone_by_signals
+from gangway.cli.jobs.stack import job as show_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -384,7 +384,7 @@ def record(
 
     from components.core.findings import InputError
     from components.core.whole_files import write_whole
-    from gangway.cli.job_record import ask, ask_stack, show
+    from gangway.cli.jobs.record import ask, ask_stack, show
     from gangway.jobs.engines.registry import get_site
 
     if of_stack and on is not None:

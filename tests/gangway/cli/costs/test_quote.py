@@ -15,7 +15,7 @@ from components.estimate.offers import find_offers
 from components.estimate.quotes import Job, rank
 from components.estimate.quotes import quote as quote_one
 from gangway.cli import main
-from gangway.cli.quote import carriers, chosen_providers, get_hours
+from gangway.cli.costs.quote import carriers, chosen_providers, get_hours
 from gangway.finops.quotes.quote_tables import Answer, answer_json
 from stacks.base.registry import get_provider
 

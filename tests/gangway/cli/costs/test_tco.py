@@ -15,7 +15,7 @@ from components.core.findings import InputError
 from components.estimate.offers import find_offers
 from components.estimate.tco import CloudSide, break_even_months, discounted_hours
 from gangway.cli import main
-from gangway.cli.quote import carriers
+from gangway.cli.costs.quote import carriers
 from gangway.finops.quotes.tco_inputs import Inputs, gather
 from gangway.finops.quotes.tco_tables import compare, draw_plot, show
 from stacks.base.registry import get_provider

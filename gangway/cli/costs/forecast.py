@@ -17,7 +17,7 @@ import typer
 from components.core.findings import InputError
 from components.core.visible import visible
 from gangway.cli.common import OVERWRITE, check_new_file
-from gangway.cli.quote import get_hours
+from gangway.cli.costs.quote import get_hours
 
 if TYPE_CHECKING:
     from gangway.finops.forecasts.tables import Answer, Published

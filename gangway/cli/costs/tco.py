@@ -16,7 +16,7 @@ import typer
 
 from components.core.findings import InputError
 from gangway.cli.common import OVERWRITE, check_new_file
-from gangway.cli.quote import MOST_NODES
+from gangway.cli.costs.quote import MOST_NODES
 from stacks.config.corrections import Span, number_for
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def tco(
     for name, value in {"nodes": nodes, "years": years, **given}.items():
         _check(name, value)
     from components.estimate.offers import find_offers
-    from gangway.cli.quote import carriers, chosen_providers
+    from gangway.cli.costs.quote import carriers, chosen_providers
     from gangway.finops.quotes.tco_inputs import gather
     from gangway.finops.quotes.tco_tables import compare, plot_files
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from components.catalog.loader import PROVIDERS, load, load_provider, load_tpus
 from components.core.findings import InputError
-from gangway.cli import catalog as catalog_check
-from gangway.cli.catalog import app, check_live, differences_table, machine_row, machines_table, tpus_table
+from gangway.cli.costs import catalog as catalog_check
+from gangway.cli.costs.catalog import app, check_live, differences_table, machine_row, machines_table, tpus_table
 from stacks.base.registry import sellers
 
 
