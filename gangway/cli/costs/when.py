@@ -1,8 +1,6 @@
-"""`gangway when`: in which hours of a forecast to train, and when to pause.
+"""`gangway when`: choose the hours of a forecast to train in, and when to pause. Reads a file and controls no job.
 
-    $ gangway when forecast.csv --hours 10h --restart-sec 600 --deadline 24h --times 4
-
-Reads a file, asks nobody, stops nothing. Heavy imports stand inside the command: `gangway --help` imports this module.
+$ gangway when forecast.csv --hours 10h --restart-sec 600 --deadline 24h --times 4
 """
 
 import math
@@ -13,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
-from gangway.cli.common import OVERWRITE, check_new_file
+from gangway.cli.common import OVERWRITE, check_plot, print_json
 from gangway.cli.costs.quote import get_hours
+from gangway.cli.flags import check_range
 
 if TYPE_CHECKING:
-    from gangway.finops.forecasts.hours import Known
+    from gangway.finops.forecasts.hours import ForecastSeries
 
 EXIT_TOO_LATE = 1
-_MOST_TIMES = 1e9
+_MAX_TIMES = 1e9
 
 
 def when(
@@ -46,66 +45,54 @@ def when(
 
     Exit code 0: done. 1: the training does not fit before the deadline. 2: invalid options.
     """
-    from gangway.finops.forecasts.hours import Asked, answer_json, answer_lines, read_known
+    from gangway.finops.forecasts.hours import Answer, answer_json, answer_lines, read_forecast
     from gangway.sim.schedule.pauses import Work, plan_hours
 
-    restart_hours = _number("--restart-sec", restart_sec, 0, 86_400) / 3600
+    _check_number("--restart-sec", restart_sec, 0, 86_400)
+    _check_number("--times", times, 1e-9, _MAX_TIMES)
+    restart_hours = restart_sec / 3600
     work = Work(get_hours(hours, "--hours"), restart_hours, running, pauses)
-    _number("--times", times, 1e-9, _MOST_TIMES)
     if plot is not None:
-        _check_plot(plot, overwrite=overwrite)
-    known, deadline_hours = _within(read_known(file, column), deadline)
+        check_plot(plot, overwrite=overwrite)
+    forecast, deadline_hours = _cut_to_deadline(read_forecast(file, column), deadline)
     work = replace(work, deadline_hours=deadline_hours)
-    found = plan_hours(known.ahead(times), work)
-    if found is None:
+    schedule = plan_hours(forecast.ahead(times), work)
+    if schedule is None:
         start = "" if work.is_running or not restart_hours else " and a start"
-        typer.echo(f"does not fit: {work.hours:g} h{start}, in {deadline_hours:g} h", err=True)
+        typer.echo(f"{work.hours:g} h of training{start} do not fit in {deadline_hours:g} h", err=True)
         raise typer.Exit(EXIT_TOO_LATE)
-    asked = Asked(known, work, times, found)
+    answer = Answer(forecast, work, times, schedule)
     if plot is not None:
         from components.core.whole_files import write_whole
-        from gangway.finops.forecasts.hours_plot import draw_hours
+        from gangway.finops.forecasts.plot import draw_hours
 
-        write_whole(plot, draw_hours(asked, "svg" if plot.suffix == ".svg" else "png"))
+        write_whole(plot, draw_hours(answer, "svg" if plot.suffix == ".svg" else "png"))
     if as_json:
-        import json
-
-        typer.echo(json.dumps(answer_json(asked), indent=2))
+        print_json(answer_json(answer))
         return
-    for line in answer_lines(asked):
+    for line in answer_lines(answer):
         typer.echo(line)
     if plot is not None:
         typer.echo(f"wrote {plot}")
 
 
-def _number(flag: str, value: float, least: float, most: float) -> float:
-    if not least <= value <= most:  # nor is NaN
-        meant = min(max(value, least), most) if math.isfinite(value) else least
-        raise InputError(flag, "out of range", value=value, allowed=f"{least:g} to {most:g}", fix=f"{flag} {meant:g}")
-    return value
+def _check_number(flag: str, value: float, low: float, high: float) -> None:
+    nearest = min(max(value, low), high) if math.isfinite(value) else low
+    check_range(
+        flag, value, is_valid=low <= value <= high, allowed=f"{low:g} to {high:g}", example=f"{nearest:g}"
+    )  # fmt: skip
 
 
-def _within(known: "Known", deadline: str | None) -> "tuple[Known, float]":
-    """The steps until the deadline, which may lie within the last one, and its hours. InputError: it lies beyond."""
-    step_hours = known.middle.step.total_seconds() / 3600
-    all_hours = len(known.middle.values) * step_hours
+def _cut_to_deadline(forecast: "ForecastSeries", deadline: str | None) -> "tuple[ForecastSeries, float]":
+    """The steps until the deadline, including the one that contains it, and its hours."""
+    step_hours = forecast.middle.step.total_seconds() / 3600
+    all_hours = len(forecast.middle.values) * step_hours
     if deadline is None:
-        return known, all_hours
-    asked = get_hours(deadline, "--deadline")
-    if asked > all_hours:
+        return forecast, all_hours
+    deadline_hours = get_hours(deadline, "--deadline")
+    if deadline_hours > all_hours:
         raise InputError(
-            "--deadline", "not within the forecast", value=deadline, allowed=f"up to {all_hours:g}h",
-            fix=f"--deadline {all_hours:g}h, or forecast further ahead",
+            "--deadline", "after the end of the forecast", value=deadline, allowed=f"up to {all_hours:g}h",
+            fix=f"write --deadline {all_hours:g}h, or forecast further ahead",
         )  # fmt: skip
-    return known.until(math.ceil(asked / step_hours - 1e-9)), asked
-
-
-def _check_plot(plot: Path, *, overwrite: bool) -> None:
-    """Before anything is computed."""
-    from stacks.base.extras import need
-
-    need("matplotlib")
-    from gangway.finops.forecasts.plot import check_plot
-
-    check_plot(plot)
-    check_new_file(plot, overwrite=overwrite, flag="--plot")
+    return forecast.until(math.ceil(deadline_hours / step_hours - 1e-9)), deadline_hours

@@ -11,7 +11,7 @@ from moto import mock_aws
 from typer.testing import CliRunner
 
 from components.core.findings import InputError
-from gangway.cli.costs.audit import audited
+from gangway.cli.costs.audit import run_audit
 from gangway.cli.main import app
 from gangway.finops.audit.aws import DETAILS, get_regions, list_aws, state_keys
 from gangway.finops.audit.classify_orphans import Billed, CloudResource
@@ -77,7 +77,7 @@ def found(*regions: str) -> dict[str, CloudResource]:
 
 
 def verdicts(state: State) -> dict[str, str]:
-    outcome = audited(STACK, "aws", state, list_aws(client, STACK, [REGION]))
+    outcome = run_audit(STACK, "aws", state, list_aws(client, STACK, [REGION]))
     return {each.resource.id.rpartition("/")[2].rpartition(":")[2]: each.verdict for each in outcome.judged}
 
 
@@ -88,7 +88,7 @@ def state(*resources: tuple[str, str, dict[str, Any]]) -> State:
 @pytest.mark.slow
 def test_a_leaked_machine_and_its_disk_are_orphans_with_their_price() -> None:
     instance = run_instance()
-    outcome = audited(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
+    outcome = run_audit(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
     machine, disk = outcome.orphans
     assert machine.judged.resource.name == instance
     assert machine.hourly_usd == pytest.approx(55.04)
@@ -121,7 +121,7 @@ def test_nodes_of_a_group_in_the_state_belong_to_it_and_so_do_their_disks() -> N
 @pytest.mark.slow
 def test_a_group_that_is_left_over_is_an_orphan_with_all_it_makes() -> None:
     nodes = group_of_two()
-    outcome = audited(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
+    outcome = run_audit(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
     reasons = {row.judged.resource.name: row.judged.reason for row in outcome.orphans}
     assert reasons["aws-demo-0-spot-4711"] == "not in the state"
     assert all(reasons[node].endswith("not in the state: aws-demo-0-spot-4711") for node in nodes)
@@ -142,7 +142,7 @@ def test_what_is_terminated_is_gone_though_it_is_still_listed() -> None:
     instance = run_instance()
     client("ec2").terminate_instances(InstanceIds=[instance])
     assert found()[instance].gone in ("terminated", "shutting-down")
-    outcome = audited(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
+    outcome = run_audit(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
     assert outcome.orphans == ()
 
 
@@ -169,12 +169,12 @@ def test_the_run_bucket_and_bought_blocks_are_expected_to_stay() -> None:
     for name in ("aws-demo-runs-0a1b2c3", "aws-demo-other"):
         s3.create_bucket(Bucket=name)
         s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": TAGS})
-    outcome = audited(STACK, "aws", state(), list_aws(client, STACK, ["us-east-1"]))
+    outcome = run_audit(STACK, "aws", state(), list_aws(client, STACK, ["us-east-1"]))
     assert [row.judged.resource.name for row in outcome.kept] == ["aws-demo-runs-0a1b2c3"]
     assert [row.judged.resource.name for row in outcome.orphans] == ["aws-demo-other"]
     assert outcome.orphans[0].hourly_usd is None, "storage is paid by use"
     known = state(("aws:s3/bucket:Bucket", "aws-demo-other", {"arn": "arn:aws:s3:::aws-demo-other"}))
-    assert not audited(STACK, "aws", known, list_aws(client, STACK, ["us-east-1"])).orphans
+    assert not run_audit(STACK, "aws", known, list_aws(client, STACK, ["us-east-1"])).orphans
 
 
 def test_a_key_on_its_way_out_is_gone() -> None:

@@ -59,7 +59,7 @@ def test_what_is_missing_is_said_last(gangway: Gangway, samples: Path, run_dir: 
     result = CliRunner().invoke(app, [str(word) for word in words])
     *_, last, half_run = result.output.splitlines()
     assert last.startswith("run-1: not in the bill: ")
-    assert half_run == f"warning: {half}: has no run.json: what it cost counts as unexplained"
+    assert half_run == f"warning: {half}: no run.json; its cost counts as unexplained"
 
 
 def test_at_home_no_bill_is_missed(
@@ -89,12 +89,12 @@ def test_a_file_that_is_no_plan_and_two_of_one_stack(
     gangway: Gangway, samples: Path, run_dir: Path, tmp_path: Path
 ) -> None:
     words = ("reconcile", "--bill", samples / "aws_focus.csv", "--runs", run_dir)
-    with pytest.raises(InputError, match=r"run.json: is no plan: it has no stack, or no cost of a run"):
+    with pytest.raises(InputError, match=r"run.json: not a plan: no stack, or no cost of a run"):
         gangway(*words, "--plan", run_dir / "run.json")
     plans = [tmp_path / name for name in ("a.json", "b.json")]
     for path in plans:
         path.write_text(json.dumps({"stack": "aws-p5-spot", "provider": "aws", "cost": {"run": 1.0}}))
-    with pytest.raises(InputError, match=r"b.json: a second plan of one stack(.|\n)*'aws-p5-spot'"):
+    with pytest.raises(InputError, match=r"b.json: two plans of one stack(.|\n)*'aws-p5-spot'"):
         gangway(*words, "--plan", plans[0], "--plan", plans[1])
 
 
@@ -108,10 +108,10 @@ def test_currencies(gangway: Gangway, samples: Path, run_dir: Path) -> None:
     ("words", "message"),
     [
         (("--cost", "efective"), r"--cost: no such cost(.|\n)*did you mean 'effective'\?"),
-        (("--usd-per", "1.08"), r"--usd-per: no rate(.|\n)*EUR=1.08"),
-        (("--usd-per", "EUR=0"), "--usd-per: no rate"),
-        (("--usd-per", "USD=2"), r"--usd-per: a dollar is a dollar(.|\n)*'USD=2'"),
-        (("--usd-per", "EUR=1.1", "--usd-per", "EUR=1.2"), r"a second rate of one currency(.|\n)*'EUR=1.2'"),
+        (("--usd-per", "1.08"), r"--usd-per: not a rate(.|\n)*EUR=1.08"),
+        (("--usd-per", "EUR=0"), "--usd-per: not a rate"),
+        (("--usd-per", "USD=2"), r"--usd-per: USD needs no rate(.|\n)*'USD=2'"),
+        (("--usd-per", "EUR=1.1", "--usd-per", "EUR=1.2"), r"two rates for EUR(.|\n)*'EUR=1.2'"),
         (("--plan", "nowhere.json"), "nowhere.json: cannot be read"),
         (("--runs", "nowhere"), r"--runs: no such folder or file(.|\n)*nowhere"),
         (("--bill", "nowhere"), r"--bill: no such file or folder(.|\n)*nowhere"),

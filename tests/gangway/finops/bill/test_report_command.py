@@ -182,7 +182,7 @@ def test_a_page_is_not_written_among_other_files(gangway: Gangway, two_runs: Pat
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "report.html").write_text("<html>my own", "utf-8")
-    with pytest.raises(InputError, match=r"--out: holds no report but other files: report.html(.|\n)*/mine-1"):
+    with pytest.raises(InputError, match=r"--out: the folder has other files: report.html(.|\n)*/mine-1"):
         gangway(two_runs, "--out", folder)
     assert [path.read_text("utf-8") for path in folder.iterdir()] == ["<html>my own"]
     (folder / "report.html").unlink()

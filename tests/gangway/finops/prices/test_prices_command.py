@@ -72,8 +72,8 @@ def test_a_machines_prices_are_shown_with_their_sources() -> None:
     assert "18.7089" in text
     assert "spot, typical" in text
     assert "2 SkyPilot catalogue v9 (two undated copies), list-price" in text
-    assert "not known in us-east-1: reserved, 1 year; reserved, 3 years; capacity block" in text
-    assert "45 known, 39 not known" in text
+    assert "unknown in us-east-1: reserved, 1 year; reserved, 3 years; capacity block" in text
+    assert "45 known, 39 unknown" in text
 
 
 def test_at_80_columns_names_of_machines_and_regions_stay_whole() -> None:
@@ -149,7 +149,7 @@ def test_json_of_a_refresh_has_what_became_of_each_price(fixed: Path) -> None:
 
 def test_no_network_is_one_clear_error_and_nothing_is_written(fixed: Path) -> None:
     caught = mistake("refresh", "--provider", "azure")
-    assert "nothing could be read, and nothing was written\n  azure: no route" in str(caught)
+    assert "no price could be read; nothing was written\n  azure: no route" in str(caught)
     assert not fixed.exists()
     assert "eu-west-1" not in str(caught)
     assert "opted out" in str(mistake("refresh", "--provider", "aws", "--region", "eu-west-1"))

@@ -120,7 +120,7 @@ def test_figures_go_among_nobodys_files(gangway: Gangway, arms_folder: Path, tmp
     before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
     for name in ("draft.tex", "photo.pdf"):
         (out / name).write_text("mine")
-        with pytest.raises(InputError, match=f"holds other files than figures: {name}") as caught:
+        with pytest.raises(InputError, match=f"the folder has other files: {name}") as caught:
             gangway(arms_folder, "--format", "md", "--figures", out)
         assert (caught.value.place, caught.value.fix) == ("--figures", f"--figures {out}-1")
         (out / name).unlink()
