@@ -24,7 +24,7 @@ from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, project_dir, read_project
 from gangway.bench.runner import Guard
 from gangway.bench.suite import Item, get_run_id, stack_name
-from gangway.runs.end_record import check_goes_on
+from gangway.runs.end_record import check_not_ended
 from gangway.runs.errors import RunFailedError, StoreFailedError
 from gangway.runs.run_store import RunStore, bucket_region, runs_url
 from gangway.runs.signatures import get_signature, read_public_key
@@ -102,7 +102,7 @@ class Cloud:
             if record.status == "done":
                 return record
         # Journals of older versions lack it.
-        check_goes_on(store, run_id, datetime.fromisoformat(facts["began"]) if "began" in facts else None)
+        check_not_ended(store, run_id, datetime.fromisoformat(facts["began"]) if "began" in facts else None)
         return None
 
     def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
@@ -222,7 +222,9 @@ def _record_in(store: RunStore) -> RunRecord | None:
     try:
         return RunRecord.model_validate_json(content)
     except ValidationError as error:
-        raise StoreFailedError(f"{store.url}/run.json: no run record of this version: {first_wrong(error)}") from None
+        raise StoreFailedError(
+            f"{store.url}/run.json: not a run record of this version: {first_wrong(error)}"
+        ) from None
 
 
 def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:

@@ -230,7 +230,7 @@ def test_no_record_yet_and_one_that_cannot_be_read(cloud: Cloud, item: Item, tmp
     assert cloud.record(item, facts) is None
     assert "waiting for" in cloud.doing(item)
     (tmp_path / "bucket/run.json").write_text("{}", "utf-8")
-    with pytest.raises(StoreFailedError, match="no run record of this version"):
+    with pytest.raises(StoreFailedError, match="not a run record of this version"):
         cloud.record(item, facts)
 
 

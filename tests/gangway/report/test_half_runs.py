@@ -55,9 +55,7 @@ def test_a_run_that_is_alone_and_without_a_record_is_named_with_what_writes_one(
     for place in (half.parent, half):
         with pytest.raises(InputError) as caught:
             gangway(place, "--format", "html")
-        assert f"holds no run.json, but stats.jsonl of a run that goes on or was cut off, in {half}" in str(
-            caught.value
-        )
+        assert f"contains no run.json, only stats.jsonl of a running or interrupted run in {half}" in str(caught.value)
         assert f"record --run-dir '{half}'" in str(caught.value)
 
 
@@ -143,7 +141,7 @@ def test_what_writes_a_record_anew_is_proposed_only_where_it_can(
     with pytest.raises(InputError, match="is damaged or was cut off") as caught:
         gangway(cut)
     assert "record --run-dir" not in caught.value.fix
-    assert "without stats.jsonl nothing can write its run.json" in caught.value.fix
+    assert "without stats.jsonl its run.json cannot be rebuilt" in caught.value.fix
     (cut / "stats.jsonl").write_text(lines)
     with pytest.raises(InputError, match="is damaged or was cut off") as caught:
         gangway(cut)

@@ -49,7 +49,7 @@ def test_a_run_in_a_bucket(s3: Any, tmp_path: Path) -> None:
 
 
 def test_a_missing_bucket_is_told(s3: Any) -> None:
-    with pytest.raises(StoreFailedError, match=r"^s3://gone/a: there is no such bucket"):
+    with pytest.raises(StoreFailedError, match=r"^s3://gone/a: no such bucket"):
         RunStore("s3://gone/a", "us-east-1").read("run.json")
 
 
