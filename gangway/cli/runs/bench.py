@@ -88,7 +88,7 @@ def scaling(
 
 
 def _preset(name: str) -> "TrainConfig":
-    """What is measured; the trainer has to be here."""
+    """Check the preset and that the trainer is installed."""
     from trainer.config.presets import PRESETS
 
     if name not in PRESETS:
@@ -105,7 +105,9 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         where = str(folder.parent)
-        raise InputError("--out", f"cannot be written: {error.strerror}", value=where, fix="name another") from None
+        raise InputError(
+            "--out", f"cannot be written: {error.strerror}", value=where, fix="name another folder"
+        ) from None
 
 
 def _counts(text: str, batch_size: int) -> list[int]:

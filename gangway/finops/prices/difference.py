@@ -167,7 +167,7 @@ def _nothing_of(state: str, place: str, folder: Path | None) -> InputError:
     if folder is None and (state == NEWEST or _DAY.fullmatch(state)):
         problem, fix = "overlays are turned off", f"unset {OVERLAYS_VARIABLE}"
     elif state == NEWEST:
-        problem = "no prices have been refreshed here yet, so there is nothing but the catalogue"
+        problem = "no prices have been refreshed yet: there is only the catalogue"
         fix = f"run `gangway prices refresh`, which writes the first overlay in {folder}"
     else:
         problem = "no such prices"

@@ -126,7 +126,7 @@ class Web:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise SourceError(f"{url} answered no JSON object: {reply.text[:80]!r}")
+            raise SourceError(f"{url} did not return a JSON object: {reply.text[:80]!r}")
         return answer
 
     def lines(self, url: str) -> Iterator[str]:

@@ -75,7 +75,7 @@ def show_report(report: Report, console: Console, written: Path | None) -> None:
         line = f"{gap.region} {gap.what} not told: {gap.reason}".strip()
         console.print(f"[yellow]{escape(line)}[/]", highlight=False)
     for region, reason in report.failed.items():
-        console.print(f"[red]{escape(f'{region} not read, its prices stay: {reason}')}[/]", highlight=False)
+        console.print(f"[red]{escape(f'{region} not read, prices unchanged: {reason}')}[/]", highlight=False)
     counted = f"{len(report.changes)} changed, {report.confirmed} confirmed, {len(report.refused)} refused"
     # In one piece, to be copied.
     console.print(f"{counted}; {f'wrote {written}' if written else 'nothing written'}", highlight=False, soft_wrap=True)

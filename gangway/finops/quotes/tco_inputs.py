@@ -225,7 +225,7 @@ def _required(name: str, fact: Fact[float] | None, accelerator: str) -> Fact[flo
     option = f"--{name.replace('_', '-')}"
     raise InputError(
         option,
-        f"nobody publishes it for {accelerator}, and nothing is assumed",
+        f"not published for {accelerator}, and no assumption is made",
         allowed=f"{UNITS[name]}, above 0",
         fix=f"give {option}",
     )

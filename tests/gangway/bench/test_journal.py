@@ -89,7 +89,7 @@ def test_two_processes_do_not_share_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_journal(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no journal of a suite in there") as told, Journal.open(tmp_path):
+    with pytest.raises(InputError, match="contains no journal of a suite") as told, Journal.open(tmp_path):
         pass
     assert told.value.place == str(tmp_path)
 

@@ -22,7 +22,7 @@ def machine(gpus: int, cores: int = 16) -> Hardware:
             "auto", 5, 4, None,
             Placement("cpu", 1, "4 GPU(s) here, fewer than 5 processes: GPUs are taken up to --processes 4"),
         ),
-        ("cpu", 2, 4, None, Placement("cpu", 1, "asked for: --device cpu")),
+        ("cpu", 2, 4, None, Placement("cpu", 1, "requested: --device cpu")),
         ("cuda", 2, 2, None, Placement("cuda", 8, "2 GPU(s) here, one for each of 2 process(es)")),
         ("auto", 1, 0, "", Placement("cpu", 1, "no GPU here (CUDA_VISIBLE_DEVICES=)")),
         (

@@ -63,7 +63,7 @@ def priced(make_suite: Callable[..., SuiteConfig], usd: float) -> Item:
 def test_a_price_of_the_suites_own(partly: Plan, make_suite: Callable[..., SuiteConfig]) -> None:
     rate = get_rate(partly, priced(make_suite, 5000), 3, "s.yaml")
     assert (rate.usd_per_hour, rate.source) == (5000, "s.yaml: usd_per_hour")
-    with pytest.raises(InputError, match="below what the parts with a price cost already"):
+    with pytest.raises(InputError, match="less than the parts with a price cost"):
         get_rate(partly, priced(make_suite, 0.01), 3, "s.yaml")
 
 

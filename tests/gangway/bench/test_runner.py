@@ -106,7 +106,7 @@ def test_an_outage_and_an_ended_login_are_waited_for(stage: Any, kind: Failure, 
     journal = stage.run()
     assert all(journal[item.name].recorded for item in stage.items)
     told = [words for words in stage.said if words[1] == "waiting"]
-    assert told == [(FIRST, "waiting", "s3://runs: cannot be read; the run is left going until its deadline")]
+    assert told == [(FIRST, "waiting", "s3://runs: cannot be read; the run continues until its deadline")]
 
 
 def test_a_login_that_never_saw_the_run_is_not_paid_for(stage: Any) -> None:
@@ -130,7 +130,7 @@ def test_what_is_odd_in_a_bucket_is_told_once_and_ends_nothing(stage: Any) -> No
     journal = stage.run()
     assert all(journal[item.name].recorded for item in stage.items)
     told = [words for words in stage.said if words[1] in ("warning", "waiting")]
-    assert told == [(FIRST, "warning", "s3://runs: cannot be read; the run is left going until its deadline")]
+    assert told == [(FIRST, "warning", "s3://runs: cannot be read; the run continues until its deadline")]
     assert journal[FIRST].facts["warned"] == "s3://runs: cannot be read"
 
 
@@ -230,7 +230,7 @@ def test_one_that_cannot_be_destroyed_is_told_and_resume_tries_again(stage: Any)
     journal = stage.run()
     assert journal[FIRST].standing
     assert journal[FIRST].reason == "destroy: DependencyViolation"
-    assert (FIRST, "still standing") in stage.said
+    assert (FIRST, "still up") in stage.said
     assert [journal[item.name].recorded for item in stage.items] == [True] * 4
     stage.cloud.fail = {}
     journal = stage.run(clean_only=True)

@@ -104,7 +104,7 @@ def test_a_suite_leaves_records_results_and_a_table(
     for row in results["items"]:
         assert RunRecord.read(run_dir / row["record"]).id == row["run_id"]
         assert row["usd"] == {
-            "value": None, "unit": "USD", "provenance": "absent", "source": "nobody bills this machine",
+            "value": None, "unit": "USD", "provenance": "absent", "source": "this machine is not billed",
             "as_of": None, "note": "",
         }  # fmt: skip
     assert json.loads((run_dir / "hardware.json").read_text("utf-8"))["cores"] >= 1
@@ -398,8 +398,8 @@ def test_what_failed_and_what_to_do_are_said_last(tmp_path: Path) -> None:
         f"results: {tmp_path}/results.json",
         f"as a page: gangway report {tmp_path}",
         "failed: a-s0: no quota",
-        f"3 runs: 1 recorded, 1 failed, 1 stopped; to go on: gangway bench resume {tmp_path}",
-        f"something still stands and costs money: gangway bench resume {tmp_path} --clean-only",
+        f"3 runs: 1 recorded, 1 failed, 1 stopped; to continue: gangway bench resume {tmp_path}",
+        f"stacks still exist and cost money: gangway bench resume {tmp_path} --clean-only",
     ]
 
 

@@ -211,7 +211,7 @@ def test_spot_that_cannot_finish_is_infeasible() -> None:
     (spot,) = [row for row in answer["infeasible"] if row["region"] == "us-east-1"]
     assert spot["usd"]["value"] == pytest.approx(4 * 18.7089 * spot["hours"])
     assert spot["reason"].startswith("too late: 157.3 h expected with interruptions on nodes that can be had 64% of")
-    assert "cannot do it" in run("--deadline", "120h", "--providers", "aws")
+    assert "not suitable" in run("--deadline", "120h", "--providers", "aws")
 
 
 def test_nothing_is_done_within_just_its_undisturbed_hours() -> None:
@@ -256,7 +256,7 @@ def test_a_grid_that_is_too_dirty_is_left_out() -> None:
     assert {"us-west1", "swedencentral"} <= clean
     assert not {"us-east-1", "us-central1", "eastus", "europe-west1"} & clean
     assert answer["left_out"] > 20
-    assert "offers left out: their grid has more than 150 g/kWh" in run("--max-intensity", "150")
+    assert "offers excluded: their grid has more than 150 g/kWh" in run("--max-intensity", "150")
 
 
 def test_nothing_that_will_do_exits_1() -> None:

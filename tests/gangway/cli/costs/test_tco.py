@@ -197,7 +197,7 @@ def test_a_plot_without_crossings_is_drawn_too() -> None:
 def test_a_plot_wants_a_name(out: str) -> None:
     result = CliRunner().invoke(main.app, [*ASK, "--out", out])
     assert isinstance(result.exception, InputError)
-    assert "--out: names no file" in str(result.exception)
+    assert "--out: has no file name" in str(result.exception)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

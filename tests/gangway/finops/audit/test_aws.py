@@ -161,7 +161,7 @@ def test_what_its_own_service_does_not_know_any_more_is_gone() -> None:
         return Tagging() if service == "resourcegroupstaggingapi" else client(service, region)
 
     (volume,) = list_aws(clients, STACK, [REGION]).resources
-    assert volume.gone == "no longer there"
+    assert volume.gone == "no longer exists"
 
 
 def test_the_run_bucket_and_bought_blocks_are_expected_to_stay() -> None:
@@ -313,7 +313,7 @@ def test_without_credentials_the_way_in_is_named(monkeypatch: pytest.MonkeyPatch
         def get_paginator(self, _: str) -> Any:
             raise NoCredentialsError
 
-    with pytest.raises(InputError, match="cannot be asked") as caught:
+    with pytest.raises(InputError, match="request failed") as caught:
         list_aws(lambda *_: Nobody(), STACK, [REGION])
     assert "AWS_PROFILE" in caught.value.fix
     assert "Unable to locate credentials" in str(caught.value)
@@ -339,6 +339,6 @@ def test_the_command_prints_orphans_last_and_exits_with_one(tmp_path: Path, demo
     assert told["known_usd_per_hour"] > 55
     clean = runner.invoke(app, ["audit", str(demo_file), "--no-state", "--regions", "eu-north-1"])
     assert clean.exit_code == 0, clean.output
-    assert "nothing is left over" in clean.output
+    assert "no orphaned resources" in clean.output
     both = runner.invoke(app, [*argv, "--no-state"])
     assert isinstance(both.exception, InputError)

@@ -209,7 +209,7 @@ def test_names_are_those_that_the_components_give() -> None:
 )
 def test_a_refusal_names_the_way_in(rest: Any, session: Any, status: int, answer: Any) -> None:
     rest.status, rest.pages = status, [answer]
-    with pytest.raises(InputError, match="cannot be asked") as caught:
+    with pytest.raises(InputError, match="request failed") as caught:
         list_azure(session, SUBSCRIPTION, STACK, rest.url)
     assert "az login, and the role Reader" in caught.value.fix
 

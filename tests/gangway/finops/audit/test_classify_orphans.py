@@ -102,7 +102,7 @@ def test_the_state_is_read_without_components_and_without_what_is_only_read(tmp_
 def test_what_is_no_state_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "state.json"
     path.write_text(text)
-    with pytest.raises(InputError, match="holds no state of Pulumi") as caught:
+    with pytest.raises(InputError, match="contains no Pulumi state") as caught:
         read_state(path)
     assert "--state state.json" in caught.value.fix
 
@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         read_state(tmp_path / "state.json")
     (tmp_path / "state.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="is no text"):
+    with pytest.raises(InputError, match="is not text"):
         read_state(tmp_path / "state.json")
 
 

@@ -201,7 +201,7 @@ def test_a_refusal_names_the_api_and_the_role(rest: Any) -> None:
     rest.pages = [
         {"error": {"code": 403, "message": "Cloud Asset API has not been used", "status": "PERMISSION_DENIED"}}
     ]
-    with pytest.raises(InputError, match="cannot be asked") as caught:
+    with pytest.raises(InputError, match="request failed") as caught:
         listing(rest)
     assert "Cloud Asset API has not been used" in str(caught.value)
     assert "gcloud services enable cloudasset.googleapis.com --project my-project" in caught.value.fix

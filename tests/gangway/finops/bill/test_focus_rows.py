@@ -56,7 +56,7 @@ def test_of_an_older_version_are_the_providers_columns(run_1: RunRecord) -> None
     assert problems(exported_columns(Version.V1_2), [old]) == [
         "lacks HostProviderName",
         "lacks ServiceProviderName",
-    ] + [f"{column} is no column of FOCUS" for column in ("ProviderName", "PublisherName")]
+    ] + [f"{column} is not a FOCUS column" for column in ("ProviderName", "PublisherName")]
     assert problems(exported_columns(Version.V1_2), [old], Version.V1_2) == []
 
 
@@ -157,7 +157,7 @@ def test_without_a_price_there_is_no_row(get_record: Records, session_of: Sessio
     (first, second) = focus_rows(priced(record, 3.0), "1")
     assert (first["x_cost_usd"], second["x_cost_usd"]) == (6, 3)
     assert (first["x_cost_source"], second["x_capacity"]) == ("--usd-per-hour", None)
-    assert second["ChargeDescription"].endswith("capacity not told")
+    assert second["ChargeDescription"].endswith("unknown capacity")
     assert without_rows(priced(record, 3.0)) == ""
 
 

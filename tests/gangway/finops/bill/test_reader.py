@@ -125,7 +125,7 @@ def test_progress_is_told(write_csv: Write, focus_row: Row) -> None:
         ({"Tags": "ResourceTags"}, r"lacks a column of FOCUS\n  got: +'Tags or x_Labels'"),
         ({"ServiceProviderName": "Supplier"}, r"got: +'ServiceProviderName or ProviderName'"),
         ({"BilledCost": "BiledCost"}, r"is no bill that is known(.|\n)*meant to be BilledCost\?"),
-        ({"BilledCost": "x_run_id"}, "is no bill: `gangway report` wrote it"),
+        ({"BilledCost": "x_run_id"}, "is not a bill: `gangway report` wrote it"),
         ({"BilledCost": "lineItem/UnblendedCost"}, "Cost and Usage Report of before 2.0"),
     ],
 )

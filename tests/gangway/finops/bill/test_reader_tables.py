@@ -61,8 +61,8 @@ def test_an_array_is_read_across_chunks(values: list[dict[str, Any]], tmp_path_f
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.csv", b"", "is empty: not even a header"),
-        ("t.csv.gz", gzip.compress(b"", mtime=0), "is empty: not even a header"),
+        ("t.csv", b"", "is empty, without a header"),
+        ("t.csv.gz", gzip.compress(b"", mtime=0), "is empty, without a header"),
         ("t.csv", b"a,b\n1,2\n3\n", r"row 2: has another number of fields than the header"),
         ("t.csv", b'a,b\n1,"2\n', "is damaged or cut short"),
         ("t.csv", b"a,b\n\xff,2\n", "is damaged or cut short"),
@@ -71,7 +71,7 @@ def test_an_array_is_read_across_chunks(values: list[dict[str, Any]], tmp_path_f
         ("t.json", b'[{"a": 1}, {"a"', "is damaged or cut short"),
         ("t.jsonl", b'{"a": 1}\n3\n', "row 2: is no JSON object"),
         ("t.parquet", b"PAR1 and no more", "is no Parquet file"),
-        ("t.xlsx", b"x", "no kind of table that is known"),
+        ("t.xlsx", b"x", "unknown file type"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:

@@ -39,7 +39,7 @@ def test_a_bill_and_its_runs(gangway: Gangway, samples: Path, run_dir: Path, tmp
     (row,) = [line for line in text.splitlines() if "200.00" in line]
     cells = [cell.strip() for cell in row.split("│")]
     assert cells == ["run-1", "200.00", "160.86", "197.84", "182.84", "+13.7%", "-1.1%"]
-    assert "unexplained: aws, stack aws-p5-spot, no run under way" in text
+    assert "unexplained: aws, stack aws-p5-spot, no active run" in text
     assert "Amazon FSx 90.00, Amazon Elastic Compute Cloud 45.96" in text
     assert "aws, without a stack's tag" in text
     assert "353.30 in 38 rows, 2026-10-05 to 2026-10-06 (effective cost): 197.84 of runs, 135.96 unexplained" in text
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_plan_and_two_of_one_stack(
 
 def test_currencies(gangway: Gangway, samples: Path, run_dir: Path) -> None:
     words = ("reconcile", "--bill", samples / "azure_focus.csv", "--runs", run_dir)
-    assert "78.50 EUR is in no sum: give --usd-per EUR=RATE" in gangway(*words)[1]
+    assert "78.50 EUR is in no total: add --usd-per EUR=RATE" in gangway(*words)[1]
     assert "EUR counts as 1.08 USD" in gangway(*words, "--usd-per", "EUR=1.08")[1]
 
 

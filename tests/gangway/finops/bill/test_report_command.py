@@ -70,7 +70,7 @@ def test_focus_as_csv(gangway: Gangway, two_runs: Path, tmp_path: Path) -> None:
         ("run-1", "1.25", "500.0"),
         ("run-2", "", ""),
     ]
-    with pytest.raises(InputError, match="is no bill: `gangway report` wrote it"):
+    with pytest.raises(InputError, match="is not a bill: `gangway report` wrote it"):
         list(Bills([tmp_path / "focus.csv"]).charges())
 
 

@@ -44,7 +44,7 @@ def test_each_meter_is_the_price_it_is(play: Callable[..., Any], answer: Callabl
         }
     )
     assert round(found[ND_A100, "reserved_1y"], 2) == 18.83, "the term's total over its hours"
-    assert [gap.reason for gap in gaps] == ["a meter without what the API documents"]
+    assert [gap.reason for gap in gaps] == ["a meter lacks documented fields"]
 
 
 def test_one_filter_asks_for_a_region_and_the_next_page_is_followed(
