@@ -69,7 +69,7 @@ class Cloud:
         """See Environment."""
         began = datetime.now(UTC)
         self._command.why_stop = guard
-        self._command.began = _noting(note)
+        self._command.began = _process_note(note)
         name = stack_name(item, self._stamp)
         try:
             stack = Stack.create_or_select(name, self._workspace(item))
@@ -96,7 +96,7 @@ class Cloud:
         """See Environment."""
         store = self._store(facts)
         self._doing[item.name] = f"waiting for {store.url}/run.json"
-        run_id, record = get_run_id(item, self._stamp), _record_in(store)
+        run_id, record = get_run_id(item, self._stamp), _read_record(store)
         if record is not None and record.id == run_id:  # not of an earlier run in the same place
             self._doing[item.name] = f"{record.status}, {record.images:,} images of {record.config.total_images:,}"
             if record.status == "done":
@@ -118,7 +118,7 @@ class Cloud:
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
         """See Environment. First ends what an earlier process started on this stack."""
         end_leftover(facts, signal.SIGINT, _GRACE_SEC)
-        self._command.began = _noting(note)
+        self._command.began = _process_note(note)
         name = stack_name(item, self._stamp)
         try:
             stack = Stack.select(name, self._workspace(item))
@@ -210,11 +210,11 @@ def check_signer(folder: Path, public_key: str) -> None:
         raise RunFailedError(str(forged)) from None
 
 
-def _noting(note: Callable[..., None]) -> Callable[[int], None]:
+def _process_note(note: Callable[..., None]) -> Callable[[int], None]:
     return lambda pid: note(**process_facts(pid, "pulumi"))
 
 
-def _record_in(store: RunStore) -> RunRecord | None:
+def _read_record(store: RunStore) -> RunRecord | None:
     """The record, finished or not, if any. Raises StoreFailedError."""
     content = store.read("run.json")
     if content is None:

@@ -77,14 +77,14 @@ class Progress:
     attempts: tuple[Attempt, ...] = ()
 
     @property
-    def standing(self) -> bool:
+    def is_up(self) -> bool:
         """Whether something of it may cost money."""
         return any(attempt.ended is None for attempt in self.attempts)
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it is finished: recorded or failed by itself, and nothing exists."""
-        return not self.standing and (self.recorded or (bool(self.reason) and not self.stopped))
+        return not self.is_up and (self.recorded or (bool(self.reason) and not self.stopped))
 
     def after(self, line: Mapping[str, Any]) -> "Progress":
         """The progress after one more line."""

@@ -118,7 +118,7 @@ class Caps:
                 )
         return ""
 
-    def exceeded(self, item: Item, all_items: Accounts, now: datetime) -> str:
+    def overspend_reason(self, item: Item, all_items: Accounts, now: datetime) -> str:
         """Why `item` must be destroyed; else empty."""
         for account, limit, spent in self._accounts(item, all_items, now):
             if spent > limit:
@@ -231,7 +231,7 @@ def _row(
         "record": f"{run_id}/run.json" if (run_dir / run_id / "run.json").exists() else None,
         "status": _status(progress),
         "reason": progress.reason,
-        "standing": progress.standing,
+        "standing": progress.is_up,
         "left": list(progress.facts.get("left", [])),
         "remark": progress.facts.get("remark", ""),
         "hours_up": round(hours, 4),

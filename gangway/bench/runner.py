@@ -79,14 +79,14 @@ class Runner:
     def run(self, *, clean_only: bool = False) -> None:
         """Settle existing stacks, then run unfinished items. `clean_only`: start and wait for nothing."""
         for item in self.items:
-            if self._progress(item).standing:
+            if self._progress(item).is_up:
                 self._settle(item, clean_only=clean_only)
         for item in self.items:
             if clean_only or self.stop.asked:
                 return
             progress = self._progress(item)
             # A user must first fix what could not be destroyed.
-            if not progress.over and not progress.standing:
+            if not progress.is_finished and not progress.is_up:
                 self._begin(item)
 
     def _progress(self, item: Item) -> Progress:
@@ -161,7 +161,7 @@ class Runner:
             began = datetime.fromisoformat(progress.facts["attached"])
         if now > began + timedelta(hours=hours):
             return f"no record within {hours:g} h"
-        return self.caps.exceeded(item, [(other, self._progress(other)) for other in self.items], now)
+        return self.caps.overspend_reason(item, [(other, self._progress(other)) for other in self.items], now)
 
     def _wait_for_record(self, item: Item) -> None:
         """Poll for the record at growing intervals until it appears or there is a reason to give up.

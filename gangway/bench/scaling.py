@@ -54,7 +54,7 @@ class Target:
     note: str = ""
 
 
-def target_named(name: str) -> Target:
+def find_target(name: str) -> Target:
     """Find machines of any provider, or TPU slices. InputError: none, or an unknown bandwidth."""
     machines = {key: one for provider in sellers() for key, one in provider.catalog_here().machines.items()}
     if name in machines:

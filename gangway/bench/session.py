@@ -102,7 +102,7 @@ def resume_suite(run_dir: Path, options: Options, *, clean_only: bool) -> int:
         if not clean_only:
             _check_packages(items)
         command = None
-        if any(not item.is_local and not journal[item.name].over for item in items):
+        if any(not item.is_local and not journal[item.name].is_finished for item in items):
             command = _find_cli_with_login(run_dir, items, header, options)
         return _run_items(
             run_dir, suite, items, journal, command, options, Screen(options.console), clean_only=clean_only

@@ -63,7 +63,7 @@ def init(
     Exit code 1: written, but the plan has errors, which are printed. 2: an invalid answer, or a folder that is not
     empty; nothing is written.
     """
-    from gangway.cli.new_project import project_files, startable
+    from gangway.cli.new_project import project_files, startable_providers
     from stacks.config.identity import folder_stack
 
     asks = sys.stdin.isatty() if ask is None else ask
@@ -71,7 +71,7 @@ def init(
     stack = folder_stack(folder.resolve().name) if stack is None else stack
     given = {"region": region, "accelerator": accelerator, "nodes": nodes, "preset": preset, "email": email}
     fixed = {"kimg": kimg, "max_hours": max_hours, "team": team, "cost_center": cost_center}
-    provider = _answer(f"Provider: {', '.join(startable())}", provider, startable()[0], asks)
+    provider = _answer(f"Provider: {', '.join(startable_providers())}", provider, startable_providers()[0], asks)
     _check_folder(folder, stack, provider, policy)
     answers = _get_answers(stack, provider, given, machine_type, asks)
     settings = {**answers.settings, **dict(_parse_setting(text) for text in setting or ())}

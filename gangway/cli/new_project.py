@@ -25,7 +25,7 @@ class Answers:
 
     Attributes:
         stack: the stack's name.
-        provider: one of `startable`.
+        provider: one of `startable_providers`.
         accelerator: empty for the machine type's.
         machine_type: empty for the provider's default, or any with the accelerator.
         nodes: `2`, or `2-4` for a minimum and a maximum.
@@ -49,13 +49,13 @@ class Answers:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def startable() -> tuple[str, ...]:
+def startable_providers() -> tuple[str, ...]:
     """Providers with defaults for a new project."""
     return tuple(provider.name for provider in all_providers() if provider.start is not None)
 
 
 def get_start(provider: str) -> Start:
-    """The defaults for a new project on one of `startable`."""
+    """The defaults for a new project on one of `startable_providers`."""
     start = get_provider(provider).start
     assert start is not None, "check_names was called"
     return start
@@ -63,8 +63,8 @@ def get_start(provider: str) -> Start:
 
 def check_names(stack: str, provider: str) -> None:
     """InputError: no such provider, or an invalid stack name."""
-    if provider not in startable():
-        raise InputError.not_among("--provider", "no such provider", provider, startable())
+    if provider not in startable_providers():
+        raise InputError.not_among("--provider", "no such provider", provider, startable_providers())
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", stack):
         raise InputError("--stack", "invalid stack name", value=stack, allowed="a-z, 0-9 and -", fix="--stack dev")
 

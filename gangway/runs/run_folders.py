@@ -69,7 +69,7 @@ def read_run(folder: Path) -> Run:
     return _read(folder / RECORD)
 
 
-def why_unread(folder: Path) -> InputError | None:
+def unreadable_reason(folder: Path) -> InputError | None:
     """Why a directory's record cannot be read; None if it can."""
     try:
         read_run(folder)

@@ -21,7 +21,7 @@ _ON_A_TERMINAL = ("time_sec", "quality", "joules")
 """Columns that fit; the page has all columns and the paper's rows."""
 
 
-def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
+def run_experiment_suite(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
     """Run an experiment below `out` and write its page. Returns 0: all runs finished; 1: some did not; 130: stopped.
     InputError or a group of them: invalid, before anything starts.
     """

@@ -274,7 +274,7 @@ def _start_command(
     return job, start_argv(container, job, _container_name(run_id), on_gpus=rerun.on_gpus)
 
 
-def name_of_rerun(record_id: str, moment: datetime) -> str:
+def rerun_name(record_id: str, moment: datetime) -> str:
     """The name of the run's folder and container. Record ids are untrusted: no path, no hidden name, bounded."""
     readable = re.sub(r"[^A-Za-z0-9_.-]", "-", record_id).lstrip(".-")[:_MOST_LETTERS]
     return f"{readable or 'run'}-again-{moment:%Y%m%dT%H%M%SZ}"

@@ -249,7 +249,7 @@ def _write_focus(
     output: ReportFormat,
 ) -> None:
     from components.core.whole_files import write_whole
-    from gangway.finops.bill.focus import Version, focus_rows, priced, without_rows
+    from gangway.finops.bill.focus import Version, focus_rows, missing_rows_reason, priced
     from gangway.report.comparison.exports import focus_csv, focus_parquet
 
     if usd_per_hour is not None and not 0 <= usd_per_hour < float("inf"):
@@ -261,7 +261,7 @@ def _write_focus(
     rows, version = [], Version.V1_2 if output is ReportFormat.FOCUS_1_2 else Version.V1_4
     for run in runs:
         record = run.record if usd_per_hour is None else priced(run.record, usd_per_hour)
-        why = without_rows(record)
+        why = missing_rows_reason(record)
         if why:
             typer.echo(f"{record.id}: no row: {why}", err=True)
             continue

@@ -58,7 +58,7 @@ def reproduce(
 
     from gangway.bench.local import hardware
     from gangway.bench.reproduce.compare import check_comparable, compare
-    from gangway.bench.reproduce.rerun import execute, find_container, name_of_rerun, plan_rerun
+    from gangway.bench.reproduce.rerun import execute, find_container, plan_rerun, rerun_name
     from gangway.bench.results import Screen
     from gangway.runs.run_folders import find_runs, not_covered, not_sealed
 
@@ -69,7 +69,7 @@ def reproduce(
     check_comparable(then)
     image, machine = None if container is None else find_container(container, then.record), hardware()
     rerun = plan_rerun(then, machine, kimg, data)
-    run_id = name_of_rerun(then.record.id, datetime.now(UTC))
+    run_id = rerun_name(then.record.id, datetime.now(UTC))
     total = rerun.config.total_images
     with Screen(Console(stderr=True)) as screen:
         folder = execute(

@@ -1,4 +1,4 @@
-"""`gangway sign`: sign the records of your own runs, as a stack's machines sign theirs.
+"""`gangway sign`: sign the records of your runs, as a stack's machines sign theirs.
 
 $ gangway sign runs/a --key lab.pem --make-key
 $ gangway report runs/a --key lab.pem.pub

@@ -168,7 +168,7 @@ _FREE = frozenset(
         *("iam:instance-profile", "iam:policy", "iam:role"),
     }
 )
-"""Kinds without a price of their own."""
+"""Kinds without a price."""
 
 
 def list_resources(config: StackConfig, regions: str | None) -> Listing:

@@ -29,7 +29,7 @@ TIMEOUT_SEC = 60.0
 MAX_ACCOUNT_NAME = 24
 FLOW_LOGS = "flows"
 _MACHINE, _SCALE_SET = "microsoft.compute/virtualmachines", "microsoft.compute/virtualmachinescalesets"
-# Resource groups are in a table of their own.
+# Resource groups are in a separate table.
 QUERY = """Resources
 | union (ResourceContainers | where type =~ 'microsoft.resources/subscriptions/resourcegroups')
 | where tags[{tag}] =~ {stack}

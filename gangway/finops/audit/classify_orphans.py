@@ -37,7 +37,7 @@ class CloudResource:
         owners: keys of its creator or holder: the group of an instance, the instance of a disk.
         gone: why it does not count: deleted, or being deleted.
         kept: why it outlives its stack; empty for most.
-        billed: None if this audit does not know, empty if it has no price of its own.
+        billed: None if this audit does not know, empty if it has no price.
     """
 
     id: str

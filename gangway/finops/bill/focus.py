@@ -203,7 +203,7 @@ def exported_columns(version: Version = Version.V1_4) -> tuple[str, ...]:
     return (*sorted((*_EXPORTED, *providers)), *_OWN)
 
 
-def without_rows(record: RunRecord) -> str:
+def missing_rows_reason(record: RunRecord) -> str:
     """Why a record has no rows; empty if it has some."""
     if not record.cost.uses:
         return "recorded by an older version: `python -m trainer record --run-dir DIR` rebuilds it"
@@ -234,7 +234,7 @@ def _add_price(use: CapacityUse, price: Quantity) -> CapacityUse:
 
 
 def focus_rows(record: RunRecord, billing_account: str, version: Version = Version.V1_4) -> list[dict[str, Any]]:
-    """The rows of a record (see `without_rows`). The bill already charges for the same node hours, so FOCUS's cost
+    """The rows of a record (see `missing_rows_reason`). The bill already charges these node hours, so FOCUS's cost
     columns are 0 and the record's figures are in custom columns. `billing_account`: the payer's id on the invoice.
     """
     rows = [row for use in record.cost.uses for row in _rows(record, use, billing_account, version)]

@@ -22,7 +22,7 @@ from gangway.finops.prices.source import (
     Web,
     as_service,
     plain_session,
-    unread_gaps,
+    unreadable_gaps,
 )
 
 Clients = Callable[[str, str], Any]
@@ -73,7 +73,7 @@ class AwsSource:
             yield from self._on_demand(query)
         for query in (query for query in queries if query.is_service):
             yield from self._service(query)
-        yield from unread_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
+        yield from unreadable_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
         for region in dict.fromkeys(query.region for query in machines):
             types = [query.item for query in machines if query.region == region]
             try:
@@ -294,7 +294,7 @@ class AwsPublicSource:
                 yield from (
                     replace(each, region=region) for each in answers if isinstance(each, Gap) or each.item in products
                 )
-        yield from unread_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
+        yield from unreadable_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
 
     def _service_file(self, code: str, region: str, products: Mapping[str, Product]) -> Iterator[Answer]:
         """Not every service is in every region."""

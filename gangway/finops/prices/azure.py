@@ -19,7 +19,7 @@ from gangway.finops.prices.source import (
     Web,
     as_service,
     plain_session,
-    unread_gaps,
+    unreadable_gaps,
 )
 
 API_URL = "https://prices.azure.com/api/retail/prices"
@@ -61,7 +61,7 @@ class AzureSource:
         for place in dict.fromkeys(meter.place for meter in meters.values()):
             selected = {name: meter for name, meter in meters.items() if meter.place == place}
             yield from self._service_prices(region, place or region, selected)
-        yield from unread_gaps(services, AZURE_UNREAD)
+        yield from unreadable_gaps(services, AZURE_UNREAD)
 
     def _service_prices(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
         """The tier of each meter that holds its amount. `place`: the region to query."""

@@ -156,11 +156,11 @@ def _files(state: str, place: str) -> list[Path]:
     else:
         found = [Path(state)] if Path(state).is_file() else []
     if not found:
-        raise _nothing_of(state, place, folder)
+        raise _not_found_error(state, place, folder)
     return found
 
 
-def _nothing_of(state: str, place: str, folder: Path | None) -> InputError:
+def _not_found_error(state: str, place: str, folder: Path | None) -> InputError:
     """A machine without overlays yet gets a hint, not a spelling error."""
     days = sorted({path.stem[-10:] for path in folder.glob("*.yaml")}) if folder and folder.is_dir() else []
     allowed = ", ".join([CATALOGUE, *([NEWEST] if days else []), *days, "the path of an overlay"])

@@ -20,7 +20,7 @@ from gangway.finops.prices.source import (
     Web,
     WebSession,
     plain_session,
-    unread_gaps,
+    unreadable_gaps,
 )
 
 DROPPED = (
@@ -157,7 +157,7 @@ class GcpSource:
             self._has_services = True
         for query in services:
             yield from self._service(query, self._read)
-        yield from unread_gaps([query.item for query in services], GCP_UNREAD)
+        yield from unreadable_gaps([query.item for query in services], GCP_UNREAD)
         for query in (query for query in queries if not query.is_service):
             for spot in (False, True):
                 if query.item in TPU_PARTS:
@@ -216,12 +216,12 @@ class GcpSource:
         """Store an entry's prices if it is one of the services; a gap if its shape is unexpected."""
         try:
             for name in (name for name, entry in entries.items() if entry.matches(sku)):
-                for each in self._of_service(name, entries[name], sku):
+                for each in self._observe_service(name, entries[name], sku):
                     self._services.setdefault((name, each.region), []).append(each)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
             yield from _gap(sku, problem, (), entries.values())
 
-    def _of_service(self, name: str, entry: Entry, sku: Mapping[str, Any]) -> Iterator[Observed]:
+    def _observe_service(self, name: str, entry: Entry, sku: Mapping[str, Any]) -> Iterator[Observed]:
         usd, unit, currency = get_price(sku, entry)
         for region in sku["serviceRegions"]:
             yield Observed(

@@ -52,7 +52,7 @@ class Gap:
 Answer: TypeAlias = Observed | Gap
 
 
-def unread_gaps(services: Iterable[str], unread: Mapping[str, str]) -> Iterator[Gap]:
+def unreadable_gaps(services: Iterable[str], unread: Mapping[str, str]) -> Iterator[Gap]:
     """A gap, without a region, for each of `services` in `unread`, which has the reasons."""
     for name in services:
         if name in unread:

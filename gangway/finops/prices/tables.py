@@ -72,7 +72,7 @@ def show_report(report: Report, console: Console, written: Path | None) -> None:
         line = f"{each.item} {each.region} {FIELD_NAMES[each.field]}: {each.value:g} refused: {refusal.reason}"
         console.print(f"[yellow]{escape(line)}[/]", highlight=False)
     for gap in report.gaps:
-        line = f"{gap.region} {gap.what} not told: {gap.reason}".strip()
+        line = f"{gap.region} {gap.what} unknown: {gap.reason}".strip()
         console.print(f"[yellow]{escape(line)}[/]", highlight=False)
     for region, reason in report.failed.items():
         console.print(f"[red]{escape(f'{region} not read, prices unchanged: {reason}')}[/]", highlight=False)

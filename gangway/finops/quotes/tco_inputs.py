@@ -146,7 +146,7 @@ def _commitments(
 
 
 def _is_priced(offer: "Offer") -> bool:
-    """With a price of its own region."""
+    """Whether the price is of the offer's region."""
     return offer.price.value is not None and not (offer.quote and offer.quote.foreign_region)
 
 

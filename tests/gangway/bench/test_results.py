@@ -96,8 +96,10 @@ def test_a_stacks_own_limit_is_of_its_runs_alone(make_suite: Callable[..., Suite
     caps, items = Caps.of(suite), get_items(suite, local=False)
     assert caps == Caps(100, {"aws-g5-dev": 10, "azure-nc-dev": 60})
     accounts = [(item, stood(5)) for item in items]
-    assert caps.exceeded(items[0], accounts, NOON).startswith("over the cap: $20.00 of the $10.00 for stack aws-g5-dev")
-    assert caps.exceeded(items[2], accounts, NOON) == ""
+    assert caps.overspend_reason(items[0], accounts, NOON).startswith(
+        "over the cap: $20.00 of the $10.00 for stack aws-g5-dev"
+    )
+    assert caps.overspend_reason(items[2], accounts, NOON) == ""
 
 
 def test_what_stands_costs_until_now() -> None:
@@ -110,4 +112,4 @@ def test_no_budget_is_no_cap(make_suite: Callable[..., SuiteConfig]) -> None:
     suite = make_suite(stacks=["local"], budget=None)
     item = get_items(suite, local=False)[0]
     assert Caps.of(suite) == Caps(None, {})
-    assert Caps.of(suite).exceeded(item, [(item, stood(1e6))], NOON) == ""
+    assert Caps.of(suite).overspend_reason(item, [(item, stood(1e6))], NOON) == ""

@@ -29,7 +29,7 @@ def test_each_item_goes_up_is_recorded_and_goes(stage: Any) -> None:
         assert states(stage.folder, item.name) == [
             "planned", "up-begun", "up", "recorded", "destroy-begun", "destroyed",
         ]  # fmt: skip
-        assert journal[item.name].over
+        assert journal[item.name].is_finished
         assert journal[item.name].facts["left"] == [f"bucket of {item.name}"]
     assert stage.cloud.standing == {}
     assert stage.cloud.collected == [FIRST, SECOND, THIRD, FOURTH]
@@ -222,19 +222,19 @@ def test_a_destroy_that_fails_is_tried_again(stage: Any) -> None:
     journal = stage.run()
     assert states(stage.folder, FIRST)[-4:] == ["destroy-begun", "destroy-begun", "destroy-begun", "destroyed"]
     assert journal[FIRST].reason == ""
-    assert journal[FIRST].over
+    assert journal[FIRST].is_finished
 
 
 def test_one_that_cannot_be_destroyed_is_told_and_resume_tries_again(stage: Any) -> None:
     stage.cloud.fail = {FIRST: "destroy"}
     journal = stage.run()
-    assert journal[FIRST].standing
+    assert journal[FIRST].is_up
     assert journal[FIRST].reason == "destroy: DependencyViolation"
     assert (FIRST, "still up") in stage.said
     assert [journal[item.name].recorded for item in stage.items] == [True] * 4
     stage.cloud.fail = {}
     journal = stage.run(clean_only=True)
-    assert journal[FIRST].over
+    assert journal[FIRST].is_finished
     assert stage.cloud.standing == {}
     assert stage.cloud.touched == [FIRST, SECOND, THIRD, FOURTH], "nothing was run twice"
 
@@ -317,7 +317,7 @@ def test_what_resume_cannot_destroy_is_not_begun_again(stage: Any, crash_error: 
     stage.stop.asked = ""
     journal = stage.run()
     assert stage.cloud.touched.count(FIRST) == 1
-    assert journal[FIRST].standing
+    assert journal[FIRST].is_up
     assert len(journal[FIRST].attempts) == 1
 
 
@@ -379,10 +379,10 @@ def test_after_any_crash_resume_leaves_nothing_standing(
         return
     journal = stage.run(clean_only=clean_only)
     assert stage.cloud.standing == {}
-    assert not any(progress.standing for progress in journal.items.values())
+    assert not any(progress.is_up for progress in journal.items.values())
     for item in stage.items:
         assert len(journal[item.name].attempts) >= (item.name in stage.cloud.touched)
         if not clean_only:
             fails = stage.cloud.fail[item.name]
-            assert journal[item.name].over
+            assert journal[item.name].is_finished
             assert journal[item.name].recorded == (not fails)

@@ -189,7 +189,7 @@ def test_leaving_at_once_tells_how_to_go_on(
     assert "SIGINT: stopping, and destroying what stands" in told.err
     assert not (only(out) / "results.json").exists()
     with Journal.open(only(out)) as journal:
-        assert journal["local-s0"].standing
+        assert journal["local-s0"].is_up
 
 
 def test_signals_are_given_back() -> None:

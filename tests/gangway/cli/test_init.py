@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from components.core.findings import InputError
 from gangway.cli import main as cli
-from gangway.cli.new_project import file_names, get_start, startable
+from gangway.cli.new_project import file_names, get_start, startable_providers
 from stacks.config.identity import stack_identity
 from stacks.loading.loader import from_file
 from stacks.plan.plan import make_plan
@@ -44,7 +44,7 @@ def gangway(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", startable())
+@pytest.mark.parametrize("provider", startable_providers())
 def test_what_it_writes_is_planned_at_once(tmp_path: Path, provider: str) -> None:
     folder = tmp_path / "my cluster"
     made = gangway("init", str(folder), "--provider", provider, "--email", "me@example.org", cwd=tmp_path)
@@ -63,7 +63,7 @@ def test_what_it_writes_is_planned_at_once(tmp_path: Path, provider: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", sorted(set(startable()) - {"hosts"}))
+@pytest.mark.parametrize("provider", sorted(set(startable_providers()) - {"hosts"}))
 def test_several_nodes_get_what_they_share(tmp_path: Path, provider: str) -> None:
     machines = {
         "aws": "p4d.24xlarge",
@@ -158,7 +158,7 @@ def test_it_asks_until_there_is_an_address(tmp_path: Path) -> None:
 
 
 def test_each_question_begins_with_what_the_start_has() -> None:
-    for provider in startable():
+    for provider in startable_providers():
         assert all(get_start(provider).example(path) for path in get_start(provider).questions)
 
 

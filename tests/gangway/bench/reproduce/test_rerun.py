@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from components.core.findings import InputError
 from gangway.bench.local import Hardware
-from gangway.bench.reproduce.rerun import _job, _start_command, execute, name_of_rerun, plan_rerun
+from gangway.bench.reproduce.rerun import _job, _start_command, execute, plan_rerun, rerun_name
 from gangway.runs.run_folders import Run, find_runs
 from trainer.config.train_config import TrainConfig
 from trainer.records.run_record import RunContext
@@ -150,11 +150,11 @@ def test_the_new_runs_name_is_one_folders(name: str) -> None:
     """A record from elsewhere may call itself what it likes: the run lands in --out, under a name that a disk and an
     engine of containers take.
     """
-    named = name_of_rerun(name, datetime(2026, 11, 1, tzinfo=UTC))
+    named = rerun_name(name, datetime(2026, 11, 1, tzinfo=UTC))
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}", named)
     assert (Path("/out") / named).parent == Path("/out")
     assert named.endswith("-again-20261101T000000Z")
 
 
 def test_a_plain_name_stays_as_it_is() -> None:
-    assert name_of_rerun("20261101-a_b.c", datetime(2026, 11, 1, tzinfo=UTC)).startswith("20261101-a_b.c-again-")
+    assert rerun_name("20261101-a_b.c", datetime(2026, 11, 1, tzinfo=UTC)).startswith("20261101-a_b.c-again-")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from gangway.finops.bill.focus import without_rows
+from gangway.finops.bill.focus import missing_rows_reason
 from gangway.runs.run_folders import find_runs, read_json
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord, SessionRecord
@@ -97,7 +97,7 @@ def test_a_number_that_is_no_figure_is_named(tmp_path: Path, run_1: RunRecord, i
 
 @pytest.mark.parametrize("damage", ["no machines", "another session's", "a part without dollars"])
 def test_a_damaged_cost_has_no_rows(run_1: RunRecord, damage: str) -> None:
-    assert not without_rows(run_1)
+    assert not missing_rows_reason(run_1)
     (use,), (session,) = run_1.cost.uses, run_1.sessions
     match damage:
         case "no machines":
@@ -108,7 +108,7 @@ def test_a_damaged_cost_has_no_rows(run_1: RunRecord, damage: str) -> None:
         case _:
             unknown = use.model_copy(update={"usd": Quantity.absent("USD", "lost")})
             odd = run_1.model_copy(update={"cost": run_1.cost.model_copy(update={"uses": (unknown,)})})
-    assert without_rows(odd).startswith("damaged")
+    assert missing_rows_reason(odd).startswith("damaged")
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:

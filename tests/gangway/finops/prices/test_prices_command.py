@@ -115,7 +115,7 @@ def test_a_refresh_writes_what_is_good_and_says_the_rest(fixed: Path) -> None:
     text = result.stdout
     assert "-9.2%" in text
     assert "g5.xlarge us-east-1 on demand: 700 refused: 700 is a placeholder of public lists" in text
-    assert "us-east-1 spot prices not told: not [authorized]" in text
+    assert "us-east-1 spot prices unknown: not [authorized]" in text
     assert f"1 changed, 0 confirmed, 1 refused; wrote {path}" in text
     assert "overlay 1" in run("show", "p5.48xlarge").stdout
     assert "1 prices differ" in run("diff").stdout
