@@ -1,4 +1,4 @@
-"""The fit_curve curve of a scaling study: through the fit_curve steps, Amdahl's between them, and never beyond."""
+"""The fitted curve of a scaling study: through the fitted steps, Amdahl's between them, and never beyond."""
 
 import itertools
 from collections.abc import Mapping
