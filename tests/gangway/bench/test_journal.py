@@ -80,7 +80,7 @@ def test_a_journal_without_a_whole_line_is_damaged_and_stays(tmp_path: Path, con
 def test_two_processes_do_not_share_it(tmp_path: Path) -> None:
     with (
         Journal.create(tmp_path, HEADER),
-        pytest.raises(InputError, match="another `gangway bench` works on it"),
+        pytest.raises(InputError, match="is in use by another `gangway bench`"),
         Journal.open(tmp_path),
     ):
         pass

@@ -68,7 +68,7 @@ def test_a_price_of_the_suites_own(partly: Plan, make_suite: Callable[..., Suite
 
 
 def test_a_price_that_the_plan_knows_is_not_set_aside(demo_plan: Plan, make_suite: Callable[..., SuiteConfig]) -> None:
-    with pytest.raises(InputError, match="the plan knows the price"):
+    with pytest.raises(InputError, match="the plan has a price"):
         get_rate(demo_plan, priced(make_suite, 5000), 3, "s.yaml")
 
 
@@ -97,7 +97,7 @@ def test_a_stacks_own_limit_is_of_its_runs_alone(make_suite: Callable[..., Suite
     assert caps == Caps(100, {"aws-g5-dev": 10, "azure-nc-dev": 60})
     accounts = [(item, stood(5)) for item in items]
     assert caps.overspend_reason(items[0], accounts, NOON).startswith(
-        "over the cap: $20.00 of the $10.00 for stack aws-g5-dev"
+        "over the cap: $20.00 of $10.00 spent for stack aws-g5-dev"
     )
     assert caps.overspend_reason(items[2], accounts, NOON) == ""
 

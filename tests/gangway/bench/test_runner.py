@@ -47,7 +47,7 @@ def test_the_next_begins_when_the_last_is_gone(stage: Any) -> None:
         ("up", "InsufficientInstanceCapacity"),
         ("store", "s3://runs: no permission to read it"),
         ("ended", "ended"),
-        ("never", "no record within its 4 h"),
+        ("never", "no record within 4 h"),
         ("bug", "KeyError: 'run_bucket'"),
     ],
 )
@@ -121,7 +121,7 @@ def test_an_outage_ends_at_the_deadline(new_stage: Callable[..., Any], tmp_path:
     stage = new_stage(tmp_path, deadline_hours=1)
     outage(stage, Failure.OUTAGE, first=2)
     journal = stage.run()
-    assert journal[FIRST].reason == "no record within its 1 h; s3://runs: cannot be read"
+    assert journal[FIRST].reason == "no record within 1 h; s3://runs: cannot be read"
     assert stage.cloud.standing == {}
 
 
@@ -156,7 +156,7 @@ def test_what_is_odd_is_named_at_the_deadline(new_stage: Callable[..., Any], tmp
     stage = new_stage(tmp_path, deadline_hours=1)
     outage(stage, Failure.ODD, first=2)
     journal = stage.run()
-    assert journal[FIRST].reason == "no record within its 1 h; s3://runs: cannot be read"
+    assert journal[FIRST].reason == "no record within 1 h; s3://runs: cannot be read"
 
 
 def crash_while_it_waits(stage: Any, crash_error: type[BaseException]) -> None:
@@ -187,7 +187,7 @@ def test_on_this_machine_the_deadline_counts_from_going_on(
 def test_the_deadline_counts_the_time_to_come_up(stage: Any) -> None:
     stage.cloud.up_sec = 5 * 3600
     journal = stage.run()
-    assert journal[FIRST].reason == "no record within its 4 h"
+    assert journal[FIRST].reason == "no record within 4 h"
     assert journal[FIRST].attempts[0].hours(stage.clock.now()) < 4.2
     assert stage.cloud.standing == {}
 
@@ -197,9 +197,7 @@ def test_a_cap_ends_what_runs_and_refuses_what_follows(new_stage: Callable[..., 
     stage = new_stage(tmp_path, budget={"usd": 9.0})
     journal = stage.run()
     assert journal[FIRST].recorded
-    assert journal[SECOND].reason.startswith(
-        "refused: a run may cost $8.00 by the plan, and of the $9.00 for the suite"
-    )
+    assert journal[SECOND].reason.startswith("refused: a run may cost $8.00 (the plan), but only")
     assert states(tmp_path, SECOND) == ["planned", "failed"], "nothing was begun"
     assert stage.cloud.touched == [FIRST]
 
@@ -207,12 +205,12 @@ def test_a_cap_ends_what_runs_and_refuses_what_follows(new_stage: Callable[..., 
 def test_a_stack_over_its_cap_is_destroyed_while_it_runs(new_stage: Callable[..., Any], tmp_path: Path) -> None:
     stage = new_stage(tmp_path, seeds=[0], budget={"usd": 100, "stack_usd": 8.5}, deadline_hours=4)
     stage.cloud.fail = {FIRST: "never"}
-    # Dearer than planned is what a cap is for: the plan's estimate fits, the hours do not.
+    # More expensive than planned is what a cap is for: the plan's estimate fits, the hours do not.
     real = stage.rates()
     stage.rates = lambda: {name: type(rate)(3.0, 0.0, 8.0, "the plan") for name, rate in real.items()}
     journal = stage.run()
     assert journal[FIRST].reason.startswith("over the cap: $8.5")
-    assert "of the $8.50 for stack aws-g5-dev" in journal[FIRST].reason
+    assert "of $8.50 spent for stack aws-g5-dev" in journal[FIRST].reason
     assert journal[THIRD].recorded
     assert stage.cloud.standing == {}
 

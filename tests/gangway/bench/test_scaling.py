@@ -216,7 +216,7 @@ def test_a_slices_end_is_told(measured_instantly: list[tuple[int, int]], tmp_pat
     words = ["--rounds", "1", "--mode", "weak", "--out", str(tmp_path), "--machines", "v5e-64"]
     done = CliRunner().invoke(app, ["bench", "scaling", *words, *RATE])
     assert done.exit_code == 0, done.output
-    assert "v5litepod-64: one slice: a study leaves out the network between slices" in done.stdout
+    assert "v5litepod-64: one slice: the network between slices" in done.stdout
     (folder,) = tmp_path.iterdir()
     (line,) = json.loads((folder / "scaling.json").read_text())["projected"]["machines"]
     assert [point["workers"] for point in line["points"]] == [1, 4, 8, 16, 32, 64]

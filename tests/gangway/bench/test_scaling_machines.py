@@ -22,7 +22,7 @@ def test_a_slice_by_its_type_and_as_everybody_writes_it() -> None:
     assert isinstance(found.network, Torus)
     assert found.name == "v5litepod-256"
     assert found.counts == (1, 4, 8, 16, 32, 64, 128, 256)
-    assert found.note.startswith("one slice: a study leaves out the network between slices (DCN)")
+    assert found.note.startswith("one slice: the network between slices (DCN)")
 
 
 def test_a_slice_of_no_power_of_two_is_its_own_last() -> None:

@@ -185,8 +185,8 @@ def test_leaving_at_once_tells_how_to_go_on(
     assert run_suite(written(LOCAL_SUITE), out, repo / "stacks", Options(local=True)) == 130
     told = capfd.readouterr()
     resume = f"gangway bench resume {only(out)}"
-    assert f"to go on: {resume}; to destroy: {resume} --clean-only" in told.out.replace("\n", "")
-    assert "SIGINT: stopping, and destroying what stands" in told.err
+    assert f"to continue: {resume}; to destroy: {resume} --clean-only" in told.out.replace("\n", "")
+    assert "SIGINT: stopping and destroying the stacks" in told.err
     assert not (only(out) / "results.json").exists()
     with Journal.open(only(out)) as journal:
         assert journal["local-s0"].is_up
@@ -218,7 +218,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a setting of what is no mapping": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"region.name": "x"}}]},
-        ["set: region.name", "region is no mapping"],
+        ["set: region.name", "region is not a mapping"],
     ),
     "what cannot be planned": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"cluster.zone": "us-east-1z"}}]},
@@ -226,7 +226,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "records where nobody can look": (
         {"stacks": [{"stack": "hosts-lab", "set": {"hosts.run_store": "/no/such/folder"}}], "budget": {"usd": 500}},
-        ["stack hosts-lab: gangway:hosts.run_store", "where this machine cannot look", "mount it here"],
+        ["stack hosts-lab: gangway:hosts.run_store", "this machine cannot see", "mount it here"],
     ),
     "a budget that the plan finds too small": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"budget.monthly_usd": 0.1}}]},
@@ -323,7 +323,7 @@ def test_stacks_that_are_not_used_are_named(
     written: Callable[..., Path], tmp_path: Path, repo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_suite(written(PAID_SUITE), tmp_path / "runs", repo / "stacks", Options(local=True)) == 0
-    assert "--local: on this machine alone, without aws-g5-dev" in capsys.readouterr().out
+    assert "--local: runs on this machine only, without aws-g5-dev" in capsys.readouterr().out
 
 
 def test_a_folder_that_cannot_be_written(written: Callable[..., Path], tmp_path: Path, repo: Path) -> None:

@@ -92,7 +92,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a budget of nothing": ({"budget": {"usd": 0}}, ["mine.yaml: budget.usd", "above 0"]),
     "another kimg on one stack": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"job.kimg": 3}}]},
-        ["mine.yaml: stacks[0].set.job.kimg: one training for all stacks", "write kimg beside stacks"],
+        ["mine.yaml: stacks[0].set.job.kimg: must be the same for all stacks", "write kimg next to stacks"],
     ),
     "all of job on one stack": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"job": 5}}]},

@@ -293,7 +293,7 @@ def test_the_second_of_two_at_once_says_that_another_is_at_work(
     monkeypatch.setattr(command, "_check_room", first_one_writes)
     refused = init(tmp_path / "p")
     assert isinstance(refused.exception, InputError)
-    assert "another `gangway init` is at work in this folder" in str(refused.exception)
+    assert "another `gangway init` is writing into this folder" in str(refused.exception)
     assert [(file.name, file.read_text("utf-8")) for file in (tmp_path / "p").iterdir()] == [
         ("Pulumi.p.yaml", "of the other")
     ]

@@ -97,7 +97,7 @@ def test_a_run_that_goes_on_or_lacks_files_has_a_page_that_says_so_first(
     assert f"error: run {record.id}: has no samples.png" in said
     assert said.index("has no samples.png") < said.index("gangway:budget"), "the run's own come before its plan's"
     assert "The run has left no samples.png." in page.section("samples")
-    assert f"warning: {record.id}: has no samples.png" in done.stderr
+    assert f"warning: {record.id}: no samples.png" in done.stderr
     assert (
         done.stderr.splitlines()[-1] == f"warning: {record.id}: interrupted: at 60.032 of {record.config.kimg:g} kimg"
     )

@@ -131,4 +131,4 @@ def test_a_gpu_is_a_reason_of_its_own(run_dir: Path, other_dir: Path, rewrite: R
     for folder in (run_dir, other_dir):
         rewrite(folder, sessions=[session])
     (reason,) = compare(read(run_dir), read(other_dir)).reasons
-    assert "no fixed order" in reason
+    assert "without a fixed order" in reason

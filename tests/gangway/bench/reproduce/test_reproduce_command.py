@@ -79,8 +79,8 @@ def test_a_damaged_checkpoint_is_named_before_anything_is_run(run_dir: Path, tmp
     for content in (manifest.read_text()[:40], "[]", '{"images": 160, "identity": {}}'):
         manifest.write_text(content)
         said = refused(run_dir, "--out", tmp_path / "out")
-        assert f"{manifest}: is no manifest of a checkpoint" in said
-        assert "take this checkpoint's files away" in said
+        assert f"{manifest}: is not a checkpoint manifest" in said
+        assert "remove this checkpoint's files" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -88,7 +88,7 @@ def test_a_file_where_the_folder_goes_is_named(run_dir: Path, tmp_path: Path) ->
     (tmp_path / "out").write_text("in the way")
     said = refused(run_dir, "--out", tmp_path / "out")
     assert str(tmp_path / "out") in said
-    assert "cannot be made: Not a directory" in said
+    assert "cannot be created: Not a directory" in said
 
 
 def test_a_folder_of_several_runs(run_dir: Path, rewrite: Callable[..., RunRecord]) -> None:

@@ -72,7 +72,7 @@ def test_a_trainer_of_an_earlier_day_is_given_no_field_that_it_did_not_record(ru
 
 def test_a_run_without_images_is_refused(run: Run) -> None:
     nothing = run._replace(record=run.record.model_copy(update={"images": 0}))
-    with pytest.raises(InputError, match="has shown no image"):
+    with pytest.raises(InputError, match="has trained on no image"):
         plan_rerun(nothing, MACHINE, None, None)
 
 

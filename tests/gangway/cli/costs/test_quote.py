@@ -165,7 +165,7 @@ def test_no_offer_is_without_its_dollars_or_the_reason() -> None:
     answer = ask()
     text = run()
     assert "cheapest of those ranked: " in text
-    assert "the first that is not taken back: aws us-west-2 p5.48xlarge on-demand, $22,096" in text, (
+    assert "the first that cannot be interrupted: aws us-west-2 p5.48xlarge on-demand, $22,096" in text, (
         "as cheap as us-east-1"
     )
     assert f"ranked: {len(answer['ranked'])} offers" in text
@@ -261,7 +261,7 @@ def test_a_grid_that_is_too_dirty_is_left_out() -> None:
 
 def test_nothing_that_will_do_exits_1() -> None:
     assert ask("--max-intensity", "1", exit_code=1)["ranked"] == []
-    assert "no offer will do" in run("--max-intensity", "1", exit_code=1)
+    assert "no suitable offer" in run("--max-intensity", "1", exit_code=1)
 
 
 def test_a_person_reads_the_best_ones_and_the_gaps() -> None:
@@ -416,7 +416,7 @@ def test_offers_elsewhere_are_left_out_and_counted(options: tuple[str, ...], kep
     assert sum(left_out.values()) == len(offers(every)) - len(offers(answer)) > 0
     assert set(left_out) <= {option.removeprefix("--") for option in options}
     text = run(*options)
-    assert all(f"{number} offers left out: " in text for number in left_out.values())
+    assert all(f"{number} offers excluded: " in text for number in left_out.values())
     assert every["left_out_by_regions"] == {}
 
 

@@ -151,7 +151,7 @@ def test_no_node_draws_more_on_average_than_at_its_peak() -> None:
 
 
 def test_a_price_nobody_has_is_asked_for() -> None:
-    with pytest.raises(InputError, match="--capex: nobody publishes it for A100x8") as caught:
+    with pytest.raises(InputError, match="--capex: not published for A100x8") as caught:
         gather("A100x8", 1, 3, find_offers(carriers("A100x8", [get_provider("aws")])), {})
     assert caught.value.fix == "give --capex"
     # With the price alone the rest is known: the draw from the catalogue, colocation by it.

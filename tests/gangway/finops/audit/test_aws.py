@@ -93,7 +93,7 @@ def test_a_leaked_machine_and_its_disk_are_orphans_with_their_price() -> None:
     assert machine.judged.resource.name == instance
     assert machine.hourly_usd == pytest.approx(55.04)
     assert disk.judged.resource.kind == "ec2:volume"
-    assert disk.judged.reason.endswith(f"what it belonged to is not in the state: {instance}")
+    assert disk.judged.reason.endswith(f"its owner is not in the state either: {instance}")
     assert outcome.counts == {"orphan": 2}
 
 
@@ -124,7 +124,7 @@ def test_a_group_that_is_left_over_is_an_orphan_with_all_it_makes() -> None:
     outcome = run_audit(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
     reasons = {row.judged.resource.name: row.judged.reason for row in outcome.orphans}
     assert reasons["aws-demo-0-spot-4711"] == "not in the state"
-    assert all(reasons[node].endswith("not in the state: aws-demo-0-spot-4711") for node in nodes)
+    assert all(reasons[node].endswith("not in the state either: aws-demo-0-spot-4711") for node in nodes)
     assert list_aws(client, "another-stack", [REGION]).resources == ()
 
 
@@ -234,7 +234,7 @@ def test_no_region_is_no_question(words: str) -> None:
 def test_a_region_that_nobody_could_have_and_a_profile_that_is_not_there_are_named(
     monkeypatch: pytest.MonkeyPatch, demo_file: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"AWS, us_east 1: cannot be asked(.|\n)*supported format"):
+    with pytest.raises(InputError, match=r"AWS, us_east 1: request failed(.|\n)*supported format"):
         list_aws(client, STACK, ["us_east 1"])
     monkeypatch.setenv("AWS_PROFILE", "nope")
     refused = CliRunner().invoke(app, ["audit", str(demo_file), "--no-state", "--regions", REGION])
@@ -331,8 +331,8 @@ def test_the_command_prints_orphans_last_and_exits_with_one(tmp_path: Path, demo
     *_, total, advice = shown.output.splitlines()
     assert total.startswith("2 orphans: $55.")
     assert advice.startswith("nothing was changed: ")
-    assert shown.output.index("note: ") < shown.output.index("nobody looks after it")
-    assert "only what carries the tag is seen" in " ".join(shown.output.split())
+    assert shown.output.index("note: ") < shown.output.index("orphaned: not in the state")
+    assert "only tagged resources in these regions are listed" in " ".join(shown.output.split())
     told = json.loads(runner.invoke(app, [*argv, "--json"]).stdout)
     assert told["counts"] == {"orphan": 2}
     assert told["orphans"][0]["bill"][0]["source"]

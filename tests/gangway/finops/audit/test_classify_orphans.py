@@ -47,7 +47,7 @@ def test_each_resource_has_one_verdict() -> None:
 def test_reasons_name_the_owner() -> None:
     node, disk = classify_orphans([thing("node", "group"), thing("disk", "nobody")], {"group"})
     assert node.reason == "belongs to group"
-    assert disk.reason == "not in the state; what it belonged to is not in the state: nobody"
+    assert disk.reason == "not in the state; its owner is not in the state either: nobody"
 
 
 @given(known=st.sets(st.sampled_from("abcdef")), owners=st.lists(st.sampled_from("abcdefx"), min_size=6, max_size=6))
@@ -153,7 +153,7 @@ def test_an_hour_costs_what_the_catalogue_says() -> None:
     assert usd(Billed("v99-8", kind="slice"), provider="gcp", region="us-east5") is None
     (unknown,) = price(thing("x"), "aws", "us-east-1")
     assert unknown.hourly is None
-    assert "paid by use" in unknown.source
+    assert "usage-based" in unknown.source
 
 
 def test_a_price_of_another_region_says_so() -> None:

@@ -18,7 +18,7 @@ def test_what_breaks_the_rules_is_told() -> None:
     assert problems(columns, [row]) == []
     assert problems(columns[1:], [row]) == ["lacks BilledCost"]
     assert problems([*columns, "run_id"], [row]) == [
-        "run_id is no column of FOCUS",
+        "run_id is not a FOCUS column",
         "custom columns come before others",
     ]
     assert problems(columns, [{**row, "BilledCost": None}]) == ["row 1: BilledCost is null"]

@@ -81,7 +81,7 @@ def test_as_csv_it_is_flat(charges_in: Read, samples: Path, rows: list[dict[str,
     ("change", "message"),
     [
         ({"service": "Compute Engine"}, "service: not a record"),
-        ({"credits": "{}"}, "credits: cannot be read: no list of credits"),
+        ({"credits": "{}"}, "credits: cannot be read: not a list of credits"),
         ({"cost": None}, "cost: cannot be read: there is no number"),
         ({"usage_start_time": "yesterday"}, "usage_start_time: cannot be read"),
     ],

@@ -62,7 +62,7 @@ def test_on_azure_by_hand(samples: Path, get_record: Records, session_of: Sessio
     assert silent.foreign == {"EUR": 78.5}
     assert (silent.total.num_charges, silent.runs[0].why_nothing) == (
         0,
-        "its charges are in EUR: give --usd-per EUR=RATE",
+        "its charges are in EUR: add --usd-per EUR=RATE",
     )
     assert silent.notes == ("78.50 EUR is in no total: add --usd-per EUR=RATE",)
     result = reconcile(Bills([samples / "azure_focus.csv"]), [run(record)], rates={"EUR": 1.1})
@@ -96,7 +96,7 @@ def test_a_plan_beside_a_record_may_be_anything(samples: Path, run_1: RunRecord,
 def test_a_plan_that_no_run_is_of_is_told(samples: Path, run_1: RunRecord) -> None:
     plans = {"aws-p5-spto": {"stack": "aws-p5-spto", "provider": "aws", "cost": {"run": 1.0}}}
     notes = reconcile(Bills([samples / "aws_focus.csv"]), [run(run_1)], plans).notes
-    assert "the plan of stack 'aws-p5-spto' is of no use: no run is of it, or each has a plan of its own" in notes
+    assert "the plan of stack 'aws-p5-spto' is unused: no run of it, or each has its own plan" in notes
 
 
 def test_three_clouds_at_once(samples: Path, get_record: Records, session_of: Sessions, run_1: RunRecord) -> None:
@@ -121,9 +121,9 @@ def test_why_a_run_is_not_in_the_bill(samples: Path, get_record: Records, sessio
     ]
     result = reconcile(Bills([samples / "aws_focus.csv"]), runs)
     reasons = {line.run_id: line.why_nothing for line in result.runs}
-    assert reasons["elsewhere"].startswith("no charge bears the tag of stack 'another-stack'")
+    assert reasons["elsewhere"].startswith("no charge at its time has the tag of stack 'another-stack'")
     assert reasons["later"] == "the bill is of 2026-10-05 to 2026-10-06, the run of 2026-10-15"
-    assert reasons["at-home"] == "ran on local: no cloud bills it"
+    assert reasons["at-home"] == "ran on local: not billed by a cloud"
     assert [line.run_id for line in result.missing] == ["elsewhere", "later"]
     assert [line.percent for line in result.runs] == [None, None, None]
 

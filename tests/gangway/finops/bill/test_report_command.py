@@ -197,7 +197,7 @@ def test_a_file_that_is_there_is_kept_unless_it_may_go(
 ) -> None:
     out = tmp_path / "my table.txt"
     out.write_text("mine", "utf-8")
-    with pytest.raises(InputError, match=r"--out: is there already(.|\n)*--out '.*/my table-1.txt'"):
+    with pytest.raises(InputError, match=r"--out: already exists(.|\n)*--out '.*/my table-1.txt'"):
         gangway(run_dir, "--format", *words, "--out", out)
     assert out.read_text("utf-8") == "mine"
     assert gangway(run_dir, "--format", *words, "--out", out, "--overwrite").exit_code == 0

@@ -67,7 +67,7 @@ def test_a_next_page_elsewhere_is_not_followed(
     play: Callable[..., Any], answer: Callable[[str], Any], today: date
 ) -> None:
     page = {**answer("azure_1.json"), "NextPageLink": "https://prices.azure.com.example.org/x"}
-    with pytest.raises(SourceError, match="names a next page elsewhere"):
+    with pytest.raises(SourceError, match="names a next page on another host"):
         fetch(play(page), today)
 
 

@@ -131,7 +131,7 @@ def test_a_dry_run_writes_nothing(fixed: Path) -> None:
 def test_what_could_not_be_read_is_said_and_the_rest_is_kept(fixed: Path) -> None:
     result = run("refresh", exit_code=1)
     assert [path.name.partition("-")[0] for path in fixed.iterdir()] == ["aws"]
-    assert "eu-west-1 not read, its prices stay: opted out" in result.stdout
+    assert "eu-west-1 not read, prices unchanged: opted out" in result.stdout
     assert "gcp: not read: no credentials" in result.stderr
     assert "azure: not read: no route" in result.stderr
 
