@@ -58,7 +58,7 @@ from components.catalog.schema import (
     TpuGeneration,
     TpuPrice,
 )
-from components.catalog.tables import Source, read_file, with_facts
+from components.catalog.tables import InterruptionTable, Source, read_file, read_interruptions, with_facts
 from components.core.findings import InputError, letters_wrong, listed, nearest_hint
 from components.core.first_error import first_wrong
 
@@ -125,6 +125,12 @@ class Catalog(Frozen):
     services: SkipValidation[Sequence[ServicePrice]]
     lustre: Mapping[str, LustreOffer]
     regions: Mapping[str, Region]
+    folder: Path
+
+    @property
+    def interruptions(self) -> InterruptionTable:
+        """How often spot machines are taken; the folder's spot.yaml, read when first used."""
+        return read_interruptions(self.folder)
 
     def machine(self, name: str, place: str = "machine_type") -> MachineType:
         """The machine type called `name`."""
@@ -352,6 +358,7 @@ def read_catalog(folder: Path, provider: str, model: type[MachineType] = Machine
             if storage["lustre"]
             else {},
             "regions": _regions(regions["regions"], region_sources, provider),
+            "folder": folder,
         }
     )
 

@@ -118,10 +118,15 @@ class InterruptionTable(Frozen):
     assumed: Fact[float]
 
 
-@cache
 def load_interruptions(provider: str) -> InterruptionTable:
-    """The table of one provider, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / provider / "spot.yaml")
+    """The table of a provider whose catalogue is part of Gangway."""
+    return read_interruptions(Path(__file__).parent / provider)
+
+
+@cache
+def read_interruptions(folder: Path) -> InterruptionTable:
+    """The table of a catalogue's folder, read once per process."""
+    tables, sources = read_file(folder / "spot.yaml")
     unpublished: dict[str, Any] = tables["unpublished"]
     about = {"source": unpublished["title"], **{key: unpublished[key] for key in unpublished if key != "title"}}
     return InterruptionTable.model_validate(
@@ -147,7 +152,11 @@ def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float
     capacity was reclaimed during the trailing month, not per node that ran all of it; equating the two is an
     assumption, whatever the list's confidence.
     """
-    table = load_interruptions(provider)
+    return share_taken(load_interruptions(provider), machine_type, region)
+
+
+def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fact[float | None]:
+    """`taken_per_month` by a table."""
     row = table.rows.get(machine_type)
     bucket = None if row is None else row.by_region.value.get(region)
     if row is None or bucket is None:

@@ -11,7 +11,7 @@ from components.catalog.loader import Catalog, accelerator_hint
 from components.catalog.reliability import failures_per_hour
 from components.catalog.resolve import KINDS, Kind, PriceQuote, resolve_price
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
-from components.catalog.tables import load_interruptions, taken_per_month
+from components.catalog.tables import InterruptionTable, share_taken
 from components.core.findings import InputError
 from components.estimate.regions import Place, RegionLimits, Why, refusal
 
@@ -35,12 +35,14 @@ SOLD_BY: Mapping[Kind, tuple[str, ...]] = {"capacity-block": ("aws",), "flex-sta
 @dataclass(frozen=True)
 class Carrier:
     """A machine type with the accelerator, and its provider's facts. `machine`: for TPUs a whole slice; `prices`: by
-    region; `regions`: all of the provider's; `capacity`: the available kinds, as in a stack file; None for all of them.
+    region; `regions` and `interruptions`: the provider's; `capacity`: the available kinds, as in a stack file; None for
+    all of them.
     """
 
     machine: MachineType
     prices: Sequence[MachinePrice]
     regions: Mapping[str, Region]
+    interruptions: InterruptionTable
     capacity: frozenset[str] | None = None
 
     @property
@@ -89,6 +91,7 @@ def get_carriers(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carr
             machine=machine,
             prices=catalog.get_prices(machine.name),
             regions=catalog.regions,
+            interruptions=catalog.interruptions,
             capacity=_capacity(machine),
         )
         for catalog in catalogs.values()
@@ -172,8 +175,8 @@ def _offer(carrier: Carrier, region: str, kind: Kind) -> Offer:
         note="" if quote is None else _note(quote),
         quote=quote,
         place=carrier.regions.get(region),
-        interruptions=taken_per_month(machine.provider, machine.name, region) if kind == "spot" else None,
-        assumed_interruptions=load_interruptions(machine.provider).assumed if kind == "spot" else None,
+        interruptions=share_taken(carrier.interruptions, machine.name, region) if kind == "spot" else None,
+        assumed_interruptions=carrier.interruptions.assumed if kind == "spot" else None,
         on_demand=on_demand.usd if on_demand is not None and is_own else None,
         failures=failures_per_hour(machine),
     )

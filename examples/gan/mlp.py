@@ -30,7 +30,7 @@ class Generator(base.Generator):
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, z_dim] standard normal to [N, channels, resolution, resolution] in -1..1."""
         pixels: Tensor = self.layers(self.with_class(latents, labels))
-        return pixels.unflatten(1, self.shape)
+        return pixels.reshape(-1, *self.shape)
 
 
 class Discriminator(base.Discriminator):
@@ -48,4 +48,5 @@ class Discriminator(base.Discriminator):
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, channels, resolution, resolution] in -1..1 to [N] logits."""
         features = self.features(images.flatten(1))
-        return self.with_projection(self.to_logit(features).flatten(), features, labels)
+        logits: Tensor = self.with_projection(self.to_logit(features).flatten(), features, labels)
+        return logits

@@ -14,7 +14,6 @@ from components.core.tags import TagPolicy, carbon_class
 from images.shell import OWN_NOTICES
 from stacks.base.command_nodes import command_meets
 from stacks.base.image_signature import image_signature
-from stacks.base.registry import get_provider
 from stacks.config.job_settings import effective_config
 from stacks.config.own_command import command_variables, output_folder
 from stacks.config.sections import CommandConfig
@@ -254,7 +253,7 @@ def get_training(
 ) -> Training:
     """What the trainer does on the nodes.
 
-    `data_dir`: where the objects of `storage.source`, or a site's own data, appear; unused where there are none.
+    `data_dir`: where the objects of `storage.source`, or a site's own data, appear; empty where there are none.
     `fabric_min_gbps`: bus bandwidth below which the job does not start; None for no test. `backend`: None for the
     trainer's own choice. InputError: settings that the backend does not support.
     """
@@ -266,7 +265,7 @@ def get_training(
     return Training(
         config=trained.document(),
         run_dir=run_dir,
-        data_dir=data_dir if _has_data(config) else "",
+        data_dir=data_dir,
         metrics_port=METRICS_PORT,
         log_format="json",  # the cloud's log service makes metrics of these lines
         fabric_min_gbps=fabric_min_gbps,
@@ -274,10 +273,9 @@ def get_training(
     )
 
 
-def _has_data(config: StackConfig) -> bool:
-    """Whether there is anything in the folder: a site's data is there without a source."""
-    has_source = config.storage is not None and config.storage.source is not None
-    return has_source or get_provider(config.provider).own_data(config) is not None
+def has_source(config: StackConfig) -> bool:
+    """Whether the file system is filled from `storage.source`."""
+    return config.storage is not None and config.storage.source is not None
 
 
 def least_bus_gbps(config: StackConfig, machine: MachineType, fabric_gbps: float) -> float | None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pulumi.runtime.config import is_config_secret
 from pydantic import BeforeValidator
 
 from components.core.findings import InputError
@@ -31,7 +30,11 @@ def in_plain_text(section: str, setting: str, value: str | None, what: str, othe
         what: it is, such as a private key.
         otherwise: what is had by leaving it out.
     """
-    if value not in (None, ENCRYPTED) and not is_config_secret(f"gangway:{section}"):
+    if value in (None, ENCRYPTED):
+        return
+    from pulumi.runtime.config import is_config_secret  # takes a third of a second, and few stacks have secrets
+
+    if not is_config_secret(f"gangway:{section}"):
         yield InputError(
             f"gangway:{section}.{setting}",
             f"{what} in plain text",

@@ -533,8 +533,8 @@ class EstimateConfig(Section):
         nat_gib: traffic of a run through the NAT gateway: packages, images.
         log_gib: logs of a run.
         download_gib: results of a run that leave the cloud.
-        run_bucket_gib: mean size of the run bucket.
-        image_gib: mean size of the image registry.
+        run_bucket_gib: size of the run bucket.
+        image_gib: size of the image registry.
         flow_log_gib: flow logs of a run, if billed apart from log lines.
         key_operations: operations of a run with the stack's key.
     """

@@ -65,7 +65,7 @@ class StackConfig(Section):
         region: region of the provider; with hosts, any name for the site.
         engine: what runs jobs: units on the nodes for the job of this file, or a Slurm or Kubernetes cluster with
             queues.
-        job: the one job of the stack; required without a queue, refused with one. It needs `preset` or `command`.
+        job: the job of the stack, with `preset` or `command`; required without a queue, refused with one.
         encryption: key for data at rest: the provider's own, at no cost, or a key of the stack.
         allow_replace: names of file systems and buckets that an update may replace or delete with their data.
         tags: tags of all resources; team and cost_center are required.

@@ -1,4 +1,4 @@
-"""What a change of each setting does to a running stack, by the real Pulumi engine: docs/reference/changing-settings.md.
+"""What each changed setting does to a running stack, by the real Pulumi engine: docs/reference/changing-settings.md.
 
     GANGWAY_UPDATE_GOLDEN=1 pytest -m "engine and slow" tests/engine/test_changed_settings.py    # writes the table
 

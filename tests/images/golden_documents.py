@@ -26,12 +26,12 @@ _REFERENCE = re.compile(r"@(?P<name>\S+) (?P<indent>\d+)\n")
 
 
 def reference(path: str, content: str) -> str:
-    """Path of the module that the content is, or the content's name in golden/files."""
+    """Path of the module that the content is, or the content's name in golden/files: text for all tools."""
     source = path.removeprefix(LIB)
     if path.startswith(LIB) and (REPO / source).is_file() and (REPO / source).read_text("utf-8") == content:
         return source
     name = PurePosixPath(path)
-    return f"{name.stem}-{hashlib.sha256(content.encode()).hexdigest()[:8]}{name.suffix}"
+    return f"{name.stem}-{hashlib.sha256(content.encode()).hexdigest()[:8]}{name.suffix}.txt"
 
 
 def fold(text: str) -> tuple[str, dict[str, str]]:
@@ -68,6 +68,16 @@ def unfold(folded: str, content_of: Callable[[str], str]) -> str:
         return f"{body}{end}\n"
 
     return _REFERENCE.sub(expand, folded)
+
+
+def read(path: Path) -> str:
+    """A stored document, whole."""
+
+    def content_of(name: str) -> str:
+        stored = REPO / name if "/" in name else path.parent / "files" / name
+        return stored.read_text("utf-8")
+
+    return unfold(path.read_text("utf-8"), content_of)
 
 
 def update(folder: Path, name: str, folded: str, contents: Mapping[str, str]) -> None:

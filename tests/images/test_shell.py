@@ -14,6 +14,7 @@ from components.core.job import JobSpec, Training
 from images.aws import AwsNodeSpec, aws_docker_argv, aws_env_text, log_argv, render_aws_node
 from images.shell import bash_quote
 from images.specs import job_key
+from tests.images.golden_documents import read
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -130,8 +131,8 @@ def test_cpu_node_asks_for_no_accelerator_and_no_fabric(plain_node: AwsNodeSpec)
 def job_commands() -> list[tuple[str, list[str]]]:
     """The arguments of docker by which each golden machine runs the job's image: the trainer and the rendezvous."""
     found = []
-    for path in sorted(GOLDEN.iterdir()):
-        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+    for path in sorted(path for path in GOLDEN.iterdir() if path.is_file()):
+        lines = [line.strip() for line in read(path).splitlines()]
         for start in (number for number, line in enumerate(lines) if line == "DOCKER_ARGV=("):
             found.append((f"{path.name}, trainer", lines[start + 1 : lines.index(")", start)]))
         found += [

@@ -53,7 +53,7 @@ def _unread() -> Mapping[str, str]:
     providers = [(provider.name, provider.settings.unsupported) for provider in all_providers()]
     paths = dict.fromkeys(path for _, unsupported in providers for path in unsupported)
     return {
-        path: f"Not with {', '.join(code(name) for name, unsupported in providers if path in unsupported)}"
+        path: f"Not supported with {', '.join(code(name) for name, unsupported in providers if path in unsupported)}"
         for path in paths
     }
 

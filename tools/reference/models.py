@@ -35,9 +35,11 @@ class Keys:
         yield section("Single keys", table(_COLUMNS, single._rows(model, "", None)))
         descriptions = get_descriptions(model)
         for name, models in nested.items():
-            about = text(". ".join(filter(None, (descriptions.get(name), self._remarks.get(name)))))
+            words = summary(models[0]) if len(models) == 1 else f"{descriptions.get(name, '')}."
+            remark = f" {self._remarks[name]}." if name in self._remarks else ""
+            about = text(words[0].upper() + words[1:] + remark)
             if len(models) == 1:
-                yield from self.sections(models[0], f"{code(prefix + name)}", name, about)
+                yield from self.sections(models[0], code(prefix + name), name, about)
             elif models:
                 yield section(code(prefix + name), about)
                 yield from self._kinds([(name, models)])

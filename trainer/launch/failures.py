@@ -45,7 +45,7 @@ def worker_exit_code(code: int) -> int:
 
     A launcher's own codes and unknown ones count as a failure.
 
-    >>> code_of_worker(-9), code_of_worker(2), code_of_worker(5)
+    >>> worker_exit_code(-9), code_of_worker(2), code_of_worker(5)
     (137, 2, 1)
     """
     if code < 0:

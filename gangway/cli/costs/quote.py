@@ -35,31 +35,21 @@ MOST_HOURS = 876_000.0
 
 
 def quote(
-    accelerator: Annotated[
-        str, typer.Option(help="Accelerators of a node, such as H100x8, or a TPU slice such as v5p-64.")
-    ],
+    accelerator: Annotated[str, typer.Option(help="Accelerators of a node, such as H100x8; or a TPU slice: v5p-64.")],
     hours: Annotated[str, typer.Option(help="Training time without interruptions: 100, 100h or 4d.")],
     nodes: Annotated[int, typer.Option(help="Number of nodes; with TPUs, of slices.")] = 1,
     deadline: Annotated[str | None, typer.Option(help="Deadline, from the first step: 130h or 6d.")] = None,
     providers: Annotated[str | None, typer.Option(help="Only these providers, such as aws,gcp.")] = None,
-    max_intensity: Annotated[
-        float | None, typer.Option(help="Only grids with at most this many gCO2e per kWh.")
-    ] = None,
+    max_intensity: Annotated[float | None, typer.Option(help="Highest grid intensity, gCO2e per kWh.")] = None,
     allow: Annotated[str | None, typer.Option(help="Only these regions, such as aws:eu-,gcp:europe-west4.")] = None,
     deny: Annotated[str | None, typer.Option(help="Not these regions.")] = None,
-    residency: Annotated[
-        str | None, typer.Option(help="Only these countries or groups of countries, such as EU,CH.")
-    ] = None,
+    residency: Annotated[str | None, typer.Option(help="Only these countries or groups, such as EU,CH.")] = None,
     interruptions: Annotated[
         float | None,
         typer.Option(help="Share of spot nodes interrupted per month, 0 to 1, where no rate is published."),
     ] = None,
-    data: Annotated[
-        str | None, typer.Option(metavar="REGION=GIB", help="Data that the job reads, such as aws:us-east-1=40.")
-    ] = None,
-    kimg: Annotated[
-        float | None, typer.Option(help="Thousands of images that the job trains on: adds SCI, g per image.")
-    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="REGION=GIB", help="Data to read, aws:us-east-1=40.")] = None,
+    kimg: Annotated[float | None, typer.Option(help="Thousands of images: adds SCI, g per image.")] = None,
     sort: Annotated[str, typer.Option(help="Sort by cost, carbon or risk.")] = "cost",
     here: Annotated[
         str | None, typer.Option(help="Offer of a running job with --hours left: advise whether to move it.")
@@ -204,6 +194,7 @@ def _slice(accelerator: str, catalog: "Catalog", place: str) -> "Carrier":
         machine=slice_machine(plan),
         prices=slice_prices(plan),
         regions=catalog.regions,
+        interruptions=catalog.interruptions,
         capacity=frozenset({"on-demand", "spot"}),
     )
 

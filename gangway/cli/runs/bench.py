@@ -263,7 +263,7 @@ def run(
     """Bring each stack up, wait for its record, copy it, destroy the stack; print a table.
 
     Without an account: `gangway bench run local-smoke --local`.
-    An experiment, always on this machine: `gangway bench run resource-aware --small`.
+    An experiment, always local: `gangway bench run resource-aware --small`.
     Ctrl-C stops and destroys; a second one exits at once, for `bench resume`.
 
     Exit code 0: every run has a record. 1: some have none.

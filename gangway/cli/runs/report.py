@@ -73,14 +73,13 @@ def report(
     billing_account: Annotated[
         str | None, typer.Option(help="focus: billing account of the cloud's invoice; the stack's name if omitted.")
     ] = None,
-    usd_per_hour: Annotated[
-        float | None, typer.Option(help="focus: price of a node per hour, if the record has none.")
-    ] = None,
+    usd_per_hour: Annotated[float | None, typer.Option(help="focus: price of a node, if the record has none.")] = None,
     key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
 ) -> None:
     """Report runs as a page, a table, or data for other programs.
 
-    Exit code 0: written. 1: no run has the required data. 2: invalid options, or a forged record.
+    Exit code 0: written. 1: no run has the required data.
+    2: invalid options, or a forged record.
     """
     from gangway.runs.run_folders import find_readable_runs, half_runs
     from gangway.runs.signatures import read_public_key

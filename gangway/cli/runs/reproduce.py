@@ -50,7 +50,7 @@ def reproduce(
     """Run a record again on this machine and compare: bit-equal, or how it differs and why that may be.
 
     Exit code 0: bit-equal. 1: it differs, or there is no state to compare.
-    2: a changed, forged or, with --key, unsigned record; no data; invalid options.
+    2: a changed, forged or (with --key) unsigned record, no data, bad options.
     """
     from datetime import UTC, datetime
 

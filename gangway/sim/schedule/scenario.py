@@ -420,7 +420,7 @@ def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Ne
     catalog = get_provider(machine.provider).catalog_here()
     place = "cluster.machine"
     found = catalog.machine(machine.machine_type, f"{place}.machine_type")
-    carrier = Carrier(found, catalog.get_prices(found.name), catalog.regions)
+    carrier = Carrier(found, catalog.get_prices(found.name), catalog.regions, catalog.interruptions)
     offers = [offer for offer in find_offers([carrier]) if offer.place is not None]
     in_region = {offer.kind: offer for offer in offers if offer.region == machine.region}
     if not in_region:

@@ -204,7 +204,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
     training = shared.get_training(
         config,
         run_dir=run_dir(config),
-        data_dir=f"{MOUNT}/data",
+        data_dir=f"{MOUNT}/data" if shared.has_source(config) else "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
     )
     return shared.get_job(

@@ -33,7 +33,7 @@ def carrier(catalog: Catalog, machine_type: str, region: str, **prices: float) -
         region=region,
         **{name: fact(prices.get(name)) for name in fields},
     )
-    return Carrier(machine, [row], catalog.regions)
+    return Carrier(machine, [row], catalog.regions, catalog.interruptions)
 
 
 def by_kind(offers: list[Offer]) -> dict[str, float | None]:

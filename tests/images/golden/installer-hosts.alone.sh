@@ -295,40 +295,40 @@ TRAINER_UID=10001
 TRIES_AGAIN=yes
 GANGWAY_FILE
 put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
-@common-af656bcd.sh 0
+@common-af656bcd.sh.txt 0
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
-@cloud-1866a779.sh 0
+@cloud-1866a779.sh.txt 0
 put /opt/gangway/bin/pull-image.sh 0755 <<'GANGWAY_FILE'
-@pull-image-f9ed88b1.sh 0
+@pull-image-f9ed88b1.sh.txt 0
 put /opt/gangway/bin/check-shared.sh 0755 <<'GANGWAY_FILE'
-@check-shared-b83bbf7b.sh 0
+@check-shared-b83bbf7b.sh.txt 0
 put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
-@close-metadata-e424c348.sh 0
+@close-metadata-e424c348.sh.txt 0
 put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
-@run-trainer-4fe452a5.sh 0
+@run-trainer-4fe452a5.sh.txt 0
 put /opt/gangway/bin/upload-record.sh 0755 <<'GANGWAY_FILE'
-@upload-record-57fb809b.sh 0
+@upload-record-57fb809b.sh.txt 0
 put /opt/gangway/bin/leave-node.sh 0755 <<'GANGWAY_FILE'
-@leave-node-0b05999a.sh 0
+@leave-node-0b05999a.sh.txt 0
 put /opt/gangway/bin/watch-node.sh 0755 <<'GANGWAY_FILE'
-@watch-node-b73ea115.sh 0
+@watch-node-b73ea115.sh.txt 0
 put /opt/gangway/lib/images/node/outbox.py 0644 <<'GANGWAY_FILE'
-@outbox-a103a91e.py 0
+@outbox-a103a91e.py.txt 0
 put /etc/gangway/train.json 0644 <<'GANGWAY_FILE'
 {
  "preset": "dcgan-celeba64"
 }
 GANGWAY_FILE
 put /etc/systemd/system/gangway-prepare.service 0644 <<'GANGWAY_FILE'
-@gangway-prepare-cf414f1a.service 0
+@gangway-prepare-cf414f1a.service.txt 0
 put /etc/systemd/system/gangway-metadata.service 0644 <<'GANGWAY_FILE'
-@gangway-metadata-b13072b3.service 0
+@gangway-metadata-b13072b3.service.txt 0
 put /etc/systemd/system/gangway-trainer.service 0644 <<'GANGWAY_FILE'
-@gangway-trainer-c6cbc30c.service 0
+@gangway-trainer-c6cbc30c.service.txt 0
 put /etc/systemd/system/gangway-watch.timer 0644 <<'GANGWAY_FILE'
-@gangway-watch-4dfa71f5.timer 0
+@gangway-watch-4dfa71f5.timer.txt 0
 put /etc/systemd/system/gangway-watch.service 0644 <<'GANGWAY_FILE'
-@gangway-watch-32326483.service 0
+@gangway-watch-32326483.service.txt 0
 }
 
 main "$@"

@@ -318,47 +318,47 @@ TRAINER_UID=2001000001
 TRIES_AGAIN=yes
 GANGWAY_FILE
 put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
-@common-af656bcd.sh 0
+@common-af656bcd.sh.txt 0
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
-@cloud-1866a779.sh 0
+@cloud-1866a779.sh.txt 0
 put /opt/gangway/bin/check-gpu.sh 0755 <<'GANGWAY_FILE'
-@check-gpu-f93ab07e.sh 0
+@check-gpu-f93ab07e.sh.txt 0
 put /opt/gangway/bin/close-ports.sh 0755 <<'GANGWAY_FILE'
-@close-ports-499df05b.sh 0
+@close-ports-499df05b.sh.txt 0
 put /opt/gangway/bin/pull-image.sh 0755 <<'GANGWAY_FILE'
-@pull-image-f9ed88b1.sh 0
+@pull-image-f9ed88b1.sh.txt 0
 put /opt/gangway/bin/check-container.sh 0755 <<'GANGWAY_FILE'
-@check-container-799c3aa0.sh 0
+@check-container-799c3aa0.sh.txt 0
 put /opt/gangway/bin/check-shared.sh 0755 <<'GANGWAY_FILE'
-@check-shared-b83bbf7b.sh 0
+@check-shared-b83bbf7b.sh.txt 0
 put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
-@close-metadata-e424c348.sh 0
+@close-metadata-e424c348.sh.txt 0
 put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
-@run-trainer-4fe452a5.sh 0
+@run-trainer-4fe452a5.sh.txt 0
 put /opt/gangway/bin/upload-record.sh 0755 <<'GANGWAY_FILE'
-@upload-record-25223e8d.sh 0
+@upload-record-25223e8d.sh.txt 0
 put /opt/gangway/bin/leave-node.sh 0755 <<'GANGWAY_FILE'
-@leave-node-0b05999a.sh 0
+@leave-node-0b05999a.sh.txt 0
 put /opt/gangway/bin/watch-node.sh 0755 <<'GANGWAY_FILE'
-@watch-node-b73ea115.sh 0
+@watch-node-b73ea115.sh.txt 0
 put /opt/gangway/bin/own-node.sh 0755 <<'GANGWAY_FILE'
-@own-node-9c1553ed.sh 0
+@own-node-9c1553ed.sh.txt 0
 put /opt/gangway/bin/own-job.sh 0755 <<'GANGWAY_FILE'
-@own-job-c6c3cd34.sh 0
+@own-job-c6c3cd34.sh.txt 0
 put /opt/gangway/lib/images/node/outbox.py 0644 <<'GANGWAY_FILE'
-@outbox-2104f7c4.py 0
+@outbox-2104f7c4.py.txt 0
 put /opt/gangway/lib/images/node/run_folder.py 0644 <<'GANGWAY_FILE'
-@run_folder-b87dbf7b.py 0
+@run_folder-b87dbf7b.py.txt 0
 put /etc/systemd/system/gangway-prepare.service 0644 <<'GANGWAY_FILE'
-@gangway-prepare-b91bf321.service 0
+@gangway-prepare-b91bf321.service.txt 0
 put /etc/systemd/system/gangway-metadata.service 0644 <<'GANGWAY_FILE'
-@gangway-metadata-b13072b3.service 0
+@gangway-metadata-b13072b3.service.txt 0
 put /etc/systemd/system/gangway-trainer.service 0644 <<'GANGWAY_FILE'
-@gangway-trainer-3f4e010c.service 0
+@gangway-trainer-3f4e010c.service.txt 0
 put /etc/systemd/system/gangway-watch.timer 0644 <<'GANGWAY_FILE'
-@gangway-watch-4dfa71f5.timer 0
+@gangway-watch-4dfa71f5.timer.txt 0
 put /etc/systemd/system/gangway-watch.service 0644 <<'GANGWAY_FILE'
-@gangway-watch-def8daa7.service 0
+@gangway-watch-def8daa7.service.txt 0
 }
 
 main "$@"

@@ -352,58 +352,58 @@ TRAINER_UID=10001
 TRIES_AGAIN=yes
 GANGWAY_FILE
 put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
-@common-af656bcd.sh 0
+@common-af656bcd.sh.txt 0
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
-@cloud-1866a779.sh 0
+@cloud-1866a779.sh.txt 0
 put /opt/gangway/bin/check-gpu.sh 0755 <<'GANGWAY_FILE'
-@check-gpu-f93ab07e.sh 0
+@check-gpu-f93ab07e.sh.txt 0
 put /opt/gangway/bin/check-rdma.sh 0755 <<'GANGWAY_FILE'
-@check-rdma-af8f5e3b.sh 0
+@check-rdma-af8f5e3b.sh.txt 0
 put /opt/gangway/bin/check-shared.sh 0755 <<'GANGWAY_FILE'
-@check-shared-b83bbf7b.sh 0
+@check-shared-b83bbf7b.sh.txt 0
 put /opt/gangway/bin/close-ports.sh 0755 <<'GANGWAY_FILE'
-@close-ports-499df05b.sh 0
+@close-ports-499df05b.sh.txt 0
 put /opt/gangway/bin/fetch-key.sh 0755 <<'GANGWAY_FILE'
-@fetch-key-2a468c2e.sh 0
+@fetch-key-2a468c2e.sh.txt 0
 put /opt/gangway/bin/pull-image.sh 0755 <<'GANGWAY_FILE'
-@pull-image-f9ed88b1.sh 0
+@pull-image-f9ed88b1.sh.txt 0
 put /opt/gangway/bin/check-container.sh 0755 <<'GANGWAY_FILE'
-@check-container-799c3aa0.sh 0
+@check-container-799c3aa0.sh.txt 0
 put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
-@close-metadata-e424c348.sh 0
+@close-metadata-e424c348.sh.txt 0
 put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
-@run-trainer-4fe452a5.sh 0
+@run-trainer-4fe452a5.sh.txt 0
 put /opt/gangway/bin/upload-record.sh 0755 <<'GANGWAY_FILE'
-@upload-record-57fb809b.sh 0
+@upload-record-57fb809b.sh.txt 0
 put /opt/gangway/bin/leave-node.sh 0755 <<'GANGWAY_FILE'
-@leave-node-0b05999a.sh 0
+@leave-node-0b05999a.sh.txt 0
 put /opt/gangway/bin/watch-node.sh 0755 <<'GANGWAY_FILE'
-@watch-node-b73ea115.sh 0
+@watch-node-b73ea115.sh.txt 0
 put /opt/gangway/lib/images/node/outbox.py 0644 <<'GANGWAY_FILE'
-@outbox-a103a91e.py 0
+@outbox-a103a91e.py.txt 0
 put /etc/gangway/train.json 0644 <<'GANGWAY_FILE'
 {
  "preset": "dcgan-celeba64"
 }
 GANGWAY_FILE
 put /etc/systemd/system/gangway-prepare.service 0644 <<'GANGWAY_FILE'
-@gangway-prepare-96462910.service 0
+@gangway-prepare-96462910.service.txt 0
 put /etc/systemd/system/gangway-metadata.service 0644 <<'GANGWAY_FILE'
-@gangway-metadata-b13072b3.service 0
+@gangway-metadata-b13072b3.service.txt 0
 put /etc/systemd/system/gangway-rendezvous.service 0644 <<'GANGWAY_FILE'
-@gangway-rendezvous-f464386b.service 0
+@gangway-rendezvous-f464386b.service.txt 0
 put /etc/systemd/system/gangway-prometheus.service 0644 <<'GANGWAY_FILE'
-@gangway-prometheus-21918fcc.service 0
+@gangway-prometheus-21918fcc.service.txt 0
 put /etc/systemd/system/gangway-trainer.service 0644 <<'GANGWAY_FILE'
-@gangway-trainer-c6cbc30c.service 0
+@gangway-trainer-c6cbc30c.service.txt 0
 put /etc/systemd/system/gangway-watch.timer 0644 <<'GANGWAY_FILE'
-@gangway-watch-4dfa71f5.timer 0
+@gangway-watch-4dfa71f5.timer.txt 0
 put /etc/systemd/system/gangway-record.timer 0644 <<'GANGWAY_FILE'
-@gangway-record-7f3a992c.timer 0
+@gangway-record-7f3a992c.timer.txt 0
 put /etc/systemd/system/gangway-watch.service 0644 <<'GANGWAY_FILE'
-@gangway-watch-32326483.service 0
+@gangway-watch-32326483.service.txt 0
 put /etc/systemd/system/gangway-record.service 0644 <<'GANGWAY_FILE'
-@gangway-record-1f15c491.service 0
+@gangway-record-1f15c491.service.txt 0
 put /etc/gangway/prometheus.yaml 0644 <<'GANGWAY_FILE'
 # Prometheus on the first machine: the others by their addresses. Rendered by images.observability.
 # Rank 0 alone listens, on whichever machine it runs: the other machines are targets that are down, and that is right.

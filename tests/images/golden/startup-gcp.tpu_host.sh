@@ -31,10 +31,10 @@ install -D -m 0600 /dev/stdin /etc/gangway/job.json <<'GANGWAY_END_OF_FILE'
  "module": "trainer",
  "training": {
   "config": {
-   "preset": "dcgan-celeba64"
+   "backend": "xla"
   },
   "config_file": "/etc/gangway/train.json",
-  "run_dir": "/fsx/runs/dcgan-celeba64",
+  "run_dir": "/var/lib/gangway/runs/demo",
   "data_dir": "",
   "metrics_port": null,
   "log_format": "text",
@@ -99,7 +99,7 @@ DOCKER_ARGV=(
     --member-key
     /run/gangway-member.pem
     --job-dir
-    /var/lib/gangway/runs/demo/.launch/0bf602035440
+    /var/lib/gangway/runs/demo/.launch/43c20edebcad
     --max-hours
     8
     --
@@ -111,7 +111,7 @@ DOCKER_ARGV=(
     --config
     /etc/gangway/train.json
     --run-dir
-    /fsx/runs/dcgan-celeba64
+    /var/lib/gangway/runs/demo
 )
 RUN=(
     /opt/gangway/bin/run-tpu.sh
@@ -123,14 +123,14 @@ CONTAINER_NAME=gangway-trainer
 DATA_BY=''
 DATA_DIR=''
 DATA_SOURCE=''
-ENDED_OBJECT=dcgan-celeba64/ended-2b9e4bc8a5f7
+ENDED_OBJECT=dcgan-celeba64/ended-c3e2e64f5311
 GPUS_PLANNED=0
 GVNICS_PLANNED=0
 HEALTH_CHECKS=''
 IMAGE=us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab
 IMAGE_REGISTRY=us-central1-docker.pkg.dev
 IN_GROUP=''
-JOB_KEY=0bf602035440
+JOB_KEY=43c20edebcad
 JOB_NAME=dcgan-celeba64
 LOG_GROUP=gangway-demo
 MAX_SEC=28800
@@ -154,7 +154,7 @@ TRAINER_UID=0
 TRIES_AGAIN=yes
 GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/__init__.py <<'GANGWAY_END_OF_FILE'
-@__init__-b944db79.py 0
+@__init__-b944db79.py.txt 0
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/__init__.py <<'GANGWAY_END_OF_FILE'
 @images/node/__init__.py 0
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/web.py <<'GANGWAY_END_OF_FILE'
@@ -168,58 +168,58 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/log_shipper.py <<'GAN
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/logs.py <<'GANGWAY_END_OF_FILE'
 @images/node/gcp/logs.py 0
 install -D -m 0644 /dev/stdin /etc/apt/apt.conf.d/99gangway <<'GANGWAY_END_OF_FILE'
-@99gangway-0ecde20e 0
+@99gangway-0ecde20e.txt 0
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/notices.py <<'GANGWAY_END_OF_FILE'
 @images/node/notices.py 0
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/notices.py <<'GANGWAY_END_OF_FILE'
 @images/node/gcp/notices.py 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/common.sh <<'GANGWAY_END_OF_FILE'
-@common-af656bcd.sh 0
+@common-af656bcd.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/cloud.sh <<'GANGWAY_END_OF_FILE'
-@cloud-bd385b98.sh 0
+@cloud-bd385b98.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/install-docker.sh <<'GANGWAY_END_OF_FILE'
-@install-docker-b9dc3575.sh 0
+@install-docker-b9dc3575.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/mount-bucket.sh <<'GANGWAY_END_OF_FILE'
-@mount-bucket-2450b0ad.sh 0
+@mount-bucket-2450b0ad.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/fetch-key.sh <<'GANGWAY_END_OF_FILE'
-@fetch-key-2a468c2e.sh 0
+@fetch-key-2a468c2e.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/pull-image.sh <<'GANGWAY_END_OF_FILE'
-@pull-image-f9ed88b1.sh 0
+@pull-image-f9ed88b1.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/close-metadata.sh <<'GANGWAY_END_OF_FILE'
-@close-metadata-e424c348.sh 0
+@close-metadata-e424c348.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/run-trainer.sh <<'GANGWAY_END_OF_FILE'
-@run-trainer-4fe452a5.sh 0
+@run-trainer-4fe452a5.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/upload-record.sh <<'GANGWAY_END_OF_FILE'
-@upload-record-57fb809b.sh 0
+@upload-record-57fb809b.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/leave-node.sh <<'GANGWAY_END_OF_FILE'
-@leave-node-0b05999a.sh 0
+@leave-node-0b05999a.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/watch-node.sh <<'GANGWAY_END_OF_FILE'
-@watch-node-b73ea115.sh 0
+@watch-node-b73ea115.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/run-tpu.sh <<'GANGWAY_END_OF_FILE'
-@run-tpu-53d363cf.sh 0
+@run-tpu-53d363cf.sh.txt 0
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/outbox.py <<'GANGWAY_END_OF_FILE'
-@outbox-a103a91e.py 0
+@outbox-a103a91e.py.txt 0
 install -D -m 0644 /dev/stdin /etc/gangway/train.json <<'GANGWAY_END_OF_FILE'
 {
- "preset": "dcgan-celeba64"
+ "backend": "xla"
 }
 GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-notices.service <<'GANGWAY_END_OF_FILE'
-@gangway-notices-63ea25b4.service 0
+@gangway-notices-63ea25b4.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-prepare.service <<'GANGWAY_END_OF_FILE'
-@gangway-prepare-b5fa6eed.service 0
+@gangway-prepare-b5fa6eed.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.service <<'GANGWAY_END_OF_FILE'
-@gangway-watch-32326483.service 0
+@gangway-watch-32326483.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-metadata.service <<'GANGWAY_END_OF_FILE'
-@gangway-metadata-b13072b3.service 0
+@gangway-metadata-b13072b3.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-trainer.service <<'GANGWAY_END_OF_FILE'
-@gangway-trainer-24b9571b.service 0
+@gangway-trainer-24b9571b.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.timer <<'GANGWAY_END_OF_FILE'
-@gangway-watch-4dfa71f5.timer 0
+@gangway-watch-4dfa71f5.timer.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-logs.service <<'GANGWAY_END_OF_FILE'
-@gangway-logs-b9550e2e.service 0
+@gangway-logs-b9550e2e.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-rendezvous.service <<'GANGWAY_END_OF_FILE'
-@gangway-rendezvous-5ff23e53.service 0
+@gangway-rendezvous-5ff23e53.service.txt 0
 systemctl daemon-reload
 # Nothing is awaited: this script runs inside a unit of the image's own.
 systemctl enable gangway-metadata.service gangway-trainer.service gangway-watch.timer gangway-logs.service

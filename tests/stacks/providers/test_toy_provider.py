@@ -106,7 +106,7 @@ def test_its_machines_are_in_the_list_of_the_catalogue() -> None:
 
 def test_its_prices_are_shown_refreshed_and_compared(overlays: Path) -> None:
     shown = json.loads(run("prices", "show", "toy.8", "--json"))
-    assert {price["value"] for price in shown if price["region"] == "attic" and price["field"] == "on_demand"} == {10}
+    assert {price["value"] for price in shown if price["region"] == "attic" and price["kind"] == "on_demand"} == {10}
     run("prices", "refresh", "--provider", "toy", "--region", "attic")
     (file,) = overlays.iterdir()
     assert file.name.startswith("toy-")

@@ -70,7 +70,7 @@ def test_the_whole_command_of_docker() -> None:
         *("--mount", "type=bind,source=/data/digits,target=/data/digits,readonly"),
         f"{NAME}@{DIGEST}",
         *("--standalone", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0", "--shutdown-timeout=25"),
-        *("-m", "trainer", "train", "--run-dir", "/runs/new"),
+        *("-m", "trainer", "train", "--config", "/runs/new/train.json", "--run-dir", "/runs/new"),
     ]
 
 

@@ -241,7 +241,7 @@ def test_the_command_asks_azure_for_an_azure_stack(
     rest: Any, session: Any, monkeypatch: pytest.MonkeyPatch, repo: Path
 ) -> None:
     rest.pages = [page(VM)]
-    monkeypatch.setattr("gangway.sessions.azure.open_session", lambda _: session)
+    monkeypatch.setattr(azure, "open_session", lambda _: session)
     monkeypatch.setattr(azure.list_azure, "__defaults__", (rest.url,))
     path = str(repo / "stacks" / "Pulumi.azure-ndv5-spot.yaml")
     shown = CliRunner().invoke(app, ["audit", path, "--no-state", "--json", "--regions", "eastus"])

@@ -46,12 +46,12 @@ def test_workers_boot_with_the_plans_own_names(gcp_plans: dict[str, Plan]) -> No
         assert json.loads(files["/etc/gangway/job.json"]) == made.job
         settings = files["/etc/gangway/node.env"]
         for word in (
-            "dcgan-digits",
             "${Instance.gcp-a3-spot-lustre.mountPoint}",
             "gs://${Bucket.gcp-a3-spot-runs.name}",
         ):
             assert word in settings or word in files["/etc/gangway/job.env"], word
         assert "tcpxo" in files["/etc/gangway/nccl.env"]
+        assert json.loads(files["/etc/gangway/train.json"])["preset"] == "dcgan-digits"
 
 
 def test_the_head_imports_the_data_and_fills_the_ladder(gcp_plans: dict[str, Plan]) -> None:
