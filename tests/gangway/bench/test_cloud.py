@@ -166,7 +166,7 @@ def test_a_destroy_that_fails_says_why(cloud: Cloud, fake: Any, item: Item) -> N
 def test_a_state_that_was_cut_off_is_told_with_the_way_out(cloud: Cloud, fake: Any, item: Item) -> None:
     up(cloud, item)
     fake.orders(destroy={"fail": "failed to load checkpoint: EOF"})
-    with pytest.raises(RunFailedError, match=r"EOF; .*FILE\.json\.bak; restore that"):
+    with pytest.raises(RunFailedError, match=r"EOF; .*FILE\.json\.bak: restore that"):
         cloud.destroy(item, {}, no_note)
 
 

@@ -39,7 +39,7 @@ def test_the_dearest_rung_counts(demo_plan: Plan, items: tuple[Item, ...]) -> No
 
 def test_a_rung_without_a_price_makes_no_cap(demo_plan: Plan, items: tuple[Item, ...]) -> None:
     rungs = (demo_plan.rungs[0], replace(demo_plan.rungs[1], hourly=None))
-    with pytest.raises(InputError, match="its price is not known") as told:
+    with pytest.raises(InputError, match="its price is unknown") as told:
         get_rate(replace(demo_plan, rungs=rungs), items[0], 3, "s.yaml")
     assert "usd_per_hour" in told.value.fix
 
@@ -52,7 +52,7 @@ def partly(demo_plan: Plan) -> Plan:
 
 def test_a_part_without_a_price_makes_no_cap(partly: Plan, items: tuple[Item, ...]) -> None:
     assert all(rung.hourly is not None for rung in partly.rungs)
-    with pytest.raises(InputError, match="without demo-lustre: 8192 GiB"):
+    with pytest.raises(InputError, match="no price for demo-lustre: 8192 GiB"):
         get_rate(partly, items[0], 3, "s.yaml")
 
 

@@ -277,9 +277,9 @@ def test_without_a_cli_nothing_is_begun(
 @pytest.mark.parametrize(
     ("suite", "options", "said"),
     [
-        (LOCAL_SUITE, Options(local=True, backend_url="file:///x"), "--backend-url: of no effect"),
-        (LOCAL_SUITE, Options(install_cli=True), "--install-cli: of no effect"),
-        (PAID_SUITE, Options(data=Path("x")), "--data: of no effect: no run of this suite is on this machine"),
+        (LOCAL_SUITE, Options(local=True, backend_url="file:///x"), "--backend-url: has no effect"),
+        (LOCAL_SUITE, Options(install_cli=True), "--install-cli: has no effect"),
+        (PAID_SUITE, Options(data=Path("x")), "--data: has no effect: no run of this suite is on this machine"),
     ],
 )
 def test_an_option_that_nothing_heeds_is_refused(
@@ -372,7 +372,7 @@ def test_a_table_of_what_went_wrong(tmp_path: Path) -> None:
     console = Console(record=True, width=160)
     show_results({"title": "", "suite": "s", "items": [row]}, tmp_path, console)
     told = console.export_text()
-    for words in ("STANDING", "1.50", "a-s0: no [capacity]", "a-s0: odd", "no record of this version",
+    for words in ("STILL UP", "1.50", "a-s0: no [capacity]", "a-s0: odd", "no record of this version",
                   "--clean-only"):  # fmt: skip
         assert words in told
 

@@ -96,14 +96,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "all of job on one stack": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"job": 5}}]},
-        ["mine.yaml: stacks[0].set.job: not as a whole", "job.terminate_when_done"],
+        ["mine.yaml: stacks[0].set.job: cannot be replaced as a whole", "job.terminate_when_done"],
     ),
     "labels and arms that make one name": (
         {
             "stacks": [{"stack": "aws-g5-dev", "label": "a"}, {"stack": "aws-demo", "label": "a-b"}],
             "arms": [{"name": "b-c"}, {"name": "c"}],
         },
-        ["mine.yaml: stacks: ", "a name of its own for each run", "'a-b-c-s0'", "another label"],
+        ["mine.yaml: stacks: ", "a unique name for each run", "'a-b-c-s0'", "another label"],
     ),
     "a price of nothing": (
         {"stacks": [{"stack": "aws-g5-dev", "usd_per_hour": 0}]},

@@ -132,7 +132,7 @@ def test_an_older_records_outcome_is_told_whole(
         "differs, 480 images",
         "no common checkpoint or final state",
         "2 lines of the record have no counterpart",
-        "fd at 0.48 kimg: 4.5 here, 5 then",
+        "fd at 0.48 kimg: 4.5 here, 5 recorded",
         "trainer's code: bbbbbbbbbbbb here",
         f"image    {DIGEST} was not started; this Python environment ran trainer code bbbbb",
         f"image: this Python environment, no image here, {DIGEST} then",

@@ -142,9 +142,9 @@ def of_image(run_dir: Path, rewrite: Rewrite) -> Path:
     [
         (NAME, "", "its record has no image digest"),
         (NAME, "gangway:1.0", "its record has no image digest"),
-        ("gangway-trainer:latest", DIGEST, "--container: no name of an image"),
-        ("--privileged", DIGEST, "--container: no name of an image"),
-        ("", DIGEST, "--container: no name of an image"),
+        ("gangway-trainer:latest", DIGEST, "--container: not an image name"),
+        ("--privileged", DIGEST, "--container: not an image name"),
+        ("", DIGEST, "--container: not an image name"),
         (f"{NAME}@sha256:{'e' * 64}", DIGEST, "not the record's image"),
         (f"{NAME}@", DIGEST, "not the record's image"),
     ],

@@ -122,7 +122,7 @@ def test_why_a_run_is_not_in_the_bill(samples: Path, get_record: Records, sessio
     result = reconcile(Bills([samples / "aws_focus.csv"]), runs)
     reasons = {line.run_id: line.why_nothing for line in result.runs}
     assert reasons["elsewhere"].startswith("no charge at its time has the tag of stack 'another-stack'")
-    assert reasons["later"] == "the bill is of 2026-10-05 to 2026-10-06, the run of 2026-10-15"
+    assert reasons["later"] == "the bill covers 2026-10-05 to 2026-10-06, the run was on 2026-10-15"
     assert reasons["at-home"] == "ran on local: not billed by a cloud"
     assert [line.run_id for line in result.missing] == ["elsewhere", "later"]
     assert [line.percent for line in result.runs] == [None, None, None]

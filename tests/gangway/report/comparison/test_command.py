@@ -144,7 +144,7 @@ def test_mistakes_are_named(gangway: Gangway, arms_folder: Path, words: tuple[st
     ("name", "content", "message"),
     [
         ("results.json", '{"suite": "x"}', r"results.json: items: is not what `gangway bench` of this version writes"),
-        ("results.json", "{", "results.json: is no JSON"),
+        ("results.json", "{", "results.json: is not JSON"),
         ("a/stats.jsonl", "{\n", "stats.jsonl: has a line that is not JSON"),
     ],
 )
