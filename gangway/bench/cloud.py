@@ -24,7 +24,7 @@ from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, project_dir, read_project
 from gangway.bench.runner import Guard
 from gangway.bench.suite import Item, get_run_id, stack_name
-from gangway.runs.end_record import check_goes_on
+from gangway.runs.end_record import check_not_ended
 from gangway.runs.errors import RunFailedError, StoreFailedError
 from gangway.runs.run_store import RunStore, bucket_region, runs_url
 from gangway.runs.signatures import get_signature, read_public_key
@@ -35,13 +35,13 @@ from trainer.records.run_record import RunRecord
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 _SHOWN_ERRORS = 3
 _TORN = (
-    "the engine was killed while it wrote the stack's state: a backend of files keeps the one before as "
-    "FILE.json.bak; put that in its place, and clean up again"
+    "the engine was killed while it wrote the stack's state; a file backend keeps the previous state as "
+    "FILE.json.bak: restore that, then clean up again"
 )
 _LOST = (
-    "the state backend does not know the stack {name}, which was made: another user, another machine or another disk "
-    "than it was begun with has its state; clean up from there. If you have destroyed and removed it yourself, run "
-    "`pulumi stack init {name}` in {folder}, and clean up again"
+    "the state backend does not know the stack {name}, which was created: its state is with another user, machine or "
+    "disk; clean up from there. If you destroyed and removed the stack yourself, run `pulumi stack init {name}` in "
+    "{folder}, then clean up again"
 )
 # How long another process's operation may take to stop: it waits for file systems.
 _GRACE_SEC = 1200.0
@@ -69,7 +69,7 @@ class Cloud:
         """See Environment."""
         began = datetime.now(UTC)
         self._command.why_stop = guard
-        self._command.began = _noting(note)
+        self._command.began = _process_note(note)
         name = stack_name(item, self._stamp)
         try:
             stack = Stack.create_or_select(name, self._workspace(item))
@@ -96,29 +96,29 @@ class Cloud:
         """See Environment."""
         store = self._store(facts)
         self._doing[item.name] = f"waiting for {store.url}/run.json"
-        run_id, record = get_run_id(item, self._stamp), _record_in(store)
-        if record is not None and record.id == run_id:  # none of an earlier run in the same place
+        run_id, record = get_run_id(item, self._stamp), _read_record(store)
+        if record is not None and record.id == run_id:  # not of an earlier run in the same place
             self._doing[item.name] = f"{record.status}, {record.images:,} images of {record.config.total_images:,}"
             if record.status == "done":
                 return record
         # Journals of older versions lack it.
-        check_goes_on(store, run_id, datetime.fromisoformat(facts["began"]) if "began" in facts else None)
+        check_not_ended(store, run_id, datetime.fromisoformat(facts["began"]) if "began" in facts else None)
         return None
 
     def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
         """See Environment."""
         if "runs_url" not in facts:
-            raise RunFailedError("it was never up")
+            raise RunFailedError("its stack was never up")
         folder = self._run_dir / get_run_id(item, self._stamp)
         if not self._store(facts).copy(folder):
-            raise RunFailedError(f"{facts['runs_url']}: nothing in there")
+            raise RunFailedError(f"{facts['runs_url']}: no files")
         if facts.get("signer"):  # not every cloud's machines sign, nor does a journal of an older version know
             check_signer(folder, facts["signer"])
 
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
         """See Environment. First ends what an earlier process started on this stack."""
         end_leftover(facts, signal.SIGINT, _GRACE_SEC)
-        self._command.began = _noting(note)
+        self._command.began = _process_note(note)
         name = stack_name(item, self._stamp)
         try:
             stack = Stack.select(name, self._workspace(item))
@@ -132,12 +132,12 @@ class Cloud:
         except StackNotFoundError:
             if ("stack_made" in facts or "runs_url" in facts) and "stack_emptied" not in facts:
                 raise RunFailedError(_LOST.format(name=name, folder=project_dir(self._run_dir, item))) from None
-            return []  # it was never made, or an earlier destroy has taken it away
+            return []  # never created, or destroyed earlier
         except ConcurrentUpdateError:
             # Only this process knows the stack, and the process of its last update is gone.
             with suppress(CommandError):
                 stack.cancel()
-            raise RunFailedError("an update that had not ended held the stack's lock, which is taken away") from None
+            raise RunFailedError("an unfinished update held the stack's lock; the lock was removed") from None
         except CommandError as error:
             raise RunFailedError(self._reason(error)) from None
         return leftovers
@@ -210,11 +210,11 @@ def check_signer(folder: Path, public_key: str) -> None:
         raise RunFailedError(str(forged)) from None
 
 
-def _noting(note: Callable[..., None]) -> Callable[[int], None]:
+def _process_note(note: Callable[..., None]) -> Callable[[int], None]:
     return lambda pid: note(**process_facts(pid, "pulumi"))
 
 
-def _record_in(store: RunStore) -> RunRecord | None:
+def _read_record(store: RunStore) -> RunRecord | None:
     """The record, finished or not, if any. Raises StoreFailedError."""
     content = store.read("run.json")
     if content is None:
@@ -222,7 +222,9 @@ def _record_in(store: RunStore) -> RunRecord | None:
     try:
         return RunRecord.model_validate_json(content)
     except ValidationError as error:
-        raise StoreFailedError(f"{store.url}/run.json: no run record of this version: {first_wrong(error)}") from None
+        raise StoreFailedError(
+            f"{store.url}/run.json: not a run record of this version: {first_wrong(error)}"
+        ) from None
 
 
 def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:
@@ -233,8 +235,8 @@ def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:
         if resource.get("retainOnDelete")
     ]
     unsure = [
-        f"maybe {cut['resource']['urn'].rpartition('::')[2]} ({cut['resource']['type']}): its making was cut off; look "
-        "for it in the cloud"
+        f"maybe {cut['resource']['urn'].rpartition('::')[2]} ({cut['resource']['type']}): its creation was "
+        "interrupted; check the cloud"
         for cut in deployment.get("pending_operations") or []
         if cut["type"] == "creating"
     ]
@@ -250,15 +252,15 @@ def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, en
         raise InputError(
             "pulumi login",
             f"no state backend: {lines[0] if lines else error}",
-            allowed="a login of this user's, or --backend-url",
-            fix="run `pulumi login`, or give --backend-url file://~/.gangway-bench",
+            allowed="a login, or --backend-url",
+            fix="run `pulumi login`, or add --backend-url file://~/.gangway-bench",
         ) from None
     url = user.url or env.get("PULUMI_BACKEND_URL", "")
     is_service = url.startswith(("https://", "http://"))
     if not is_service and not any(name in environ for name in _PASSPHRASES):
         raise InputError(
             "PULUMI_CONFIG_PASSPHRASE",
-            "missing: a backend of one's own encrypts a stack's secrets with a passphrase",
+            "missing: this backend encrypts secrets with a passphrase",
             value=url,
             allowed=f"{' or '.join(_PASSPHRASES)} in the environment",
             fix="export PULUMI_CONFIG_PASSPHRASE=...",

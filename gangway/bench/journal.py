@@ -77,14 +77,14 @@ class Progress:
     attempts: tuple[Attempt, ...] = ()
 
     @property
-    def standing(self) -> bool:
+    def is_up(self) -> bool:
         """Whether something of it may cost money."""
         return any(attempt.ended is None for attempt in self.attempts)
 
     @property
-    def over(self) -> bool:
-        """Whether nothing is left to do: recorded or failed by itself, and nothing exists."""
-        return not self.standing and (self.recorded or (bool(self.reason) and not self.stopped))
+    def is_finished(self) -> bool:
+        """Whether it is finished: recorded or failed by itself, and nothing exists."""
+        return not self.is_up and (self.recorded or (bool(self.reason) and not self.stopped))
 
     def after(self, line: Mapping[str, Any]) -> "Progress":
         """The progress after one more line."""
@@ -196,9 +196,9 @@ def _open_locked(path: Path, mode: str) -> Iterator[IO[bytes]]:
     except FileNotFoundError:
         raise InputError(
             str(path.parent),
-            "no journal of a suite in there",
+            "contains no journal of a suite",
             value=str(path),
-            allowed="a folder that `gangway bench run` made, such as runs/local-smoke-20260101-120000",
+            allowed="a folder created by `gangway bench run`, such as runs/local-smoke-20260101-120000",
             fix="name that folder",
         ) from None
     except OSError as error:
@@ -210,7 +210,7 @@ def _open_locked(path: Path, mode: str) -> Iterator[IO[bytes]]:
             lock(file)
         except BlockingIOError:
             raise InputError(
-                str(path), "another `gangway bench` works on it", fix="let it end, or stop it with Ctrl-C first"
+                str(path), "is in use by another `gangway bench`", fix="wait for it, or stop it with Ctrl-C"
             ) from None
         yield file
 
@@ -233,6 +233,6 @@ def _damaged(path: Path, number: int) -> InputError:
     return InputError(
         f"{path}, line {number}",
         "cannot be read",
-        allowed="a line as `gangway bench run` writes it",
-        fix="restore the file; else look with `pulumi stack ls` for what stands, and `pulumi destroy` it",
+        allowed="a line written by `gangway bench run`",
+        fix="restore the file, or find the stacks with `pulumi stack ls` and `pulumi destroy` them",
     )

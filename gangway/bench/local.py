@@ -127,23 +127,23 @@ def placement(asked: str, largest: int, machine: Hardware, visible: str | None) 
     if visible is not None:
         available += f" (CUDA_VISIBLE_DEVICES={visible})"
     if asked == "cpu":
-        return Placement("cpu", 1, "asked for: --device cpu")
+        return Placement("cpu", 1, "requested: --device cpu")
     if gpus and gpus >= largest:
         # torchrun would give one thread to each of several processes, but all threads to one: an unfair comparison.
         return Placement(
             "cuda", max(1, machine["cores"] // largest), f"{available}, one for each of {largest} process(es)"
         )
     if asked == "cuda" and not gpus:
-        raise InputError("--device", available, value=asked, allowed="auto or cpu here", fix="leave --device out")
+        raise InputError("--device", available, value=asked, allowed="auto or cpu here", fix="remove --device")
     if asked == "cuda":
         raise InputError(
             "--processes",
-            f"{available}, and each process takes one",
+            f"{available}, and each process needs one",
             value=largest,
             allowed=f"1 to {gpus} with --device cuda",
-            fix=f"name no number above {gpus}, or write --device cpu",
+            fix=f"write at most {gpus}, or --device cpu",
         )
-    few = f"{available}, fewer than {largest} processes: GPUs are taken up to --processes {gpus}"
+    few = f"{available}, fewer than {largest} processes: GPUs are used up to --processes {gpus}"
     return Placement("cpu", 1, few if gpus else available)
 
 
@@ -189,7 +189,7 @@ class Local:
         code = running.run.exit_code
         for line in running.tail.new_lines():
             if "loss_g" in line:
-                self._doing[item.name] = f"{line['images']:,} images, {line['images_per_sec']:.0f} a second"
+                self._doing[item.name] = f"{line['images']:,} images, {line['images_per_sec']:.0f} per second"
         if code is None:
             return None
         record = self._read(item)
@@ -200,7 +200,7 @@ class Local:
                 raise RunFailedError(reason)
             running.note(remark=f"after its record was complete, {reason}")
         if record is None:
-            raise RunFailedError(f"{self._folder(item) / 'run.json'}: no record, although the trainer ended well")
+            raise RunFailedError(f"{self._folder(item) / 'run.json'}: no record, although the trainer succeeded")
         return record
 
     def _read(self, item: Item) -> RunRecord | None:

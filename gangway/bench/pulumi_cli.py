@@ -27,7 +27,7 @@ from stacks.loading.loader import find_stack_file, from_file, read_settings
 # Keys of a stack file beside `config:`, without which its secrets are unreadable.
 _SECRETS = ("encryptedkey", "encryptionsalt", "secretsprovider")
 _LOOK_SEC = 0.5
-_INSTALL = "curl -fsSL https://get.pulumi.com | sh, or let `gangway bench run SUITE --install-cli` do it"
+_INSTALL = "curl -fsSL https://get.pulumi.com | sh, or `gangway bench run SUITE --install-cli`"
 # Pulumi waits for a resource in creation, up to a file system's time, and then leaves it unfinished.
 _GRACES_SEC = (0.0, 1200.0, 1260.0)
 _SIGNALS = (signal.SIGINT, signal.SIGINT, signal.SIGKILL)
@@ -86,7 +86,7 @@ def _set(settings: dict[str, Any], path: str, value: Any) -> None:
     for parent in parents:
         place = place.setdefault(parent, {})
         if not isinstance(place, dict):
-            raise InputError(f"set: {path}", f"{parent} is no mapping in the stack file", value=place,
+            raise InputError(f"set: {path}", f"{parent} is not a mapping in the stack file", value=place,
                              fix="set the whole section instead")  # fmt: skip
     if value is None:
         place.pop(last, None)
@@ -128,7 +128,7 @@ def find_cli(*, install: bool) -> PulumiCommand:
     except (OSError, subprocess.CalledProcessError) as error:
         output = error.output.decode("utf-8", "replace") if isinstance(error, subprocess.CalledProcessError) else error
         raise InputError(
-            "--install-cli", f"the Pulumi CLI cannot be installed: {output}", fix=f"install it by hand: {_INSTALL}"
+            "--install-cli", f"the Pulumi CLI cannot be installed: {output}", fix=f"install it yourself: {_INSTALL}"
         ) from None
 
 

@@ -50,45 +50,45 @@ class Rate:
 Accounts = Sequence[tuple[Item, Progress]]
 """Every item of the suite with its progress in the journal."""
 
-FREE = Rate(0.0, 0.0, 0.0, "this machine: nobody bills it")
+FREE = Rate(0.0, 0.0, 0.0, "this machine: not billed")
 
 
 def get_rate(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
-    """The rate of a planned stack on its dearest rung, as the one with capacity is unknown beforehand. `plan`: of the
-    item's stack. InputError: a part has no price in plan or suite, so that no cap would hold; or the suite overrides a
-    known price, or is below the known parts.
+    """The rate of a planned stack on its most expensive rung: which one has capacity is unknown beforehand. InputError:
+    a part has no price in plan or suite, so that no cap would hold; or the suite overrides a known price, or is below
+    the known parts.
     """
     location, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
     at_once = plan.cost.upfront + sum(line.once for line in plan.cost.components)
-    dearest = max(plan.rungs, key=lambda rung: rung.hourly or 0.0)
-    known, missing = dearest.hourly or 0.0, _unpriced(plan)
+    highest = max(plan.rungs, key=lambda rung: rung.hourly or 0.0)
+    known, missing = highest.hourly or 0.0, _unpriced(plan)
     if own is None and missing:
         raise InputError(
             location,
-            f"its price is not known, so no cap can be kept: without {'; '.join(missing)}",
-            allowed="a stack that `gangway plan` can price, or usd_per_hour beside it in the suite",
-            fix="add usd_per_hour: what an hour of the whole stack costs you",
+            f"its price is unknown, so no cap can be enforced: no price for {'; '.join(missing)}",
+            allowed="a stack that `gangway plan` can price, or usd_per_hour in the suite",
+            fix="add usd_per_hour: your cost per hour of the whole stack",
         )
     if own is not None and not missing:
         raise InputError(
-            f"{location}: usd_per_hour", "the plan knows the price, and caps are kept by that", value=own,
-            allowed=f"usd_per_hour only where a part has no price; the plan says {known:.2f}", fix="leave it out",
+            f"{location}: usd_per_hour", "the plan has a price, which the caps use", value=own,
+            allowed=f"usd_per_hour only if a part has no price; the plan has {known:.2f}", fix="remove it",
         )  # fmt: skip
     if own is not None and own < known:
         raise InputError(
-            f"{location}: usd_per_hour", "below what the parts with a price cost already", value=own,
-            allowed=f"{known:.2f} or more, since {'; '.join(missing)} come on top",
-            fix="write what an hour of the whole stack costs you",
+            f"{location}: usd_per_hour", "less than the parts with a price cost", value=own,
+            allowed=f"{known:.2f} or more, for {'; '.join(missing)} as well",
+            fix="write your cost per hour of the whole stack",
         )  # fmt: skip
     if own is not None:
         hourly, source = own, f"{place}: usd_per_hour"
     else:
-        hourly, source = known, f"the plan, rung {dearest.position} ({dearest.kind}), the dearest"
+        hourly, source = known, f"the plan, rung {highest.position} ({highest.kind}), the most expensive"
     return Rate(hourly, at_once, at_once + hourly * hours, source)
 
 
 def _unpriced(plan: "Plan") -> list[str]:
-    """Parts without a price: a cap over the others would be none."""
+    """Parts without a price: a cap over the others would not hold."""
     rungs = [f"rung {rung.position} ({rung.kind})" for rung in plan.rungs if rung.in_reach and rung.hourly is None]
     return [*rungs, *plan.cost.unknown]
 
@@ -113,16 +113,16 @@ class Caps:
         for account, limit, spent in self._accounts(item, all_items, now):
             if rate.usd_run > limit - spent:
                 return (
-                    f"refused: a run may cost ${rate.usd_run:,.2f} by {rate.source}, and of the ${limit:,.2f} "
-                    f"for {account} ${max(limit - spent, 0):,.2f} are left"
+                    f"refused: a run may cost ${rate.usd_run:,.2f} ({rate.source}), but only "
+                    f"${max(limit - spent, 0):,.2f} of ${limit:,.2f} are left for {account}"
                 )
         return ""
 
-    def exceeded(self, item: Item, all_items: Accounts, now: datetime) -> str:
+    def overspend_reason(self, item: Item, all_items: Accounts, now: datetime) -> str:
         """Why `item` must be destroyed; else empty."""
         for account, limit, spent in self._accounts(item, all_items, now):
             if spent > limit:
-                return f"over the cap: ${spent:,.2f} of the ${limit:,.2f} for {account} are spent"
+                return f"over the cap: ${spent:,.2f} of ${limit:,.2f} spent for {account}"
         return ""
 
     def _accounts(self, item: Item, all_items: Accounts, now: datetime) -> Iterable[tuple[str, float, float]]:
@@ -142,7 +142,7 @@ _EVENT_COLOURS = {
     "recorded": "green",
     "failed": "red",
     "destroy failed": "red",
-    "still standing": "bold red",
+    "still up": "bold red",
     "attached": "yellow",
 }
 
@@ -195,7 +195,7 @@ def get_results(
     now, stamp = journal.now(), str(journal.header["stamp"])
     rows = [_row(item, journal[item.name], stamp, run_dir, now, journal.header["rates"]) for item in items]
     known = [row["usd"]["value"] for row in rows if row["usd"]["value"] is not None]
-    source = "the plan's prices times the hours that each stack stood; the bill may differ"
+    source = "the plan's prices times each stack's hours; the bill may differ"
     total = Quantity(value=sum(known), unit="USD", provenance="estimated", source=source)
     return {
         "suite": suite.name,
@@ -207,7 +207,7 @@ def get_results(
         "local": bool(journal.header["local"]),
         "budget_usd": suite.budget.usd if suite.budget else None,
         "items": rows,
-        "usd": (total if known else Quantity.absent("USD", "nobody bills this machine")).model_dump(mode="json"),
+        "usd": (total if known else Quantity.absent("USD", "this machine is not billed")).model_dump(mode="json"),
         "ended": now.isoformat(timespec="seconds"),
     }
 
@@ -217,11 +217,11 @@ def _row(
 ) -> dict[str, Any]:
     run_id = get_run_id(item, stamp)
     hours = sum(attempt.hours(now) for attempt in progress.attempts)
-    usd = Quantity.absent("USD", "nobody bills this machine")
+    usd = Quantity.absent("USD", "this machine is not billed")
     if not item.is_local:
         spent = sum(attempt.usd(now) for attempt in progress.attempts)
         source = str(rates[item.stack.name]["source"])
-        usd = Quantity(value=spent, unit="USD", provenance="estimated", source=f"{source}, times the hours it stood")
+        usd = Quantity(value=spent, unit="USD", provenance="estimated", source=f"{source}, times its hours")
     return {
         "item": item.name,
         "stack": item.stack.name,
@@ -231,7 +231,7 @@ def _row(
         "record": f"{run_id}/run.json" if (run_dir / run_id / "run.json").exists() else None,
         "status": _status(progress),
         "reason": progress.reason,
-        "standing": progress.standing,
+        "standing": progress.is_up,
         "left": list(progress.facts.get("left", [])),
         "remark": progress.facts.get("remark", ""),
         "hours_up": round(hours, 4),
@@ -274,10 +274,10 @@ def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) ->
     tally = ", ".join(f"{counts[status]} {status}" for status in _COLOURS if counts[status])
     text = f"{len(rows)} run{'' if len(rows) == 1 else 's'}: {tally}"
     if counts["stopped"] or counts["planned"]:
-        text += f"; to go on: gangway bench resume {shlex.quote(str(run_dir))}"
+        text += f"; to continue: gangway bench resume {shlex.quote(str(run_dir))}"
     console.print(text, markup=False, soft_wrap=True)
     if any(row["standing"] for row in rows):
-        text = f"something still stands and costs money: gangway bench resume {shlex.quote(str(run_dir))} --clean-only"
+        text = f"stacks still exist and cost money: gangway bench resume {shlex.quote(str(run_dir))} --clean-only"
         console.print(f"[bold red]{escape(text)}[/]", soft_wrap=True)
 
 
@@ -289,7 +289,7 @@ def _table(results: Mapping[str, Any], run_dir: Path) -> Table:
         speed, quality = _measured(row, run_dir)
         colour = _COLOURS[row["status"]]
         usd = "-" if row["usd"]["value"] is None else f"{row['usd']['value']:,.2f}"
-        status = f"[{colour}]{row['status']}[/]" + (" [bold red]STANDING[/]" if row["standing"] else "")
+        status = f"[{colour}]{row['status']}[/]" + (" [bold red]STILL UP[/]" if row["standing"] else "")
         table.add_row(escape(row["item"]), status, speed, escape(quality), f"{row['hours_up']:.2f}", usd)
     return table
 

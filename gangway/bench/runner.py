@@ -79,32 +79,32 @@ class Runner:
     def run(self, *, clean_only: bool = False) -> None:
         """Settle existing stacks, then run unfinished items. `clean_only`: start and wait for nothing."""
         for item in self.items:
-            if self._progress(item).standing:
+            if self._progress(item).is_up:
                 self._settle(item, clean_only=clean_only)
         for item in self.items:
             if clean_only or self.stop.asked:
                 return
             progress = self._progress(item)
             # A user must first fix what could not be destroyed.
-            if not progress.over and not progress.standing:
+            if not progress.is_finished and not progress.is_up:
                 self._begin(item)
 
     def _progress(self, item: Item) -> Progress:
         return self.journal[item.name]
 
     def _settle(self, item: Item, *, clean_only: bool) -> None:
-        """Another process left this item: its run may still be going, and is kept."""
+        """Another process left this item: its run may be active, and continues."""
         if self._progress(item).state is State.UP and not clean_only:
             self.say(item.name, "attached", "still up from before")
 
-            def go_on() -> None:
+            def resume() -> None:
                 note = self._find_note(item)
-                if item.is_local:  # it costs nothing, and was not going on all the while
+                if item.is_local:  # it is free, and was stopped in between
                     note(attached=self.journal.now().isoformat())
                 note(**self.get_environment(item).attach(item, self._progress(item).facts, note))
                 self._wait_for_record(item)
 
-            self._contain_failure(item, go_on)
+            self._contain_failure(item, resume)
         self._destroy(item)
 
     def _begin(self, item: Item) -> None:
@@ -113,7 +113,7 @@ class Runner:
         rate = self.rates.get(item.stack.name, FREE)
         accounts = [(other, self._progress(other)) for other in self.items]
         if refused := self.caps.unaffordable_reason(rate, item, accounts, self.journal.now()):
-            self._failed(item, refused)
+            self._fail(item, refused)
             return
         costs = {"usd_per_hour": rate.usd_per_hour, "usd_at_once": rate.usd_at_once}
         self.journal.enter(item.name, State.UP_BEGUN, **costs)
@@ -140,13 +140,13 @@ class Runner:
         try:
             work()
         except RunFailedError as failure:
-            self._failed(item, str(failure))
+            self._fail(item, str(failure))
         except Exception as bug:
             with suppress(OSError), (self.log_dir / "errors.log").open("a", encoding="utf-8") as log:
                 log.write(f"{item.name}\n{traceback.format_exc()}\n")
-            self._failed(item, f"{type(bug).__name__}: {bug} (all of it is in {self.log_dir / 'errors.log'})")
+            self._fail(item, f"{type(bug).__name__}: {bug} (details in {self.log_dir / 'errors.log'})")
 
-    def _failed(self, item: Item, reason: str) -> None:
+    def _fail(self, item: Item, reason: str) -> None:
         self.journal.enter(item.name, State.FAILED, reason=reason, stopped=bool(self.stop.asked))
         self.say(item.name, "failed", reason)
 
@@ -160,8 +160,8 @@ class Runner:
         if "attached" in progress.facts:
             began = datetime.fromisoformat(progress.facts["attached"])
         if now > began + timedelta(hours=hours):
-            return f"no record within its {hours:g} h"
-        return self.caps.exceeded(item, [(other, self._progress(other)) for other in self.items], now)
+            return f"no record within {hours:g} h"
+        return self.caps.overspend_reason(item, [(other, self._progress(other)) for other in self.items], now)
 
     def _wait_for_record(self, item: Item) -> None:
         """Poll for the record at growing intervals until it appears or there is a reason to give up.
@@ -192,7 +192,7 @@ class Runner:
                 if failures >= STORE_TRIES and not passes:
                     raise RunFailedError(message) from None
                 if failures == STORE_TRIES:
-                    self.say(item.name, "waiting", f"{message}; the run is left going until its deadline")
+                    self.say(item.name, "waiting", f"{message}; the run continues until its deadline")
             if why_not := self._stop_reason(item):
                 raise RunFailedError(f"{why_not}; {message}" if message else why_not)
             self.show(item.name, f"no answer: {message}" if failures else environment.doing(item))
@@ -203,7 +203,7 @@ class Runner:
         """Report an odd bucket once, on screen and in the journal; the bucket has answered."""
         if self._progress(item).facts.get("warned") != message:
             self.journal.note(item.name, answered=True, warned=message)
-            self.say(item.name, "warning", f"{message}; the run is left going until its deadline")
+            self.say(item.name, "warning", f"{message}; the run continues until its deadline")
         return True
 
     def _destroy(self, item: Item) -> None:
@@ -212,7 +212,7 @@ class Runner:
         if not progress.recorded:
             try:
                 environment.collect(item, progress.facts)
-            except Exception as failure:  # a full disk, say: that must not keep anything standing
+            except Exception as failure:  # such as a full disk: it must not prevent the destroy
                 self.say(item.name, "nothing saved", str(failure))
         for tries_left in reversed(range(DESTROY_TRIES)):
             self.journal.enter(item.name, State.DESTROY_BEGUN)
@@ -221,11 +221,11 @@ class Runner:
                 retained = environment.destroy(item, self._progress(item).facts, self._find_note(item))
             except Exception as failure:
                 if tries_left:
-                    self.say(item.name, "destroy failed", f"{failure}; once more")
+                    self.say(item.name, "destroy failed", f"{failure}; trying again")
                     self.pause(environment.poll_sec[1])
                 else:
-                    self._failed(item, f"destroy: {failure}")
+                    self._fail(item, f"destroy: {failure}")
                 continue
             self.journal.enter(item.name, State.DESTROYED, facts={"left": retained})
             return
-        self.say(item.name, "still standing")
+        self.say(item.name, "still up")

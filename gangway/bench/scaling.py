@@ -32,13 +32,13 @@ from trainer.records.run_record import RunContext
 
 MAX_WORKERS = 512
 _PLACE = "--machines"
-_ONE_SLICE = "one slice: a study leaves out the network between slices (DCN), so it stops there"
+_ONE_SLICE = "one slice: the network between slices (DCN) is not modelled"
 LINES = 7
 """Lines of statistics per run; the first is discarded."""
 _POLL_SEC = 0.1
 _ANY_FABRIC_GBPS = 1e-9
 _LAST_LINES = 6
-NO_RATE = "a CPU was measured, and its slow steps beside an accelerator's links would scale too well"
+NO_RATE = "a CPU was measured: its slow steps with an accelerator's links would scale too well"
 """Why a CPU's rate is not projected."""
 
 
@@ -54,7 +54,7 @@ class Target:
     note: str = ""
 
 
-def target_named(name: str) -> Target:
+def find_target(name: str) -> Target:
     """Find machines of any provider, or TPU slices. InputError: none, or an unknown bandwidth."""
     machines = {key: one for provider in sellers() for key, one in provider.catalog_here().machines.items()}
     if name in machines:
@@ -149,7 +149,7 @@ def measure(
             time.sleep(_POLL_SEC)
     if run.exit_code:
         last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
-        raise InputError(str(run.log), f"the trainer ended with {run.exit_code}: {' | '.join(last)}", fix="mend that")
+        raise InputError(str(run.log), f"the trainer ended with {run.exit_code}: {' | '.join(last)}", fix="fix that")
     return read_sample(StatsTail(folder / "stats.jsonl").new_lines(), config)
 
 

@@ -15,7 +15,7 @@ _BELOW: Mapping[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.2), "
 """Legends are below the axes, where they cover no points."""
 
 
-def fitted(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, float]]:
+def fit_curve(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, float]]:
     """Points of the fitted curve: workers (1 to the most measured, log-spaced) and efficiency. `mode`: weak or strong;
     `number`: at least two. Empty with a single process, or for weak scaling without timed all-reduces.
     """
@@ -49,16 +49,16 @@ def draw_scaling(study: Study, kind: Literal["png", "svg"]) -> bytes:
             axes.yaxis.set_major_formatter(PercentFormatter(1))
             axes.axhline(1, color=LIGHT.quiet, linewidth=0.8)
             axes.set_ylim(0, 1.15)
-        _measured(sheets[0], study)
+        _draw_measured(sheets[0], study)
         for axes in sheets[1:]:
-            _projected(axes, study)
+            _draw_projected(axes, study)
 
     legends = [_measured_labels(study).values(), _projected_labels(study)][:panels]
     inches = PANEL_INCHES + max(legend_size(list(labels))[1] for labels in legends)
     return draw(paint, kind, LIGHT, inches=inches, panels=panels)
 
 
-def _measured(axes: Axes, study: Study) -> None:
+def _draw_measured(axes: Axes, study: Study) -> None:
     axes.set_title(f"measured here ({study.device})")
     axes.set_xlabel("processes")
     axes.set_ylabel("efficiency of a worker")
@@ -78,7 +78,7 @@ def _measured(axes: Axes, study: Study) -> None:
             label=labels[mode, "measured"],
             zorder=3,
         )
-        if curve := fitted(study, mode):
+        if curve := fit_curve(study, mode):
             axes.plot(
                 *zip(*curve, strict=True),
                 color=LIGHT.series[index],
@@ -105,7 +105,7 @@ def _projected_labels(study: Study) -> list[str]:
     return [f"{one.machine_type}, {one.mode}" for one in study.projections]
 
 
-def _projected(axes: Axes, study: Study) -> None:
+def _draw_projected(axes: Axes, study: Study) -> None:
     axes.set_title("projected by the model: not measured", color=LIGHT.quiet)
     axes.set_xlabel("accelerators")
     modes = list(dict.fromkeys(one.mode for one in study.projections))

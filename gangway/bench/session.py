@@ -64,7 +64,7 @@ def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
     _check_options(options, items)
     _check_data(preset, items, options.data)
     if unused := [entry.name for entry in suite.stacks if options.local and entry.stack != LOCAL]:
-        screen.console.print(f"--local: on this machine alone, without {', '.join(unused)}", markup=False)
+        screen.console.print(f"--local: runs on this machine only, without {', '.join(unused)}", markup=False)
     fresh = _fresh_folder(out)
     try:
         command, rates, backend = _prepare(fresh, suite, preset, items, str(path), stamp, stacks_dir, options, screen)
@@ -102,7 +102,7 @@ def resume_suite(run_dir: Path, options: Options, *, clean_only: bool) -> int:
         if not clean_only:
             _check_packages(items)
         command = None
-        if any(not item.is_local and not journal[item.name].over for item in items):
+        if any(not item.is_local and not journal[item.name].is_finished for item in items):
             command = _find_cli_with_login(run_dir, items, header, options)
         return _run_items(
             run_dir, suite, items, journal, command, options, Screen(options.console), clean_only=clean_only
@@ -126,7 +126,7 @@ def _check_options(options: Options, items: Sequence[Item]) -> None:
     for name, value in idle.items():
         if value:
             place = "on this machine" if name == "--data" else "on a stack"
-            raise InputError(name, f"of no effect: no run of this suite is {place}", fix="leave it out")
+            raise InputError(name, f"has no effect: no run of this suite is {place}", fix="remove it")
 
 
 def _check_data(preset: str, items: Sequence[Item], data: Path | None) -> None:
@@ -149,7 +149,9 @@ def _fresh_folder(out: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=".bench-", dir=out))
     except OSError as error:
-        raise InputError("--out", f"cannot be written: {error.strerror}", value=str(out), fix="name another") from None
+        raise InputError(
+            "--out", f"cannot be written: {error.strerror}", value=str(out), fix="name another folder"
+        ) from None
 
 
 def _prepare(
@@ -204,7 +206,7 @@ def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> R
             for finding in plan.findings
             if finding.severity is Severity.ERROR
         ]
-        raise ExceptionGroup(f"stack {item.stack.name} cannot go up", mistakes)
+        raise ExceptionGroup(f"stack {item.stack.name} has errors", mistakes)
     return get_rate(plan, item, item.stack.deadline_hours or suite.deadline_hours, place)
 
 
@@ -213,9 +215,9 @@ def _check_folder(run_store: str, place: str) -> None:
     if not Path(run_store).is_dir():
         raise InputError(
             f"{place}: gangway:hosts.run_store",
-            "records would appear where this machine cannot look",
+            "this machine cannot see the records in this folder",
             value=run_store,
-            allowed="a bucket, or a folder that this machine has mounted at the same path",
+            allowed="a bucket, or a folder mounted here at the same path",
             fix="mount it here, or set hosts.run_store: s3://my-bucket/runs",
         )
 
@@ -233,7 +235,7 @@ def _find_cli_with_login(
     if backend != header["backend"]:
         raise InputError(
             "pulumi login",
-            "another state backend than the one that the suite was begun with, which knows its stacks",
+            "not the state backend that the suite was started with",
             value=backend,
             allowed=header["backend"],
             fix=f"run `pulumi login {header['backend']}`",
@@ -252,7 +254,7 @@ def _run_items(
     *,
     clean_only: bool,
 ) -> int:
-    stop, preset = Stop(", and destroying what stands. Once more leaves it standing."), str(journal.header["preset"])
+    stop, preset = Stop(" and destroying the stacks; again: leave them up."), str(journal.header["preset"])
     runner = Runner(
         items=items,
         journal=journal,
@@ -271,12 +273,12 @@ def _run_items(
             runner.run(clean_only=clean_only)
     except AbandonedError:
         resume = f"gangway bench resume {shlex.quote(str(run_dir))}"
-        text = f"left as it is; to go on: {resume}; to destroy: {resume} --clean-only"
+        text = f"stacks left up; to continue: {resume}; to destroy: {resume} --clean-only"
         screen.console.print(text, markup=False, soft_wrap=True)
         return EXIT_STOPPED
     results = get_results(suite, preset, items, journal, run_dir)
     write_results(results, run_dir)
-    with suppress(OSError):  # a terminal that is gone; the file is there
+    with suppress(OSError):  # the terminal may be closed; the file is written
         if options.as_json:
             print(json.dumps(results, indent=2))
         else:

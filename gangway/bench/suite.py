@@ -31,7 +31,7 @@ def _known_preset(preset: str) -> str:
     return preset
 
 
-def _named(value: Any) -> Any:
+def _parse_stack(value: Any) -> Any:
     """A bare stack name is an entry without other fields."""
     return {"stack": value} if isinstance(value, str) else value
 
@@ -61,7 +61,7 @@ class SuiteStack(Section):
 
     @property
     def name(self) -> str:
-        """In table and journal."""
+        """Its name in table and journal."""
         return self.label or Path(self.stack).name.removeprefix("Pulumi.").removesuffix(".yaml")
 
 
@@ -117,7 +117,7 @@ class SuiteConfig(Section):
     seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100, examples=[[0, 1, 2]])
     settings: Settings = Field(default={}, examples=[{"metrics": "fd-enl0", "metrics_kimg": 100}])
     arms: tuple[Arm, ...] = Field(default=(), max_length=20)
-    stacks: tuple[Annotated[SuiteStack, BeforeValidator(_named)], ...] = Field(
+    stacks: tuple[Annotated[SuiteStack, BeforeValidator(_parse_stack)], ...] = Field(
         min_length=1, max_length=50, examples=[["local", "aws-g5-dev"]]
     )
     budget: SuiteBudget | None = Field(default=None, examples=[{"usd": 200, "stack_usd": 60}])
@@ -125,7 +125,7 @@ class SuiteConfig(Section):
     local_processes: PositiveWhole = 2
 
     @model_validator(mode="after")
-    def _each_once(self) -> Self:
+    def _check_duplicates(self) -> Self:
         lists = {
             "seeds": [str(seed) for seed in self.seeds],
             "arms": [arm.name for arm in self.arms],
@@ -134,26 +134,24 @@ class SuiteConfig(Section):
         for name, values in lists.items():
             if twice := sorted({value for value in values if values.count(value) > 1}):
                 fix = f"give one {twice[0]} another label" if name == "stacks" else f"remove one {twice[0]}"
-                raise InputError(
-                    name, "one stands there twice", value=twice[0], allowed=f"each of {name} once", fix=fix
-                )
+                raise InputError(name, "duplicate entry", value=twice[0], allowed=f"each of {name} once", fix=fix)
         return self
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Self:
+    def _check_names(self) -> Self:
         names = [item.name for item in get_items(self, local=False)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(
                 "stacks",
-                "two runs would have one name",
+                "two runs have the same name",
                 value=twice[0],
-                allowed="a name of its own for each run, of stack, arm and seed",
+                allowed="a unique name for each run, from stack, arm and seed",
                 fix="give a stack another label, or an arm another name",
             )
         return self
 
     @model_validator(mode="after")
-    def _money_where_it_costs(self) -> Self:
+    def _check_budget(self) -> Self:
         paid = [stack.name for stack in self.stacks if stack.stack != LOCAL]
         if paid and self.budget is None:
             raise InputError(
@@ -162,7 +160,7 @@ class SuiteConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _one_training(self) -> Self:
+    def _check_overrides(self) -> Self:
         own = tuple(
             f"job.{key}" for key in ("preset", "kimg", "checkpoint_kimg", "seed", "settings", "run_id", "max_h")
         )
@@ -171,19 +169,19 @@ class SuiteConfig(Section):
             if "job" in stack.set:
                 raise InputError(
                     f"{place}.job",
-                    "not as a whole",
-                    allowed="its fields one by one",
-                    fix="write them such as job.terminate_when_done: true",
+                    "cannot be replaced as a whole",
+                    allowed="single fields",
+                    fix="write job.terminate_when_done: true, for example",
                 )
             if paths := [path for path in stack.set if path.startswith(own)]:
                 key = paths[0].removeprefix("job.")
                 known = key if key in type(self).model_fields else "kimg, deadline_hours or settings"
                 raise InputError(
                     f"{place}.{paths[0]}",
-                    "one training for all stacks of a table",
+                    "must be the same for all stacks of a table",
                     value=stack.set[paths[0]],
                     allowed=f"set without {paths[0]}",
-                    fix=f"write {known} beside stacks, for the whole suite",
+                    fix=f"write {known} next to stacks, for the whole suite",
                 )
         return self
 
@@ -245,10 +243,10 @@ def get_preset(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:
     if len(chosen) != 1:
         raise InputError(
             f"{place}: preset",
-            "presets differ inside one table" if chosen else "missing",
+            "the stacks have different presets" if chosen else "missing",
             value=", ".join(f"{name}: {preset}" for name, preset in presets.items()) or None,
             allowed="one preset for all runs of a table",
-            fix="add preset, which then counts on every stack" if chosen else "add preset: dcgan-digits",
+            fix="add preset: it applies to every stack" if chosen else "add preset: dcgan-digits",
         )
     preset = str(chosen.pop())
     if preset not in PRESETS:

@@ -1,1 +1,4 @@
-"""The `gangway` command: a file for each of its commands, thin; `main` has them all."""
+"""The `gangway` command, one thin file per subcommand.
+
+Commands import heavy modules only when they run: `gangway --help` imports every file here and must stay fast.
+"""

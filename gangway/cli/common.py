@@ -1,84 +1,107 @@
-"""The `gangway` command: `gangway plan aws-demo`, `gangway demo`, `gangway catalog list`.
+"""What several commands share: exit codes, stack files, JSON output, checks of output files and folders."""
 
-Reads arguments, calls the modules that do the work, turns a user's mistake into one message and exit code 2. Heavy
-imports stand inside the commands: `gangway --help` has to answer at once.
-"""
-
+import json
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from components.core.findings import InputError
 from stacks.config.paths import ROOT, in_project
+
+if TYPE_CHECKING:
+    from stacks.config.stack_config import StackConfig
 
 EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
 OVERWRITE = "Overwrite an existing file."
 TRUSTED_KEY = "PEM file of the public key of the required signature: `pulumi stack output signing_public_key`."
-_PAGE, _PAGES_MARK, _HEAD_BYTES = "report.html", b'<meta name="generator" content="Gangway">', 4096
+_PAGE, _PAGE_MARK, _HEAD_BYTES = "report.html", b'<meta name="generator" content="Gangway">', 4096
 
 
 def stacks_dir() -> Path:
-    """Where the stack files are: the working directory of a project, else its `stacks/`, else what Gangway ships."""
+    """The folder of stack files: the working directory of a project, else its `stacks/`, else the shipped ones."""
     if in_project():
         return Path()
     here = Path("stacks")
     return here if any(here.glob("Pulumi.*.yaml")) else ROOT / "stacks"
 
 
+def load_stack(stack_or_file: str) -> "StackConfig":
+    """Read a stack by name or path. InputError: no such stack, or an invalid file."""
+    from stacks.loading.loader import find_stack_file, from_file
+
+    return from_file(find_stack_file(stack_or_file, stacks_dir()))
+
+
+def print_json(data: Any) -> None:
+    """Print data as indented JSON."""
+    typer.echo(json.dumps(data, indent=2))
+
+
+def check_plot(plot: Path, *, overwrite: bool) -> None:
+    """InputError: matplotlib is missing, an unsupported suffix, no such folder, or the file exists."""
+    from stacks.base.extras import need
+
+    if plot.suffix not in (".png", ".svg"):
+        fix = f"--plot {shlex.quote(str(plot.with_suffix('.png')))}"
+        raise InputError("--plot", "unsupported file type", value=str(plot), allowed=".png, .svg", fix=fix)
+    if not plot.parent.is_dir():
+        fix = f"mkdir -p {shlex.quote(str(plot.parent))}"
+        raise InputError("--plot", "folder does not exist", value=str(plot), allowed="an existing folder", fix=fix)
+    need("matplotlib")
+    check_new_file(plot, overwrite=overwrite, flag="--plot")
+
+
 def check_new_file(
     out: Path,
     *,
     overwrite: bool,
-    written: Callable[[Path], Sequence[Path]] = lambda out: (out,),
+    outputs: Callable[[Path], Sequence[Path]] = lambda out: (out,),
     flag: str = "--out",
 ) -> None:
-    """InputError for an `out` that is there already, unless it is to be overwritten. `written`: what it stands for;
-    `flag`: that it was named by.
-    """
+    """InputError: one of the `outputs` of `out` exists and may not be overwritten."""
     from trainer.records.folders import free_name, taken
 
-    if not overwrite and (there := taken(out, written)) is not None:
+    if not overwrite and (existing := taken(out, outputs)) is not None:
         raise InputError(
             flag,
-            "is there already" if there == out else f"{there} is there already",
+            "already exists" if existing == out else f"{existing} already exists",
             value=str(out),
-            allowed="a new file; --overwrite for one that may go",
-            fix=f"{flag} {shlex.quote(str(free_name(out, written)))}",
+            allowed="a new file, or --overwrite",
+            fix=f"{flag} {shlex.quote(str(free_name(out, outputs)))}",
         )
 
 
 def check_page_folder(folder: Path) -> None:
-    """InputError for a folder in which a page would be among somebody's files: it holds neither a page nor a run."""
+    """InputError: the folder has files, but no report and no run."""
     from trainer.records.folders import is_run, visible
 
     names = list(visible(folder))
     if not names or _is_page(folder / _PAGE) or is_run(folder) or any(is_run(folder / name) for name in names):
         return
-    allowed = "an empty or new folder, one of an earlier report, or one of runs"
-    raise _foreign(folder, names, "--out", "holds no report but other files", allowed)
+    raise _other_files(folder, names, "--out", "an empty or new folder, one with a report, or one of runs")
 
 
 def check_figures_folder(folder: Path) -> None:
-    """InputError for a folder in which figures would be among somebody's files: it holds others than figures, of which
-    each is there as PDF and as SVG, and a page.
-    """
+    """InputError: the folder has files other than figures (each as PDF and SVG) and a report."""
     from trainer.records.folders import visible
 
     names = [Path(name) for name in visible(folder) if not (name == _PAGE and _is_page(folder / name))]
-    kinds = {name.stem: {each.suffix for each in names if each.stem == name.stem} for name in names}
-    foreign = [str(name) for name in names if kinds[name.stem] != {".pdf", ".svg"} or (folder / name).is_dir()]
-    if foreign:
-        allowed = "an empty or new folder, or one of earlier figures"
-        raise _foreign(folder, foreign, "--figures", "holds other files than figures", allowed)
+    suffixes = {name.stem: {each.suffix for each in names if each.stem == name.stem} for name in names}
+    others = [str(name) for name in names if suffixes[name.stem] != {".pdf", ".svg"} or (folder / name).is_dir()]
+    if others:
+        raise _other_files(folder, others, "--figures", "an empty or new folder, or one of earlier figures")
 
 
-def _foreign(folder: Path, names: Sequence[str], flag: str, problem: str, allowed: str) -> InputError:
+def _other_files(folder: Path, names: Sequence[str], flag: str, allowed: str) -> InputError:
     from trainer.records.folders import free_name, listed
 
     return InputError(
         flag,
-        f"{problem}: {listed(names)}; nothing is written among them",
+        f"the folder has other files: {listed(names)}; nothing was written",
         value=str(folder),
         allowed=allowed,
         fix=f"{flag} {shlex.quote(str(free_name(folder)))}",
@@ -91,4 +114,4 @@ def _is_page(path: Path) -> bool:
     from trainer.core.regular_files import open_file
 
     with open_file(path) as file:
-        return _PAGES_MARK in file.read(_HEAD_BYTES)
+        return _PAGE_MARK in file.read(_HEAD_BYTES)

@@ -1,8 +1,8 @@
-"""`gangway demo`: plan, sandbox, training with an interruption, record, report. The whole product in some minutes.
+"""`gangway demo`: plan, sandbox, training with an interruption, record and report in a few minutes.
 
-Simulated: the cloud (moto, in this process). Real: the plan, Pulumi's engine if `pulumi` is on PATH, the validation of
-every request by botocore, the JobSpec, the training run on this machine and each figure of its record. The output says
-which is which.
+Simulated: the cloud (moto, in this process). Real: the plan, Pulumi's engine if `pulumi` is on PATH, botocore's
+validation of every request, the JobSpec, the training run on this machine and each figure of its record. The output
+labels both.
 """
 
 import json
@@ -48,7 +48,7 @@ NEEDED_DISK_MIB = 300
 
 @dataclass(frozen=True)
 class DemoSize:
-    """How much the demo trains and measures: the full story, or the same story in a minute."""
+    """How much the demo trains and measures."""
 
     kimg: float
     metrics_samples: int
@@ -59,40 +59,40 @@ QUICK = DemoSize(kimg=4, metrics_samples=200)
 
 
 def run_demo(out: Path, *, quick: bool) -> int:
-    """Tells the story into a new directory below `out`, and points `out/latest` at it when all is written. InputError:
-    no room or no permission in `out`, or the extra `demo` is not installed.
+    """Run the demo in a new directory below `out`; at the end, link `out/latest` to it. InputError: no space or no
+    permission in `out`, or the extra `demo` is not installed.
     """
     require("pulumi_aws", "moto", "torch", "matplotlib")
     console = Console()
     run_dir = _new_run_dir(out)
     try:
-        return _chapters(out, run_dir, QUICK if quick else FULL, console)
+        _run_steps(out, run_dir, QUICK if quick else FULL, console)
     except OSError as error:
-        if file_problem(error) is not None:  # no matter of room, and perhaps of another folder
+        if file_problem(error) is not None:  # not about space, and maybe about another folder
             raise
         raise InputError(
-            str(run_dir), f"cannot be written: {error}", fix="free some space; `latest` is untouched"
+            str(run_dir), f"cannot be written: {error}", fix="free some space; `latest` is unchanged"
         ) from None
+    return 0
 
 
-def _chapters(out: Path, run_dir: Path, size: DemoSize, console: Console) -> int:
-    """The five chapters, in order."""
-    began = time.monotonic()
+def _run_steps(out: Path, run_dir: Path, size: DemoSize, console: Console) -> None:
+    started = time.monotonic()
     _headline(console, "1/5 plan", f"what `pulumi up --stack {STACK}` would create; no account, no network")
     plan = make_plan(from_file(find_stack_file(STACK, ROOT / "stacks")))
     (run_dir / "plan.json").write_text(json.dumps(plan.to_json(), indent=2))
     show_plan(plan, console)
     _headline(console, "2/5 sandbox", "SIMULATED: the plan applied to moto, an AWS inside this process")
     rows = _sandbox(plan, console)
-    _headline(console, "3/5 train", f"REAL: the job of a node, here with {NUM_PROCESSES} gloo processes on this CPU")
+    _headline(console, "3/5 train", f"REAL: a node's job, with {NUM_PROCESSES} gloo processes on this CPU")
     job = _local_job(plan, run_dir, size)
     (run_dir / "job.json").write_text(job.model_dump_json(indent=2))
     _train(job, run_dir, size, console)
-    _headline(console, "4/5 judge", "REAL: Fréchet distance on EfficientNet-Lite0 features (FD-ENL0, not FID)")
+    _headline(console, "4/5 evaluate", "REAL: Fréchet distance on EfficientNet-Lite0 features (FD-ENL0, not FID)")
     _evaluate(run_dir, size, console)
     record = RunRecord.model_validate_json((run_dir / "run.json").read_text())
     _show_record(record, console)
-    _headline(console, "5/5 report", "one page that works offline")
+    _headline(console, "5/5 report", "one page, works offline")
     stats = StatsTail(run_dir / "stats.jsonl").new_lines()
     report = write_report(
         run_dir,
@@ -103,11 +103,10 @@ def _chapters(out: Path, run_dir: Path, size: DemoSize, console: Console) -> int
         samples_png=run_dir / "samples.png",
         reals_png=run_dir / "reals.png",
     )
-    latest = _point_latest(out, run_dir)
+    latest = _link_latest(out, run_dir)
     for what, path in (("report", report), ("record", run_dir / "run.json"), ("samples", run_dir / "samples.png")):
         console.print(f"  {what:<8}[bold]{escape(str(latest / path.name))}[/]", soft_wrap=True)
-    console.print(f"done in {time.monotonic() - began:.0f} s")
-    return 0
+    console.print(f"done in {time.monotonic() - started:.0f} s")
 
 
 def _headline(console: Console, title: str, subtitle: str) -> None:
@@ -116,7 +115,6 @@ def _headline(console: Console, title: str, subtitle: str) -> None:
 
 
 def _new_run_dir(out: Path) -> Path:
-    """A directory of this run's own: a second demo never touches what the first wrote."""
     check_reachable(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -124,21 +122,21 @@ def _new_run_dir(out: Path) -> Path:
         if free_mib < NEEDED_DISK_MIB:
             raise InputError(
                 str(out),
-                "not enough room",
+                "not enough disk space",
                 value=f"{free_mib} MiB free",
                 allowed=f"{NEEDED_DISK_MIB} MiB",
-                fix="free some, or choose another place with --out",
+                fix="free some space, or choose another folder with --out",
             )
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-")
         return Path(tempfile.mkdtemp(prefix=stamp, dir=out))
     except OSError as error:
         raise InputError(
-            str(out), f"cannot be written: {error.strerror}", fix="choose another place with --out"
+            str(out), f"cannot be written: {error.strerror}", fix="choose another folder with --out"
         ) from None
 
 
-def _point_latest(out: Path, run_dir: Path) -> Path:
-    """Replaces the link `latest` in one step, so that it never points at half a run."""
+def _link_latest(out: Path, run_dir: Path) -> Path:
+    """Replace the link atomically: it never points to an incomplete run."""
     link, fresh = out / "latest", out / f".latest-{run_dir.name}"
     fresh.symlink_to(run_dir.name)
     fresh.replace(link)
@@ -158,25 +156,25 @@ def _sandbox(plan: Plan, console: Console) -> tuple[SandboxRow, ...]:
 
 
 def _apply(plan: Plan, cloud: MotoCloud, console: Console) -> None:
-    """By the real engine where a usable one is installed, else by Pulumi's mocks; says which."""
+    """Apply with Pulumi's engine if it is usable, else with Pulumi's mocks."""
     from gangway.bench.pulumi_cli import find_cli
     from gangway.sandbox.engine import up
 
     try:
         command = find_cli(install=False)
     except InputError as error:
-        console.print(f"[dim]without Pulumi's engine ({escape(error.problem)}): its SDK's mocks run the program[/]")
+        console.print(f"[dim]without Pulumi's engine ({escape(error.problem)}): using the SDK's mocks[/]")
         with console.status("applying with boto3; botocore checks every request"), without_gc():
             run_program(plan.config, cloud)
         return
     with console.status("pulumi up") as status:
-        changes = up(command, plan.config, cloud, lambda made: status.update(f"pulumi up: {made} resources"))
-    made = ", ".join(f"{number} {operation}" for operation, number in sorted(changes.items()))
-    console.print(f"REAL: `pulumi up` by the engine on PATH ({made})")
+        changes = up(command, plan.config, cloud, lambda number: status.update(f"pulumi up: {number} resources"))
+    counts = ", ".join(f"{number} {operation}" for operation, number in sorted(changes.items()))
+    console.print(f"REAL: `pulumi up` by the engine on PATH ({counts})")
 
 
 def _local_job(plan: Plan, run_dir: Path, size: DemoSize) -> JobSpec:
-    """The stack's training on this machine: no container, gloo instead of NCCL, one thread per process."""
+    """The stack's job on this machine: no container, gloo instead of NCCL, one thread per process."""
     return local_job(
         f"{plan.config.stack}-local",
         effective_config(plan.config.training.preset, {}, {"kimg": size.kimg}).document(),
@@ -189,32 +187,32 @@ def _local_job(plan: Plan, run_dir: Path, size: DemoSize) -> JobSpec:
 
 
 def _train(job: JobSpec, run_dir: Path, size: DemoSize, console: Console) -> None:
-    """Trains to the half, is taken away by SIGTERM as a spot node is, and goes on from the checkpoint."""
+    """Train, interrupt with SIGTERM at half time like a spot node, and resume from the checkpoint."""
     tail, log = StatsTail(run_dir / "stats.jsonl"), run_dir / "train.log"
     with _progress(console) as progress:
         task = progress.add_task("training", total=size.kimg * 1000, detail="starting torchrun")
         code = _follow(job, log, tail, progress, task, interrupt_at=size.kimg * 1000 / 2)
         if code != EXIT_INTERRUPTED:
-            raise _failed("training did not stop as it should on SIGTERM", code, log)
+            raise _log_error("training did not stop correctly after SIGTERM", code, log)
         progress.console.print("[yellow]SIGTERM at half time[/], as on spot: checkpoint written, exit 75")
         code = _follow(job, log, tail, progress, task, interrupt_at=None)
         if code != 0:
-            raise _failed("training failed", code, log)
+            raise _log_error("training failed", code, log)
 
 
 def _follow(
     job: JobSpec, log: Path, tail: StatsTail, progress: Progress, task: TaskID, interrupt_at: float | None
 ) -> int:
     with LocalRun.start(job, log) as run:
-        interrupted = False
+        is_interrupted = False
         while True:
-            code = run.exit_code  # read before the lines, so that the last ones are not missed
+            code = run.exit_code  # read before the lines, so that none of the last ones is missed
             for line in tail.new_lines():
                 _advance(line, progress, task)
                 reached = line.get("images", 0)
-                if interrupt_at is not None and not interrupted and reached >= interrupt_at:
+                if interrupt_at is not None and not is_interrupted and reached >= interrupt_at:
                     run.interrupt()
-                    interrupted = True
+                    is_interrupted = True
             if code is not None:
                 return code
             time.sleep(0.1)
@@ -226,21 +224,22 @@ def _advance(line: dict[str, Any], progress: Progress, task: TaskID) -> None:
     if "loss_g" in line:
         detail = f"{line['images_per_sec']:.0f} img/s  G {line['loss_g']:.2f}  D {line['loss_d']:.2f}"
         progress.update(task, completed=line["images"], detail=detail)
-        _say_on_paper(line["images"], detail, progress, task)
+        if not progress.console.is_terminal:
+            _print_progress(line["images"], detail, progress, task)
 
 
-def _say_on_paper(images: int, detail: str, progress: Progress, task: TaskID) -> None:
-    """A log file shows no moving bar: there, each tenth of the way is a line."""
+def _print_progress(images: int, detail: str, progress: Progress, task: TaskID) -> None:
+    """Print a line every tenth of the run: log files show no progress bar."""
     row = progress.tasks[task]
     tenths = int(10 * images / (row.total or images))
-    if not progress.console.is_terminal and tenths > row.fields.get("tenths", 0):
+    if tenths > row.fields.get("tenths", 0):
         progress.update(task, tenths=tenths)
         progress.console.print(f"{10 * tenths:>4} %  {images:>7,} images  {detail}")
 
 
-def _failed(what: str, code: int, log: Path) -> InputError:
+def _log_error(problem: str, code: int, log: Path) -> InputError:
     last = "\n".join(log.read_text("utf-8", "replace").splitlines()[-15:])
-    return InputError(str(log), f"{what} (exit code {code}); its last words:\n{last}", fix="read the whole log")
+    return InputError(str(log), f"{problem} (exit code {code}); end of the log:\n{last}", fix="read the whole log")
 
 
 def _evaluate(run_dir: Path, size: DemoSize, console: Console) -> None:
@@ -252,12 +251,12 @@ def _evaluate(run_dir: Path, size: DemoSize, console: Console) -> None:
             for _ in run_module("trainer", argv, log, {}):
                 progress.refresh()
         except subprocess.CalledProcessError as failed:
-            raise _failed("judging failed", failed.returncode, log) from None
+            raise _log_error("evaluation failed", failed.returncode, log) from None
         progress.update(task, total=1, completed=1, detail="done")
 
 
 def _show_record(record: RunRecord, console: Console) -> None:
-    """The figures a person asks for first, each with its provenance."""
+    """Print the main figures, each with its provenance."""
     table = Table(title=f"run {escape(record.id)}", title_justify="left")
     for column in ("figure", "value", "provenance", "source"):
         table.add_column(column, overflow="fold")

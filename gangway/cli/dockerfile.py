@@ -1,8 +1,6 @@
-"""`gangway dockerfile`: the trainer's image where `up` does not build it, for machines of one's own and OpenStack.
+"""`gangway dockerfile`: the trainer's image for providers where `up` does not build it (hosts and OpenStack).
 
-    $ gangway dockerfile cuda > Dockerfile
-
-Heavy imports stand inside the command: `gangway --help` imports this module.
+$ gangway dockerfile cuda > Dockerfile
 """
 
 import os
@@ -25,17 +23,17 @@ def dockerfile(
 
     known = next((each for each in DOCKERFILE_FLAVOURS if each == flavour), None)
     if known is None:
-        raise InputError.not_among("FLAVOUR", "no image of the trainer's", flavour, DOCKERFILE_FLAVOURS)
+        raise InputError.not_among("FLAVOUR", "no such image", flavour, DOCKERFILE_FLAVOURS)
     text = dockerfile_for(known)
     typer.echo(text, nl=False)
     image = f"{repository}:{content_tag(text)}"
     typer.echo(
-        "build it, on a machine with Docker and its buildx (some minutes):\n"
+        "build and push it on a machine with Docker buildx (a few minutes):\n"
         f"  docker buildx build --platform linux/amd64 --file Dockerfile --tag {shlex.quote(image)} --push "
         f"{shlex.quote(os.path.relpath(ROOT))}\n"
-        "ask for its digest:\n"
+        "get its digest:\n"
         f"  docker buildx imagetools inspect {shlex.quote(image)}\n"
-        "and write that into the stack file:\n"
+        "write the digest into the stack file:\n"
         f"  gangway:image: {{prebuilt: {repository}@sha256:...}}",
         err=True,
     )

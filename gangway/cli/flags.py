@@ -1,4 +1,4 @@
-"""Mistakes in numbers of the command line, told as those in files are: the value, what is allowed, what was meant."""
+"""Checks flags: numbers, with the nearest valid one as the fix, and paths that this user cannot reach."""
 
 import math
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class Gangway(TyperGroup):
-    """The `gangway` command and all below it: a flag that is no number is an `InputError`, with the nearest that is; a
-    path in a folder that this user may not enter is a PermissionError, before a command does anything.
+    """The `gangway` command and its subcommands. An invalid number becomes an InputError; a path in a folder that this
+    user may not enter raises PermissionError before the command starts.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -25,38 +25,42 @@ class Gangway(TyperGroup):
         for param in _params(self):
             kind = param.type_descriptor.annotation
             if Path in (kind, *get_args(kind)):
-                param.callback = _reachable
+                param.callback = _check_reachable
 
     def invoke(self, ctx: "Context") -> Any:
-        """Runs the command that was asked for."""
+        """Run the chosen command."""
         try:
             return super().invoke(ctx)
-        except typer.BadParameter as wrong:
-            raise _told(wrong) or wrong from None
+        except typer.BadParameter as error:
+            raise _explain_number(error) or error from None
+
+
+def check_range(flag: str, value: float | None, *, is_valid: bool, allowed: str, example: object) -> None:
+    """InputError: `value` is given and not valid."""
+    if value is not None and not is_valid:
+        raise InputError(flag, "out of range", value=value, allowed=allowed, fix=f"write {flag} {example}")
 
 
 def _params(command: Any) -> Iterator[Any]:
-    """The parameters of a command and of all below it."""
     yield from command.params
-    for below in getattr(command, "commands", {}).values():
-        yield from _params(below)
+    for subcommand in getattr(command, "commands", {}).values():
+        yield from _params(subcommand)
 
 
-def _reachable(context: Any, param: Any, value: Any) -> Any:
-    """A path or several, as they are. A default that cannot be reached may not be needed."""
+def _check_reachable(context: Any, param: Any, value: Any) -> Any:
     from trainer.core.file_errors import check_reachable
 
-    if value != param.default:
+    if value != param.default:  # a default may never be used
         for path in value if isinstance(value, list | tuple) else [value]:
             check_reachable(path)
     return value
 
 
-def _told(wrong: typer.BadParameter) -> InputError | None:
-    """The mistake in a number, with its fix; None for one of another kind, which Typer tells by itself."""
+def _explain_number(error: typer.BadParameter) -> InputError | None:
+    """The error for an invalid number, with its fix; None for other errors, which Typer explains."""
     from pydantic import ValidationError
 
-    cause, param = wrong.__cause__, wrong.param
+    cause, param = error.__cause__, error.param
     if not isinstance(cause, ValidationError) or param is None or not param.opts:
         return None
     detail = cause.errors(include_url=False)[0]

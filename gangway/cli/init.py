@@ -3,8 +3,7 @@
     $ gangway init my-cluster                                            # asks
     $ gangway init my-cluster --provider gcp --accelerator H100x8 --nodes 2 --email ml@example.org --set gcp.project=ml
 
-Writes nothing before every answer has been checked as `gangway plan` does, and never over a file that is there or among
-others.
+Checks every answer as `gangway plan` does before it writes, and writes only into a new or empty folder.
 """
 
 import re
@@ -64,7 +63,7 @@ def init(
     Exit code 1: written, but the plan has errors, which are printed. 2: an invalid answer, or a folder that is not
     empty; nothing is written.
     """
-    from gangway.cli.new_project import startable
+    from gangway.cli.new_project import project_files, startable_providers
     from stacks.config.identity import folder_stack
 
     asks = sys.stdin.isatty() if ask is None else ask
@@ -72,14 +71,14 @@ def init(
     stack = folder_stack(folder.resolve().name) if stack is None else stack
     given = {"region": region, "accelerator": accelerator, "nodes": nodes, "preset": preset, "email": email}
     fixed = {"kimg": kimg, "max_hours": max_hours, "team": team, "cost_center": cost_center}
-    provider = _answer(f"Provider: {', '.join(startable())}", provider, startable()[0], asks)
-    _check_room(folder, stack, provider, policy)
-    answers = _answers(stack, provider, given, machine_type, asks)
-    own = {**answers.own, **dict(_setting(text) for text in setting or ())}
-    answers = replace(answers, **fixed, own=own)  # type: ignore[arg-type]  # each of its own type
-    answers, errors = _with_budget(answers, budget, folder, asks)
-    _write(folder, _files(folder, answers, _source(source), policy))
-    _say(folder, answers, policy, errors)
+    provider = _answer(f"Provider: {', '.join(startable_providers())}", provider, startable_providers()[0], asks)
+    _check_folder(folder, stack, provider, policy)
+    answers = _get_answers(stack, provider, given, machine_type, asks)
+    settings = {**answers.settings, **dict(_parse_setting(text) for text in setting or ())}
+    answers = replace(answers, **fixed, settings=settings)  # type: ignore[arg-type]  # values have several types
+    answers, errors = _add_budget(answers, budget, folder, asks)
+    _write(folder, project_files(answers, folder.resolve().name, _get_source(source), policy=policy))
+    _print_next_steps(folder, answers, policy, errors)
     raise typer.Exit(EXIT_FINDINGS if errors else 0)
 
 
@@ -89,10 +88,10 @@ def _answer(question: str, given: str | None, default: str, asks: bool) -> str:
     return str(typer.prompt(question, default=default)) if asks else default
 
 
-def _answers(
+def _get_answers(
     stack: str, provider: str, given: Mapping[str, str | None], machine_type: str | None, asks: bool
 ) -> "Answers":
-    """What flags say, else people, else the provider's start."""
+    """Answers from flags, else from the user, else the provider's defaults."""
     from gangway.cli.new_project import Answers, get_start
     from trainer.config.presets import PRESETS
 
@@ -102,10 +101,10 @@ def _answers(
         node = _answer("Machine type, or accelerators of a node such as H100x8", None, start.machine_type, asks)
         if not _ACCELERATOR.fullmatch(node):
             node, machine_type = "", node
-    own: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for path, question in start.questions.items() if asks else ():
         answer = _answer(question, None, default := start.example(path), asks)
-        own |= {path: answer} if answer != default else {}
+        settings |= {path: answer} if answer != default else {}
     return Answers(
         stack=stack,
         provider=provider,
@@ -114,82 +113,80 @@ def _answers(
         machine_type=machine_type or "",
         nodes=_answer("Nodes, such as 2 or 2-4", given["nodes"], "1", asks),
         preset=_answer(f"Preset: {', '.join(PRESETS)}", given["preset"], "dcgan-digits", asks),
-        email=_email(given["email"], asks),
-        own=own,
+        email=_get_email(given["email"], asks),
+        settings=settings,
     )
 
 
-def _email(given: str | None, asks: bool) -> str:
-    """Nobody else's address may stand in. InputError: none is given, and nobody can be asked."""
+def _get_email(given: str | None, asks: bool) -> str:
+    """There is no default: alerts must not go to a stranger."""
     if given is not None:
         return given
     if not asks:
-        raise InputError("--email", "missing: the budget's alarms would reach nobody",
-                         allowed="an address that somebody reads", fix="add --email NAME@COMPANY")  # fmt: skip
-    return str(typer.prompt("Who gets the budget's alarms (an e-mail address)"))
+        raise InputError("--email", "missing: budget alerts need a recipient", allowed="an e-mail address",
+                         fix="add --email NAME@COMPANY")  # fmt: skip
+    return str(typer.prompt("E-mail address for budget alerts"))
 
 
-def _setting(text: str) -> tuple[str, str]:
+def _parse_setting(text: str) -> tuple[str, str]:
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
-        raise InputError("--set", "no setting", value=text, allowed="KEY=VALUE, such as gcp.project=my-project",
-                         fix="put = between the key and its value")  # fmt: skip
+        raise InputError("--set", "not a setting", value=text, allowed="KEY=VALUE, such as gcp.project=my-project",
+                         fix="put = between the key and the value")  # fmt: skip
     return path.removeprefix("gangway:"), value
 
 
 def _check_printable(folder: Path) -> None:
-    """InputError: a name that a terminal would not show as it is, such as one with a line break or ESC."""
     if not str(folder).isprintable():
-        raise InputError("DIR", "holds characters that are not printable", value=str(folder),
+        raise InputError("DIR", "contains unprintable characters", value=str(folder),
                          allowed="a path of printable characters", fix="name another folder")  # fmt: skip
 
 
-def _check_room(folder: Path, stack: str, provider: str, policy: bool) -> None:
-    """Whether the answers name files, and none is in their folder. Raises InputError."""
+def _check_folder(folder: Path, stack: str, provider: str, policy: bool) -> None:
     from gangway.cli.new_project import check_names, file_names
     from trainer.records.folders import free_name, listed, visible
 
     check_names(stack, provider)
     if folder.exists() and not folder.is_dir():
-        raise InputError("DIR", "a file, no folder", value=str(folder), allowed="a folder", fix="name another")
+        raise InputError("DIR", "is a file", value=str(folder), allowed="a folder", fix="name another folder")
     for name in file_names(stack, policy=policy):
         if (folder / name).exists() or (folder / name).is_symlink():
             raise InputError(
                 str(folder / name),
-                "is there already, and is not overwritten",
-                allowed="a folder without it",
+                "already exists and is not overwritten",
+                allowed="a folder without this file",
                 fix="name another folder, or move the file away",
             )
     if names := list(visible(folder)):
         raise InputError(
             "DIR",
-            f"holds other files: {listed(names)}; nothing is written among them",
+            f"the folder has other files: {listed(names)}; nothing was written",
             value=str(folder),
             allowed="an empty or new folder",
-            fix=f"the same with {shlex.quote(str(free_name(folder)))} for DIR",
+            fix=f"use {shlex.quote(str(free_name(folder)))} as DIR",
         )
 
 
-def _with_budget(
+def _add_budget(
     answers: "Answers", budget: float | None, folder: Path, asks: bool
 ) -> tuple["Answers", Sequence["Finding"]]:
-    """The answers, checked as `gangway plan` does, with a budget; and what keeps their stack from `up`. InputError:
-    what is wrong in them, at its place in the file to be.
+    """The answers with a budget, and the plan's errors. InputError: an invalid answer, at its place in the future
+    stack file.
     """
     from stacks.estimates.common_findings import check_budget
 
     place = str(folder / f"Pulumi.{answers.stack}.yaml")
-    plan = _plan(_read(replace(answers, monthly_usd=1e9) if budget is None else answers, place), place)
+    plan = _plan(_load(replace(answers, monthly_usd=1e9) if budget is None else answers, place), place)
     if budget is None:
         if plan is None and not asks:
-            raise InputError("--budget", "not given, and the provider's prices are not here to make one from",
-                             allowed="US dollars a month", fix="--budget 1000")  # fmt: skip
-        hours_of_a_month = 730
-        dearest = 0.0 if plan is None else max(rung.hourly or plan.cost.hourly for rung in plan.rungs)
-        usd = 1000 if plan is None else ceil((dearest * hours_of_a_month + plan.cost.upfront) / 100) * 100
-        budget = float(typer.prompt("Budget of a month, USD", default=usd, type=float)) if asks else usd
+            raise InputError("--budget", "missing, and the provider's extra with its prices is not installed",
+                             allowed="USD per month", fix="add --budget 1000")  # fmt: skip
+        hours_per_month = 730
+        highest = 0.0 if plan is None else max(rung.hourly or plan.cost.hourly for rung in plan.rungs)
+        usd = 1000 if plan is None else ceil((highest * hours_per_month + plan.cost.upfront) / 100) * 100
+        budget = float(typer.prompt("Budget per month, USD", default=usd, type=float)) if asks else usd
     answers = replace(answers, monthly_usd=budget)
-    config = _read(answers, place)
+    config = _load(answers, place)
     if plan is not None:
         try:
             check_budget(config, plan.cost)
@@ -198,27 +195,27 @@ def _with_budget(
     return answers, [] if plan is None else plan.errors
 
 
-def _read(answers: "Answers", place: str) -> "StackConfig":
-    """The stack as its file will be read, mistakes told of where the file will be."""
+def _load(answers: "Answers", place: str) -> "StackConfig":
+    """Load the stack from a temporary file; errors name the future file `place`."""
     from gangway.cli.new_project import stack_file
     from stacks.loading.loader import from_file
 
     with tempfile.TemporaryDirectory() as empty:
         path = Path(empty) / Path(place).name
         path.write_text(stack_file(answers), "utf-8")
-        own: list[InputError] = []
+        errors: list[InputError] = []
         try:
             return from_file(path)
         except* InputError as mistakes:
-            own = [
+            errors = [
                 InputError(m.place.replace(str(path), place, 1), m.problem, value=m.value, allowed=m.allowed, fix=m.fix)
                 for m in mistakes.exceptions if isinstance(m, InputError)
             ]  # fmt: skip
-        raise ExceptionGroup(f"{place} is not valid", own)
+        raise ExceptionGroup(f"{place} is not valid", errors)
 
 
 def _plan(config: "StackConfig", place: str) -> "Plan | None":
-    """The plan; None where the provider's extra is not installed, which the project's own environment will have."""
+    """The plan; None if the provider's extra is missing here: the project's environment will have it."""
     from stacks.plan.plan import make_plan
 
     try:
@@ -229,28 +226,22 @@ def _plan(config: "StackConfig", place: str) -> "Plan | None":
         raise mistake.within(place) from None
 
 
-def _files(folder: Path, answers: "Answers", source: str, policy: bool) -> Mapping[str, str]:
-    from gangway.cli.new_project import project_files
-
-    return project_files(answers, folder.resolve().name, source, policy=policy)
-
-
-def _source(given: str | None) -> str:
-    """The URL of requirements.txt. InputError: none is known, or it is none."""
+def _get_source(given: str | None) -> str:
+    """The URL for requirements.txt. InputError: unknown, or not a URL."""
     from stacks.config.paths import installed_from
 
     allowed, fix = "a URL: file:///..., git+https://...@COMMIT", "--from file:///path/of/a/checkout"
     url = given or installed_from()
     if url is None:
-        problem = "Gangway has no release, and where this one was installed from is not known"
+        problem = "missing: Gangway has no release, and the source of this installation is unknown"
         raise InputError("--from", problem, allowed=allowed, fix=fix)
     if not re.fullmatch(r"(file|https|git\+https|git\+ssh|git\+file)://\S+", url):
-        raise InputError("--from", "not a URL that pip installs from", value=url, allowed=allowed, fix=fix)
+        raise InputError("--from", "pip cannot install from this URL", value=url, allowed=allowed, fix=fix)
     return url
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes all or nothing, over nothing that came meanwhile. InputError: the folder cannot be written."""
+    """Write all files or none. InputError: a file exists by now, or the folder cannot be written."""
     from components.core.whole_files import FULL, without_empty_folders
 
     try:
@@ -266,22 +257,22 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
                     file.write(text)
             undo.pop_all()
     except OSError as error:
-        if isinstance(error, FileExistsError):  # it was not there when the answers were checked
+        if isinstance(error, FileExistsError):  # created after the check
             raise InputError(
                 str(error.filename or folder),
-                "was written meanwhile: another `gangway init` is at work in this folder",
-                fix="use what it writes, or name another folder",
+                "was just created: another `gangway init` is writing into this folder",
+                fix="use its files, or name another folder",
             ) from None
-        fix = "make room there, or name another folder" if error.errno in FULL else "name another folder"
+        fix = "free some space, or name another folder" if error.errno in FULL else "name another folder"
         raise InputError(str(error.filename or folder), f"cannot be written: {error.strerror}", fix=fix) from None
 
 
-def _say(folder: Path, answers: "Answers", policy: bool, errors: Sequence["Finding"]) -> None:
+def _print_next_steps(folder: Path, answers: "Answers", policy: bool, errors: Sequence["Finding"]) -> None:
     from gangway.cli.new_project import file_names
 
-    typer.echo(f"written in {shlex.quote(str(folder))}: {', '.join(file_names(answers.stack, policy=policy))}")
+    typer.echo(f"created in {shlex.quote(str(folder))}: {', '.join(file_names(answers.stack, policy=policy))}")
     if errors:
-        typer.echo(f"to mend in Pulumi.{answers.stack}.yaml before `pulumi up`:")
+        typer.echo(f"fix in Pulumi.{answers.stack}.yaml before `pulumi up`:")
     for finding in errors:
         typer.echo(f"  {finding.path}: {finding.message}\n    fix: {finding.fix}")
     for line in (

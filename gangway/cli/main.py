@@ -1,7 +1,6 @@
 """The `gangway` command: `gangway plan aws-demo`, `gangway demo`, `gangway catalog list`.
 
-Reads arguments, calls the modules that do the work, turns a user's mistake into one message and exit code 2. Heavy
-imports stand inside the commands: `gangway --help` has to answer at once.
+An InputError becomes one message and exit code 2.
 """
 
 import gc
@@ -15,35 +14,35 @@ from typing import Annotated, NoReturn
 import typer
 
 from components.core.findings import InputError
-from gangway.cli.audit import audit
-from gangway.cli.bench import app as bench_app
-from gangway.cli.breaker import app as breaker_app
-from gangway.cli.catalog import app as catalog_app
 from gangway.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
+from gangway.cli.costs.audit import audit
+from gangway.cli.costs.catalog import app as catalog_app
+from gangway.cli.costs.forecast import forecast
+from gangway.cli.costs.prices import app as prices_app
+from gangway.cli.costs.quote import quote
+from gangway.cli.costs.reconcile import reconcile
+from gangway.cli.costs.simulate import simulate
+from gangway.cli.costs.tco import tco
+from gangway.cli.costs.when import when
 from gangway.cli.dockerfile import dockerfile
 from gangway.cli.flags import Gangway
-from gangway.cli.forecast import forecast
 from gangway.cli.init import init
-from gangway.cli.jobs import jobs as jobs_app
-from gangway.cli.prices import app as prices_app
-from gangway.cli.quote import quote
-from gangway.cli.reconcile import reconcile
-from gangway.cli.report import report
-from gangway.cli.reproduce import reproduce
-from gangway.cli.sign import sign
+from gangway.cli.jobs.breaker import app as breaker_app
+from gangway.cli.jobs.commands import jobs as jobs_app
+from gangway.cli.runs.bench import app as bench_app
+from gangway.cli.runs.report import report
+from gangway.cli.runs.reproduce import reproduce
+from gangway.cli.runs.sign import sign
 from gangway.cli.signature import signature
-from gangway.cli.simulate import simulate
-from gangway.cli.tco import tco
 from gangway.cli.trainer import add_trainer
-from gangway.cli.when import when
 from stacks.base.extras import missing_extra
 from stacks.plan.gc_pause import without_gc
 from trainer.core.console import flush_output, output_failed
 
 EXIT_INTERRUPTED = 128 + 2
-"""As a shell reports a program ended by SIGINT."""
+"""What a shell reports after SIGINT."""
 EXIT_BROKEN_PIPE = 128 + 13
-"""As a shell reports a program ended by SIGPIPE: whoever read our output has seen enough."""
+"""What a shell reports after SIGPIPE: the reader of our output has closed the pipe."""
 
 
 class PlanFormat(StrEnum):
@@ -54,8 +53,8 @@ class PlanFormat(StrEnum):
     INFRACOST = "infracost"
 
 
-_BEGIN, _PRICES, _RUNS, _AFTER = "Begin", "What it would cost", "Runs and their figures", "The bill, and what is left"
-"""The parts of `gangway --help`, in the order in which people come to need them."""
+_START, _PRICES, _RUNS, _BILLS = "Get started", "Prices and forecasts", "Runs and jobs", "Bills and leftover resources"
+"""Sections of `gangway --help`, in the order in which people need them."""
 
 app = typer.Typer(
     cls=Gangway,
@@ -68,8 +67,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(is_set: bool) -> None:
+    if is_set:
         from importlib.metadata import version
 
         typer.echo(f"gangway {version('gangway-iac')}")
@@ -85,7 +84,7 @@ def _gangway(
     """Keeps `gangway` a group of commands."""
 
 
-@app.command(rich_help_panel=_BEGIN)
+@app.command(rich_help_panel=_START)
 def demo(
     quick: Annotated[bool, typer.Option("--quick", help="Take a minute only, with a poorly trained GAN.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the run directories.")] = Path("runs/demo"),
@@ -96,7 +95,7 @@ def demo(
     raise typer.Exit(run_demo(out, quick=quick))
 
 
-@app.command(rich_help_panel=_BEGIN)
+@app.command(rich_help_panel=_START)
 @without_gc()
 def plan(
     stacks: Annotated[
@@ -126,44 +125,42 @@ def plan(
     from stacks.plan.plan import make_plan
 
     if brief and full:
-        raise InputError("--brief", "not beside --full", allowed="one of them", fix="leave one out")
+        raise InputError("--brief", "cannot be combined with --full", allowed="one of them", fix="remove one")
     if as_json and output not in (None, PlanFormat.JSON):
-        raise InputError("--json", f"not beside --format {output}", allowed="one of them", fix="leave --json out")
+        raise InputError(
+            "--json", f"cannot be combined with --format {output}", allowed="one of them", fix="remove --json"
+        )
     if len(stacks) > 1:
-        _check_several({"--against": against, "--full": full, "--explain": code, "--format": output == "infracost"})
+        for flag, is_set in (
+            ("--against", against), ("--full", full), ("--explain", code), ("--format", output == "infracost")
+        ):  # fmt: skip
+            if is_set:
+                fix = f"remove {flag}, or name one stack"
+                raise InputError(flag, "works with one stack only", allowed="one stack", fix=fix)
         from gangway.report.plans.side_by_side import print_side_by_side
 
         has_errors = print_side_by_side(stacks, stacks_dir(), as_json=as_json or output == PlanFormat.JSON)
         raise typer.Exit(EXIT_FINDINGS if has_errors else 0)
     path = find_stack_file(stacks[0], stacks_dir())
     config = from_file(path)
-    # Before the plan, which takes a while: a wrong file is reported at once.
+    # Read before planning, which is slow, to report a bad file at once.
     previous = None if against is None else read_plan(against, config.stack)
     try:
-        made = make_plan(config)
+        result = make_plan(config)
     except InputError as mistake:
         raise mistake.within(str(path)) from None
-    made, difference = (made, None) if previous is None else add_comparison(made, previous)
+    result, difference = (result, None) if previous is None else with_difference(result, previous)
     if code is not None:
         from rich.console import Console
 
-        explain(made, code, Console(), compared=difference is not None)
+        explain(result, code, Console(), compared=difference is not None)
         return
     detail = Detail.BRIEF if brief else Detail.FULL if full else Detail.SUMMARY
-    print_plan(made, "json" if as_json else output or "text", previous, difference, detail)
-    raise typer.Exit(EXIT_FINDINGS if made.has_errors else 0)
+    print_plan(result, "json" if as_json else output or "text", previous, difference, detail)
+    raise typer.Exit(EXIT_FINDINGS if result.has_errors else 0)
 
 
-def _check_several(flags: dict[str, object]) -> None:
-    """InputError: a flag that is about one stack, beside several."""
-    for flag, value in flags.items():
-        if value:
-            raise InputError(
-                flag, "for one stack only", allowed="one stack", fix=f"leave {flag} out, or name one stack"
-            )
-
-
-app.command(rich_help_panel=_BEGIN)(init)
+app.command(rich_help_panel=_START)(init)
 app.command(rich_help_panel=_PRICES)(quote)
 app.command(rich_help_panel=_PRICES)(tco)
 app.command(rich_help_panel=_PRICES)(simulate)
@@ -180,22 +177,21 @@ app.command(rich_help_panel=_RUNS)(reproduce)
 app.command(rich_help_panel=_RUNS)(sign)
 app.add_typer(jobs_app, name="job", rich_help_panel=_RUNS)
 app.add_typer(breaker_app, name="breaker", rich_help_panel=_RUNS)
-app.command(rich_help_panel=_AFTER)(reconcile)
-app.command(rich_help_panel=_AFTER)(audit)
+app.command(rich_help_panel=_BILLS)(reconcile)
+app.command(rich_help_panel=_BILLS)(audit)
 
 
 def _run_app() -> int | str | None:
-    """The exit code, as SystemExit has it."""
     from trainer.core.file_errors import check_working_directory, file_problem, home_folder
 
-    os.environ.setdefault("HOME", str(home_folder()))  # else every look for a file below ~ may raise
+    os.environ.setdefault("HOME", str(home_folder()))  # otherwise expanding ~ may raise
     try:
         check_working_directory()
         app()
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
     except OSError as error:
-        # Neither a pipe's reader that has left nor a full disk is one of these.
+        # A closed pipe or a full disk is no file problem.
         if (found := file_problem(error)) is None:
             if isinstance(error, BrokenPipeError):
                 return EXIT_BROKEN_PIPE
@@ -204,7 +200,7 @@ def _run_app() -> int | str | None:
             return code
         raise InputError(found.place, found.problem, fix=found.fix) from None
     except SystemExit as leaving:
-        # Typer and Rich both turn a closed pipe into a quiet exit with code 1, which is that of a finding.
+        # Typer and Rich turn a closed pipe into exit code 1, which would mean a finding.
         return EXIT_BROKEN_PIPE if isinstance(leaving.__context__, BrokenPipeError) else leaving.code
     return 0
 
@@ -216,7 +212,7 @@ def _print_error(text: str) -> None:
 
 
 def main() -> NoReturn:
-    """Runs the command line. A user's mistake ends with its message and exit code 2, never with a traceback."""
+    """Run the command line. An InputError ends with its message and exit code 2, never with a traceback."""
     code: int | str | None = 0
     try:
         code = _run_app()
@@ -227,8 +223,7 @@ def main() -> NoReturn:
     except* KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     finally:
-        # The process ends here: without this, Python looks through a cloud's whole SDK for garbage first, which takes
-        # a third of a plan's time.
+        # Without this, Python searches the cloud's SDK for garbage at exit: a third of a plan's time.
         gc.freeze()
     lost = flush_output()
     if not code:

@@ -1,4 +1,4 @@
-"""A Pulumi project outside a checkout, as `gangway init` writes it: a few answers become its files' texts. Pure."""
+"""The files of a Pulumi project outside a checkout, from the answers of `gangway init`. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ _WIDTH = 120
 
 @dataclass(frozen=True)
 class Answers:
-    """What `gangway init` was told.
+    """The answers to `gangway init`.
 
     Attributes:
-        stack: its name, and that of its file.
-        provider: one of `startable`.
-        accelerator: empty for that of the machine type.
-        machine_type: empty for the provider's start, or whichever has the accelerator.
+        stack: the stack's name.
+        provider: one of `startable_providers`.
+        accelerator: empty for the machine type's.
+        machine_type: empty for the provider's default, or any with the accelerator.
         nodes: `2`, or `2-4` for a minimum and a maximum.
-        monthly_usd: of the budget.
-        own: dotted settings of somebody's own, such as `gcp.project`.
+        monthly_usd: the budget.
+        settings: further settings by dotted path, such as `gcp.project`.
     """
 
     stack: str
@@ -46,48 +46,44 @@ class Answers:
     monthly_usd: float = 1000
     team: str = "ml-platform"
     cost_center: str = "4711"
-    own: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def startable() -> tuple[str, ...]:
-    """Providers that a project can begin with."""
+def startable_providers() -> tuple[str, ...]:
+    """Providers with defaults for a new project."""
     return tuple(provider.name for provider in all_providers() if provider.start is not None)
 
 
 def get_start(provider: str) -> Start:
-    """What a project on one of `startable` begins with."""
+    """The defaults for a new project on one of `startable_providers`."""
     start = get_provider(provider).start
     assert start is not None, "check_names was called"
     return start
 
 
 def check_names(stack: str, provider: str) -> None:
-    """What the files' names and all other questions depend on. InputError: no such provider, or a name that no file
-    can have.
-    """
-    if provider not in startable():
-        raise InputError.not_among("--provider", "no such provider", provider, startable())
+    """InputError: no such provider, or an invalid stack name."""
+    if provider not in startable_providers():
+        raise InputError.not_among("--provider", "no such provider", provider, startable_providers())
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", stack):
-        raise InputError("--stack", "no name of a stack", value=stack, allowed="a-z, 0-9 and -", fix="--stack dev")
+        raise InputError("--stack", "invalid stack name", value=stack, allowed="a-z, 0-9 and -", fix="--stack dev")
 
 
 def file_names(stack: str, *, policy: bool) -> tuple[str, ...]:
-    """The files of a project."""
+    """The paths of a project's files."""
     pack = ("policy/PulumiPolicy.yaml", "policy/__main__.py") if policy else ()
     return ("Pulumi.yaml", f"Pulumi.{stack}.yaml", "__main__.py", "requirements.txt", ".gitignore", *pack)
 
 
 def _settings(answers: Answers) -> dict[str, Any]:
-    """The stack file's settings, in their order, keys with their namespace. InputError: numbers of nodes that are
-    none, a setting with no place.
-    """
+    """The stack file's settings in order, keys with their namespace. InputError: invalid nodes or setting."""
     start = get_start(answers.provider)
     sections = deepcopy(dict(start.sections))
     low, _, high = answers.nodes.partition("-")
     if not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?", answers.nodes):
         meant = parse_range(answers.nodes) or (1, 1)
         fix = f"write --nodes {'-'.join(map(str, dict.fromkeys(meant)))}"
-        raise InputError("--nodes", "no number of nodes", value=answers.nodes, allowed="2, or 2-4", fix=fix)
+        raise InputError("--nodes", "invalid number of nodes", value=answers.nodes, allowed="2, or 2-4", fix=fix)
     carrier: dict[str, str] = {"machine_type": answers.machine_type or start.machine_type}
     if answers.accelerator and "site" in sections:
         sections["site"] = {**sections["site"], "accelerator": answers.accelerator}
@@ -108,27 +104,27 @@ def _settings(answers: Answers) -> dict[str, Any]:
             "capacity": [{"kind": "on-demand"}],
         },
         **later,
-        "budget": {"monthly_usd": _plain(answers.monthly_usd), "emails": [answers.email]},
+        "budget": {"monthly_usd": _to_int(answers.monthly_usd), "emails": [answers.email]},
         "job": {
             "preset": answers.preset,
-            "kimg": _plain(answers.kimg),
-            "max_hours": _plain(answers.max_hours),
+            "kimg": _to_int(answers.kimg),
+            "max_hours": _to_int(answers.max_hours),
             **start.job,
         },
         "tags": {"team": answers.team, "cost_center": answers.cost_center},
     }
-    for path, text in answers.own.items():
+    for path, text in answers.settings.items():
         _set(settings, path, text)
     return {f"gangway:{name}": value for name, value in settings.items()}
 
 
-def _plain(number: float) -> float:
-    """2, where the number is 2.0."""
+def _to_int(number: float) -> float:
+    """2 for 2.0; other numbers unchanged."""
     return int(number) if float(number).is_integer() else number
 
 
 def _set(settings: dict[str, Any], path: str, text: str) -> None:
-    """Sets `a.b.0.c`; a section that is not there yet is made."""
+    """Set `a.b.0.c`, creating missing sections."""
     *parents, last = path.split(".")
     place: Any = settings
     for parent in parents:
@@ -139,7 +135,7 @@ def _set(settings: dict[str, Any], path: str, text: str) -> None:
         if not isinstance(place, dict | list):
             raise InputError(
                 f"--set {path}",
-                f"no setting has room for {last} at {parent}",
+                f"{parent} cannot contain {last}",
                 value=text,
                 allowed="SECTION.KEY=VALUE, such as storage.capacity_gib=2400",
                 fix="name a key of the stack file, without gangway:",
@@ -148,16 +144,14 @@ def _set(settings: dict[str, Any], path: str, text: str) -> None:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
         value = text
-    # A date or a time is written as it was said; so is an id of digits, which the model wants as text.
+    # Dates and times stay text.
     place[int(last) if isinstance(place, list) else last] = (
         value if isinstance(value, bool | int | float | list | dict) else text
     )
 
 
 def project_files(answers: Answers, name: str, source: str, *, policy: bool) -> dict[str, str]:
-    """The project's files, path -> text. `source`: the URL that Gangway is installed from; `policy`: whether the
-    guardrails come with it, as a policy pack.
-    """
+    """The text of each file. `source`: the URL to install Gangway from; `policy`: add the policy pack."""
     stack, extras = answers.stack, [answers.provider, *(["policy"] if policy else [])]
     texts = (
         _PULUMI_YAML.format(name=re.sub(r"[^A-Za-z0-9_.-]+", "-", without_accents(name)).strip("-") or "gangway")
@@ -173,16 +167,16 @@ def project_files(answers: Answers, name: str, source: str, *, policy: bool) -> 
 
 _PULUMI_YAML = """\
 name: {name}
-description: A GPU cluster by Gangway; what it is like stands in the stack files beside this one.
+description: A GPU cluster by Gangway, described by the stack files in this folder.
 runtime:
   name: python
   options:
     toolchain: pip
-    virtualenv: .venv # `pulumi install` makes it from requirements.txt
+    virtualenv: .venv # `pulumi install` creates it from requirements.txt
 """
 _REFRESH = """\
 options:
-  refresh: always # the head sets the scale sets' sizes, which `up` has to see first
+  refresh: always # `up` must first read the scale sets' sizes, which the head node changes
 """
 _PROGRAM = '''\
 """Gangway's program: `pulumi up --stack {stack}` builds what Pulumi.{stack}.yaml describes."""
@@ -192,7 +186,7 @@ from gangway_iac import run_program
 run_program()
 '''
 _POLICY_YAML = """\
-description: "What `gangway plan` finds, enforced by the engine."
+description: "The findings of `gangway plan`, enforced by the engine."
 version: 0.1.0
 runtime:
   name: python
@@ -210,15 +204,15 @@ run_policy_pack()
 
 
 def stack_file(answers: Answers) -> str:
-    """The stack file, as people write one: a line for what is short, sections in the order of the shipped files."""
+    """The text of the stack file: short sections on one line, in the order of the shipped files."""
     start = get_start(answers.provider)
-    stand_ins = [path for path in start.questions if path not in answers.own]
+    examples = [path for path in start.questions if path not in answers.settings]
     if "site" in start.sections:
-        stand_ins.append("everything under site")
+        examples.append("everything under site")
     head = [f"# `gangway plan {answers.stack}` checks and prices it, `pulumi up --stack {answers.stack}` builds it."]
-    if stand_ins:
+    if examples:
         head.extend(
-            wrap(f"Replace by yours: {', '.join(stand_ins)}.", 118, initial_indent="# ", subsequent_indent="# ")
+            wrap(f"Replace with yours: {', '.join(examples)}.", 118, initial_indent="# ", subsequent_indent="# ")
         )
     lines = [line for name, value in _settings(answers).items() for line in _lines(name, value, "  ")]
     return "\n".join([*head, "config:", *lines, ""])

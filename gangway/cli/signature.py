@@ -1,8 +1,6 @@
-"""`gangway signature`: the signature of an image, as a stack file has it, so that machines look at it by themselves.
+"""`gangway signature`: print an image's signature for a stack file, so that machines can verify the image.
 
-    $ gangway signature REGISTRY/REPOSITORY@sha256:DIGEST --key cosign.pub
-
-Heavy imports stand inside the command: `gangway --help` imports this module.
+$ gangway signature REGISTRY/REPOSITORY@sha256:DIGEST --key cosign.pub
 """
 
 from pathlib import Path
@@ -31,24 +29,24 @@ def signature(
 
     if not is_reference(image, BY_DIGEST):
         allowed = "<registry>/<repository>@sha256:<digest>"
-        raise InputError("IMAGE", "not an image by its digest", value=image, allowed=allowed, fix="name its digest")
-    pem = _read(key)
-    held = _that_holds(image, pem, get_signatures(image), signed_as or signed_name(image))
+        raise InputError("IMAGE", "has no digest", value=image, allowed=allowed, fix="add the image's digest")
+    pem = _read_key(key)
+    valid = _find_valid(image, pem, get_signatures(image), signed_as or signed_name(image))
     lines = [
         "gangway:image:",
         f"  prebuilt: {image}",
         "  signature:",
         "    public_key: |",
         *(f"      {line}" for line in pem.split("\n")),
-        f"    payload: {held.payload}",
-        f"    signature: {held.signature}",
+        f"    payload: {valid.payload}",
+        f"    signature: {valid.signature}",
         *([f"    signed_as: {signed_as}"] if signed_as else []),
     ]
     typer.echo("\n".join(lines))
 
 
-def _that_holds(image: str, pem: str, found: "list[SignedPayload]", name: str) -> "SignedPayload":
-    """The first that holds. InputError: none does, with what is wrong with the last."""
+def _find_valid(image: str, pem: str, found: "list[Signed]", name: str) -> "Signed":
+    """The first valid signature. InputError: there is none; explains the last one."""
     from components.core.image_signature import SignatureError, checked_signature
 
     problem: SignatureError | None = None
@@ -59,16 +57,17 @@ def _that_holds(image: str, pem: str, found: "list[SignedPayload]", name: str) -
             problem = error
         else:
             return signed
-    assert problem is not None, "get_signatures has found one"
+    assert problem is not None, "get_signatures returns at least one"
     where = "--key" if problem.part == "public_key" else f"the {problem.part} of {image}"
     raise InputError(where, problem.problem, allowed=problem.allowed, fix=problem.fix)
 
 
-def _read(path: Path) -> str:
+def _read_key(path: Path) -> str:
     from trainer.core.regular_files import read_text_file
 
     try:
         return read_text_file(path, encoding="ascii").strip()
     except (OSError, UnicodeError) as error:
-        problem = f"cannot be read: {getattr(error, 'strerror', None) or 'no text'}"
-        raise InputError("--key", problem, value=str(path), allowed="a file like cosign.pub", fix="name one") from None
+        problem = f"cannot be read: {getattr(error, 'strerror', None) or 'not text'}"
+        allowed = "a PEM file such as cosign.pub"
+        raise InputError("--key", problem, value=str(path), allowed=allowed, fix="name the public key") from None

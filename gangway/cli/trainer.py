@@ -1,4 +1,4 @@
-"""The trainer's commands, handed on as they are: `gangway train ...` is `python -m trainer train ...`."""
+"""Passes the trainer's commands through: `gangway train ...` is `python -m trainer train ...`."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -18,34 +18,34 @@ _SENTENCES = {
     "control": "Replay a recorded run with other policies, or switch a controller off.",
     "memory": "Show the memory that a step needs on a worker's device.",
 }
-_AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
+_PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 
 
 def add_trainer(app: typer.Typer) -> None:
-    """Adds a command for each; their flags, their help and their exit codes are the trainer's own."""
+    """Add the trainer's commands; flags, help and exit codes are the trainer's."""
     for name in COMMANDS:
         app.command(
             name,
             help=_SENTENCES[name],
-            context_settings={**_AS_THEY_ARE, "help_option_names": []},
+            context_settings={**_PASS_THROUGH, "help_option_names": []},
             add_help_option=False,
             rich_help_panel="The trainer (extra train)",
-        )(_handing_on(name))
+        )(_get_command(name))
 
 
-def _handing_on(name: str) -> Callable[[typer.Context], None]:
+def _get_command(name: str) -> Callable[[typer.Context], None]:
     def command(context: typer.Context) -> NoReturn:
         from trainer.__main__ import run
 
         if name == "presets" and len(context.args) == 1 and not context.args[0].startswith("-"):
-            _preset(context.args[0])
+            _show_preset(context.args[0])
         run([name, *context.args])
 
     return command
 
 
-def _preset(name: str) -> NoReturn:
-    """One preset, as the trainer tells it, and what it takes on machines, of which only the catalogue knows."""
+def _show_preset(name: str) -> NoReturn:
+    """Print the trainer's description of a preset, then its needs by machine type from the catalogue."""
     from trainer.__main__ import main
 
     if code := main(["presets", name]):
@@ -54,6 +54,6 @@ def _preset(name: str) -> NoReturn:
     from trainer.config.presets import PRESETS
 
     found = [on_machine(PRESETS[name], machine) for machine in MACHINES]
-    if not all(each.problem for each in found):  # of a demo for one processor there is nothing to tell
+    if not all(each.problem for each in found):  # a demo for one CPU fits no machine
         typer.echo("\n" + table(PRESETS[name], found), nl=False)
     raise typer.Exit(0)

@@ -1,5 +1,5 @@
-"""EndedRecord: what a node puts beside a run's record (`images/templates/node/common.sh`, put_end) where the job has
-ended for good and will not be done. A node that is interrupted writes none: its job goes on.
+"""EndedRecord: what a node writes next to a run's record (`images/templates/node/common.sh`, put_end) if the job has
+ended for good without completing. Interrupted nodes write none, because their job continues.
 """
 
 from collections.abc import Mapping
@@ -15,25 +15,24 @@ from gangway.runs.run_store import RunStore
 
 ENDED_FILE = "ended.json"
 _MAX_BYTES = 4096
-"""Many times what a node writes; more is somebody else's file."""
-_CLOCKS_APART = timedelta(minutes=2)
-"""How much a node's clock may be behind this machine's. An attempt takes about as long at least, from `up` to its end;
-with more, the end of one that is stopped and begun anew at once would count for both."""
+"""Many times the size of a real record; anything larger is a foreign file."""
+_MAX_CLOCK_SKEW = timedelta(minutes=2)
+"""How far a node's clock may lag behind this machine's. At most the shortest time from `up` to an attempt's end, or the
+end of an attempt would also count for one started right after it."""
 _NAME = r"^[A-Za-z0-9._-]*$"
 _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "bad-input": "what it was given cannot be trained on, or not on such GPUs",
+        "bad-input": "its input is invalid, or does not work on these GPUs",
         "fabric-too-slow": "the all-reduce before the job was below gangway:cluster.fabric_check",
-        "max-hours": "the job's hours, those with a node up, were over before it was done",
-        "too-many-failures": "it failed again and again, on every node that came or on as many as it takes at most",
+        "max-hours": "it reached max_hours, counted while a node was up, before it was done",
+        "too-many-failures": "it failed repeatedly, on every node or on the maximum number of nodes",
     }
 )
 
 
 class EndedRecord(BaseModel):
-    """The end of a job that is not done. `run_id`: of the record that does not come; empty where nobody had said one;
-    `stack`: whose job it was; `node`: that said so; `code`: the trainer's exit status; `reason`: as the event
-    `job-ended` has it; `time`: when.
+    """The end of an incomplete job. `run_id`: empty if unknown; `node`: the writer; `code`: the trainer's exit status;
+    `reason`: as in the event `job-ended`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -48,52 +47,47 @@ class EndedRecord(BaseModel):
 
     def __str__(self) -> str:
         """The end in words."""
-        meaning = _MEANINGS.get(self.reason, "no reason that this version knows")
+        meaning = _MEANINGS.get(self.reason, "a reason unknown to this version")
         return (
-            f"the trainer has ended for good on {self.node}, {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC: "
+            f"the job ended on {self.node}, {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC: "
             f"{self.reason}, exit code {self.code}: {meaning}; see docs/troubleshooting.md, 'The job ended early'"
         )
 
 
 class _Owner(BaseModel):
-    """Whose end it is."""
-
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     run_id: str
 
 
-def check_goes_on(store: RunStore, run_id: str, began: datetime | None = None) -> None:
-    """Looks for the end of a run whose record is not done. `run_id`: of the run; another's end, in the same place, is
-    none of its; `began`: when this attempt at it did; the end of one before, which left its file there, is none of
-    its. None for any time. RunFailedError: it has ended for good, and why; StoreFailedError: the folder cannot be
-    read; or, of the kind ODD, what is there is no node's end.
+def check_not_ended(store: RunStore, run_id: str, began: datetime | None = None) -> None:
+    """RunFailedError: the run has ended for good, and why. `began`: start of this attempt; ends of earlier attempts are
+    ignored (None: none are). StoreFailedError: see `read_end`.
     """
     ended = read_end(store, run_id)
-    is_of_before = ended is not None and began is not None and ended.time < began - _CLOCKS_APART
-    if ended is not None and not is_of_before:
+    if ended is not None and (began is None or ended.time >= began - _MAX_CLOCK_SKEW):
         raise RunFailedError(str(ended))
 
 
 def read_end(store: RunStore, run_id: str | None = None) -> EndedRecord | None:
-    """What stands in a run's folder of its end; None for nothing, or for another run's than `run_id` (None: any).
-    StoreFailedError: the folder cannot be read; of the kind ODD, what is there is no node's end.
+    """Read the end in a run's folder; None if there is none, or if it is of another run than `run_id` (None: any).
+    StoreFailedError: unreadable, or, of the kind ODD, not an end.
     """
     content = store.read(ENDED_FILE, _MAX_BYTES)
-    if content is None or (run_id is not None and _is_anothers(content, run_id)):
+    if content is None or (run_id is not None and _is_of_another_run(content, run_id)):
         return None
     try:
         return EndedRecord.model_validate_json(content)
     except ValidationError as error:
         raise StoreFailedError(
-            f"{store.url}/{ENDED_FILE}: not what this version's nodes write: {first_wrong(error)}; "
-            "look who else writes there",
+            f"{store.url}/{ENDED_FILE}: not written by a node of this version: {first_wrong(error)}; "
+            "check what else writes there",
             Failure.ODD,
         ) from None
 
 
-def _is_anothers(content: bytes, run_id: str) -> bool:
-    """Whether it names another run, whatever else it says: another version's nodes may say more."""
+def _is_of_another_run(content: bytes, run_id: str) -> bool:
+    """Ignores other fields: nodes of another version may write more."""
     try:
         return _Owner.model_validate_json(content).run_id != run_id
     except ValidationError:

@@ -1,19 +1,19 @@
-"""What can go wrong with a run and with the bucket that holds its record."""
+"""Errors of a run and of the bucket with its record."""
 
 from enum import Enum
 
 
 class RunFailedError(Exception):
-    """An item did not do what it should; the others go on."""
+    """One item failed; the others continue."""
 
 
 class Failure(Enum):
-    """Why a run bucket did not answer.
+    """Why a run bucket could not be read.
 
-    LASTING: a refusal, or no such bucket; when it stays, it ends the run.
-    LOGIN: this shell's login, or what nobody can tell from it; a run that it once saw is not ended for that.
-    OUTAGE: the network, or the service; it passes.
-    ODD: none; it answered, with what no node of this version writes. The run itself may be well.
+    LASTING: no permission, or no such bucket; ends the run if it persists.
+    LOGIN: this shell's login, or a cause that looks like it; does not end a run that was once visible.
+    OUTAGE: the network or the service; temporary.
+    ODD: not a failure: a file that no node of this version writes. The run may be fine.
     """
 
     LASTING = "lasting"
@@ -23,7 +23,7 @@ class Failure(Enum):
 
 
 class StoreFailedError(Exception):
-    """The run bucket did not answer; maybe it will."""
+    """The run bucket could not be read, maybe temporarily."""
 
     def __init__(self, message: str, kind: Failure = Failure.LASTING) -> None:
         super().__init__(message)

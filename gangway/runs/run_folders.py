@@ -1,5 +1,5 @@
-"""Run directories that a person names, with the records in them: a directory with run.json (and plan.json where the
-launcher left one), a folder of such directories, or a run.json fetched from a bucket.
+"""Reads the records of runs: a directory with run.json (and maybe plan.json), a folder of such directories, or a
+run.json fetched from a bucket.
 """
 
 import json
@@ -26,19 +26,19 @@ from trainer.records.run_record import RunRecord
 RECORD = "run.json"
 STATS = "stats.jsonl"
 _YEARS = range(1970, 2200)
-"""Of a session: from a clock that was never set to one that is far off."""
-_MOST = 1e40
-"""Beyond 32-bit floats, in which losses are counted."""
+"""Plausible years of a session; a clock that was never set says 1970."""
+_MAX_VALUE = 1e40
+"""Above 32-bit floats, the type of losses."""
 
 
 class Run(NamedTuple):
-    """A run that has a record.
+    """A run with a record.
 
     Attributes:
-        path: of its directory.
-        record: as it stands there.
-        plan: what `gangway plan --json` printed for its stack; None where no plan lies beside the record.
-        signature: of the record.
+        path: its directory.
+        record: run.json.
+        plan: plan.json, the output of `gangway plan --json` for its stack; None without one.
+        signature: the record's.
     """
 
     path: Path
@@ -50,11 +50,9 @@ class Run(NamedTuple):
 def find_readable_runs(
     places: Sequence[Path], flag: str = "--runs", trusted: str | None = None
 ) -> tuple[list[Run], list[Path]]:
-    """As `find_runs`, with the directories of records that cannot be read beside it; InputError: none can be, or one
-    is forged.
-    """
+    """As `find_runs`, plus the directories of unreadable records. InputError: all are unreadable, or one is forged."""
     runs, broken = [], {}
-    for path in _records(places, flag):
+    for path in _find_records(places, flag):
         try:
             runs.append(_read(path, trusted))
         except ForgedError:
@@ -63,16 +61,16 @@ def find_readable_runs(
             broken[path.parent] = mistake
     if not runs:
         raise next(iter(broken.values()))
-    return _in_order(runs), list(broken)
+    return _sort(runs), list(broken)
 
 
 def read_run(folder: Path) -> Run:
-    """The run of a directory that has a record. InputError: as `find_runs`."""
+    """Read the run of a directory with a record. InputError: see `find_runs`."""
     return _read(folder / RECORD)
 
 
-def why_unread(folder: Path) -> InputError | None:
-    """What is wrong with the record of a directory that has one; None where it can be read."""
+def unreadable_reason(folder: Path) -> InputError | None:
+    """Why a directory's record cannot be read; None if it can."""
     try:
         read_run(folder)
     except InputError as mistake:
@@ -83,83 +81,82 @@ def why_unread(folder: Path) -> InputError | None:
 def find_runs(
     places: Sequence[Path], flag: str = "--runs", trusted: str | None = None, *, checked: bool = True
 ) -> list[Run]:
-    """All runs below `places`, oldest first; each once: of copies, the one that goes on longest. InputError: a place
-    that is not there or has no record below it, a record that cannot be read or is not as it was signed (by the key
-    `trusted`, where there is one), or two runs that have one id. `checked`: False looks at no signature.
+    """All runs below `places`, oldest first, the newest copy of each. InputError: a place does not exist or has no
+    record, a record is unreadable or forged (or not signed by the key `trusted`), or two runs share an id. `checked`:
+    False skips signatures.
     """
-    return _in_order([_read(path, trusted, checked=checked) for path in _records(places, flag)])
+    return _sort([_read(path, trusted, checked=checked) for path in _find_records(places, flag)])
 
 
-def _in_order(runs: Iterable[Run]) -> list[Run]:
-    newest = _newest(sorted(runs, key=lambda run: run.record.sessions[-1].end))
+def _sort(runs: Iterable[Run]) -> list[Run]:
+    newest = _drop_copies(sorted(runs, key=lambda run: run.record.sessions[-1].end))
     return sorted(newest, key=lambda run: (run.record.sessions[0].start, run.record.id))
 
 
-def _records(places: Sequence[Path], flag: str) -> list[Path]:
-    """Every record below `places`, each once."""
+def _find_records(places: Sequence[Path], flag: str) -> list[Path]:
     records: list[Path] = []
     for place in places:
-        there = is_there(place)
-        found = [] if not there else [place.resolve()] if place.is_file() else _in_folders(place, RECORD)
+        exists = is_there(place)
+        if not exists:
+            found = []
+        elif place.is_file():
+            found = [place.resolve()]
+        else:  # only the folder is resolved: run.json itself may be a link
+            found = sorted(path.parent.resolve() / RECORD for path in place.rglob(RECORD))
         if not found:
             half = half_runs([place])
-            problem = "holds no run.json" if there else "no such folder or file"
+            problem = "contains no run.json" if exists else "no such folder or file"
             if half:
-                problem += f", but stats.jsonl of a run that goes on or was cut off, in {half[0]}"
-            fix = _anew(half[0]) if half else "name a run's directory, or a folder of them"
+                problem += f", only stats.jsonl of a running or interrupted run in {half[0]}"
+            fix = _record_fix(half[0]) if half else "name a run's directory, or a folder of them"
             raise InputError(flag, problem, value=str(place), fix=fix)
         records += found
     return list(dict.fromkeys(records))
 
 
-def _in_folders(place: Path, name: str) -> list[Path]:
-    """Every file of that name below a folder, by the folder's own path: where the name itself is a link, as that."""
-    return sorted(path.parent.resolve() / name for path in place.rglob(name))
-
-
 def half_runs(places: Sequence[Path]) -> list[Path]:
-    """Directories below `places` with lines of statistics and no record: of runs that go on, or were cut off."""
+    """Directories below `places` with stats.jsonl but no record: the run is active, or was cut off."""
     found = (path.parent for place in places if is_there(place) for path in sorted(place.rglob(STATS)))
     return [path for path in dict.fromkeys(found) if not (path / RECORD).exists()]
 
 
-def _anew(folder: Path) -> str:
-    """The command that writes a run's record, of what the run has left; without that nothing can."""
+def _record_fix(folder: Path) -> str:
+    """How to get a run's record: rebuild it if possible."""
     if not (folder / STATS).is_file():
-        return f"fetch the run anew, or take {folder} away: without {STATS} nothing can write its {RECORD}"
-    return f"write its run.json: {program()} record --run-dir {shlex.quote(str(folder))}"
+        return f"fetch the run again, or remove {folder}: without {STATS} its {RECORD} cannot be rebuilt"
+    return f"rebuild its run.json: {program()} record --run-dir {shlex.quote(str(folder))}"
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a file or folder of that name; of a name that no file can have there is none. PermissionError:
-    it is in a folder that this user may not enter.
+    """Whether the file or folder exists; False for impossible names. PermissionError: in a folder that this user may
+    not enter.
     """
     check_reachable(path)
     try:
         return path.exists()
-    except OSError:  # longer than the file system takes, say
+    except OSError:  # such as a name too long for the file system
         return False
 
 
-def _newest(runs: Iterable[Run]) -> list[Run]:
-    """Of copies the last. Tables know runs by their ids: two that share one cannot stand in one."""
+def _drop_copies(runs: Iterable[Run]) -> list[Run]:
+    """Keep the last of each id. InputError: two different runs share an id."""
     newest: dict[str, Run] = {}
     for run in runs:
         other = newest.setdefault(run.record.id, run)
-        if not _copies(run.record, other.record):
+        if not _is_copy(run.record, other.record):
             raise InputError(
                 str(run.path / RECORD),
-                f"is another run than {other.path / RECORD}, and has its id",
+                f"is another run with the same id as {other.path / RECORD}",
                 value=run.record.id,
-                allowed="an id of its own for each run; copies of one run share seed, data and sessions",
-                fix="name only one of the two, or give each a report of its own",
+                allowed="a unique id for each run; copies of one run share seed, data and sessions",
+                fix="name only one of the two, or report them separately",
             )
         newest[run.record.id] = run
     return list(newest.values())
 
 
-def _copies(one: RunRecord, other: RunRecord) -> bool:
-    """Whether two records with one id are of one run: as it was at two times, or twice the same."""
+def _is_copy(one: RunRecord, other: RunRecord) -> bool:
+    """Whether two records with one id are of the same run, at the same time or at two times."""
     begun = {session.start for session in one.sessions} & {session.start for session in other.sessions}
     same = (one.seed, one.dataset.sha256) == (other.seed, other.dataset.sha256)
     ends_differ = one.images == other.images and one.state_sha256 != other.state_sha256 and one.status == other.status
@@ -167,14 +164,14 @@ def _copies(one: RunRecord, other: RunRecord) -> bool:
 
 
 def not_sealed(records: Iterable[RunRecord]) -> list[str]:
-    """A sentence on each record without a digest: an older version wrote it so, or somebody took it out."""
-    why = "not sealed: an older version wrote its run.json without a digest, or it was taken out: nobody sees a change"
+    """A warning for each record without a digest."""
+    why = "not sealed: its run.json has no digest (written by an older version, or removed), so changes go unnoticed"
     return [f"{record.id}: {why}" for record in records if not record.digest]
 
 
 def not_covered(runs: Iterable[Run]) -> list[str]:
-    """A sentence on each signed run whose signature says nothing of the files beside the record."""
-    why = "its signature covers run.json alone: an older version wrote no sums of stats.jsonl and pictures into it"
+    """A warning for each signed run whose record has no hashes of the other files."""
+    why = "its signature covers run.json only: an older version wrote it without hashes of stats.jsonl and pictures"
     return [f"{run.record.id}: {why}" for run in runs if run.signature.key and not run.record.files]
 
 
@@ -193,89 +190,89 @@ def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Ru
                 "was changed after it was written",
                 value=f"content with digest {first['ctx']['found']}",
                 allowed=f"digest {first['ctx']['expected']}",
-                fix=_anew(path.parent),
+                fix=_record_fix(path.parent),
             ) from None
-        broken = first["type"] == "json_invalid"
+        is_broken = first["type"] == "json_invalid"
         of = f", but of {writer}" if (writer := get_writer(content)) else ""
-        problem = "is damaged or was cut off" if broken else f"no run record of this version{of}"
+        problem = "is damaged or was cut off" if is_broken else f"not a run record of this version{of}"
         wrong = first_wrong(error)
-        raise InputError(wrong.within(str(path)), f"{problem}: {wrong.what}", fix=_anew(path.parent)) from None
+        raise InputError(wrong.within(str(path)), f"{problem}: {wrong.what}", fix=_record_fix(path.parent)) from None
     if not record.sessions:
-        problem = "a record without a session is of no run"
-        raise InputError(f"{path}: sessions", problem, value="[]", fix=_anew(path.parent))
+        problem = "the record has no session"
+        raise InputError(f"{path}: sessions", problem, value="[]", fix=_record_fix(path.parent))
     if signature.key:
-        _refuse_changed_files(path, record)
-    _refuse_odd_times(path, record)
+        _check_files(path, record)
+    _check_times(path, record)
     plain = record.model_dump()
-    _refuse_odd_numbers(path, plain)
+    _check_numbers(path, plain)
     if any(isinstance(leaf, str) and leaf != visible(leaf) for _, leaf in leaves(plain)):
         record = RunRecord.model_validate(all_visible(plain))
     plan = path.parent / "plan.json"
     return Run(path.parent, record, read_json(plan) if plan.is_file() else None, signature)
 
 
-def _refuse_changed_files(path: Path, record: RunRecord) -> None:
-    """Of a signed record, which answers for the files beside it, as far as it has their sums."""
+def _check_files(path: Path, record: RunRecord) -> None:
+    """A signed record vouches for the files next to it whose hashes it has."""
     folder = path.parent
     changed = changed_since(folder, record.files, done=record.status == "done") if record.files else []
     if changed:
         others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise ForgedError(
             f"{folder / changed[0]}{others}",
-            "was tampered with, or is of another time than the signed record beside it",
-            value="content that is not the record's",
-            allowed=f"the bytes and sha256 that {path.name} has under `files`",
-            fix="fetch the run anew; one of your own is written and signed again: "
+            "was changed, or is older or newer than the signed record",
+            value="content that differs from the record",
+            allowed=f"the bytes and sha256 under `files` in {path.name}",
+            fix="fetch the run again; rebuild and sign your own: "
             f"{program()} record --run-dir {shlex.quote(str(folder))}",
         )
 
 
-def _refuse_odd_numbers(path: Path, plain: dict[str, Any]) -> None:
-    """Tables multiply and divide what a record holds; what is no number or infinite they show as it is."""
+def _check_numbers(path: Path, plain: dict[str, Any]) -> None:
+    """Tables calculate with a record's numbers; infinity and NaN are shown as they are."""
     for loc, leaf in leaves(plain):
-        if isinstance(leaf, int | float) and _MOST < abs(leaf) < float("inf"):
+        if isinstance(leaf, int | float) and _MAX_VALUE < abs(leaf) < float("inf"):
             raise InputError(
                 f"{path}: {'.'.join(map(str, loc))}",
-                "is larger than any figure of a run",
+                "is too large for a run",
                 value=f"{float(str(leaf)):g}",
-                allowed=f"up to {_MOST:g}",
-                fix=_anew(path.parent),
+                allowed=f"up to {_MAX_VALUE:g}",
+                fix=_record_fix(path.parent),
             )
 
 
-def _refuse_odd_times(path: Path, record: RunRecord) -> None:
-    """The record holds times as text; tables order runs by them, and drawings count from them."""
-    spans = [(f"sessions.{place}", (one.start, one.end)) for place, one in enumerate(record.sessions)]
-    stops = [(f"interruptions.{place}", (one.at,)) for place, one in enumerate(record.interruptions)]
-    uses = [(f"cost.uses.{place}", (one.start, one.end)) for place, one in enumerate(record.cost.uses)]
-    decided = [(f"decisions.{place}", (one.at,)) for place, one in enumerate(record.decisions)]
-    for where, moments in (*spans, *stops, *uses, *decided):
-        for moment in moments:
+def _check_times(path: Path, record: RunRecord) -> None:
+    """The record's times are text, but tables sort by them and drawings use them."""
+    spans = [(f"sessions.{index}", (one.start, one.end)) for index, one in enumerate(record.sessions)]
+    stops = [(f"interruptions.{index}", (one.at,)) for index, one in enumerate(record.interruptions)]
+    uses = [(f"cost.uses.{index}", (one.start, one.end)) for index, one in enumerate(record.cost.uses)]
+    decisions = [(f"decisions.{index}", (one.at,)) for index, one in enumerate(record.decisions)]
+    for place, times in (*spans, *stops, *uses, *decisions):
+        for text in times:
             try:
-                at = datetime.fromisoformat(moment)
-                is_one = at.tzinfo is not None and at.year in _YEARS
+                time = datetime.fromisoformat(text)
+                is_valid = time.tzinfo is not None and time.year in _YEARS
             except ValueError:
-                is_one = False
-            if not is_one:
+                is_valid = False
+            if not is_valid:
                 raise InputError(
-                    f"{path}: {where}",
-                    "is no time",
-                    value=moment,
-                    allowed="ISO 8601 with its zone, such as 2026-01-31T08:00:00+00:00, of the years "
+                    f"{path}: {place}",
+                    "is not a valid time",
+                    value=text,
+                    allowed="ISO 8601 with a time zone, such as 2026-01-31T08:00:00+00:00, years "
                     f"{_YEARS[0]} to {_YEARS[-1]}",
-                    fix=_anew(path.parent),
+                    fix=_record_fix(path.parent),
                 )
 
 
 def read_json(path: Path, *, follow_link: bool = False) -> dict[str, Any]:
-    """A JSON object in a file; `follow_link` for one that the user names. InputError: it cannot be read, or is none."""
+    """Read a JSON object; `follow_link` for a file that the user names. InputError: unreadable, or not an object."""
     try:
         content = read_file(path) if follow_link else read_regular(path.parent, path.name)
         data = all_visible(json.loads(content))
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name another file") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(str(path), f"is no JSON: {error}", fix="write it anew") from None
+        raise InputError(str(path), f"is not JSON: {error}", fix="write it again") from None
     if not isinstance(data, dict):
-        raise InputError(str(path), "is no JSON object", fix="write it anew")
+        raise InputError(str(path), "is not a JSON object", fix="write it again")
     return data

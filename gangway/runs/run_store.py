@@ -1,6 +1,4 @@
-"""RunStore: the folder of a bucket, of OpenStack's object store, or of this machine, in which a run's files appear.
-Read only.
-"""
+"""RunStore: read-only access to a run's folder in a bucket, in OpenStack's object store, or on this machine."""
 
 import errno
 import os
@@ -28,13 +26,13 @@ _TIMEOUT_SEC = 30.0
 _PAGE = 1000
 _ANY_SIZE = 1 << 62
 _DOMAINS = ("user_domain_name", "project_domain_name")
-_LEFT_OUT = ("checkpoints/", "data/")
-"""What a table does not need, and what may be as large as a disk."""
-_NO_BUCKET, _NO_PERMISSION, _NO_ANSWER = "there is no such bucket", "no permission to read it", "cannot be read"
+_SKIPPED = ("checkpoints/", "data/")
+"""Folders that no table needs and that may fill a disk."""
+_NO_BUCKET, _NO_PERMISSION, _NO_ANSWER = "no such bucket", "no permission to read it", "cannot be read"
 _CLIENT = {"timeout": "30s", "connect_timeout": "10s"}
 _REFUSED = re.compile(r"\b40[13]:? (Forbidden|Unauthorized)")
 _MISSING = re.compile(r"\b404:? Not Found")
-# An ended login, whatever status it comes with: AWS's tokens and SSO, Google's, Azure's.
+# An expired login, with any status: AWS's tokens and SSO, Google's, Azure's.
 _ENDED = re.compile(r"expired|TokenRetrievalError|UnauthorizedSSOToken|invalid_grant|AADSTS", re.IGNORECASE)
 _OUTAGE = re.compile(
     r"error sending request|connect|timed? ?out|\bdns\b|resolution|name or service|unreachable|\b50[0-4]\b",
@@ -44,7 +42,7 @@ _RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
 
 
 class SwiftFolder:
-    """What lies below `swift://CONTAINER/FOLDER`; `cloud` names an entry of clouds.yaml, empty for OS_* alone."""
+    """Files below `swift://CONTAINER/FOLDER`; `cloud` names an entry of clouds.yaml, empty to use OS_* only."""
 
     def __init__(self, url: str, region: str, cloud: str) -> None:
         parts = urlsplit(url)
@@ -52,10 +50,10 @@ class SwiftFolder:
         self._store = _swift(region, cloud)
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
-        """A file's content; None where it is larger. Raises FileNotFoundError, or another OSError."""
+        """See `_Files`. Also raises OSError."""
         from openstack.exceptions import raise_from_response
 
-        with _told_as_oserror():
+        with _sdk_errors_as_oserror():
             path = quote(f"/{self._container}/{self._folder}{name}", safe="/")
             with self._store.get(path, stream=True, timeout=_TIMEOUT_SEC) as answer:
                 if answer.status_code == 404:
@@ -65,19 +63,19 @@ class SwiftFolder:
         return None if max_bytes is not None and len(content) > max_bytes else content
 
     def names(self) -> list[str]:
-        """Every file below. Raises OSError, also where there is no such container."""
-        with _told_as_oserror():
+        """See `_Files`. OSError: also if the container does not exist."""
+        with _sdk_errors_as_oserror():
             found = self._store.objects(self._container, prefix=self._folder, limit=_PAGE)
             return sorted(one.name.removeprefix(self._folder) for one in found)
 
 
 def _swift(region: str, cloud: str) -> Any:
-    """The region's object store, with the login of clouds.yaml, else of OS_*. OSError: neither says enough."""
+    """The region's object store, with the login of clouds.yaml, else of OS_*. OSError: both are incomplete."""
     import openstack
     from openstack.config import OpenStackConfig
     from openstack.exceptions import ServiceDisabledException
 
-    with _told_as_oserror():
+    with _sdk_errors_as_oserror():
         entry = OpenStackConfig().cloud_config["clouds"].get(cloud)
         login = entry["auth"] if entry else {name: os.environ.get(f"OS_{name.upper()}", "Default") for name in _DOMAINS}
         known: dict[str, Any] = {"cloud": cloud} if entry else {"load_yaml_config": False, "auth": login}
@@ -87,24 +85,24 @@ def _swift(region: str, cloud: str) -> Any:
         try:
             store.get_endpoint()
         except ServiceDisabledException:
-            raise OSError(f"the catalogue has no object store in region {region}") from None
+            raise OSError(f"no object store in region {region}") from None
         return store
 
 
 @contextmanager
-def _told_as_oserror() -> Iterator[None]:
-    """OSError for whatever the SDK raises, an HTTP status first."""
+def _sdk_errors_as_oserror() -> Iterator[None]:
+    """Turn the SDK's errors into OSError; the message starts with the HTTP status, if any."""
     from keystoneauth1.exceptions import ClientException, MissingRequiredOptions
     from openstack.exceptions import ConfigException, HttpException, SDKException
     from requests import RequestException
 
     try:
         with warnings.catch_warnings():
-            for own in (DeprecationWarning, PendingDeprecationWarning):  # of its parts with each other
-                warnings.filterwarnings("ignore", category=own)
+            for category in (DeprecationWarning, PendingDeprecationWarning):  # between parts of the SDK
+                warnings.filterwarnings("ignore", category=category)
             yield
     except (ConfigException, MissingRequiredOptions) as error:
-        raise OSError(f"no login: neither clouds.yaml nor OS_* says enough ({error})") from None
+        raise OSError(f"no login: clouds.yaml and OS_* are incomplete ({error})") from None
     except HttpException as error:
         raise OSError(f"{error.status_code} {HTTPStatus(error.status_code or 500).phrase}") from None
     except (ClientException, SDKException, RequestException) as error:
@@ -114,44 +112,42 @@ def _told_as_oserror() -> Iterator[None]:
 Result = TypeVar("Result")
 
 _FIXES = {
-    _NO_BUCKET: "make it, or name another in the stack file; one that the stack made itself somebody has deleted",
-    _NO_PERMISSION: "log in as an account that may list and read it, such as the one that runs `up`",
-    _NO_ANSWER: "look at it with the cloud's own command line, as the account that runs `up`",
+    _NO_BUCKET: "create it, or name another in the stack file; if the stack created it, it has been deleted since",
+    _NO_PERMISSION: "log in with an account that may list and read it, such as the one that runs `up`",
+    _NO_ANSWER: "try to read it with the cloud's command line, with the account that runs `up`",
 }
 
 
 def runs_url(provider: str, outputs: Mapping[str, Any], stack: str) -> str:
-    """Where the run of a stack appears: what its program exports as `runs_url`, else below its run bucket. `stack`: its
-    name, which is the job's too.
-    """
+    """The URL of a stack's run: the output `runs_url`, else a folder of the run bucket named by stack and job."""
     if outputs.get("runs_url"):
         return str(outputs["runs_url"])
     store = get_provider(provider).settings.store
     scheme = "" if store is None else f"{store.scheme}://"
     base = str(outputs.get("run_bucket_url") or f"{scheme}{outputs['run_bucket']}").rstrip("/")
-    # A folder that machines see as we do.
+    # A base without scheme is a folder that machines and we share.
     return f"{'file://' if base.startswith('/') else ''}{base}/{stack}/{stack}"
 
 
 def bucket_region(provider: str, region: str) -> str:
-    """A stack's region as RunStore takes it; empty where buckets are not addressed by region."""
+    """The region for RunStore; empty if the provider's buckets are not addressed by region."""
     return region if get_provider(provider).has_regional_buckets else ""
 
 
 class _Files(Protocol):
-    """Files below one place. Both raise FileNotFoundError, and others for what else goes wrong."""
+    """Files below one place. Methods raise FileNotFoundError and other errors."""
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
-        """A file's content; None where it is larger."""
+        """A file's content; None if it is larger than `max_bytes`."""
         ...
 
     def names(self) -> list[str]:
-        """Every file."""
+        """The names of all files."""
         ...
 
 
 class _Objects:
-    """Files by obstore."""
+    """Files through obstore."""
 
     def __init__(self, store: "ObjectStore") -> None:
         self._store = store
@@ -165,8 +161,8 @@ class _Objects:
         return sorted(found["path"] for page in self._store.list() for found in page)
 
 
-class _Here:
-    """Those of a folder on this machine, in which others may have put links, FIFOs and devices."""
+class _LocalFiles:
+    """Files on this machine; links, FIFOs and devices are refused."""
 
     def __init__(self, folder: Path, files: _Files) -> None:
         self._folder, self._files = folder, files
@@ -184,9 +180,8 @@ class _Here:
 
 
 class RunStore:
-    """One run's folder. `url`: s3://, gs://, az://ACCOUNT/CONTAINER, Azure's https:// or swift://, with the path in it;
-    file:// for a folder here; `region`: of an S3 bucket, which is asked where this is empty; or of OpenStack's object
-    store.
+    """One run's folder. `url`: s3://, gs://, az://ACCOUNT/CONTAINER, Azure's https://, swift:// or file://, with path;
+    `region`: of an S3 bucket (looked up if empty) or of OpenStack's object store.
     """
 
     def __init__(self, url: str, region: str = "", cloud: str = "") -> None:
@@ -194,34 +189,32 @@ class RunStore:
         self._files: _Files | None = None
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
-        """A file's content; None where there is no such file, in a bucket that answers. StoreFailedError: the bucket is
-        missing, refuses, or does not answer; or the file is larger than that.
+        """A file's content; None if it does not exist. StoreFailedError: the bucket is missing, refuses, or does not
+        answer; or the file is larger than `max_bytes`.
         """
         try:
-            content = self._answered(lambda files: files.read(name, max_bytes))
+            content = self._call(lambda files: files.read(name, max_bytes))
         except FileNotFoundError:
-            # A missing bucket says the same of a file; asked for a list it says so itself.
-            self.names()
+            self.names()  # reading cannot tell a missing bucket from a missing file; listing can
             return None
         if content is None:
-            said = f"{self.url}/{name}: more than {max_bytes:,} bytes; look who else writes there"
-            raise StoreFailedError(said, Failure.ODD)
+            message = f"{self.url}/{name}: more than {max_bytes:,} bytes; check what else writes there"
+            raise StoreFailedError(message, Failure.ODD)
         return content
 
     def names(self) -> list[str]:
-        """Every file. Raises as `read` does."""
+        """The names of all files. StoreFailedError: see `read`."""
         try:
-            return self._answered(lambda files: files.names())
+            return self._call(lambda files: files.names())
         except FileNotFoundError:
-            return []  # a folder that the run has not made yet
+            return []  # the run has not created the folder yet
 
     def copy(self, folder: Path) -> list[str]:
-        """Copies every file but checkpoints and data; returns their names. StoreFailedError: as `read` does;
-        RunFailedError: a name leads out of `folder`. Nodes choose names, and must not write elsewhere on this machine;
-        all others are copied before.
+        """Copy every file except checkpoints and data; return their names. StoreFailedError: see `read`;
+        RunFailedError: a name (chosen by nodes) leads out of `folder`; the others were copied.
         """
-        # What ends with a slash is a mark of a folder, without content.
-        found = [name for name in self.names() if not name.startswith(_LEFT_OUT) and not name.endswith("/")]
+        # Names that end with a slash mark folders.
+        found = [name for name in self.names() if not name.startswith(_SKIPPED) and not name.endswith("/")]
         wanted = [name for name in found if not leads_out(name)]
         for name in wanted:
             content = self.read(name)
@@ -232,45 +225,44 @@ class RunStore:
                     file.write(content)
         if refused := [name for name in found if leads_out(name)]:
             raise RunFailedError(
-                f"{self.url}: not copied, since {refused[0]!r} is no name inside a folder ({len(refused)} such); the "
-                "trainer writes none like that: look who else writes there"
+                f"{self.url}: {refused[0]!r} leads out of the folder and was not copied ({len(refused)} such names); "
+                "the trainer writes no such names: check what else writes there"
             )
         return wanted
 
-    def _answered(self, ask: Callable[[_Files], Result]) -> Result:
-        """What `ask` gives; what goes wrong, as a sentence. FileNotFoundError: there is no such file; StoreFailedError:
-        whatever else.
-        """
+    def _call(self, call: Callable[[_Files], Result]) -> Result:
+        """Open the store if necessary and call. StoreFailedError: any error but FileNotFoundError."""
         from botocore.exceptions import BotoCoreError
         from obstore.exceptions import BaseError
 
         try:
             if self._files is None:
                 self._files = _open(self.url, self._region, self._cloud)
-            return ask(self._files)
+            return call(self._files)
         except FileNotFoundError:
             raise
         except (BaseError, BotoCoreError, OSError, ValueError) as error:
             first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            problem = _problem(error, first)
-            raise StoreFailedError(f"{self.url}: {problem} ({first}); {_FIXES[problem]}", _kind(error, first)) from None
+            problem = _get_problem(error, first)
+            kind = _get_failure(error, problem)
+            raise StoreFailedError(f"{self.url}: {problem} ({first}); {_FIXES[problem]}", kind) from None
 
 
-def _kind(error: Exception, first: str) -> Failure:
-    """Whether it may pass: only a plain refusal, a missing bucket and an address that is none surely do not."""
-    # Obstore's settings stand in its words, "retry_timeout" among them.
+def _get_failure(error: Exception, problem: str) -> Failure:
+    """Only a refusal, a missing bucket and an invalid address certainly last."""
+    # Obstore's messages contain its settings, such as "retry_timeout".
     message = f"{type(error).__name__}: {error}".replace("retry_timeout", "")
     if _ENDED.search(message):
         return Failure.LOGIN
-    if _problem(error, first) != _NO_ANSWER:
+    if problem != _NO_ANSWER:
         return Failure.LOGIN if re.search(r"\b401\b|Unauthenticated", message) else Failure.LASTING
     if isinstance(error, ValueError):
         return Failure.LASTING
     return Failure.OUTAGE if _OUTAGE.search(message) else Failure.LOGIN
 
 
-def _problem(error: Exception, message: str) -> str:
-    """What a failure means. For a list obstore has one kind of error, with the answer's status in its words."""
+def _get_problem(error: Exception, message: str) -> str:
+    """What an error means. For listings, obstore has one error type with the HTTP status in the message."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _REFUSED.search(message):
@@ -279,38 +271,31 @@ def _problem(error: Exception, message: str) -> str:
 
 
 def _open(url: str, region: str, cloud: str) -> _Files:
-    """The store of a URL, with the credentials that this shell has."""
     if url.startswith("swift://"):
         return SwiftFolder(url, region, cloud)
     files = _Objects(object_store(url, region))
-    return _Here(_path(url), files) if url.startswith("file://") else files
+    return _LocalFiles(_path(url), files) if url.startswith("file://") else files
 
 
 def object_store(url: str, region: str) -> "ObjectStore":
-    """A bucket's folder, or one of this machine, with the credentials that this shell has."""
+    """Open a folder of a bucket or of this machine with this shell's credentials."""
     from obstore import store
 
     scheme = url.partition("://")[0]
     plain_http = any(os.environ.get(f"{cloud}_ALLOW_HTTP") == "true" for cloud in ("AWS", "GOOGLE", "AZURE"))
     common: dict[str, Any] = {"client_options": {**_CLIENT, "allow_http": plain_http}, "retry_config": _RETRIES}
     if scheme == "file":
-        return _folder(url)
+        folder = _path(url)
+        if not folder.is_dir():
+            raise FileNotFoundError(folder)
+        return store.LocalStore(folder)
     if scheme == "s3":
         return store.S3Store.from_url(url, **common, **_aws(region or _bucket_region(urlsplit(url).netloc)))
     if scheme == "gs":
         return store.GCSStore.from_url(url, **common)
-    if scheme == "az":  # obstore's az:// has no account in it
+    if scheme == "az":  # obstore's az:// has no account
         url = read_blob_url(url, "run store").https
     return store.AzureStore.from_url(url, **common, **_azure())
-
-
-def _folder(url: str) -> "ObjectStore":
-    from obstore import store
-
-    folder = _path(url)
-    if not folder.is_dir():
-        raise FileNotFoundError(folder)
-    return store.LocalStore(folder)
 
 
 def _path(url: str) -> Path:
@@ -318,7 +303,7 @@ def _path(url: str) -> Path:
 
 
 def _aws(region: str) -> dict[str, Any]:
-    """Obstore alone reads neither profiles nor SSO."""
+    """Credentials from boto3: obstore reads neither profiles nor SSO."""
     import boto3
     from obstore.auth.boto3 import Boto3CredentialProvider
 
@@ -328,15 +313,15 @@ def _aws(region: str) -> dict[str, Any]:
 
 
 def _bucket_region(bucket: str) -> str:
-    """Where a bucket is, which S3 says even to those whom it refuses; empty where it says nothing."""
+    """A bucket's region, which S3 tells even unauthorized callers; empty if unknown."""
     import boto3
     from botocore import UNSIGNED
     from botocore.config import Config
     from botocore.exceptions import ClientError
 
     session = boto3.Session()
-    own = {} if session.get_credentials() else {"signature_version": UNSIGNED}
-    config = Config(connect_timeout=10, read_timeout=30, retries={"total_max_attempts": 2}, **own)
+    unsigned = {} if session.get_credentials() else {"signature_version": UNSIGNED}
+    config = Config(connect_timeout=10, read_timeout=30, retries={"total_max_attempts": 2}, **unsigned)
     client = session.client("s3", region_name=session.region_name or "us-east-1", config=config)
     try:
         answer = client.head_bucket(Bucket=bucket)
@@ -347,5 +332,5 @@ def _bucket_region(bucket: str) -> str:
 
 
 def _azure() -> dict[str, Any]:
-    named = any(os.environ.get(f"AZURE_{name}") for name in ("CLIENT_ID", "STORAGE_ACCOUNT_KEY", "STORAGE_SAS_KEY"))
-    return {} if named or os.environ.get("AZURE_SKIP_SIGNATURE") else {"use_azure_cli": True}
+    has_login = any(os.environ.get(f"AZURE_{name}") for name in ("CLIENT_ID", "STORAGE_ACCOUNT_KEY", "STORAGE_SAS_KEY"))
+    return {} if has_login or os.environ.get("AZURE_SKIP_SIGNATURE") else {"use_azure_cli": True}

@@ -1,4 +1,4 @@
-"""A run's lines of statistics, read from its directory: whole ones, each checked before anything is drawn of it."""
+"""Reads and checks the complete lines of a run's stats.jsonl."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,39 +10,34 @@ from components.core.visible import all_visible
 from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 
 NEEDED = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "images_per_sec", "world_size")
-"""What each line of statistics must have to be drawn, besides its place in the run; null where it was not measured."""
-_DRAWN = (
+"""Required to plot a line, besides its place in the run; null if not measured."""
+_NUMBERS = (
     *("images", "kimg", "images_per_sec", "loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "energy_joules"),
     *("wall_sec", "cpu_utilisation", "gpu_utilisation", "host_memory_gib", "rss_gib", "gpu_gib", "mfu", "world_size"),
     *("time", "metrics_sec"),
 )
-"""Of a line of statistics: numbers where they are there."""
-_MOST = 1e40
-"""Beyond 32-bit floats, in which losses are counted."""
-_FIX = "fetch it anew, or take it away: tables need the record alone"
+"""Fields that are numbers if present."""
+_MAX_VALUE = 1e40
+"""Above 32-bit floats, the type of losses."""
+_FIX = "fetch it again, or remove it: tables need run.json only"
 
 
 def read_stats(path: Path, needed: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
-    """The whole lines of a stats.jsonl; none where there is no such file. One still being written is left out.
-
-    Args:
-        path: of the file.
-        needed: what each line of statistics must have besides, be it null.
-
-    InputError: it cannot be read, or has a line that is none of statistics and of no event, or lacks something.
+    """The complete lines of a stats.jsonl, without one still being written; empty if there is no file. `needed`: keys
+    that each line of statistics must have, maybe null. InputError: unreadable, or an invalid line.
     """
     try:
         complete = read_regular(path.parent, path.name, MOST_BYTES_OF_STATS).rpartition(b"\n")[0]
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it anew") from None
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it again") from None
     lines = ((number, text) for number, text in enumerate(complete.split(b"\n"), 1) if text.strip())
     return tuple(_parse(path, number, text, needed) for number, text in lines)
 
 
 def hints(stats: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the trainer said of signs of collapse, in order."""
+    """The trainer's hints about signs of collapse, in order."""
     return [str(line["text"]) for line in stats if line.get("event") == "hint" and "text" in line]
 
 
@@ -50,45 +45,46 @@ def _parse(path: Path, number: int, text: bytes, needed: Sequence[str]) -> dict[
     try:
         line = all_visible(json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise InputError(str(path), f"has a line that is no JSON: {error}", value=f"line {number}", fix=_FIX) from None
-    why = _odd(line, needed)
-    if why:
+        raise InputError(str(path), f"has a line that is not JSON: {error}", value=f"line {number}", fix=_FIX) from None
+    problem = _find_problem(line, needed)
+    if problem:
         shown = text[:80].decode("utf-8", "replace")
-        raise InputError(f"{path}: line {number}", f"is no line of a run: {why}", value=shown, fix=_FIX)
-    assert isinstance(line, dict), "all else is odd"
+        raise InputError(f"{path}: line {number}", f"is not a line of a run: {problem}", value=shown, fix=_FIX)
+    assert isinstance(line, dict), "anything else is a problem"
     return line
 
 
-def _odd(line: object, extra: Sequence[str]) -> str:
-    """What is wrong with a line; empty for nothing."""
+def _find_problem(line: object, extra: Sequence[str]) -> str:
+    """What is wrong with a line; empty if it is valid."""
     if not isinstance(line, dict):
-        return "it is no JSON object"
+        return "not a JSON object"
     needed = ("images",) if "event" in line else ("images", "session", "kimg")
-    lacking = [key for key in needed if not _is_number(line.get(key))]
-    if lacking:
-        return f"{lacking[0]} is no number"
+    invalid = [key for key in needed if not _is_number(line.get(key))]
+    if invalid:
+        return f"{invalid[0]} is not a number"
     if "event" in line:
-        return "" if isinstance(line["event"], str) else "event is no word"
-    if absent := [key for key in extra if key not in line]:
-        return f"it lacks {', '.join(absent)}"
-    wrong = [key for key in _DRAWN if not _is_drawn(line.get(key))]
-    return f"{wrong[0]} is no number" if wrong else _odd_energy(line.get("energy"))
+        return "" if isinstance(line["event"], str) else "event is not text"
+    if missing := [key for key in extra if key not in line]:
+        return f"missing {', '.join(missing)}"
+    invalid = [key for key in _NUMBERS if not _is_optional_number(line.get(key))]
+    return f"{invalid[0]} is not a number" if invalid else _find_energy_problem(line.get("energy"))
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) < _MOST
+    return isinstance(value, int | float) and abs(value) < _MAX_VALUE
 
 
-def _is_drawn(value: object) -> bool:
-    """Infinite ones leave a gap; whole numbers without an end are no figures."""
-    return isinstance(value, float | None) or (isinstance(value, int) and abs(value) < _MOST)
+def _is_optional_number(value: object) -> bool:
+    """Infinite floats leave a gap in plots; huge integers are damage."""
+    return isinstance(value, float | None) or (isinstance(value, int) and abs(value) < _MAX_VALUE)
 
 
-def _odd_energy(energy: object) -> str:
+def _find_energy_problem(energy: object) -> str:
     if energy is None:
         return ""
     if not isinstance(energy, Mapping):
         return "energy is not by device"
-    whole = all(isinstance(one, list) and len(one) == 3 for one in energy.values())
-    joules = whole and all(_is_drawn(one[0]) for one in energy.values())
-    return "" if joules else "energy is not joules, provenance and method of each device"
+    is_complete = all(isinstance(one, list) and len(one) == 3 for one in energy.values())
+    if is_complete and all(_is_optional_number(one[0]) for one in energy.values()):
+        return ""
+    return "energy is not joules, provenance and method of each device"

@@ -161,7 +161,7 @@ def test_one_that_never_reports_is_destroyed_and_the_next_is_recorded(bench: Ben
     assert process.returncode == 1, told
     assert "Traceback" not in told
     first, second = bench.rows()
-    assert (first["status"], first["reason"]) == ("failed", "no record within its 0.02 h")
+    assert (first["status"], first["reason"]) == ("failed", "no record within 0.02 h")
     assert (second["status"], second["reason"]) == ("recorded", "")
     record = json.loads((bench.run_dir / second["record"]).read_text("utf-8"))
     assert (record["id"], record["seed"]) == (second["run_id"], 7)

@@ -11,7 +11,7 @@ from gangway.bench.experiment.suite import Neighbour
 _BUSY = """
 import os
 parent = os.getppid()
-while os.getppid() == parent:  # whoever began it may have been killed
+while os.getppid() == parent:  # until the parent dies
     for _ in range(1_000_000):
         pass
 """

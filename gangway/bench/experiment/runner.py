@@ -41,7 +41,9 @@ def new_folder(suite: ExperimentConfig, out: Path) -> Path:
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise InputError("--out", f"cannot be written: {error.strerror}", value=str(out), fix="name another") from None
+        raise InputError(
+            "--out", f"cannot be written: {error.strerror}", value=str(out), fix="name another folder"
+        ) from None
     return folder
 
 

@@ -21,7 +21,7 @@ _ON_A_TERMINAL = ("time_sec", "quality", "joules")
 """Columns that fit; the page has all columns and the paper's rows."""
 
 
-def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
+def run_experiment_suite(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
     """Run an experiment below `out` and write its page. Returns 0: all runs finished; 1: some did not; 130: stopped.
     InputError or a group of them: invalid, before anything starts.
     """
@@ -29,9 +29,11 @@ def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: s
     items = get_items(suite, treatment, small=small)
     for name, value in (("--data", options.data), ("--install-cli", options.install_cli)):
         if value:
-            raise InputError(name, "of no effect: an experiment runs here, on its own data", fix="leave it out")
+            raise InputError(
+                name, "has no effect: experiments run on this machine, with their own data", fix="remove it"
+            )
     if options.backend_url:
-        raise InputError("--backend-url", "of no effect: an experiment runs on this machine", fix="leave it out")
+        raise InputError("--backend-url", "has no effect: experiments run on this machine", fix="remove it")
     require("torch")
     folder = new_folder(suite, out)
     stop, screen = Stop("; what is done is kept and shown"), Screen(options.console)

@@ -172,7 +172,7 @@ class ExperimentConfig(Section):
             for name in ("static_args", "static_threads"):
                 if self.static is None and (value := getattr(scenario, name)):
                     raise InputError(
-                        f"{place}.{name}", "no arm takes it", value=value, fix="add static: {name: static} to the suite"
+                        f"{place}.{name}", "no arm uses it", value=value, fix="add static: {name: static} to the suite"
                     )
             for field, seeds in (("seeds", scenario.seeds), ("small.seeds", scenario.small.seeds)):
                 if len(set(seeds)) < len(seeds):
@@ -225,7 +225,7 @@ def get_arms(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ..
     names = [arm.name for arm in others]
     if treatment and treatment not in names:
         raise InputError(
-            "--treatment", "no treatment of this suite", value=treatment, allowed=", ".join(names),
+            "--treatment", "not a treatment of this suite", value=treatment, allowed=", ".join(names),
             fix=nearest_hint(treatment, names),
         )  # fmt: skip
     chosen = next(arm for arm in others if arm.name == (treatment or names[0]))

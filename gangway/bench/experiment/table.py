@@ -117,12 +117,12 @@ def get_findings(folder: Path) -> Findings:
     try:
         head = json.loads(read_file(folder / EXPERIMENT))
     except OSError:
-        fix = "name the folder that `gangway bench run` of an experiment made"
-        raise InputError(str(folder), f"holds no {EXPERIMENT}", allowed="an experiment's folder", fix=fix) from None
+        fix = "name a folder that `gangway bench run` created for an experiment"
+        raise InputError(str(folder), f"contains no {EXPERIMENT}", allowed="an experiment's folder", fix=fix) from None
     names = list(head["order"])
     results = [json.loads(read_file(folder / name / RESULT)) for name in names if (folder / name / RESULT).is_file()]
     if not results:
-        raise InputError(str(folder), "no run of it is done", allowed="one at least", fix="run the experiment again")
+        raise InputError(str(folder), "has no finished run", allowed="at least one", fix="run the experiment again")
     control, static = str(head["control"]), head["static"]
     treatment = next((one["arm"] for one in results if one["arm"] not in (control, static)), "none")
     contrasts = [Contrast(treatment, control)]
@@ -224,7 +224,7 @@ def _pairs(results: Sequence[Mapping[str, Any]], scenario: str, contrast: Contra
 
 def _verdict(contrast: Contrast, time: Comparison | None, quality: Comparison | None, most_slower: float | None) -> str:
     if time is None:
-        return f"{contrast}: no pair of runs is complete, nothing is claimed."
+        return f"{contrast}: no pair of runs is complete, so nothing is claimed."
     text = f"{contrast}: time {time.text()}: {time.verdict('faster', 'slower')}"
     if quality is not None:
         text += f"; quality (lower is better) {quality.text()}: {quality.verdict('better', 'worse')}"

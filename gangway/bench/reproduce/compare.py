@@ -118,9 +118,9 @@ def _manifest(folder: Path, name: str, run_id: str) -> tuple[int, dict[str, str]
             return images, digests if whose == run_id else {}
     raise InputError(
         str(folder / name),
-        "is no manifest of a checkpoint: it was cut short, or cannot be read",
-        allowed="identity.run_id, images and state_sha256, as the trainer writes them",
-        fix="fetch it anew, or take this checkpoint's files away: states of the others are compared",
+        "is not a checkpoint manifest: cut short, or unreadable",
+        allowed="identity.run_id, images and state_sha256",
+        fix="fetch it again, or remove this checkpoint's files: the other states are compared",
     )
 
 
@@ -131,7 +131,7 @@ def _windows(path: Path) -> dict[Window, Mapping[str, Any]]:
     except FileNotFoundError:
         texts = []
     except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it anew") from None
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it again") from None
     found: dict[Window, Mapping[str, Any]] = {}
     since: dict[int, int] = {}
     for line in filter(None, map(_parse_line, texts)):
@@ -198,10 +198,10 @@ def differences(then: RunRecord, now: RunRecord) -> Iterator[str]:
     if old.device != new.device:
         yield f"device: {new.device} here, {old.device} then"
     elif not new.device.startswith("cpu"):
-        yield f"device: {new.device}: kernels that add in no fixed order may differ from run to run"
+        yield f"device: {new.device}: kernels without a fixed order of additions may differ between runs"
     sizes = list(dict.fromkeys(session.world_size for session in then.sessions))
     if sizes != [new.world_size]:
-        yield f"workers: {new.world_size} here, {', then '.join(map(str, sizes))} then: sums are made in another order"
+        yield f"workers: {new.world_size} here, {', then '.join(map(str, sizes))} then: sums have another order"
     if old.num_nodes != new.num_nodes:
         yield f"nodes: {new.num_nodes} here, {old.num_nodes} then"
     for name in sorted(then.choices.keys() | now.choices.keys()):

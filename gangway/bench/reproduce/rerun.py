@@ -26,7 +26,7 @@ from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import TrainConfig
 from trainer.records.run_record import RunContext, RunRecord
 
-_UNSAYABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}
+_UNMOUNTABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}
 # The caller's user has no account inside: compiler caches ask for a name and a home.
 _ACCOUNT = {"HOME": "/tmp", "USER": "gangway"}
 _WORKERS_PER_CORE = 2
@@ -53,23 +53,23 @@ def find_container(name: str, record: RunRecord) -> Container:
     digest = record.image_digest
     if not re.fullmatch(DIGEST, digest):
         raise InputError(
-            f"run {record.id}", "its record names no image by a digest", value=digest, allowed="sha256: and 64 digits",
-            fix="leave --container out: this Python environment then runs it",
+            f"run {record.id}", "its record has no image digest", value=digest, allowed="sha256: and 64 digits",
+            fix="remove --container to use this Python environment",
         )  # fmt: skip
     bare, at, named_digest = name.partition("@")
     if not is_reference(bare, NAME):
         allowed = "an image's name without a tag, such as registry.example.com/gangway-trainer"
-        raise InputError("--container", "no name of an image", value=name, allowed=allowed, fix="leave the tag out")
+        raise InputError("--container", "not an image name", value=name, allowed=allowed, fix="remove the tag")
     if at and named_digest != digest:
         raise InputError(
-            "--container", "another image than the record's", value=name, allowed=f"{bare}@{digest}",
-            fix="leave the digest out: the record has it",
+            "--container", "not the record's image", value=name, allowed=f"{bare}@{digest}",
+            fix="remove the digest: the record has it",
         )  # fmt: skip
     program = _program()
     if program is None:
         raise InputError(
-            "--container", "nothing here runs containers", value=name, allowed="docker or podman on PATH",
-            fix="install one, or leave --container out: this Python environment then runs it",
+            "--container", "no container runtime found", value=name, allowed="docker or podman on PATH",
+            fix="install one, or remove --container to use this Python environment",
         )  # fmt: skip
     return Container(program, f"{bare}@{digest}", digest)
 
@@ -91,9 +91,9 @@ def container_job(job: JobSpec, container: Container, folder: Path, data: Path |
     """
     folders = [(folder, False), *([] if data is None or data.is_relative_to(folder) else [(data, True)])]
     for each, _ in folders:
-        for sign, called in _UNSAYABLE.items():
+        for sign, called in _UNMOUNTABLE.items():
             if sign in str(each):
-                raise InputError(f"{each}", f"has {called}, which no mount can say", fix="name another folder")
+                raise InputError(f"{each}", f"has {called}, which mounts do not support", fix="name another folder")
     volumes = tuple(Volume(source=str(each), target=str(each), read_only=only) for each, only in folders)
     return job.model_copy(update={"image": container.image, "volumes": volumes, "env": {**_ACCOUNT, **job.env}})
 
@@ -164,7 +164,7 @@ def plan_rerun(run: Run, machine: Hardware, kimg: float | None, data: Path | Non
 
 def _images(record: RunRecord, kimg: float | None) -> int:
     if not record.images:
-        raise InputError(f"run {record.id}", "has shown no image: there is nothing to do again", fix="name another run")
+        raise InputError(f"run {record.id}", "has trained on no image: nothing to repeat", fix="name another run")
     if kimg is None:
         return record.images
     step = record.config.step_images
@@ -172,10 +172,10 @@ def _images(record: RunRecord, kimg: float | None) -> int:
     if not 0 < images <= record.images:
         raise InputError(
             "--kimg",
-            f"run {record.id} has nothing to compare with there",
+            f"run {record.id} has nothing to compare there",
             value=kimg,
             allowed=f"above 0, at most {record.images / 1000:g}",
-            fix="leave --kimg out for the whole record",
+            fix="remove --kimg to repeat the whole run",
         )
     return images
 
@@ -203,10 +203,10 @@ def _check_data(place: str, found: object, dataset: str) -> None:
     if found != dataset:
         raise InputError(
             place,
-            "these are not the images of the record",
+            "not the images of the record",
             value=f"sha256 {found}",
             allowed=f"sha256 {dataset}",
-            fix="name the folder of the run's own shards with --data",
+            fix="name the folder of the run's shards with --data",
         )
 
 
@@ -233,7 +233,7 @@ def execute(
                 code = run.exit_code
                 for line in tail.new_lines():
                     if line.get("event") == "start":
-                        _check_data("the trainer's own shards", line["dataset"]["sha256"], rerun.dataset_sha256)
+                        _check_data("the trainer's shards", line["dataset"]["sha256"], rerun.dataset_sha256)
                         checked = True
                     on_images(line["images"])
                 if code is not None:
@@ -246,7 +246,9 @@ def execute(
     if code != 0 or not checked:
         last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
         program = "the trainer" if container is None else f"{container.program.name} run"
-        raise InputError(str(run.log), f"{program} ended with {code}: {' | '.join(last)}", fix="mend that, then again")
+        raise InputError(
+            str(run.log), f"{program} ended with {code}: {' | '.join(last)}", fix="fix that, then try again"
+        )
     return out
 
 
@@ -254,8 +256,8 @@ def _make(out: Path) -> None:
     try:
         out.mkdir(parents=True)
     except OSError as error:
-        fix = "name a folder, which may not be there yet, with --out"
-        raise InputError(str(out), f"cannot be made: {error.strerror or error}", fix=fix) from None
+        fix = "name a new folder with --out"
+        raise InputError(str(out), f"cannot be created: {error.strerror or error}", fix=fix) from None
 
 
 def _start_command(
@@ -272,7 +274,7 @@ def _start_command(
     return job, start_argv(container, job, _container_name(run_id), on_gpus=rerun.on_gpus)
 
 
-def name_of_rerun(record_id: str, moment: datetime) -> str:
+def rerun_name(record_id: str, moment: datetime) -> str:
     """The name of the run's folder and container. Record ids are untrusted: no path, no hidden name, bounded."""
     readable = re.sub(r"[^A-Za-z0-9_.-]", "-", record_id).lstrip(".-")[:_MOST_LETTERS]
     return f"{readable or 'run'}-again-{moment:%Y%m%dT%H%M%SZ}"

@@ -168,7 +168,7 @@ _FREE = frozenset(
         *("iam:instance-profile", "iam:policy", "iam:role"),
     }
 )
-"""Kinds without a price of their own."""
+"""Kinds without a price."""
 
 
 def list_resources(config: StackConfig, regions: str | None) -> Listing:
@@ -189,7 +189,7 @@ def list_aws(clients: Clients, stack: str, regions: Sequence[str]) -> Listing:
     for region in regions:
         for resource in _call_aws(lambda: _list_region(clients, stack, region), region):  # noqa: B023 - called at once
             found[resource.id] = resource
-    notes = ("only what carries the tag is seen, and only in these regions; --regions all asks everywhere",)
+    notes = ("only tagged resources in these regions are listed; --regions all searches all regions",)
     return Listing(tuple(found.values()), f"regions {', '.join(regions)}", notes)
 
 
@@ -204,10 +204,10 @@ def get_regions(clients: Clients, words: str | None, own: str) -> list[str]:
         if not names:
             raise InputError(
                 "--regions",
-                "names no region, so nothing would be asked",
+                "names no region",
                 value=words,
-                allowed="regions of AWS, with commas between them, or all",
-                fix=f"write --regions {own}, or leave it out",
+                allowed="AWS regions separated by commas, or all",
+                fix=f"write --regions {own}, or remove --regions",
             )
         return names
     answer = _call_aws(lambda: clients("ec2", own).describe_regions(), own)
@@ -263,7 +263,7 @@ def _add_details(clients: Clients, region: str, chosen: Sequence[CloudResource],
     client = clients(detail.service, region)
     answers = detail.look({_last(each.id): each.id for each in chosen}, client)
     return [
-        replace(each, gone="no longer there") if (more := answers.get(_last(each.id))) is None else _merge(each, more)
+        replace(each, gone="no longer exists") if (more := answers.get(_last(each.id))) is None else _merge(each, more)
         for each in chosen
     ]
 
@@ -293,9 +293,9 @@ def _resource(row: Mapping[str, Any], region: str, stack: str) -> CloudResource:
 def _retention_reason(kind: str, name: str, stack: str) -> str:
     """Why the resource outlives its stack; empty if it should not."""
     if kind == "s3:bucket" and name.startswith(f"{stack}-runs"):
-        return "the run bucket: what a stack's runs leave outlives it"
+        return "the run bucket: outlives its stack"
     if kind == "ec2:capacity-reservation":
-        return "a bought block: nothing gives its price back"
+        return "a purchased block: not refundable"
     return ""
 
 
@@ -321,9 +321,9 @@ def _call_aws(call: Callable[[], Any], region: str) -> Any:
     except (BotoCoreError, ClientError) as problem:
         raise InputError(
             f"AWS, {region}",
-            "cannot be asked",
+            "request failed",
             value=str(problem),
             allowed="credentials with tag:GetResources, autoscaling:DescribeAutoScalingGroups, ec2:Describe*, "
-            "fsx:DescribeFileSystems and kms:DescribeKey, and a region that the account has",
+            "fsx:DescribeFileSystems and kms:DescribeKey, and an enabled region",
             fix="sign in (aws sso login, or AWS_PROFILE), or name other --regions",
         ) from None

@@ -29,7 +29,7 @@ TIMEOUT_SEC = 60.0
 MAX_ACCOUNT_NAME = 24
 FLOW_LOGS = "flows"
 _MACHINE, _SCALE_SET = "microsoft.compute/virtualmachines", "microsoft.compute/virtualmachinescalesets"
-# Resource groups are in a table of their own.
+# Resource groups are in a separate table.
 QUERY = """Resources
 | union (ResourceContainers | where type =~ 'microsoft.resources/subscriptions/resourcegroups')
 | where tags[{tag}] =~ {stack}
@@ -60,7 +60,7 @@ def price_region(location: str) -> str:
 def list_azure(session: Poster, subscription: str, stack: str, api_url: str = API_URL) -> Listing:
     """List the resources with the stack's tag that the caller may read. InputError: unreachable, or no permission."""
     found = [_resource(row, stack) for row in _rows(session, subscription, stack, api_url)]
-    notes = ("Resource Graph shows what you may read, and leaves out the rest without a word",)
+    notes = ("Resource Graph silently omits resources that you may not read",)
     return Listing(tuple(_bill_once(found)), f"subscription {subscription}", notes)
 
 
@@ -92,10 +92,10 @@ def _page(session: Poster, url: str, body: Mapping[str, Any], subscription: str)
         reply = session.post(url, params={"api-version": API_VERSION}, json=body, timeout=TIMEOUT_SEC)
         answer = reply.json()
     except (OSError, ValueError) as problem:  # every exception of requests is an OSError
-        raise InputError(place, f"cannot be asked: {type(problem).__name__}", fix=fix) from None
+        raise InputError(place, f"request failed: {type(problem).__name__}", fix=fix) from None
     if reply.status_code != 200 or not isinstance(answer, dict) or "data" not in answer:
         text = " ".join(reply.text[:300].split())
-        raise InputError(place, "cannot be asked", value=f"{reply.status_code}: {text}", fix=fix)
+        raise InputError(place, "request failed", value=f"{reply.status_code}: {text}", fix=fix)
     return answer
 
 
@@ -177,13 +177,11 @@ def _power(properties: Mapping[str, Any]) -> str:
 def _retention_reason(kind: str, name: str, stack: str) -> str:
     """Why the resource outlives its stack; empty if it should not. Matches what the components retain."""
     if kind == "microsoft.resources/subscriptions/resourcegroups" and name.startswith(f"{stack}-gangway"):
-        return "the resource group, which holds what is kept"
+        return "the resource group of the retained resources"
     account = letters(stack, MAX_ACCOUNT_NAME)
     is_run_account = name.startswith(account) and not name.startswith(f"{account}{FLOW_LOGS}")
     if kind == "microsoft.storage/storageaccounts" and is_run_account:
-        return "the account of the run bucket: what a stack's runs leave outlives it"
+        return "the account of the run bucket: outlives its stack"
     if kind in ("microsoft.keyvault/vaults", "microsoft.managedidentity/userassignedidentities"):
-        return (
-            "the stack's key and who may use it: without them the run bucket cannot be read" if "-key" in name else ""
-        )
+        return "the stack's key and its users: without them the run bucket cannot be read" if "-key" in name else ""
     return ""

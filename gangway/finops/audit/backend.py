@@ -28,10 +28,10 @@ def state_text(stack: str, project: Path, fix: str) -> tuple[str, str]:
     """
     url = _current(project)
     if url is None or urlsplit(url).scheme not in _SCHEMES:
-        problem = "nobody has logged in to a backend here" if url is None else f"the backend is {url}"
+        problem = "not logged in to a backend" if url is None else f"the backend is {url}"
         raise InputError(
-            "pulumi", f"the CLI is not installed here, which knows the state of {stack}: {problem}", allowed=
-            f"the CLI, or a backend of its own: {', '.join(f'{scheme}://' for scheme in _SCHEMES)}", fix=fix
+            "pulumi", f"the CLI, which reads the state of {stack}, is not installed, and {problem}", allowed=
+            f"the CLI, or a self-managed backend: {', '.join(f'{scheme}://' for scheme in _SCHEMES)}", fix=fix
         )  # fmt: skip
     short = stack.rpartition("/")[2]
     name = project_name(project / f"Pulumi.{short}.yaml")
@@ -52,7 +52,7 @@ def _to_export(content: bytes, source: str, fix: str) -> str:
         checkpoint = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
         return json.dumps({"version": checkpoint["version"], "deployment": checkpoint["checkpoint"]["latest"]})
     except (OSError, ValueError, KeyError, TypeError, EOFError):
-        raise InputError(source, "holds no state of Pulumi", fix=fix) from None
+        raise InputError(source, "contains no Pulumi state", fix=fix) from None
 
 
 def _current(project: Path) -> str | None:

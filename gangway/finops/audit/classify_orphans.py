@@ -37,7 +37,7 @@ class CloudResource:
         owners: keys of its creator or holder: the group of an instance, the instance of a disk.
         gone: why it does not count: deleted, or being deleted.
         kept: why it outlives its stack; empty for most.
-        billed: None if this audit does not know, empty if it has no price of its own.
+        billed: None if this audit does not know, empty if it has no price.
     """
 
     id: str
@@ -86,7 +86,7 @@ def _judge(resource: CloudResource, known: Collection[str], owned: Collection[st
         return Judged(resource, "belongs", f"belongs to {owners[0]}")
     if resource.kept:
         return Judged(resource, "kept", resource.kept)
-    owner = f"; what it belonged to is not in the state: {min(resource.owners)}" if resource.owners else ""
+    owner = f"; its owner is not in the state either: {min(resource.owners)}" if resource.owners else ""
     return Judged(resource, "orphan", f"not in the state{owner}")
 
 
@@ -102,7 +102,7 @@ def _owned_keys(resources: Iterable[CloudResource], known: Collection[str]) -> f
 def price(resource: CloudResource, provider: str, region: str) -> list[CostComponent]:
     """Price one resource; an unknown price is a component without one. `region`: not the zone."""
     if resource.billed is None:
-        return [unknown_price(resource.name, 1, "paid by use, or by what this audit does not know")]
+        return [unknown_price(resource.name, 1, "usage-based, or unknown to this audit")]
     catalog = get_provider(provider).catalog_here()
     return [_line(resource, billed, provider, catalog, region) for billed in resource.billed]
 

@@ -46,7 +46,7 @@ def list_resources(config: StackConfig, regions: str | None) -> Listing:  # of a
 def list_gcp(web: Web, project: str, stack: str, api_url: str = API_URL) -> Listing:
     """List all resources with the stack's label. InputError: unreachable, API disabled, or a missing permission."""
     found = [_resource(row, stack) for row in _rows(web, project, stack, api_url)]
-    notes = ("Cloud Asset Inventory lags: what was made or deleted some minutes ago may be missing or still be listed",)
+    notes = ("Cloud Asset Inventory lags by minutes: new resources may be missing and deleted ones still listed",)
     return Listing(tuple(found), f"project {project}", notes)
 
 
@@ -93,7 +93,7 @@ def _rows(web: Web, project: str, stack: str, api_url: str) -> Iterator[Mapping[
         except SourceError as problem:
             raise InputError(
                 f"Google Cloud, project {project}",
-                "cannot be asked",
+                "request failed",
                 value=str(problem),
                 allowed="the API cloudasset.googleapis.com enabled, and the role Cloud Asset Viewer",
                 fix=f"gcloud services enable cloudasset.googleapis.com --project {project}, and "
@@ -155,7 +155,7 @@ def _bill(kind: str, state: str, content: Mapping[str, Any]) -> tuple[Billed, ..
 def _retention_reason(kind: str, name: str, stack: str) -> str:
     """Why the resource outlives its stack; empty if it should not."""
     if kind == "storage.googleapis.com/Bucket" and name.startswith(f"{stack}-runs"):
-        return "the run bucket: what a stack's runs leave outlives it"
+        return "the run bucket: outlives its stack"
     if kind == "cloudkms.googleapis.com/CryptoKey":
         return "Google Cloud deletes no keys, only their versions"
     return ""

@@ -16,8 +16,8 @@ from trainer.core.regular_files import read_text_file
 EXPORT_TIMEOUT_SEC = 300
 _MOST_BYTES = 1_000_000_000
 _FIX = (
-    "where the state is: pulumi stack export --stack STACK --file state.json, and then --state state.json here; "
-    "for a stack that was removed, or whose state is lost: --no-state, which takes all of it for left over"
+    "export the state where you are logged in: pulumi stack export --stack STACK --file state.json, then add "
+    "--state state.json here; if the stack was removed or its state is lost: --no-state reports all its resources"
 )
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
@@ -44,7 +44,7 @@ def read_state(path: Path) -> State:
     try:
         text = read_text_file(path, _MOST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is no text"
+        reason = error.strerror if isinstance(error, OSError) else "is not text"
         raise InputError(f"--state {path}", f"cannot be read: {reason}", fix=_FIX) from None
     return parse_state(text, f"--state {path}")
 
@@ -58,14 +58,14 @@ def export_state(stack: str, project: Path) -> State:
 
 def stack_outputs(stack: str, project: Path) -> Mapping[str, Any]:
     """Return a stack's outputs; secrets by the CLI only. InputError: see `export_state`."""
-    fix = "run it where the stack's state is, logged in to its backend"
+    fix = "log in to the backend with the stack's state"
     if which("pulumi") is None:
         return _parse_outputs(*state_text(stack, project, fix), fix)
     text = _run_pulumi("output --json --show-secrets", stack, project, fix)
     try:
         found: dict[str, Any] = json.loads(text)
     except ValueError:
-        raise InputError(f"pulumi stack output --stack {stack}", "is no JSON", value=text[:80], fix=fix) from None
+        raise InputError(f"pulumi stack output --stack {stack}", "is not JSON", value=text[:80], fix=fix) from None
     return found
 
 
@@ -82,7 +82,7 @@ def _run_pulumi(words: str, stack: str, project: Path, fix: str) -> str:
         raise InputError(
             f"pulumi stack {words} --stack {stack}",
             f"failed: {' '.join(process.stderr.split()) or 'no reason given'}",
-            fix=f"pulumi login, and a stack that is there; {fix}",
+            fix=f"pulumi login, and an existing stack; {fix}",
         )
     return process.stdout
 
@@ -99,7 +99,7 @@ def parse_state(text: str, source: str) -> State:
         )
     except _MALFORMED:
         raise InputError(
-            source, "holds no state of Pulumi", allowed='JSON with deployment.resources, "version" 3', fix=_FIX
+            source, "contains no Pulumi state", allowed='JSON with deployment.resources, "version" 3', fix=_FIX
         ) from None
     return State(resources, source)
 

@@ -96,24 +96,24 @@ def show_audit(audit: Audit, console: Console) -> None:
     """Print retained resources, then orphans and their sum last, where readers look."""
     counts = audit.counts
     console.print(
-        f"[bold]{escape(audit.stack)}[/bold] in {escape(audit.asked)}: {len(audit.judged)} resources carry its tag, "
-        f"{counts.get('in-state', 0)} in the state ({escape(audit.state)}), {counts.get('belongs', 0)} that belong to "
-        f"those, {counts.get('gone', 0)} gone already"
+        f"[bold]{escape(audit.stack)}[/bold] in {escape(audit.asked)}: {len(audit.judged)} resources have its tag: "
+        f"{counts.get('in-state', 0)} in the state ({escape(audit.state)}), {counts.get('belongs', 0)} owned by "
+        f"those, {counts.get('gone', 0)} already deleted"
     )
     if audit.kept:
-        console.print(_table("expected to stay", audit.kept))
+        console.print(_table("retained on purpose", audit.kept))
     for note in audit.notes:
         console.print(f"[dim]note: {escape(note)}[/dim]")
     if not audit.orphans:
-        console.print("nothing is left over")
+        console.print("no orphaned resources")
         return
-    console.print(_table("not in the state, and nobody looks after it", audit.orphans))
+    console.print(_table("orphaned: not in the state", audit.orphans))
     unpriced = sum(row.hourly_usd is None for row in audit.orphans)
-    unpriced_note = f", and {unpriced} of which the catalogue knows no price" if unpriced else ""
+    unpriced_note = f", and {unpriced} without a price in the catalogue" if unpriced else ""
     month = audit.known_usd * HOURS_PER_MONTH
     count = f"{len(audit.orphans)} orphan{'' if len(audit.orphans) == 1 else 's'}"
-    console.print(f"[bold]{count}: ${audit.known_usd:,.2f} an hour, ${month:,.2f} a month[/bold]{unpriced_note}")
-    console.print("nothing was changed: delete what no other stack needs, by these ids, with the provider's own tool")
+    console.print(f"[bold]{count}: ${audit.known_usd:,.2f} per hour, ${month:,.2f} per month[/bold]{unpriced_note}")
+    console.print("nothing was changed: delete what no other stack needs with the provider's own tool, by these ids")
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:

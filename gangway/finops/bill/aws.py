@@ -44,7 +44,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
         region_id=str(row.get("product_region_code") or ""),
         resource_id=str(row.get("line_item_resource_id") or ""),
         charge_category=_category(kind),
-        # FOCUS has no category for refunds: they correct a charge of its own category.
+        # FOCUS has no category for refunds: they correct a charge of the original category.
         charge_class="Correction" if kind == "Refund" else "",
         charge_period_start=get_value(row, "line_item_usage_start_date", moment),
         charge_period_end=get_value(row, "line_item_usage_end_date", moment),

@@ -40,7 +40,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
     if kind in _UNUSED or (kind == "Usage" and committed and cost):
         raise InputError(
             "chargeType",
-            "is a row of amortized cost, which spreads what was bought over its use",
+            "is amortized cost, which spreads purchases over their use",
             value=kind,
             allowed="Azure's export of actual cost, or of FOCUS, which has both",
             fix="make such an export in Cost Management",

@@ -150,4 +150,4 @@ def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
         elif isinstance(item, tuple) and len(item) == 2:
             yield item[0], item[1]
         else:
-            raise ValueError("an item that is no key and value")
+            raise ValueError("an item that is not a key and a value")

@@ -105,10 +105,10 @@ def conflict(one: Delivery, other: Delivery, what: str = "") -> InputError:
     """The error for two deliveries of one period if neither is known to be newer."""
     return InputError(
         str(one.place),
-        f"covers the same billing period as {other.place}{what}, and nothing tells which of the two counts",
-        allowed="one delivery of each account and billing period; several of one export with its manifests, or in its "
-        "own run folders; one delivery's parts as the export names them, such as bill-00001.csv and bill-00002.csv",
-        fix=f"give one of the two, with --bill '{other.place}'",
+        f"covers the same billing period as {other.place}{what}; which of the two is newer is unknown",
+        allowed="one delivery per account and billing period; several of one export only with manifests or in its run "
+        "folders; parts of one delivery with the export's names, such as bill-00001.csv and bill-00002.csv",
+        fix=f"pass one of the two: --bill '{other.place}'",
     )
 
 
@@ -153,7 +153,7 @@ def _collect(places: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[Path, ...]
         tables = [path for path in inner if not _is_manifest(path)]
         if not tables:
             raise InputError(
-                "--bill", "no table in this folder", value=str(place), allowed=", ".join(SUFFIXES), fix="name a file"
+                "--bill", "contains no table", value=str(place), allowed=", ".join(SUFFIXES), fix="name a file"
             )
         files += tables
     return tuple(dict.fromkeys(files)), tuple(dict.fromkeys(manifests))
@@ -314,7 +314,7 @@ def _check_whole(delivery: Delivery) -> None:
     if delivery.missing:
         raise InputError(
             str(delivery.place),
-            "lacks files that the manifest of this delivery names",
+            "lacks files of its manifest",
             value=", ".join(delivery.missing[:8]),
             allowed="all files of a delivery",
             fix="download the whole folder again",
@@ -322,7 +322,7 @@ def _check_whole(delivery: Delivery) -> None:
     if delivery.dataset not in _COSTS:
         raise InputError(
             str(delivery.place),
-            f"is Azure's export of {delivery.dataset}, which is no bill",
+            f"is Azure's export of {delivery.dataset}, not a bill",
             value=delivery.dataset,
             allowed="cost and usage details as FOCUS, or as actual cost",
             fix="make such an export in Cost Management",

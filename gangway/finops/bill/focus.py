@@ -53,7 +53,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
     category = str(row.get("ChargeCategory") or "").capitalize()
     if category not in CATEGORIES:
         raise InputError(
-            "ChargeCategory", "no category of FOCUS", value=row.get("ChargeCategory"), allowed=", ".join(CATEGORIES)
+            "ChargeCategory", "not a FOCUS category", value=row.get("ChargeCategory"), allowed=", ".join(CATEGORIES)
         )
     provider = row.get("ServiceProviderName") or row.get("ProviderName") or ""
     period = row.get("BillingPeriodStart")
@@ -169,9 +169,9 @@ def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], version:
     own = [column for column in columns if column.startswith(CUSTOM_PREFIX)]
     required, known = mandatory(version), get_columns(version)
     found = [f"lacks {column}" for column in required if column not in columns]
-    found += [f"{column} is no column of FOCUS" for column in columns if column not in known and column not in own]
+    found += [f"{column} is not a FOCUS column" for column in columns if column not in known and column not in own]
     if list(columns[len(columns) - len(own) :]) != own:
-        found.append("custom columns stand before others")
+        found.append("custom columns come before others")
     not_null = [column for column in columns if column in required and not required[column].nullable]
     for number, row in enumerate(rows, 1):
         found += [f"row {number}: {column} is null" for column in not_null if row.get(column) in (None, "")]
@@ -203,17 +203,17 @@ def exported_columns(version: Version = Version.V1_4) -> tuple[str, ...]:
     return (*sorted((*_EXPORTED, *providers)), *_OWN)
 
 
-def without_rows(record: RunRecord) -> str:
+def missing_rows_reason(record: RunRecord) -> str:
     """Why a record has no rows; empty if it has some."""
     if not record.cost.uses:
-        return "recorded by an older version: `python -m trainer record --run-dir DIR` writes it anew"
+        return "recorded by an older version: `python -m trainer record --run-dir DIR` rebuilds it"
     if record.cost.total_usd.value is None:
-        return f"no dollars recorded ({record.cost.total_usd.source}), and FOCUS has no cost that is null"
+        return f"no dollars recorded ({record.cost.total_usd.source}), and FOCUS allows no null cost"
     of_sessions = len({use.session for use in record.cost.uses})
     if of_sessions > len(record.sessions) or any(session.num_nodes < 1 for session in record.sessions):
-        return "damaged: it has machines of sessions that it does not have, or a session without machines"
+        return "damaged: machines of unknown sessions, or a session without machines"
     if any(use.usd.value is None or use.node_hours.value is None for use in record.cost.uses):
-        return "damaged: it has a sum of dollars, of which a part is not known"
+        return "damaged: a total in dollars with an unknown part"
     return ""
 
 
@@ -234,7 +234,7 @@ def _add_price(use: CapacityUse, price: Quantity) -> CapacityUse:
 
 
 def focus_rows(record: RunRecord, billing_account: str, version: Version = Version.V1_4) -> list[dict[str, Any]]:
-    """The rows of a record (see `without_rows`). The bill already charges for the same node hours, so FOCUS's cost
+    """The rows of a record (see `missing_rows_reason`). The bill already charges these node hours, so FOCUS's cost
     columns are 0 and the record's figures are in custom columns. `billing_account`: the payer's id on the invoice.
     """
     rows = [row for use in record.cost.uses for row in _rows(record, use, billing_account, version)]
@@ -271,7 +271,7 @@ def _rows(record: RunRecord, use: CapacityUse, billing_account: str, version: Ve
 
 def _common(record: RunRecord, use: CapacityUse, billing_account: str, version: Version) -> dict[str, Any]:
     provider, price = _NAMES.get(record.provider, record.provider or "unknown"), use.usd_per_hour
-    kind = use.capacity or "capacity not told"
+    kind = use.capacity or "unknown capacity"
     providers = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
     return {
         **dict.fromkeys((*COSTS, *QUANTITIES), 0.0),

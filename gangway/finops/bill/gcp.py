@@ -65,12 +65,12 @@ def _inner(row: Mapping[str, Any], column: str, field: str) -> Any:
     if isinstance(value, Mapping):
         return value.get(field)
     if value:
-        raise InputError(column, "neither a record nor left out", value=value, fix=f"export {column}.{field}")
+        raise InputError(column, "not a record", value=value, fix=f"export {column}.{field}")
     return row.get(f"{column}_{field}", row.get(f"{column}.{field}"))
 
 
 def _credits(value: Any) -> float:
     items = json.loads(value) if isinstance(value, str) and value else value or []
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-        raise ValueError("no list of credits")
+        raise ValueError("not a list of credits")
     return math.fsum(amount(item.get("amount")) for item in items)

@@ -21,7 +21,7 @@ from trainer.core.regular_files import read_file
 
 _WORD = re.compile(r"(?P<provider>[a-z]+):(?P<stack>[a-z][a-z0-9-]*)=(?P<file>.+)")
 _LISTED = TypeAdapter(list[JobStatus])
-_NOBODY = "(none)"
+_NO_VALUE = "(none)"
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def read_queue_jobs(words: Sequence[str]) -> list[QueueJob]:
         if match is None or match["provider"] not in known:
             providers = ", ".join(known)
             raise InputError(
-                "--jobs", "no jobs of a stack", value=word,
-                allowed=f"PROVIDER:STACK=FILE, the provider one of {providers}",
+                "--jobs", "not the jobs of a stack", value=word,
+                allowed=f"PROVIDER:STACK=FILE with a provider of {providers}",
                 fix="gangway job list --json > jobs.json, then --jobs aws:my-stack=jobs.json"
                 if match is None
                 else nearest_hint(match["provider"], known),
@@ -110,8 +110,8 @@ def read_queue_jobs(words: Sequence[str]) -> list[QueueJob]:
             job = QueueJob(*identity, spans, status.submitted_at)
             if job.key in seen:
                 raise InputError(
-                    "--jobs", "a job that stands there twice", value=f"{job.stack}, {job.job_id}",
-                    allowed="each listing of a stack once", fix="leave one of the files out",
+                    "--jobs", "duplicate job", value=f"{job.stack}, {job.job_id}",
+                    allowed="one listing per stack", fix="remove one of the files",
                 )  # fmt: skip
             seen.add(job.key)
             if spans:
@@ -122,18 +122,19 @@ def read_queue_jobs(words: Sequence[str]) -> list[QueueJob]:
 def _spans(status: JobStatus, file: str, listed_at: datetime) -> tuple[Span, ...]:
     if status.stretches is None:
         raise InputError(
-            file, "nobody knows when this job was on nodes", value=status.id,
-            allowed="jobs whose stretches are known",
-            fix="have the list made by who may read it; or take it out of the file: what it cost is then of the jobs "
-            "beside it, or unexplained",
+            file, "the times of this job on nodes are unknown", value=status.id,
+            allowed="jobs with known stretches",
+            fix="list the jobs as a user who may read them; or remove the job from the file: its cost then counts "
+            "for other jobs, or as unexplained",
         )  # fmt: skip
     for each in status.stretches:
         times = (each.start, each.until(listed_at))
         if None in (time.tzinfo for time in times) or times[1] < times[0] or each.nodes < 1:
             raise InputError(
-                f"{file}: {status.id}", "no time on nodes", value=f"{each.start} to {times[1]}, {each.nodes} nodes",
-                allowed="a start, an end that is not before it, both with their zones, and 1 node at least",
-                fix="gangway job list --json > jobs.json; one that goes on ends when the file was written",
+                f"{file}: {status.id}", "invalid time on nodes",
+                value=f"{each.start} to {times[1]}, {each.nodes} nodes",
+                allowed="a start and an end, in order, with time zones, and at least 1 node",
+                fix="gangway job list --json > jobs.json; running jobs end at the file's time",
             )  # fmt: skip
     return tuple(Span(each.start, each.until(listed_at), each.nodes) for each in status.stretches)
 
@@ -148,8 +149,8 @@ def _listed(path: Path) -> list[JobStatus]:
     except ValidationError as error:
         raise InputError(
             f"--jobs {path}",
-            f"no listing of jobs: {first_wrong(error)}",
-            allowed="what `gangway job list --json` printed",
+            f"not a list of jobs: {first_wrong(error)}",
+            allowed="output of `gangway job list --json`",
             fix="gangway job list --json > jobs.json",
         ) from None
 
@@ -174,7 +175,7 @@ def shares_table(lines: Iterable[JobLine]) -> Table:
         table.add_column(column, justify="right" if column in ("jobs", "node-hours", "USD") else "left")
     for share in shares(lines):
         table.add_row(
-            escape(f"{share.stack}, {share.provider}"), escape(share.team or _NOBODY), escape(share.user),
+            escape(f"{share.stack}, {share.provider}"), escape(share.team or _NO_VALUE), escape(share.user),
             f"{share.jobs:,}", f"{share.node_hours:,.1f}", f"{share.usd:,.2f}",
         )  # fmt: skip
     return table

@@ -29,7 +29,7 @@ _HEAD = 4096
 _MAX_ROW = 1 << 20
 """Characters. Real rows have some thousand; an endless one would fill the memory."""
 _BATCH_ROWS = 4096
-_TOO_LONG = f"a row of more than {_MAX_ROW:,} characters, which no export has"
+_TOO_LONG = f"a row of more than {_MAX_ROW:,} characters"
 OWN_MARK = "x_run_id"
 """A column of `gangway report --format focus`, which is not a bill."""
 
@@ -49,7 +49,7 @@ def open_table(path: Path) -> Table:
     if not name.endswith(SUFFIXES):
         raise InputError(
             str(path),
-            "no kind of table that is known",
+            "unknown file type",
             value=path.name,
             allowed=", ".join(SUFFIXES),
             fix="unpack or convert it",
@@ -58,7 +58,7 @@ def open_table(path: Path) -> Table:
         check_file(path)
         size = path.stat().st_size
     except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name a file of a bill") from None
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name a bill's file") from None
     if not size:
         raise _empty(path)
     if name.endswith(".parquet"):
@@ -73,7 +73,7 @@ def open_table(path: Path) -> Table:
 
 
 def _empty(path: Path) -> InputError:
-    return InputError(str(path), "is empty: not even a header", fix=_EXPORT_AGAIN)
+    return InputError(str(path), "is empty, without a header", fix=_EXPORT_AGAIN)
 
 
 def _text(path: Path) -> io.TextIOWrapper:
@@ -109,7 +109,7 @@ def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             return
         if twice := sorted({name for name in header if header.count(name) > 1}):
             raise InputError(
-                str(path), "has a column twice", value=", ".join(twice), allowed="each once", fix=_EXPORT_AGAIN
+                str(path), "duplicate column", value=", ".join(twice), allowed="unique columns", fix=_EXPORT_AGAIN
             )
         yield 0, dict.fromkeys(header)
         for number, line in enumerate(lines, 1):
@@ -119,7 +119,7 @@ def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             elif line:
                 raise InputError(
                     f"{path}: row {number}",
-                    "has another number of fields than the header",
+                    "number of fields differs from the header",
                     value=len(line),
                     allowed=str(len(header)),
                     fix=_EXPORT_AGAIN,
@@ -135,7 +135,7 @@ def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, value in enumerate(values, 1):
             if not isinstance(value, dict):
                 raise InputError(
-                    f"{path}: row {number}", "is no JSON object", value=value, fix="export rows as objects"
+                    f"{path}: row {number}", "is not a JSON object", value=value, fix="export rows as objects"
                 )
             yield number, value
 
@@ -210,7 +210,7 @@ def _parquet(path: Path) -> Table:
     try:
         file = parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(str(path), f"is no Parquet file: {error}", fix=_EXPORT_AGAIN) from None
+        raise InputError(str(path), f"is not a Parquet file: {error}", fix=_EXPORT_AGAIN) from None
 
     def rows() -> Iterator[tuple[int, dict[str, Any]]]:
         number = 0
@@ -286,7 +286,7 @@ class Bills:
                     if not number:
                         self.num_rows, self.num_replaced = self.num_rows - 1, self.num_replaced + 1
                     if exported is not None and exported < self._first_exported.get(newer, exported):
-                        raise conflict(newer, delivery, ", but lacks rows of it, as a part of a table does")
+                        raise conflict(newer, delivery, ", but lacks some of its rows, like an incomplete table")
 
     def _rows(self, delivery: Delivery) -> Iterator[tuple[_Format, str, Mapping[str, Any]]]:
         """Rows of all parts, with format and place."""
@@ -339,11 +339,11 @@ class Bills:
         replaced = Counter(newer for _, newer in self.deliveries.replaced)
         for newer, number in replaced.items():
             at = f", of {newer.delivered_at:%Y-%m-%d %H:%M}" if newer.delivered_at else ""
-            yield f"{newer.place}: the newest delivery of its period{at}; {number} older are left out"
+            yield f"{newer.place}: the newest delivery of its period{at}; {number} older skipped"
         if self.num_replaced:
-            yield f"{self.num_replaced:,} rows are left out: newer deliveries have their billing period"
+            yield f"{self.num_replaced:,} rows skipped: newer deliveries cover their billing period"
         if azure.NAME in self._formats:
-            yield "Azure's actual cost has a reservation when it is bought, not when it is used; FOCUS has both"
+            yield "Azure's actual cost counts a reservation when it is purchased, not when it is used; FOCUS has both"
 
 
 def _key(charge: Charge) -> _Key:
@@ -371,7 +371,7 @@ def _check_period(charge: Charge) -> None:
     if end < start:
         raise InputError(
             "charge period",
-            "ends before it begins",
+            "ends before it starts",
             value=f"from {start.isoformat()} to {end.isoformat()}",
             allowed="an end that is not before its start",
             fix="download or export it again",
@@ -383,14 +383,14 @@ def _find_format(path: Path, table: Table) -> _Format:
     columns = table.columns
     if OWN_MARK in columns:
         raise InputError(
-            str(path), "is no bill: `gangway report` wrote it", value=OWN_MARK, fix="give the cloud's own export"
+            str(path), "is not a bill: `gangway report` wrote it", value=OWN_MARK, fix="pass the cloud's export"
         )
     if aws.OLD_MARK in columns:
         raise InputError(
             str(path),
-            "is a Cost and Usage Report of before 2.0, whose columns change from month to month",
+            "is a Cost and Usage Report older than 2.0, whose columns change monthly",
             allowed="Cost and Usage Report 2.0, or FOCUS with AWS columns",
-            fix="make such an export in AWS Data Exports",
+            fix="create such an export in AWS Data Exports",
         )
     for kind in FORMATS:
         folded = [kind.fold(column) for column in columns]
@@ -401,10 +401,10 @@ def _find_format(path: Path, table: Table) -> _Format:
     close = next((near for column in columns if (near := nearest(column, marks))), None)
     raise InputError(
         str(path),
-        "is no bill that is known",
+        "is not a known bill format",
         value=", ".join(columns[:8]),
         allowed="; ".join(f"{name} (column {mark})" for mark, name in marks.items()),
-        fix=f"is one of its columns meant to be {close}?" if close else "export the bill in one of these formats",
+        fix=f"did you mean column {close}?" if close else "export the bill in one of these formats",
     )
 
 
@@ -420,5 +420,5 @@ def _check(path: Path, kind: _Format, columns: Sequence[str]) -> None:
                 f"lacks a column of {kind.name}",
                 value=" or ".join(names),
                 allowed=", ".join(" or ".join(names) for names in kind.needed),
-                fix=f"is {close!r} meant to be it?" if close else f"export it with {names[0]}",
+                fix=f"did you mean {close!r}?" if close else f"export it with {names[0]}",
             )

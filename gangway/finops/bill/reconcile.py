@@ -179,7 +179,7 @@ def _line(run: Run, other_plan: Mapping[str, Any] | None, allocation: CostAlloca
 
 def _estimate(plan: Mapping[str, Any] | None, record: RunRecord) -> Quantity:
     if plan is None or plan.get("stack") != record.stack:
-        return Quantity.absent("USD", "no plan of this stack: give --plan")
+        return Quantity.absent("USD", "no plan of this stack: add --plan")
     if plan.get("provider") != record.provider:
         return Quantity.absent("USD", f"the plan is for {plan.get('provider')}, the run was on {record.provider}")
     expected = _plan_cost(plan, "expected_run", "usd", "hours")
@@ -220,35 +220,35 @@ def _is_number(value: Any) -> bool:
 
 def _why_nothing(record: RunRecord, allocation: CostAllocation) -> str:
     if record.provider not in _CLOUDS:
-        return f"ran on {record.provider or 'no known provider'}: no cloud bills it"
+        return f"ran on {record.provider or 'an unknown provider'}: not billed by a cloud"
     first, last = allocation.total.first, allocation.total.last
     start, end = record.sessions[0].start, record.sessions[-1].end
     if currencies := sorted(allocation.foreign_runs.get(record.id, ())):
         rates = " ".join(f"--usd-per {currency or 'EUR'}=RATE" for currency in currencies)
-        return f"its charges are in {', '.join(word or 'no currency' for word in currencies)}: give {rates}"
+        return f"its charges are in {', '.join(word or 'no currency' for word in currencies)}: add {rates}"
     if first is None or last is None:
         return "the bill has no charge in US dollars" if allocation.foreign else "the bill has no charge"
     if datetime.fromisoformat(end) <= first or datetime.fromisoformat(start) >= last:
-        return f"the bill is of {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run of {start[:10]}"
-    return f"no charge bears the tag of stack {record.stack!r} in its time: is the tag activated for billing?"
+        return f"the bill covers {first:%Y-%m-%d} to {last:%Y-%m-%d}, the run was on {start[:10]}"
+    return f"no charge at its time has the tag of stack {record.stack!r}: is the tag activated for billing?"
 
 
 def _notes(allocation: CostAllocation, late: Mapping[str, str], rates: Mapping[str, float]) -> Iterator[str]:
     if late:
-        yield f"{len(late)} resources are tagged in some rows only: their other rows count for the same stack"
+        yield f"{len(late)} resources are tagged in some rows only; their other rows count for the same stack"
     for currency, value in sorted(allocation.foreign.items()):
-        yield f"{value:,.2f} {currency or 'of no currency'} is in no sum: give --usd-per {currency or 'EUR'}=RATE"
+        yield f"{value:,.2f} {currency or 'of no currency'} is in no total: add --usd-per {currency or 'EUR'}=RATE"
     for currency, rate in sorted(rates.items()):
         yield f"{currency} counts as {rate:g} USD (assumed: --usd-per)"
     if any(sums.longest_sec > _HOUR_SEC for sums in allocation.runs.values()):
-        yield "charges of runs are longer than an hour: what stood idle within their period counts for the run"
+        yield "charges of runs span more than an hour: idle time within them counts for the run"
 
 
 def _unused_plans(runs: Sequence[Run], plans: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     used = {run.record.stack for run in runs if run.plan is None}
     for stack in plans:
         if stack not in used:
-            yield f"the plan of stack {stack!r} is of no use: no run is of it, or each has a plan of its own"
+            yield f"the plan of stack {stack!r} is unused: no run of it, or each has its own plan"
 
 
 def _percent(value: float, base: float | None) -> float | None:
@@ -325,7 +325,7 @@ def _cells(line: RunLine) -> tuple[str, ...]:
     return (
         *figures,
         _usd(line.billed.usd),
-        "not told" if machines is None else _usd(machines),
+        "unknown" if machines is None else _usd(machines),
         _percent_text(line.percent),
         _percent_text(line.percent_of_estimate),
     )
@@ -336,7 +336,7 @@ def _rest_table(result: Reconciliation) -> Table:
     for column in ("what", "USD", "charges"):
         table.add_column(column, justify="right" if column in ("USD", "charges") else "left")
     for (provider, stack), sums in sorted(result.unexplained.items()):
-        _add(table, f"unexplained: {provider}, stack {stack}, no run under way", sums)
+        _add(table, f"unexplained: {provider}, stack {stack}, no active run", sums)
     for provider, sums in sorted(result.untagged.items()):
         _add(table, f"{provider or 'no provider'}, without a stack's tag", sums)
     return table

@@ -20,7 +20,7 @@ class _Length(BaseModel):
     kimg: float = Field(gt=0, le=1e9)
 
 
-class RunAhead(NamedTuple):
+class RunProgress(NamedTuple):
     """Progress of a run and its remaining time; None if it is done."""
 
     images: int
@@ -28,25 +28,25 @@ class RunAhead(NamedTuple):
     ahead: Remaining | None
 
 
-def run_ahead(run_dir: Path, level: float) -> RunAhead:
+def forecast_run(run_dir: Path, level: float) -> RunProgress:
     """Forecast a run's remaining time from its folder. InputError: no run, or too little progress to know its pace."""
     total = round(_length(run_dir) * 1000)
     place = str(run_dir / "stats.jsonl")
     stats = [line for line in read_stats(run_dir / "stats.jsonl", ("time",)) if line.get("event") is None]
     if odd := [line["time"] for line in stats if not isinstance(line["time"], int | float)]:
-        raise InputError(place, "has a line whose time is no number", value=odd[0], fix="fetch it anew")
+        raise InputError(place, "has a line whose time is not a number", value=odd[0], fix="copy the file again")
     windows = get_windows(stats)
     if len(windows) < FEWEST_WINDOWS:
         raise InputError(
             place,
-            "too few lines of statistics to know the pace",
+            "too few lines to measure the pace",
             value=len(windows),
-            allowed=f"{FEWEST_WINDOWS} stretches at least from one to the next, of one session",
-            fix="wait until the run has gone on for a while",
+            allowed=f"at least {FEWEST_WINDOWS} intervals between lines of one session",
+            fix="wait for more progress",
         )
     images = stats[-1]["images"]
     images_left = total - images
-    return RunAhead(images, total, remaining(windows, images_left, level) if images_left > 0 else None)
+    return RunProgress(images, total, remaining(windows, images_left, level) if images_left > 0 else None)
 
 
 def get_windows(stats: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
@@ -63,12 +63,12 @@ def _length(run_dir: Path) -> float:
     except OSError as error:
         raise InputError(
             str(run_dir),
-            f"holds no run: config.json: {error.strerror or error}",
+            f"not a run's folder: config.json: {error.strerror or error}",
             allowed="a run's folder, or a history",
-            fix="name a folder in which a training has begun, or a file",
+            fix="name the folder of a started run, or a file",
         ) from None
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"]
         raise InputError(
-            place, f"does not say how long the run is: {reason}", allowed="kimg", fix="fetch it anew"
+            place, f"no valid length of the run: {reason}", allowed="kimg", fix="copy the file again"
         ) from None

@@ -124,8 +124,8 @@ def show(answer: Answer, console: "Console") -> None:
         console.print(series.note, markup=False, highlight=False)
     last = format_time(series.find_time(len(series.values) - 1))
     ahead = said_length(setting.horizon * series.step)
-    history = f"{series.name}: {len(series.values):,} values each {said_length(series.step)}"
-    summary = f"{history}, the last of {last}; {ahead} ahead"
+    history = f"{series.name}: {len(series.values):,} values, one per {said_length(series.step)}"
+    summary = f"{history}, the last at {last}; {ahead} ahead"
     console.print(summary, markup=False, highlight=False)
     console.print(f"season: {setting.season_reason}", markup=False, highlight=False)
     console.print(_forecast_table(answer))
@@ -140,7 +140,7 @@ def show(answer: Answer, console: "Console") -> None:
 def _forecast_table(answer: Answer) -> "Table":
     rows = list(answer.rows())
     every = -(-len(rows) // _MOST_ROWS)
-    thinned = f", every {every} steps (--out and --json have all)" if every > 1 else ""
+    thinned = f", every {every} steps (all: --out, --json)" if every > 1 else ""
     table = _table(f"forecast, with {answer.setting.level:.0%} intervals{thinned}", "time")
     for name in ("baseline", "low", "middle", "high"):
         table.add_column(name, justify="right")
@@ -155,7 +155,7 @@ def _accuracy_table(title: str, baseline: Accuracy, model: Accuracy, level: floa
         table.add_column(name, justify="right")
     table.add_row("mean absolute error", _number(baseline.mae), _number(model.mae))
     table.add_row("pinball loss", _number(baseline.pinball), _number(model.pinball))
-    table.add_row(f"truths within {level:.0%} intervals", f"{baseline.coverage:.1%}", f"{model.coverage:.1%}")
+    table.add_row(f"true values in {level:.0%} intervals", f"{baseline.coverage:.1%}", f"{model.coverage:.1%}")
     table.add_row("mean width", _number(baseline.width), _number(model.width))
     return table
 
@@ -170,10 +170,10 @@ def _table(title: str, first: str) -> "Table":
 
 def _skill_line(gain: Skill | None) -> str:
     if gain is None:
-        return "skill: none to tell, the baseline never errs"
+        return "skill: not defined, the baseline has no error"
     text = f"skill: {gain.value:.0%} less error than the baseline"
     interval = "" if gain.low is None or gain.high is None else f" (95 %: {gain.low:.0%} to {gain.high:.0%})"
-    means = {"better": "better than the baseline", "worse": "WORSE than the baseline: use that"}
+    means = {"better": "better than the baseline", "worse": "WORSE than the baseline: use the baseline"}
     return f"{text}{interval}: {means.get(gain.verdict, gain.verdict)}"
 
 
@@ -185,23 +185,21 @@ def _drift_line(answer: Answer) -> str:
     assert drift.began is not None, "an alarm has a beginning"
     began = answer.series.find_time(answer.tested.forecasts[min(drift.began, drift.alarm)].origin)
     side = "above" if drift.upward else "below"
-    return f"drift: since about {format_time(began)} values lie {side} what is expected ({often})"
+    return f"drift: since about {format_time(began)} values are {side} the forecast ({often})"
 
 
 def _show_published(published: Published, series: Series, setting: Setting, console: "Console") -> None:
-    new = "this forecast is written" if published.added else "a forecast from this time stands already, and counts"
-    text = f"ledger: {new}; {published.settled.new} truths are new"
+    new = "forecast added" if published.added else "already has a forecast from this time, which counts"
+    text = f"ledger: {new}; {published.settled.new} new true values"
     if published.settled.revised:
-        text += f"; {published.settled.revised} that stand are otherwise in this file, and stay"
+        text += f"; {published.settled.revised} recorded values differ in this file and were kept"
     console.print(text, markup=False, highlight=False)
     if published.others:
-        this, *others = (visible(of) or "what was not said" for of in (series.of, *published.others[:_MOST_OTHERS]))
-        text = (
-            f"ledger: the first {series.name} of {this}; apart stand {', '.join(others)} (--of NAME: what this is of)"
-        )
-        console.print(text, markup=False, highlight=False)
+        this, *others = (visible(of) or "unnamed" for of in (series.of, *published.others[:_MOST_OTHERS]))
+        subjects = f"{this}; other subjects: {', '.join(others)} (--of NAME sets the subject)"
+        console.print(f"ledger: the first {series.name} of {subjects}", markup=False, highlight=False)
     if published.model is not None and published.baseline is not None:
-        title = f"ledger: {published.model.forecasts} published forecasts whose truth is known"
+        title = f"ledger: {published.model.forecasts} published forecasts with known true values"
         console.print(_accuracy_table(title, published.baseline, published.model, setting.level))
         console.print(_skill_line(published.gain), markup=False, highlight=False)
 

@@ -22,7 +22,7 @@ from gangway.finops.prices.source import (
     Web,
     as_service,
     plain_session,
-    unread_gaps,
+    unreadable_gaps,
 )
 
 Clients = Callable[[str, str], Any]
@@ -73,7 +73,7 @@ class AwsSource:
             yield from self._on_demand(query)
         for query in (query for query in queries if query.is_service):
             yield from self._service(query)
-        yield from unread_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
+        yield from unreadable_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
         for region in dict.fromkeys(query.region for query in machines):
             types = [query.item for query in machines if query.region == region]
             try:
@@ -90,7 +90,7 @@ class AwsSource:
                 product = json.loads(text) if isinstance(text, str) else text
                 yield from self._product_prices(product)
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
+                yield Gap(query.region, query.item, f"a product lacks documented fields: {problem!r}")
 
     def _service(self, query: Query) -> Iterator[Answer]:
         """The price of the tier that holds the service's amount; for a machine, its on-demand price."""
@@ -110,7 +110,7 @@ class AwsSource:
                     if product.matches(attributes["usagetype"], attributes.get("operation", "")):
                         yield from self._service_prices(query, product, product_row)
                 except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                    yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
+                    yield Gap(query.region, query.item, f"a product lacks documented fields: {problem!r}")
 
     def _service_prices(self, query: Query, product: Product, product_row: Mapping[str, Any]) -> Iterator[Observed]:
         for term in product_row["terms"].get("OnDemand", {}).values():
@@ -294,7 +294,7 @@ class AwsPublicSource:
                 yield from (
                     replace(each, region=region) for each in answers if isinstance(each, Gap) or each.item in products
                 )
-        yield from unread_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
+        yield from unreadable_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
 
     def _service_file(self, code: str, region: str, products: Mapping[str, Product]) -> Iterator[Answer]:
         """Not every service is in every region."""
@@ -329,7 +329,7 @@ class AwsPublicSource:
                 else:
                     yield from self._service_prices(row, region, products, published)
             except (KeyError, ValueError) as problem:
-                yield Gap(region, item, f"a row without what the file documents: {problem!r}")
+                yield Gap(region, item, f"a row lacks documented fields: {problem!r}")
 
     def _open(self, code: str, region: str, required: Sequence[str]) -> tuple[Iterator[str], list[str], date]:
         """The lines after the header, the columns, the date. SourceError: no offer file."""
@@ -339,7 +339,7 @@ class AwsPublicSource:
         columns = next(csv.reader(islice(lines, 1)), [])
         lacking = [name for name in required if name not in columns]
         if lacking or "Publication Date" not in about:
-            raise SourceError(f"{url} is no offer file: it lacks {', '.join(lacking) or 'its date'}")
+            raise SourceError(f"{url} is not an offer file: missing {', '.join(lacking) or 'its date'}")
         return lines, columns, date.fromisoformat(about["Publication Date"][:10])
 
     def _machine_prices(

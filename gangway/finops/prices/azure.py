@@ -19,7 +19,7 @@ from gangway.finops.prices.source import (
     Web,
     as_service,
     plain_session,
-    unread_gaps,
+    unreadable_gaps,
 )
 
 API_URL = "https://prices.azure.com/api/retail/prices"
@@ -61,7 +61,7 @@ class AzureSource:
         for place in dict.fromkeys(meter.place for meter in meters.values()):
             selected = {name: meter for name, meter in meters.items() if meter.place == place}
             yield from self._service_prices(region, place or region, selected)
-        yield from unread_gaps(services, AZURE_UNREAD)
+        yield from unreadable_gaps(services, AZURE_UNREAD)
 
     def _service_prices(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
         """The tier of each meter that holds its amount. `place`: the region to query."""
@@ -74,7 +74,7 @@ class AzureSource:
                     if meter.matches(row) and _tier(row) <= meter.amount and _effective(row) <= self._today:
                         current[name] = max(current.get(name, row), row, key=_service_ranks)
             except (KeyError, TypeError, AttributeError, ValueError):
-                yield Gap(region, str(row)[:80], "a meter without what the API documents")
+                yield Gap(region, str(row)[:80], "a meter lacks documented fields")
         for name, row in current.items():
             meter, listed_unit = meters[name], str(row["unitOfMeasure"])
             yield Observed(
@@ -99,7 +99,7 @@ class AzureSource:
                 if key and _ranks(meter) > _ranks(current.get(key, {})):
                     current[key] = meter
             except (KeyError, TypeError, AttributeError, ValueError):
-                yield Gap(region, str(meter)[:80], "a meter without what the API documents")
+                yield Gap(region, str(meter)[:80], "a meter lacks documented fields")
         for (size, field), meter in current.items():
             if size in sizes:
                 yield from self._observed(size, field, meter)
@@ -118,7 +118,7 @@ class AzureSource:
             if not following:
                 return
             if urlsplit(following).hostname != urlsplit(self._api_url).hostname:
-                raise SourceError(f"{self._api_url} names a next page elsewhere: {following[:80]!r}")
+                raise SourceError(f"{self._api_url} names a next page on another host: {following[:80]!r}")
             page = self._web.json(following)
 
     def _field(self, meter: Mapping[str, Any]) -> PriceField | None:

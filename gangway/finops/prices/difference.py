@@ -156,18 +156,18 @@ def _files(state: str, place: str) -> list[Path]:
     else:
         found = [Path(state)] if Path(state).is_file() else []
     if not found:
-        raise _nothing_of(state, place, folder)
+        raise _not_found_error(state, place, folder)
     return found
 
 
-def _nothing_of(state: str, place: str, folder: Path | None) -> InputError:
+def _not_found_error(state: str, place: str, folder: Path | None) -> InputError:
     """A machine without overlays yet gets a hint, not a spelling error."""
     days = sorted({path.stem[-10:] for path in folder.glob("*.yaml")}) if folder and folder.is_dir() else []
     allowed = ", ".join([CATALOGUE, *([NEWEST] if days else []), *days, "the path of an overlay"])
     if folder is None and (state == NEWEST or _DAY.fullmatch(state)):
         problem, fix = "overlays are turned off", f"unset {OVERLAYS_VARIABLE}"
     elif state == NEWEST:
-        problem = "no prices have been refreshed here yet, so there is nothing but the catalogue"
+        problem = "no prices have been refreshed yet: there is only the catalogue"
         fix = f"run `gangway prices refresh`, which writes the first overlay in {folder}"
     else:
         problem = "no such prices"

@@ -20,7 +20,7 @@ from gangway.finops.prices.source import (
     Web,
     WebSession,
     plain_session,
-    unread_gaps,
+    unreadable_gaps,
 )
 
 DROPPED = (
@@ -157,7 +157,7 @@ class GcpSource:
             self._has_services = True
         for query in services:
             yield from self._service(query, self._read)
-        yield from unread_gaps([query.item for query in services], GCP_UNREAD)
+        yield from unreadable_gaps([query.item for query in services], GCP_UNREAD)
         for query in (query for query in queries if not query.is_service):
             for spot in (False, True):
                 if query.item in TPU_PARTS:
@@ -216,12 +216,12 @@ class GcpSource:
         """Store an entry's prices if it is one of the services; a gap if its shape is unexpected."""
         try:
             for name in (name for name, entry in entries.items() if entry.matches(sku)):
-                for each in self._of_service(name, entries[name], sku):
+                for each in self._observe_service(name, entries[name], sku):
                     self._services.setdefault((name, each.region), []).append(each)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
             yield from _gap(sku, problem, (), entries.values())
 
-    def _of_service(self, name: str, entry: Entry, sku: Mapping[str, Any]) -> Iterator[Observed]:
+    def _observe_service(self, name: str, entry: Entry, sku: Mapping[str, Any]) -> Iterator[Observed]:
         usd, unit, currency = get_price(sku, entry)
         for region in sku["serviceRegions"]:
             yield Observed(
@@ -252,7 +252,7 @@ class GcpSource:
         elif cards:
             # Without its card the machine is not sold there, so nothing is missing.
             label = f"{query.item}, {'spot' if spot else 'on demand'}"
-            yield Gap(query.region, label, f"no price, or several, of its {', '.join(lacking)}")
+            yield Gap(query.region, label, f"no unique price for its {', '.join(lacking)}")
 
     def _chip(self, query: Query, spot: bool, prices: _Prices) -> Iterator[Answer]:
         for price in prices.get(Part(TPU_PARTS[query.item], query.region, spot), ()):
@@ -308,7 +308,7 @@ def _gap(sku: object, problem: Exception, parts: Collection[str], entries: Itera
     is_part = any(name in description.lower() for name in parts) and not is_dropped(description)
     if not is_part and not any(entry.is_described(description) for entry in entries):
         return []
-    return [Gap("", description[:80], f"an entry without what the Catalog documents: {problem!r}")]
+    return [Gap("", description[:80], f"an entry lacks documented fields: {problem!r}")]
 
 
 def open_source(now: datetime) -> PriceSource:
@@ -322,7 +322,7 @@ def open_source(now: datetime) -> PriceSource:
         try:
             session = cast("WebSession", open_session(API_URL))
         except TpuError as problem:
-            raise SourceError(f"{problem}; an API key in {KEY_VARIABLE} will do as well") from None
+            raise SourceError(f"{problem}; an API key in {KEY_VARIABLE} also works") from None
         how = "the Cloud Billing Catalog, with Application Default Credentials"
     machines = cast("dict[str, GcpMachineType]", dict(load_provider("gcp").machines))
     return GcpSource(Web(session), machines, now.date(), how, key or None)

@@ -101,7 +101,7 @@ GCP_SERVICES: Mapping[str, Entry] = {
 }
 
 GCP_UNREAD: Mapping[str, str] = {
-    "alert-condition": "no source at hand names the entry of the Catalog that is a condition of an alerting policy",
+    "alert-condition": "no known source names the Catalog entry for a condition of an alerting policy",
 }
 """Services of the catalogue that are not read, and why."""
 

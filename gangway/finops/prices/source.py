@@ -52,7 +52,7 @@ class Gap:
 Answer: TypeAlias = Observed | Gap
 
 
-def unread_gaps(services: Iterable[str], unread: Mapping[str, str]) -> Iterator[Gap]:
+def unreadable_gaps(services: Iterable[str], unread: Mapping[str, str]) -> Iterator[Gap]:
     """A gap, without a region, for each of `services` in `unread`, which has the reasons."""
     for name in services:
         if name in unread:
@@ -126,7 +126,7 @@ class Web:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise SourceError(f"{url} answered no JSON object: {reply.text[:80]!r}")
+            raise SourceError(f"{url} did not return a JSON object: {reply.text[:80]!r}")
         return answer
 
     def lines(self, url: str) -> Iterator[str]:

@@ -72,10 +72,10 @@ def show_report(report: Report, console: Console, written: Path | None) -> None:
         line = f"{each.item} {each.region} {FIELD_NAMES[each.field]}: {each.value:g} refused: {refusal.reason}"
         console.print(f"[yellow]{escape(line)}[/]", highlight=False)
     for gap in report.gaps:
-        line = f"{gap.region} {gap.what} not told: {gap.reason}".strip()
+        line = f"{gap.region} {gap.what} unknown: {gap.reason}".strip()
         console.print(f"[yellow]{escape(line)}[/]", highlight=False)
     for region, reason in report.failed.items():
-        console.print(f"[red]{escape(f'{region} not read, its prices stay: {reason}')}[/]", highlight=False)
+        console.print(f"[red]{escape(f'{region} not read, prices unchanged: {reason}')}[/]", highlight=False)
     counted = f"{len(report.changes)} changed, {report.confirmed} confirmed, {len(report.refused)} refused"
     # In one piece, to be copied.
     console.print(f"{counted}; {f'wrote {written}' if written else 'nothing written'}", highlight=False, soft_wrap=True)

@@ -59,7 +59,7 @@ def advice_lines(given: AdviceGiven) -> Iterator[str]:
     advice, luggage, sort = given.advice, given.luggage, given.sort
     here, best = advice.here, advice.best
     trouble = here.problem or here.missing or here.unpriced
-    stays = trouble or f"{_amount_text(_current_amount(advice, sort), sort)} for what is left"
+    stays = trouble or f"{_amount_text(_current_amount(advice, sort), sort)} to finish"
     yield f"you are on {here.offer.label}: {stays}"
     if best is None:
         yield f"stay: {advice.reason}"
@@ -67,15 +67,15 @@ def advice_lines(given: AdviceGiven) -> Iterator[str]:
     label = best.to.offer.label
     verb = f"move to {label}" if advice.go else f"stay: {advice.reason}; nearest is {label}"
     yield (
-        f"{verb}: saves {_savings_text(best, sort)}, the way counted: {best.hours.mid:.1f} h without training, "
+        f"{verb}: saves {_savings_text(best, sort)}, the move included: {best.hours.mid:.1f} h without training, "
         + _transfer_text(best, luggage, _route(here.offer, best.to.offer))
     )
     if advice.go:
         offer = best.to.offer
         yield (
-            f"to move: see that there is capacity, stop the job (it saves), copy its run folder to a bucket there, set "
+            f"to move: check for capacity, stop the job (it saves), copy its run folder to a bucket there, set "
             f"region {offer.region} and capacity kind {offer.kind} of {offer.machine.name} in a stack file of provider "
-            f"{offer.provider}, and run `pulumi up`: it goes on from the checkpoint; then `pulumi destroy` here"
+            f"{offer.provider}, and run `pulumi up`: the run resumes from the checkpoint; then `pulumi destroy` here"
         )
 
 
@@ -98,7 +98,7 @@ def _amount_text(value: float | None, sort: Sort) -> str:
 
 def _savings_text(move: Move, sort: Sort) -> str:
     if move.saves.mid == float("inf"):
-        return "what staying does not finish"
+        return "staying does not finish"
     low = "nothing known" if move.saves.low == float("-inf") else _amount_text(move.saves.low, sort)
     high = "all" if move.saves.high == float("inf") else _amount_text(move.saves.high, sort)
     return f"{_amount_text(move.saves.mid, sort)} ({low} to {high})"
@@ -109,10 +109,10 @@ def _transfer_text(move: Move, luggage: Luggage, route: Route | None) -> str:
     if route is not None:
         rtt, stream = route.rtt_ms, route.stream_mbps
         carries = "" if stream is None else f", one stream {stream.value:g} Mbit/s"
-        measured = f" ({rtt.value:g} ms there and back{carries}, {rtt.dated})"
+        measured = f" ({rtt.value:g} ms round trip{carries}, {rtt.dated})"
     if not move.traffic_usd:
-        return f"and nothing for the way{measured}"
-    return f"${move.traffic_usd:,.2f} for {luggage.gib:g} GiB on the way{measured}"
+        return f"and free transfer{measured}"
+    return f"${move.traffic_usd:,.2f} for {luggage.gib:g} GiB of transfer{measured}"
 
 
 def _route(origin: Offer, target: Offer) -> Route | None:

@@ -252,15 +252,15 @@ def show_answer(answer: Answer, console: "Console") -> None:
         _print_paragraph(console, f"{BEST[answer.sort]}: {_label_and_usd(first)}{sure}", style="bold")
         steady = next((quoted for quoted, _ in ranking.ranked if quoted.rate is None), None)
         if steady is not None and first.rate is not None:
-            _print_paragraph(console, f"the first that is not taken back: {_label_and_usd(steady)}")
+            _print_paragraph(console, f"the first that cannot be interrupted: {_label_and_usd(steady)}")
     else:
-        _print_paragraph(console, "no offer will do: see below", style="yellow")
+        _print_paragraph(console, "no suitable offer: see below", style="yellow")
     _print_paragraph(
         console, f"ranked: {len(ranking.ranked)} offers; not ranked, with their reasons below: {other_count}"
     )
     _show_ranked(answer, console)
     if ranking.infeasible:
-        _print_paragraph(console, "cannot do it", style="bold red")
+        _print_paragraph(console, "not suitable", style="bold red")
         for quoted in ranking.infeasible:
             _print_paragraph(console, f"{_label_and_usd(quoted)}: {quoted.problem}", indent=2)
     if ranking.unknown:
@@ -270,10 +270,10 @@ def show_answer(answer: Answer, console: "Console") -> None:
             _print_paragraph(console, line, indent=2)
     if answer.left_out:
         _print_paragraph(
-            console, f"{answer.left_out} offers left out: their grid has more than {answer.max_intensity:g} g/kWh"
+            console, f"{answer.left_out} offers excluded: their grid has more than {answer.max_intensity:g} g/kWh"
         )
     for limit, number in answer.refused.items():
-        _print_paragraph(console, f"{number} offers left out: {_REFUSED[limit]}")
+        _print_paragraph(console, f"{number} offers excluded: {_REFUSED[limit]}")
     for line in _assumptions(ranking):
         _print_paragraph(console, line, style="dim")
     for line in () if answer.advice is None else advice_lines(answer.advice):
@@ -390,7 +390,7 @@ def _explain_offer(quoted: Quoted, reason: str, job: Job) -> str:
     offer = quoted.offer
     price, note = quoted.unpriced, f" ({offer.note})" if offer.note else ""
     if offer.price.value is not None:
-        price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.dated}"
+        price = f"${offer.price.value:,.2f} per node-hour, {offer.price.confidence} {offer.price.dated}"
     late = "" if quoted.in_time is None or quoted.in_time > 0.9995 else f"; {quoted.in_time:.1%} likely in time"
     data = "" if quoted.carried is None or job.data is None else f"; data: {quoted.carried.in_words(job.data)}"
     return f"{price}{note}; {reason}{late}{data}{_sci(quoted)}"

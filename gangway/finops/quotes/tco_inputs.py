@@ -146,7 +146,7 @@ def _commitments(
 
 
 def _is_priced(offer: "Offer") -> bool:
-    """With a price of its own region."""
+    """Whether the price is of the offer's region."""
     return offer.price.value is not None and not (offer.quote and offer.quote.foreign_region)
 
 
@@ -225,7 +225,7 @@ def _required(name: str, fact: Fact[float] | None, accelerator: str) -> Fact[flo
     option = f"--{name.replace('_', '-')}"
     raise InputError(
         option,
-        f"nobody publishes it for {accelerator}, and nothing is assumed",
+        f"not published for {accelerator}, and no assumption is made",
         allowed=f"{UNITS[name]}, above 0",
         fix=f"give {option}",
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SHARES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _WORDS = {
     "usd_per_hour": "rent, on demand",
-    "fixed": "rent paid in any case",
+    "fixed": "rent that is always paid",
     "utilisation": "utilisation",
     "capex": "price of a node",
     "resale": "resale",
@@ -227,8 +227,8 @@ def show(answer: Tco, console: "Console") -> None:
         )
     if inputs.unpriced:
         console.print(
-            f"[yellow]no price of {escape(', '.join(inputs.unpriced))} for these nodes in the catalogue: give "
-            "--reserved-1y or --reserved-3y, USD a node-hour[/]",
+            f"[yellow]no price of {escape(', '.join(inputs.unpriced))} for these nodes in the catalogue: add "
+            "--reserved-1y or --reserved-3y, USD per node-hour[/]",
             highlight=False,
         )
 
@@ -282,7 +282,7 @@ def plot_files(out: Path) -> list[Path]:
     """`out` as .png and .svg, replacing such a suffix. InputError: no file name."""
     if not out.name:
         place, fix = "a path that ends with a name", "write --out tco"
-        raise InputError("--out", "names no file", value=str(out), allowed=place, fix=fix)
+        raise InputError("--out", "has no file name", value=str(out), allowed=place, fix=fix)
     stem = out.with_suffix("") if out.suffix.lstrip(".") in _KINDS else out
     return [stem.with_name(f"{stem.name}.{kind}") for kind in _KINDS]
 
@@ -296,7 +296,7 @@ def write_plot(answer: Tco, out: Path) -> list[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            "--out", f"cannot be written: {error.strerror}", value=str(out), fix="name a file in a folder of yours"
+            "--out", f"cannot be written: {error.strerror}", value=str(out), fix="name a file in a writable folder"
         ) from None
     return [write_whole(path, content) for path, content in plots.items()]
 
@@ -331,7 +331,7 @@ def _draw_bills(axes: Axes, answer: Tco) -> None:
             [each.usd / 1e6 * discounted_hours(month, rate) / discounted_hours(end, rate) for month in months],
             color=LIGHT.series[0],
             linestyle="--",
-            label=f"{each.short}, paid in any case",
+            label=f"{each.short}, always paid",
         )
     if answer.months <= end:
         paid = onprem_usd(inputs.onprem, answer.months * HOURS_PER_MONTH, rate) * million

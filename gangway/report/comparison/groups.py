@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError, nearest_hint
 from components.core.first_error import first_wrong
-from gangway.runs.run_folders import RECORD, STATS, Run, not_covered, read_json, why_unread
+from gangway.runs.run_folders import RECORD, STATS, Run, not_covered, read_json, unreadable_reason
 from gangway.runs.signatures import UNSIGNED
 from gangway.runs.stats import read_stats
 from trainer.config.train_config import TrainConfig
@@ -126,7 +126,7 @@ def get_members(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
 
 def _missing_run(folder: Path) -> Missing:
     """Why the record is missing or unreadable, and the fix."""
-    if (folder / RECORD).is_file() and (mistake := why_unread(folder)) is not None:
+    if (folder / RECORD).is_file() and (mistake := unreadable_reason(folder)) is not None:
         return Missing("", folder.name, "broken record", f"{mistake.place} {mistake.problem}; {mistake.fix}")
     command = f"{program()} record --run-dir {shlex.quote(str(folder))}"
     reason = f"it has no {RECORD}: it goes on, or was cut off; `{command}` writes what there is"

@@ -104,7 +104,7 @@ class FakeCloud:
     def collect(self, item: Item, facts: Facts) -> None:
         self.on_call()
         if "url" not in facts:
-            raise RunFailedError("it was never up")
+            raise RunFailedError("its stack was never up")
         self.collected.append(item.name)
 
     def destroy(self, item: Item, facts: Facts, note: Callable[..., None]) -> list[str]:

@@ -15,7 +15,7 @@ import yaml
 
 from gangway.bench.processes import Stop
 from gangway.bench.session import Options, run_suite
-from gangway.runs.end_record import ENDED_FILE, check_goes_on
+from gangway.runs.end_record import ENDED_FILE, check_not_ended
 from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
 from gangway.runs.run_store import RunStore
 from trainer.records.run_record import RunRecord
@@ -57,8 +57,8 @@ def ran(
 def test_a_trainer_that_has_failed_for_good_is_not_paid_until_the_deadline(ran: Ran, tmp_path: Path) -> None:
     (row, _) = ran(ended={**END, "time": "2099-01-01T00:00:00Z"})
     assert row["reason"] == (
-        "the trainer has ended for good on node-1, 2099-01-01 00:00 UTC: bad-input, exit code 2: what it was given "
-        "cannot be trained on, or not on such GPUs; see docs/troubleshooting.md, 'The job ended early'"
+        "the job ended on node-1, 2099-01-01 00:00 UTC: bad-input, exit code 2: its input is invalid, or "
+        "does not work on these GPUs; see docs/troubleshooting.md, 'The job ended early'"
     )
     assert row["hours_up"] < 0.1
     (kept,) = (tmp_path / "runs").glob(f"there-*/{row['run_id']}/*")
@@ -67,14 +67,14 @@ def test_a_trainer_that_has_failed_for_good_is_not_paid_until_the_deadline(ran: 
 
 # where a run of a suite may report to, and what its first seed's bucket answers
 REFUSALS = [
-    ("s3://gone/x", 200, "s3://gone/x: there is no such bucket"),
+    ("s3://gone/x", 200, "s3://gone/x: no such bucket"),
     ("s3://runs/x", 403, "s3://runs/x: no permission to read it"),
-    ("gs://runs/x", 404, "gs://runs/x: there is no such bucket"),
+    ("gs://runs/x", 404, "gs://runs/x: no such bucket"),
     ("gs://runs/x", 403, "gs://runs/x: no permission to read it"),
-    ("https://account.blob.core.windows.net/runs/x", 404, "/runs/x: there is no such bucket"),
+    ("https://account.blob.core.windows.net/runs/x", 404, "/runs/x: no such bucket"),
     ("https://account.blob.core.windows.net/runs/x", 403, "/runs/x: no permission to read it"),
 ]
-FIXES = {"there is no such bucket": "make it", "no permission to read it": "log in as"}
+FIXES = {"no such bucket": "create it", "no permission to read it": "log in as"}
 
 
 def checked(row: dict[str, Any], said: str) -> None:
@@ -98,7 +98,7 @@ def test_a_bucket_that_is_missing_or_refuses_ends_its_item_alone(
 @pytest.mark.parametrize(
     ("place", "status", "said"),
     [
-        ("swift://gone/x", 200, "swift://gone/x: there is no such bucket"),
+        ("swift://gone/x", 200, "swift://gone/x: no such bucket"),
         ("swift://runs/x", 403, "swift://runs/x: no permission to read it"),
     ],
 )
@@ -123,14 +123,14 @@ GOOD = {"version": 1, "run_id": "r-1", "stack": "s", "node": "n", **END}
 
 def test_only_this_runs_end_ends_it(bucket: tuple[Path, RunStore]) -> None:
     file, store = bucket
-    check_goes_on(store, "r-1")
+    check_not_ended(store, "r-1")
     file.write_text(json.dumps({**GOOD, "run_id": "r-0"}), "utf-8")
-    check_goes_on(store, "r-1")
+    check_not_ended(store, "r-1")
     file.write_text(json.dumps({**GOOD, "run_id": ""}), "utf-8")
-    check_goes_on(store, "r-1")
+    check_not_ended(store, "r-1")
     file.write_text(json.dumps({**GOOD, "code": 1, "reason": "something-new"}), "utf-8")
-    with pytest.raises(RunFailedError, match="something-new, exit code 1: no reason that this version knows"):
-        check_goes_on(store, "r-1")
+    with pytest.raises(RunFailedError, match="something-new, exit code 1: a reason unknown to this version"):
+        check_not_ended(store, "r-1")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_the_end_of_an_attempt_before_is_none_of_this_ones(
     file.write_text(json.dumps({**GOOD, "time": f"2026-01-02T{ended_at}{zone}"}), "utf-8")
     began = datetime(2026, 1, 2, 12, tzinfo=UTC)
     with pytest.raises(RunFailedError) if heeded else nullcontext():
-        check_goes_on(store, "r-1", began)
+        check_not_ended(store, "r-1", began)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_the_end_of_an_attempt_before_is_none_of_this_ones(
 def test_what_is_no_end_is_told(bucket: tuple[Path, RunStore], content: bytes) -> None:
     file, store = bucket
     file.write_bytes(content)
-    with pytest.raises(StoreFailedError, match=r"/ended\.json: .*look who else writes there") as told:
-        check_goes_on(store, "r-1")
+    with pytest.raises(StoreFailedError, match=r"/ended\.json: .*check what else writes there") as told:
+        check_not_ended(store, "r-1")
     assert told.value.kind is Failure.ODD, "the run may be well"
     assert "\n" not in str(told.value)
 
@@ -182,7 +182,7 @@ def test_a_container_is_not_read_to_its_end_either(lab: Any) -> None:
     lab.objects["runs"] = {"s/ended.json": json.dumps(GOOD).encode(), "s/large": b"x" * 5000}
     store = RunStore("swift://runs/s", "one", "lab")
     with pytest.raises(RunFailedError, match="bad-input"):
-        check_goes_on(store, "r-1")
+        check_not_ended(store, "r-1")
     with pytest.raises(StoreFailedError, match="more than 4,096 bytes"):
         store.read("large", 4096)
     assert store.read("large", 5000) == b"x" * 5000
@@ -191,7 +191,7 @@ def test_a_container_is_not_read_to_its_end_either(lab: Any) -> None:
 def test_an_end_in_a_bucket(s3: Any) -> None:
     s3.objects["runs"] = {"s/ended.json": json.dumps(GOOD).encode()}
     with pytest.raises(RunFailedError, match="bad-input"):
-        check_goes_on(RunStore("s3://runs/s", "us-east-1"), "r-1")
+        check_not_ended(RunStore("s3://runs/s", "us-east-1"), "r-1")
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_an_end_in_a_bucket(s3: Any) -> None:
 def test_an_end_of_another_run_is_not_even_looked_at(bucket: tuple[Path, RunStore], content: bytes) -> None:
     file, store = bucket
     file.write_bytes(content)
-    check_goes_on(store, "r-1")
+    check_not_ended(store, "r-1")
     file.write_bytes(content + b" " * 5000)
     with pytest.raises(StoreFailedError, match="more than 4,096 bytes") as told:
-        check_goes_on(store, "r-1")
+        check_not_ended(store, "r-1")
     assert told.value.kind is Failure.ODD

@@ -30,7 +30,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
         assert journal.header == HEADER
         assert journal.items == written
         a = journal["a"]
-        assert a.standing
+        assert a.is_up
         assert a.facts == {"process": {"pid": 7}, "runs_url": "s3://b"}
         assert a.attempts[0].usd(journal.now()) == pytest.approx(7.0)
         assert journal["c"] == Progress()
@@ -54,7 +54,7 @@ def test_half_a_line_at_the_end_was_never_done(tmp_path: Path) -> None:
         assert journal["a"].state is State.PLANNED
         journal.enter("a", State.UP_BEGUN)
     with Journal.open(tmp_path) as journal:
-        assert journal["a"].standing
+        assert journal["a"].is_up
     assert file.read_bytes().startswith(whole)
 
 
@@ -80,7 +80,7 @@ def test_a_journal_without_a_whole_line_is_damaged_and_stays(tmp_path: Path, con
 def test_two_processes_do_not_share_it(tmp_path: Path) -> None:
     with (
         Journal.create(tmp_path, HEADER),
-        pytest.raises(InputError, match="another `gangway bench` works on it"),
+        pytest.raises(InputError, match="is in use by another `gangway bench`"),
         Journal.open(tmp_path),
     ):
         pass
@@ -89,7 +89,7 @@ def test_two_processes_do_not_share_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_journal(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no journal of a suite in there") as told, Journal.open(tmp_path):
+    with pytest.raises(InputError, match="contains no journal of a suite") as told, Journal.open(tmp_path):
         pass
     assert told.value.place == str(tmp_path)
 
@@ -119,8 +119,8 @@ def test_the_first_reason_is_kept_and_planning_anew_forgets_it(tmp_path: Path) -
         assert (journal["a"].reason, journal["a"].stopped) == ("stopped by SIGINT", True)
         journal.enter("a", State.DESTROY_BEGUN)
         journal.enter("a", State.DESTROYED)
-        assert not journal["a"].standing
-        assert not journal["a"].over, "somebody's wish, so it may be tried again"
+        assert not journal["a"].is_up
+        assert not journal["a"].is_finished, "somebody's wish, so it may be tried again"
         journal.enter("a", State.PLANNED)
         assert journal["a"].reason == ""
         assert len(journal["a"].attempts) == 1, "what it cost is not forgotten"
@@ -137,12 +137,12 @@ def test_a_full_disk_begins_nothing_and_keeps_nothing_standing(tmp_path: Path, m
         monkeypatch.setattr(os, "write", lambda descriptor, text: real(descriptor, text[:10]))
         with pytest.raises(OSError, match="no space left"):
             journal.enter("b", State.UP_BEGUN)
-        assert not journal["b"].standing
+        assert not journal["b"].is_up
         journal.enter("a", State.DESTROY_BEGUN)
         journal.note("a", process={"pid": 1})
         journal.enter("a", State.DESTROYED)
-        assert not journal["a"].standing
+        assert not journal["a"].is_up
         assert (tmp_path / "journal.jsonl").read_bytes() == before
         monkeypatch.undo()
     with Journal.open(tmp_path) as journal:
-        assert journal["a"].standing, "a later resume looks once more"
+        assert journal["a"].is_up, "a later resume looks once more"

@@ -135,7 +135,7 @@ def test_what_it_does_is_told(local: Local, launcher: Callable[[str], None], ite
     line = '{"images": 1024, "images_per_sec": 90.4, "loss_g": 1.0}\n'
     (tmp_path / get_run_id(item, STAMP) / "stats.jsonl").write_text(line, "utf-8")
     assert local.record(item, facts) is None
-    assert local.doing(item) == "1,024 images, 90 a second"
+    assert local.doing(item) == "1,024 images, 90 per second"
     local.destroy(item, facts, no_note)
     assert not psutil.pid_exists(facts["process"]["pid"]), "its processes go with it"
 

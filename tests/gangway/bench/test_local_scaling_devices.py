@@ -20,9 +20,9 @@ def machine(gpus: int, cores: int = 16) -> Hardware:
         ("auto", 4, 4, None, Placement("cuda", 4, "4 GPU(s) here, one for each of 4 process(es)")),
         (
             "auto", 5, 4, None,
-            Placement("cpu", 1, "4 GPU(s) here, fewer than 5 processes: GPUs are taken up to --processes 4"),
+            Placement("cpu", 1, "4 GPU(s) here, fewer than 5 processes: GPUs are used up to --processes 4"),
         ),
-        ("cpu", 2, 4, None, Placement("cpu", 1, "asked for: --device cpu")),
+        ("cpu", 2, 4, None, Placement("cpu", 1, "requested: --device cpu")),
         ("cuda", 2, 2, None, Placement("cuda", 8, "2 GPU(s) here, one for each of 2 process(es)")),
         ("auto", 1, 0, "", Placement("cpu", 1, "no GPU here (CUDA_VISIBLE_DEVICES=)")),
         (
@@ -65,7 +65,7 @@ def test_more_processes_than_cores_have_a_thread_each() -> None:
     ("asked", "gpus", "message"),
     [
         ("cuda", 0, r"--device: no GPU here\n[^$]*auto or cpu here"),
-        ("cuda", 2, r"--processes: 2 GPU\(s\) here, and each process takes one\n[^$]*1 to 2 with --device cuda"),
+        ("cuda", 2, r"--processes: 2 GPU\(s\) here, and each process needs one\n[^$]*1 to 2 with --device cuda"),
         ("cdua", 2, r"--device: no such device\n[^$]*did you mean 'cuda'\?"),
     ],
 )  # fmt: skip

@@ -39,7 +39,7 @@ def test_the_dearest_rung_counts(demo_plan: Plan, items: tuple[Item, ...]) -> No
 
 def test_a_rung_without_a_price_makes_no_cap(demo_plan: Plan, items: tuple[Item, ...]) -> None:
     rungs = (demo_plan.rungs[0], replace(demo_plan.rungs[1], hourly=None))
-    with pytest.raises(InputError, match="its price is not known") as told:
+    with pytest.raises(InputError, match="its price is unknown") as told:
         get_rate(replace(demo_plan, rungs=rungs), items[0], 3, "s.yaml")
     assert "usd_per_hour" in told.value.fix
 
@@ -52,7 +52,7 @@ def partly(demo_plan: Plan) -> Plan:
 
 def test_a_part_without_a_price_makes_no_cap(partly: Plan, items: tuple[Item, ...]) -> None:
     assert all(rung.hourly is not None for rung in partly.rungs)
-    with pytest.raises(InputError, match="without demo-lustre: 8192 GiB"):
+    with pytest.raises(InputError, match="no price for demo-lustre: 8192 GiB"):
         get_rate(partly, items[0], 3, "s.yaml")
 
 
@@ -63,12 +63,12 @@ def priced(make_suite: Callable[..., SuiteConfig], usd: float) -> Item:
 def test_a_price_of_the_suites_own(partly: Plan, make_suite: Callable[..., SuiteConfig]) -> None:
     rate = get_rate(partly, priced(make_suite, 5000), 3, "s.yaml")
     assert (rate.usd_per_hour, rate.source) == (5000, "s.yaml: usd_per_hour")
-    with pytest.raises(InputError, match="below what the parts with a price cost already"):
+    with pytest.raises(InputError, match="less than the parts with a price cost"):
         get_rate(partly, priced(make_suite, 0.01), 3, "s.yaml")
 
 
 def test_a_price_that_the_plan_knows_is_not_set_aside(demo_plan: Plan, make_suite: Callable[..., SuiteConfig]) -> None:
-    with pytest.raises(InputError, match="the plan knows the price"):
+    with pytest.raises(InputError, match="the plan has a price"):
         get_rate(demo_plan, priced(make_suite, 5000), 3, "s.yaml")
 
 
@@ -96,8 +96,10 @@ def test_a_stacks_own_limit_is_of_its_runs_alone(make_suite: Callable[..., Suite
     caps, items = Caps.of(suite), get_items(suite, local=False)
     assert caps == Caps(100, {"aws-g5-dev": 10, "azure-nc-dev": 60})
     accounts = [(item, stood(5)) for item in items]
-    assert caps.exceeded(items[0], accounts, NOON).startswith("over the cap: $20.00 of the $10.00 for stack aws-g5-dev")
-    assert caps.exceeded(items[2], accounts, NOON) == ""
+    assert caps.overspend_reason(items[0], accounts, NOON).startswith(
+        "over the cap: $20.00 of $10.00 spent for stack aws-g5-dev"
+    )
+    assert caps.overspend_reason(items[2], accounts, NOON) == ""
 
 
 def test_what_stands_costs_until_now() -> None:
@@ -110,4 +112,4 @@ def test_no_budget_is_no_cap(make_suite: Callable[..., SuiteConfig]) -> None:
     suite = make_suite(stacks=["local"], budget=None)
     item = get_items(suite, local=False)[0]
     assert Caps.of(suite) == Caps(None, {})
-    assert Caps.of(suite).exceeded(item, [(item, stood(1e6))], NOON) == ""
+    assert Caps.of(suite).overspend_reason(item, [(item, stood(1e6))], NOON) == ""

@@ -29,7 +29,7 @@ def test_each_item_goes_up_is_recorded_and_goes(stage: Any) -> None:
         assert states(stage.folder, item.name) == [
             "planned", "up-begun", "up", "recorded", "destroy-begun", "destroyed",
         ]  # fmt: skip
-        assert journal[item.name].over
+        assert journal[item.name].is_finished
         assert journal[item.name].facts["left"] == [f"bucket of {item.name}"]
     assert stage.cloud.standing == {}
     assert stage.cloud.collected == [FIRST, SECOND, THIRD, FOURTH]
@@ -47,7 +47,7 @@ def test_the_next_begins_when_the_last_is_gone(stage: Any) -> None:
         ("up", "InsufficientInstanceCapacity"),
         ("store", "s3://runs: no permission to read it"),
         ("ended", "ended"),
-        ("never", "no record within its 4 h"),
+        ("never", "no record within 4 h"),
         ("bug", "KeyError: 'run_bucket'"),
     ],
 )
@@ -106,7 +106,7 @@ def test_an_outage_and_an_ended_login_are_waited_for(stage: Any, kind: Failure, 
     journal = stage.run()
     assert all(journal[item.name].recorded for item in stage.items)
     told = [words for words in stage.said if words[1] == "waiting"]
-    assert told == [(FIRST, "waiting", "s3://runs: cannot be read; the run is left going until its deadline")]
+    assert told == [(FIRST, "waiting", "s3://runs: cannot be read; the run continues until its deadline")]
 
 
 def test_a_login_that_never_saw_the_run_is_not_paid_for(stage: Any) -> None:
@@ -121,7 +121,7 @@ def test_an_outage_ends_at_the_deadline(new_stage: Callable[..., Any], tmp_path:
     stage = new_stage(tmp_path, deadline_hours=1)
     outage(stage, Failure.OUTAGE, first=2)
     journal = stage.run()
-    assert journal[FIRST].reason == "no record within its 1 h; s3://runs: cannot be read"
+    assert journal[FIRST].reason == "no record within 1 h; s3://runs: cannot be read"
     assert stage.cloud.standing == {}
 
 
@@ -130,7 +130,7 @@ def test_what_is_odd_in_a_bucket_is_told_once_and_ends_nothing(stage: Any) -> No
     journal = stage.run()
     assert all(journal[item.name].recorded for item in stage.items)
     told = [words for words in stage.said if words[1] in ("warning", "waiting")]
-    assert told == [(FIRST, "warning", "s3://runs: cannot be read; the run is left going until its deadline")]
+    assert told == [(FIRST, "warning", "s3://runs: cannot be read; the run continues until its deadline")]
     assert journal[FIRST].facts["warned"] == "s3://runs: cannot be read"
 
 
@@ -156,7 +156,7 @@ def test_what_is_odd_is_named_at_the_deadline(new_stage: Callable[..., Any], tmp
     stage = new_stage(tmp_path, deadline_hours=1)
     outage(stage, Failure.ODD, first=2)
     journal = stage.run()
-    assert journal[FIRST].reason == "no record within its 1 h; s3://runs: cannot be read"
+    assert journal[FIRST].reason == "no record within 1 h; s3://runs: cannot be read"
 
 
 def crash_while_it_waits(stage: Any, crash_error: type[BaseException]) -> None:
@@ -187,7 +187,7 @@ def test_on_this_machine_the_deadline_counts_from_going_on(
 def test_the_deadline_counts_the_time_to_come_up(stage: Any) -> None:
     stage.cloud.up_sec = 5 * 3600
     journal = stage.run()
-    assert journal[FIRST].reason == "no record within its 4 h"
+    assert journal[FIRST].reason == "no record within 4 h"
     assert journal[FIRST].attempts[0].hours(stage.clock.now()) < 4.2
     assert stage.cloud.standing == {}
 
@@ -197,9 +197,7 @@ def test_a_cap_ends_what_runs_and_refuses_what_follows(new_stage: Callable[..., 
     stage = new_stage(tmp_path, budget={"usd": 9.0})
     journal = stage.run()
     assert journal[FIRST].recorded
-    assert journal[SECOND].reason.startswith(
-        "refused: a run may cost $8.00 by the plan, and of the $9.00 for the suite"
-    )
+    assert journal[SECOND].reason.startswith("refused: a run may cost $8.00 (the plan), but only")
     assert states(tmp_path, SECOND) == ["planned", "failed"], "nothing was begun"
     assert stage.cloud.touched == [FIRST]
 
@@ -207,12 +205,12 @@ def test_a_cap_ends_what_runs_and_refuses_what_follows(new_stage: Callable[..., 
 def test_a_stack_over_its_cap_is_destroyed_while_it_runs(new_stage: Callable[..., Any], tmp_path: Path) -> None:
     stage = new_stage(tmp_path, seeds=[0], budget={"usd": 100, "stack_usd": 8.5}, deadline_hours=4)
     stage.cloud.fail = {FIRST: "never"}
-    # Dearer than planned is what a cap is for: the plan's estimate fits, the hours do not.
+    # More expensive than planned is what a cap is for: the plan's estimate fits, the hours do not.
     real = stage.rates()
     stage.rates = lambda: {name: type(rate)(3.0, 0.0, 8.0, "the plan") for name, rate in real.items()}
     journal = stage.run()
     assert journal[FIRST].reason.startswith("over the cap: $8.5")
-    assert "of the $8.50 for stack aws-g5-dev" in journal[FIRST].reason
+    assert "of $8.50 spent for stack aws-g5-dev" in journal[FIRST].reason
     assert journal[THIRD].recorded
     assert stage.cloud.standing == {}
 
@@ -222,19 +220,19 @@ def test_a_destroy_that_fails_is_tried_again(stage: Any) -> None:
     journal = stage.run()
     assert states(stage.folder, FIRST)[-4:] == ["destroy-begun", "destroy-begun", "destroy-begun", "destroyed"]
     assert journal[FIRST].reason == ""
-    assert journal[FIRST].over
+    assert journal[FIRST].is_finished
 
 
 def test_one_that_cannot_be_destroyed_is_told_and_resume_tries_again(stage: Any) -> None:
     stage.cloud.fail = {FIRST: "destroy"}
     journal = stage.run()
-    assert journal[FIRST].standing
+    assert journal[FIRST].is_up
     assert journal[FIRST].reason == "destroy: DependencyViolation"
-    assert (FIRST, "still standing") in stage.said
+    assert (FIRST, "still up") in stage.said
     assert [journal[item.name].recorded for item in stage.items] == [True] * 4
     stage.cloud.fail = {}
     journal = stage.run(clean_only=True)
-    assert journal[FIRST].over
+    assert journal[FIRST].is_finished
     assert stage.cloud.standing == {}
     assert stage.cloud.touched == [FIRST, SECOND, THIRD, FOURTH], "nothing was run twice"
 
@@ -317,7 +315,7 @@ def test_what_resume_cannot_destroy_is_not_begun_again(stage: Any, crash_error: 
     stage.stop.asked = ""
     journal = stage.run()
     assert stage.cloud.touched.count(FIRST) == 1
-    assert journal[FIRST].standing
+    assert journal[FIRST].is_up
     assert len(journal[FIRST].attempts) == 1
 
 
@@ -379,10 +377,10 @@ def test_after_any_crash_resume_leaves_nothing_standing(
         return
     journal = stage.run(clean_only=clean_only)
     assert stage.cloud.standing == {}
-    assert not any(progress.standing for progress in journal.items.values())
+    assert not any(progress.is_up for progress in journal.items.values())
     for item in stage.items:
         assert len(journal[item.name].attempts) >= (item.name in stage.cloud.touched)
         if not clean_only:
             fails = stage.cloud.fail[item.name]
-            assert journal[item.name].over
+            assert journal[item.name].is_finished
             assert journal[item.name].recorded == (not fails)

@@ -11,7 +11,7 @@ from components.core.findings import InputError
 from gangway.bench import local
 from gangway.bench import scaling as scaling_runs
 from gangway.bench.local import Placement
-from gangway.bench.scaling import LINES, Mode, Sample, Study, job, measure, read_sample, short, study, target_named
+from gangway.bench.scaling import LINES, Mode, Sample, Study, find_target, job, measure, read_sample, short, study
 from gangway.bench.scaling_plot import draw_scaling
 from gangway.cli.main import app
 from trainer.config.presets import PRESETS
@@ -41,7 +41,7 @@ def a_round(one: float, weak: float, strong: float) -> dict[tuple[Mode, int], Sa
 @pytest.fixture
 def made() -> Study:
     rounds = [a_round(0.1, 0.125, 0.062), a_round(0.2, 0.25, 0.2), a_round(0.1, 0.1, 0.062)]
-    return study(rounds, 64, 4000.0, (0.0, 0.1), [target_named("p5.48xlarge")], ON_CPU)
+    return study(rounds, 64, 4000.0, (0.0, 0.1), [find_target("p5.48xlarge")], ON_CPU)
 
 
 def test_an_all_reduce_of_the_gradients_lies_on_the_line() -> None:
@@ -97,7 +97,7 @@ def test_a_cpus_own_speed_is_not_projected() -> None:
 
 def test_a_gpus_own_speed_is_projected_and_said() -> None:
     rounds = [{key: value._replace(device="NVIDIA T4") for key, value in only_weak(0.2).items()}]
-    made = study(rounds, 64, None, (0.0, 0.0), [target_named("p4d.24xlarge")], ON_GPUS)
+    made = study(rounds, 64, None, (0.0, 0.0), [find_target("p4d.24xlarge")], ON_GPUS)
     assert made.step is not None
     assert made.step.compute_sec == pytest.approx(0.1)
     rate = "640 images/s of one process on this machine's NVIDIA T4"
@@ -216,7 +216,7 @@ def test_a_slices_end_is_told(measured_instantly: list[tuple[int, int]], tmp_pat
     words = ["--rounds", "1", "--mode", "weak", "--out", str(tmp_path), "--machines", "v5e-64"]
     done = CliRunner().invoke(app, ["bench", "scaling", *words, *RATE])
     assert done.exit_code == 0, done.output
-    assert "v5litepod-64: one slice: a study leaves out the network between slices" in done.stdout
+    assert "v5litepod-64: one slice: the network between slices" in done.stdout
     (folder,) = tmp_path.iterdir()
     (line,) = json.loads((folder / "scaling.json").read_text())["projected"]["machines"]
     assert [point["workers"] for point in line["points"]] == [1, 4, 8, 16, 32, 64]

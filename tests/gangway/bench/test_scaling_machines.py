@@ -5,29 +5,29 @@ import pytest
 from components.catalog.loader import load_tpus
 from components.core.findings import InputError
 from components.estimate.scaling import Links, Torus
-from gangway.bench.scaling import MAX_WORKERS, target_named
+from gangway.bench.scaling import MAX_WORKERS, find_target
 
 
 def test_a_machine_type_of_any_provider() -> None:
     for name in ("p5.48xlarge", "a3-megagpu-8g", "Standard_ND96isr_H100_v5"):
-        found = target_named(name)
+        found = find_target(name)
         assert isinstance(found.network, Links)
         assert (found.name, found.note) == (name, "")
         assert found.counts == tuple(2**power for power in range(10))
 
 
 def test_a_slice_by_its_type_and_as_everybody_writes_it() -> None:
-    found = target_named("v5litepod-256")
-    assert found == target_named("v5e-256")
+    found = find_target("v5litepod-256")
+    assert found == find_target("v5e-256")
     assert isinstance(found.network, Torus)
     assert found.name == "v5litepod-256"
     assert found.counts == (1, 4, 8, 16, 32, 64, 128, 256)
-    assert found.note.startswith("one slice: a study leaves out the network between slices (DCN)")
+    assert found.note.startswith("one slice: the network between slices (DCN)")
 
 
 def test_a_slice_of_no_power_of_two_is_its_own_last() -> None:
     """v5p counts TensorCores: 384 of them are 192 chips."""
-    found = target_named("v5p-384")
+    found = find_target("v5p-384")
     assert found.counts == (1, 4, 8, 16, 32, 64, 128, 192)
     assert isinstance(found.network, Torus)
     assert [one.chips for one in found.network.slices] == list(found.counts[1:])
@@ -35,12 +35,12 @@ def test_a_slice_of_no_power_of_two_is_its_own_last() -> None:
 
 
 def test_one_chip_has_nothing_to_reduce() -> None:
-    assert target_named("v6e-1").counts == (1,)
+    assert find_target("v6e-1").counts == (1,)
 
 
 @pytest.mark.parametrize("generation", load_tpus().generations)
 def test_every_generation_can_be_named(generation: str) -> None:
-    found = target_named(generation)
+    found = find_target(generation)
     assert found.name == generation
     assert found.counts[0] == 1
     assert found.counts[-1] == (256 if generation in ("v5e", "v6e") else MAX_WORKERS)
@@ -50,8 +50,8 @@ def test_every_generation_can_be_named(generation: str) -> None:
 
 
 def test_devices_of_one_chip_are_one_accelerator() -> None:
-    assert target_named("tpu7x").note.endswith("an accelerator is a chip, its 2 devices together")
-    assert "devices" not in target_named("v5p").note
+    assert find_target("tpu7x").note.endswith("an accelerator is a chip, its 2 devices together")
+    assert "devices" not in find_target("v5p").note
 
 
 @pytest.mark.parametrize(
@@ -68,5 +68,5 @@ def test_devices_of_one_chip_are_one_accelerator() -> None:
 )
 def test_unknown_names_are_told_with_the_nearest(name: str, message: str) -> None:
     with pytest.raises(InputError) as told:
-        target_named(name)
+        find_target(name)
     assert message in str(told.value)

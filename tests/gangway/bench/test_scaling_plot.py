@@ -7,7 +7,7 @@ import pytest
 
 from gangway.bench.local import Placement
 from gangway.bench.scaling import Mode, Sample, Study, study
-from gangway.bench.scaling_plot import draw_scaling, fitted
+from gangway.bench.scaling_plot import draw_scaling, fit_curve
 
 WAITS = {1: 0.0, 2: 2e-3, 4: 6e-3}
 """Of an all-reduce by the number of processes, seconds."""
@@ -29,7 +29,7 @@ def studied(steps: Mapping[Mode, Mapping[int, float]], untimed: str = "") -> Stu
 @pytest.mark.parametrize("mode", ["weak", "strong"])
 def test_it_goes_through_the_fitted_steps_and_no_further(mode: Mode) -> None:
     made = studied({"weak": WEAK, "strong": STRONG})
-    curve = fitted(made, mode, 33)
+    curve = fit_curve(made, mode, 33)
     by_workers = {one.workers: one for one in made.measured if one.mode == mode}
     assert curve[0] == (1, 1)
     for index, workers in ((16, 2), (32, 4)):
@@ -46,7 +46,7 @@ def test_between_measured_numbers_it_is_amdahls() -> None:
     made = studied({"strong": STRONG})
     assert made.fit is not None
     assert made.fit.serial_share == pytest.approx(0.2)
-    n, value = fitted(made, "strong", 4)[2]
+    n, value = fit_curve(made, "strong", 4)[2]
     assert n == pytest.approx(4 ** (2 / 3))
     wait = 0.002 + (n - 2) * 0.002
     assert value == pytest.approx(0.1 / (n * (0.1 * (0.2 + 0.8 / n) + wait)))
@@ -54,7 +54,7 @@ def test_between_measured_numbers_it_is_amdahls() -> None:
 
 def test_one_process_has_no_curve() -> None:
     made = studied({"weak": {1: 0.1}})
-    assert fitted(made, "weak") == fitted(made, "strong") == []
+    assert fit_curve(made, "weak") == fit_curve(made, "strong") == []
     assert b"fit" not in draw_scaling(made, "svg")
 
 
@@ -64,8 +64,8 @@ def test_all_reduces_that_nobody_timed_are_none_and_said() -> None:
     assert {one.workers: one.all_reduce_sec for one in made.measured} == {1: 0.0, 2: None}
     assert made.fit is not None
     assert made.fit.serial_share == pytest.approx(0.2)
-    assert fitted(made, "weak") == [], "one alone, and nothing to add to it"
-    assert fitted(made, "strong")[-1][1] == pytest.approx(0.1 / 0.12)
+    assert fit_curve(made, "weak") == [], "one alone, and nothing to add to it"
+    assert fit_curve(made, "strong")[-1][1] == pytest.approx(0.1 / 0.12)
     assert made.to_json()["measured"]["all_reduce_untimed"] == "no RDMA device"
     picture = draw_scaling(made, "svg")
     assert b"strong, fit: serial share 20.0%" in picture

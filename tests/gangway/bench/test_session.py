@@ -104,7 +104,7 @@ def test_a_suite_leaves_records_results_and_a_table(
     for row in results["items"]:
         assert RunRecord.read(run_dir / row["record"]).id == row["run_id"]
         assert row["usd"] == {
-            "value": None, "unit": "USD", "provenance": "absent", "source": "nobody bills this machine",
+            "value": None, "unit": "USD", "provenance": "absent", "source": "this machine is not billed",
             "as_of": None, "note": "",
         }  # fmt: skip
     assert json.loads((run_dir / "hardware.json").read_text("utf-8"))["cores"] >= 1
@@ -185,11 +185,11 @@ def test_leaving_at_once_tells_how_to_go_on(
     assert run_suite(written(LOCAL_SUITE), out, repo / "stacks", Options(local=True)) == 130
     told = capfd.readouterr()
     resume = f"gangway bench resume {only(out)}"
-    assert f"to go on: {resume}; to destroy: {resume} --clean-only" in told.out.replace("\n", "")
-    assert "SIGINT: stopping, and destroying what stands" in told.err
+    assert f"to continue: {resume}; to destroy: {resume} --clean-only" in told.out.replace("\n", "")
+    assert "SIGINT: stopping and destroying the stacks" in told.err
     assert not (only(out) / "results.json").exists()
     with Journal.open(only(out)) as journal:
-        assert journal["local-s0"].standing
+        assert journal["local-s0"].is_up
 
 
 def test_signals_are_given_back() -> None:
@@ -218,7 +218,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a setting of what is no mapping": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"region.name": "x"}}]},
-        ["set: region.name", "region is no mapping"],
+        ["set: region.name", "region is not a mapping"],
     ),
     "what cannot be planned": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"cluster.zone": "us-east-1z"}}]},
@@ -226,7 +226,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "records where nobody can look": (
         {"stacks": [{"stack": "hosts-lab", "set": {"hosts.run_store": "/no/such/folder"}}], "budget": {"usd": 500}},
-        ["stack hosts-lab: gangway:hosts.run_store", "where this machine cannot look", "mount it here"],
+        ["stack hosts-lab: gangway:hosts.run_store", "this machine cannot see", "mount it here"],
     ),
     "a budget that the plan finds too small": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"budget.monthly_usd": 0.1}}]},
@@ -277,9 +277,9 @@ def test_without_a_cli_nothing_is_begun(
 @pytest.mark.parametrize(
     ("suite", "options", "said"),
     [
-        (LOCAL_SUITE, Options(local=True, backend_url="file:///x"), "--backend-url: of no effect"),
-        (LOCAL_SUITE, Options(install_cli=True), "--install-cli: of no effect"),
-        (PAID_SUITE, Options(data=Path("x")), "--data: of no effect: no run of this suite is on this machine"),
+        (LOCAL_SUITE, Options(local=True, backend_url="file:///x"), "--backend-url: has no effect"),
+        (LOCAL_SUITE, Options(install_cli=True), "--install-cli: has no effect"),
+        (PAID_SUITE, Options(data=Path("x")), "--data: has no effect: no run of this suite is on this machine"),
     ],
 )
 def test_an_option_that_nothing_heeds_is_refused(
@@ -323,7 +323,7 @@ def test_stacks_that_are_not_used_are_named(
     written: Callable[..., Path], tmp_path: Path, repo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_suite(written(PAID_SUITE), tmp_path / "runs", repo / "stacks", Options(local=True)) == 0
-    assert "--local: on this machine alone, without aws-g5-dev" in capsys.readouterr().out
+    assert "--local: runs on this machine only, without aws-g5-dev" in capsys.readouterr().out
 
 
 def test_a_folder_that_cannot_be_written(written: Callable[..., Path], tmp_path: Path, repo: Path) -> None:
@@ -372,7 +372,7 @@ def test_a_table_of_what_went_wrong(tmp_path: Path) -> None:
     console = Console(record=True, width=160)
     show_results({"title": "", "suite": "s", "items": [row]}, tmp_path, console)
     told = console.export_text()
-    for words in ("STANDING", "1.50", "a-s0: no [capacity]", "a-s0: odd", "no record of this version",
+    for words in ("STILL UP", "1.50", "a-s0: no [capacity]", "a-s0: odd", "no record of this version",
                   "--clean-only"):  # fmt: skip
         assert words in told
 
@@ -398,8 +398,8 @@ def test_what_failed_and_what_to_do_are_said_last(tmp_path: Path) -> None:
         f"results: {tmp_path}/results.json",
         f"as a page: gangway report {tmp_path}",
         "failed: a-s0: no quota",
-        f"3 runs: 1 recorded, 1 failed, 1 stopped; to go on: gangway bench resume {tmp_path}",
-        f"something still stands and costs money: gangway bench resume {tmp_path} --clean-only",
+        f"3 runs: 1 recorded, 1 failed, 1 stopped; to continue: gangway bench resume {tmp_path}",
+        f"stacks still exist and cost money: gangway bench resume {tmp_path} --clean-only",
     ]
 
 

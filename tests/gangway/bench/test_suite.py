@@ -92,18 +92,18 @@ MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a budget of nothing": ({"budget": {"usd": 0}}, ["mine.yaml: budget.usd", "above 0"]),
     "another kimg on one stack": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"job.kimg": 3}}]},
-        ["mine.yaml: stacks[0].set.job.kimg: one training for all stacks", "write kimg beside stacks"],
+        ["mine.yaml: stacks[0].set.job.kimg: must be the same for all stacks", "write kimg next to stacks"],
     ),
     "all of job on one stack": (
         {"stacks": [{"stack": "aws-g5-dev", "set": {"job": 5}}]},
-        ["mine.yaml: stacks[0].set.job: not as a whole", "job.terminate_when_done"],
+        ["mine.yaml: stacks[0].set.job: cannot be replaced as a whole", "job.terminate_when_done"],
     ),
     "labels and arms that make one name": (
         {
             "stacks": [{"stack": "aws-g5-dev", "label": "a"}, {"stack": "aws-demo", "label": "a-b"}],
             "arms": [{"name": "b-c"}, {"name": "c"}],
         },
-        ["mine.yaml: stacks: ", "a name of its own for each run", "'a-b-c-s0'", "another label"],
+        ["mine.yaml: stacks: ", "a unique name for each run", "'a-b-c-s0'", "another label"],
     ),
     "a price of nothing": (
         {"stacks": [{"stack": "aws-g5-dev", "usd_per_hour": 0}]},
@@ -161,7 +161,7 @@ def test_presets_that_differ_are_refused(written: Callable[..., Path], repo: Pat
     source = (repo / "stacks/Pulumi.aws-g5-dev.yaml").read_text("utf-8")
     other.write_text(source.replace("preset: dcgan-digits", "preset: dcgan-cifar10"), "utf-8")
     path = written(preset=None, stacks=["aws-g5-dev", str(other)])
-    with pytest.raises(InputError, match="presets differ inside one table") as told:
+    with pytest.raises(InputError, match="the stacks have different presets") as told:
         get_preset(load_suite(path), str(path), repo / "stacks")
     assert told.value.value == "aws-g5-dev: dcgan-digits, other: dcgan-cifar10"
 

@@ -88,7 +88,7 @@ def test_ctrl_c_during_training_leaves_no_process_and_no_half_result(tmp_path: P
 
 def test_no_room_is_said_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "NEEDED_DISK_MIB", 2**50)
-    with pytest.raises(InputError, match="not enough room"):
+    with pytest.raises(InputError, match="not enough disk space"):
         demo.run_demo(tmp_path / "out", quick=True)
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from components.core.findings import InputError
 from gangway.cli import main as cli
-from gangway.cli.new_project import file_names, get_start, startable
+from gangway.cli.new_project import file_names, get_start, startable_providers
 from stacks.config.identity import stack_identity
 from stacks.loading.loader import from_file
 from stacks.plan.plan import make_plan
@@ -44,7 +44,7 @@ def gangway(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", startable())
+@pytest.mark.parametrize("provider", startable_providers())
 def test_what_it_writes_is_planned_at_once(tmp_path: Path, provider: str) -> None:
     folder = tmp_path / "my cluster"
     made = gangway("init", str(folder), "--provider", provider, "--email", "me@example.org", cwd=tmp_path)
@@ -63,7 +63,7 @@ def test_what_it_writes_is_planned_at_once(tmp_path: Path, provider: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", sorted(set(startable()) - {"hosts"}))
+@pytest.mark.parametrize("provider", sorted(set(startable_providers()) - {"hosts"}))
 def test_several_nodes_get_what_they_share(tmp_path: Path, provider: str) -> None:
     machines = {
         "aws": "p4d.24xlarge",
@@ -128,7 +128,7 @@ def test_flags_become_settings(tmp_path: Path) -> None:
     assert config["gangway:job"]["kimg"] == 1000.5
     assert config["gangway:tags"] == {"team": "vision", "cost_center": "0815"}
     text = (tmp_path / "p" / "Pulumi.p.yaml").read_text("utf-8")
-    assert "Replace by yours: gcp.billing_account." in text
+    assert "Replace with yours: gcp.billing_account." in text
 
 
 def test_it_asks_for_what_no_flag_says(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_it_asks_for_what_no_flag_says(tmp_path: Path) -> None:
     assert config["gangway:cluster"]["accelerator"] == "H100x8"
     assert config["gangway:cluster"]["nodes"] == {"min": 2, "max": 2}
     assert config["gangway:budget"]["monthly_usd"] % 100 == 0
-    assert "Replace by yours" not in (tmp_path / "p" / "Pulumi.p.yaml").read_text("utf-8")
+    assert "Replace with yours" not in (tmp_path / "p" / "Pulumi.p.yaml").read_text("utf-8")
 
 
 def test_without_an_address_nothing_is_written(tmp_path: Path) -> None:
@@ -158,26 +158,26 @@ def test_it_asks_until_there_is_an_address(tmp_path: Path) -> None:
 
 
 def test_each_question_begins_with_what_the_start_has() -> None:
-    for provider in startable():
+    for provider in startable_providers():
         assert all(get_start(provider).example(path) for path in get_start(provider).questions)
 
 
 BAD: Mapping[str, tuple[list[str], list[str]]] = {
     "provider": (["--provider", "gpc"], ["--provider: no such provider", "'gpc'", "aws, gcp", "did you mean 'gcp'?"]),
-    "stack": (["--stack", "a/b"], ["--stack: no name of a stack", "'a/b'", "--stack dev"]),
+    "stack": (["--stack", "a/b"], ["--stack: invalid stack name", "'a/b'", "--stack dev"]),
     "stack's letters": (["--stack", "Dev"], ["Pulumi.Dev.yaml: gangway:stack", "'Dev'", "rename the stack"]),
     "region": (["--region", "us-esat-1"], ["Pulumi.p.yaml: gangway:region", "'us-esat-1'", "mean 'us-east-1'?"]),
     "accelerator": (["--accelerator", "H100x9"], ["gangway:cluster.accelerator", "'H100x9'", "did you mean 'H100x8'?"]),
     "machine type": (["--machine-type", "g5.xlarg"], ["gangway:cluster.machine_type", "did you mean 'g5.xlarge'?"]),
-    "nodes": (["--nodes", "two"], ["--nodes: no number of nodes", "'two'", "2, or 2-4"]),
-    "nodes' order": (["--nodes", "4-2"], ["gangway:cluster.nodes", "min of at most max"]),
+    "nodes": (["--nodes", "two"], ["--nodes: invalid number of nodes", "'two'", "2, or 2-4"]),
+    "nodes' order": (["--nodes", "4-2"], ["gangway:cluster.nodes", "min not above max"]),
     "preset": (["--preset", "dcgan-digit"], ["gangway:job.preset", "did you mean 'dcgan-digits'?"]),
     "email": (["--email", "me"], ["gangway:budget.emails[0]", "an e-mail address"]),
     "budget": (["--budget", "0.5"], ["gangway:budget.monthly_usd: below the cost of one hour", "at least 1."]),
     "no budget": (["--budget", "-1"], ["gangway:budget.monthly_usd", "-1"]),
-    "set": (["--set", "job"], ["--set: no setting", "'job'", "KEY=VALUE"]),
+    "set": (["--set", "job"], ["--set: not a setting", "'job'", "KEY=VALUE"]),
     "a set's key": (["--set", "job.steps=1"], ["gangway:job.steps: unknown key"]),
-    "a set's place": (["--set", "cluster.nodes.min.x=1"], ["--set cluster.nodes.min.x", "no setting has room"]),
+    "a set's place": (["--set", "cluster.nodes.min.x=1"], ["--set cluster.nodes.min.x", "min cannot contain x"]),
 }
 
 
@@ -208,7 +208,7 @@ def test_what_the_plan_refuses_is_said_beside_what_was_written(
 ) -> None:
     done = init(tmp_path / "mine", "--provider", "aws", "--no-ask", *flags)
     assert done.exit_code == 1, done.output
-    assert "to mend in Pulumi.mine.yaml before `pulumi up`:" in done.output
+    assert "fix in Pulumi.mine.yaml before `pulumi up`:" in done.output
     told = done.output.partition("to mend")[2]
     assert place in told
     assert fix in told.partition("fix: ")[2]
@@ -218,7 +218,7 @@ def test_what_the_plan_refuses_is_said_beside_what_was_written(
 def test_a_mistake_ends_the_command_with_2(tmp_path: Path) -> None:
     done = gangway("init", "p", "--email", "me@example.org", "--nodes", "two", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: --nodes: no number of nodes")
+    assert done.stderr.startswith("error: --nodes: invalid number of nodes")
 
 
 @pytest.mark.parametrize("name", file_names("dev", policy=True))
@@ -229,7 +229,7 @@ def test_it_never_overwrites(tmp_path: Path, name: str) -> None:
     before = sorted(tmp_path.rglob("*"))
     result = init(tmp_path, "--policy", "--stack", "dev")
     assert isinstance(result.exception, InputError)
-    assert str(result.exception).startswith(f"{there}: is there already, and is not overwritten")
+    assert str(result.exception).startswith(f"{there}: already exists and is not overwritten")
     assert there.read_text("utf-8") == "mine"
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -239,7 +239,7 @@ def test_it_never_writes_among_other_files(tmp_path: Path) -> None:
     (tmp_path / "p" / "notes.txt").write_text("mine", "utf-8")
     result = init(tmp_path / "p")
     assert isinstance(result.exception, InputError)
-    assert str(result.exception).startswith("DIR: holds other files: notes.txt")
+    assert str(result.exception).startswith("DIR: the folder has other files: notes.txt")
     assert f"the same with {tmp_path / 'p-1'}" in str(result.exception)
     assert sorted(path.name for path in (tmp_path / "p").iterdir()) == [".git", "notes.txt"]
     (tmp_path / "p" / "notes.txt").unlink()
@@ -276,7 +276,7 @@ def test_accents_of_a_folders_name_are_dropped(tmp_path: Path) -> None:
 def test_a_name_that_a_terminal_would_not_show_is_refused(tmp_path: Path, name: str) -> None:
     refused = init(tmp_path / name, "--stack", "dev")
     assert isinstance(refused.exception, InputError)
-    assert str(refused.exception).startswith("DIR: holds characters that are not printable")
+    assert str(refused.exception).startswith("DIR: contains unprintable characters")
     assert name not in str(refused.exception)
     assert list(tmp_path.iterdir()) == []
 
@@ -293,7 +293,7 @@ def test_the_second_of_two_at_once_says_that_another_is_at_work(
     monkeypatch.setattr(command, "_check_room", first_one_writes)
     refused = init(tmp_path / "p")
     assert isinstance(refused.exception, InputError)
-    assert "another `gangway init` is at work in this folder" in str(refused.exception)
+    assert "another `gangway init` is writing into this folder" in str(refused.exception)
     assert [(file.name, file.read_text("utf-8")) for file in (tmp_path / "p").iterdir()] == [
         ("Pulumi.p.yaml", "of the other")
     ]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Sheet
 from typer.testing import CliRunner
 
 from gangway.bench.local import Placement
-from gangway.bench.scaling import Mode, Sample, study, target_named
+from gangway.bench.scaling import Mode, Sample, find_target, study
 from gangway.bench.scaling_plot import draw_scaling
 from gangway.cli.main import app
 from gangway.finops.forecasts.plot import draw_forecast
@@ -53,7 +53,7 @@ def test_scaling_measured_and_projected() -> None:
         for mode, by_workers in zip(modes, (steps, steps), strict=True)
         for n, seconds in by_workers.items()
     }
-    targets = [target_named(name) for name in ("p5.48xlarge", "Standard_ND96isr_H100_v5", "v5e-256")]
+    targets = [find_target(name) for name in ("p5.48xlarge", "Standard_ND96isr_H100_v5", "v5e-256")]
     made = study([samples], 64, 9000.0, (0.0, 0.0), targets, Placement("cpu", 1, "made up"))
     assert made.projections
     draw_scaling(made, "png")

@@ -37,23 +37,23 @@ def test_whole_lines_are_read_and_the_one_being_written_is_not(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ([1], "it is no JSON object"),
-        ({"a": 1}, "images is no number"),
-        ({**TICK, "session": None}, "session is no number"),
-        ({**TICK, "kimg": float("nan")}, "kimg is no number"),
-        ({**TICK, "session": [0]}, "session is no number"),
-        ({**TICK, "kimg": "0.5"}, "kimg is no number"),
-        ({**TICK, "loss_g": "1"}, "loss_g is no number"),
+        ([1], "not a JSON object"),
+        ({"a": 1}, "images is not a number"),
+        ({**TICK, "session": None}, "session is not a number"),
+        ({**TICK, "kimg": float("nan")}, "kimg is not a number"),
+        ({**TICK, "session": [0]}, "session is not a number"),
+        ({**TICK, "kimg": "0.5"}, "kimg is not a number"),
+        ({**TICK, "loss_g": "1"}, "loss_g is not a number"),
         ({**TICK, "energy": 5}, "energy is not by device"),
         ({**TICK, "energy": {"cpu": 5}}, "energy is not joules"),
         ({**TICK, "energy": {"cpu": ["1", "measured", "x"]}}, "energy is not joules"),
-        ({**TICK, "event": 5}, "event is no word"),
+        ({**TICK, "event": 5}, "event is not text"),
     ],
 )
 def test_an_odd_line_is_named(tmp_path: Path, line: object, why: str) -> None:
     path = tmp_path / "stats.jsonl"
     path.write_text(f"{json.dumps(TICK)}\n{json.dumps(line)}\n")
-    with pytest.raises(InputError, match=rf"stats.jsonl: line 2: is no line of a run: {why}"):
+    with pytest.raises(InputError, match=rf"stats.jsonl: line 2: is not a line of a run: {why}"):
         read_stats(path)
 
 
@@ -62,7 +62,7 @@ def test_a_line_without_what_is_drawn_is_named(tmp_path: Path) -> None:
     whole = {**TICK, "loss_d": None, "world_size": 1}
     path.write_text(f"{json.dumps(whole)}\n{json.dumps(TICK)}\n")
     assert len(read_stats(path, ("loss_g",))) == 2
-    with pytest.raises(InputError, match=r"stats.jsonl: line 2: is no line of a run: it lacks loss_d, world_size"):
+    with pytest.raises(InputError, match=r"stats.jsonl: line 2: is not a line of a run: missing loss_d, world_size"):
         read_stats(path, ("loss_g", "loss_d", "world_size"))
 
 

@@ -55,9 +55,7 @@ def test_a_run_that_is_alone_and_without_a_record_is_named_with_what_writes_one(
     for place in (half.parent, half):
         with pytest.raises(InputError) as caught:
             gangway(place, "--format", "html")
-        assert f"holds no run.json, but stats.jsonl of a run that goes on or was cut off, in {half}" in str(
-            caught.value
-        )
+        assert f"contains no run.json, only stats.jsonl of a running or interrupted run in {half}" in str(caught.value)
         assert f"record --run-dir '{half}'" in str(caught.value)
 
 
@@ -99,7 +97,7 @@ def test_a_run_that_goes_on_or_lacks_files_has_a_page_that_says_so_first(
     assert f"error: run {record.id}: has no samples.png" in said
     assert said.index("has no samples.png") < said.index("gangway:budget"), "the run's own come before its plan's"
     assert "The run has left no samples.png." in page.section("samples")
-    assert f"warning: {record.id}: has no samples.png" in done.stderr
+    assert f"warning: {record.id}: no samples.png" in done.stderr
     assert (
         done.stderr.splitlines()[-1] == f"warning: {record.id}: interrupted: at 60.032 of {record.config.kimg:g} kimg"
     )
@@ -143,7 +141,7 @@ def test_what_writes_a_record_anew_is_proposed_only_where_it_can(
     with pytest.raises(InputError, match="is damaged or was cut off") as caught:
         gangway(cut)
     assert "record --run-dir" not in caught.value.fix
-    assert "without stats.jsonl nothing can write its run.json" in caught.value.fix
+    assert "without stats.jsonl its run.json cannot be rebuilt" in caught.value.fix
     (cut / "stats.jsonl").write_text(lines)
     with pytest.raises(InputError, match="is damaged or was cut off") as caught:
         gangway(cut)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from components.core.findings import InputError
 from components.core.visible import leaves, visible
 from gangway.cli.main import app
-from gangway.finops.bill.focus import focus_rows, without_rows
+from gangway.finops.bill.focus import focus_rows, missing_rows_reason
 from gangway.report.comparison.exports import figures_csv, focus_csv
 from gangway.report.comparison.groups import get_members
 from gangway.report.comparison.write import comparison_report
@@ -98,7 +98,7 @@ def test_a_records_texts_stay_texts(
         assert not isinstance(leaf, str) or leaf.replace("\n", "").isprintable()
 
     exported = [figures_csv(get_members([run]).members)]
-    if not without_rows(run.record):
+    if not missing_rows_reason(run.record):
         exported.append(focus_csv(focus_rows(run.record, text)))
     for document in exported:
         header, *rows = csv.reader(io.StringIO(document))

@@ -48,7 +48,7 @@ def test_valid_by_the_named_key_and_signed_by_one_that_nobody_compared(signed: P
 @pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
 def test_anothers_signature_is_refused(signed: Path, keys: dict[str, Path]) -> None:
     """Whoever changes a record can sign it with a key of his own."""
-    with pytest.raises(ForgedError, match="signature of another key"):
+    with pytest.raises(ForgedError, match="signed by another key"):
         get_signature(signed, signed.read_bytes(), read_public_key(keys["other.pub"], "--key"))
 
 
@@ -83,7 +83,7 @@ def test_what_is_no_signature_is_refused(signed: Path, text: str) -> None:
 @pytest.mark.parametrize("text", ["", "PRIVATE KEY", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])
 def test_a_file_without_a_key_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "key").write_text(text)
-    with pytest.raises(InputError, match="holds no key"):
+    with pytest.raises(InputError, match="contains no key"):
         read_public_key(tmp_path / "key", "--key")
 
 
@@ -95,9 +95,9 @@ def test_a_key_of_another_kind_and_a_missing_one_are_refused(tmp_path: Path, key
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     (tmp_path / "ec").write_bytes(pem)
-    with pytest.raises(InputError, match="another kind"):
+    with pytest.raises(InputError, match="another type"):
         read_public_key(tmp_path / "ec", "--key")
-    with pytest.raises(InputError, match="no private key"):
+    with pytest.raises(InputError, match="not a private key"):
         read_private_key(keys["own.pub"], "--key")
     with pytest.raises(InputError, match="cannot be read"):
         read_public_key(tmp_path / "none", "--key")
@@ -123,7 +123,7 @@ def test_a_signature_answers_for_the_files_beside_the_record(whole: Path, keys: 
     for words in (["report", str(whole), "--key", str(keys["own.pub"])], ["reproduce", str(whole)]):
         done = CliRunner().invoke(app, words)
         assert isinstance(done.exception, ForgedError), done.output
-        assert "stats.jsonl: was tampered with" in str(done.exception)
+        assert "stats.jsonl: was changed, or is older" in str(done.exception)
 
 
 def test_a_record_without_sums_is_told_as_covering_itself_alone(keys: dict[str, Path], tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_record_without_sums_is_told_as_covering_itself_alone(keys: dict[str, 
     sign(tmp_path / "older/run.json", read_private_key(keys["own"], "--key"))
     (run,) = find_runs([tmp_path / "older"])
     (told,) = not_covered([run])
-    assert told.startswith(f"{run.record.id}: its signature covers run.json alone")
+    assert told.startswith(f"{run.record.id}: its signature covers run.json only")
     page = tmp_path / "page"
     words = ["report", str(tmp_path / "older"), "--key", str(keys["own.pub"]), "--out", str(page)]
     done = CliRunner().invoke(app, words)

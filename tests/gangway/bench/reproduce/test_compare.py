@@ -123,7 +123,7 @@ def test_everything_that_was_otherwise_is_a_reason(run_dir: Path, other_dir: Pat
         "trainer's code", "cpu", "torch", "device", "workers", "nodes", "compile", "image",
     ]  # fmt: skip
     assert reasons[2].endswith("not recorded then")
-    assert reasons[5] == "workers: 1 here, 4, then 2 then: sums are made in another order"
+    assert reasons[5] == "workers: 1 here, 4, then 2 then: sums have another order"
 
 
 def test_a_gpu_is_a_reason_of_its_own(run_dir: Path, other_dir: Path, rewrite: Rewrite) -> None:
@@ -131,4 +131,4 @@ def test_a_gpu_is_a_reason_of_its_own(run_dir: Path, other_dir: Path, rewrite: R
     for folder in (run_dir, other_dir):
         rewrite(folder, sessions=[session])
     (reason,) = compare(read(run_dir), read(other_dir)).reasons
-    assert "no fixed order" in reason
+    assert "without a fixed order" in reason

@@ -51,7 +51,7 @@ def test_another_seed_is_seen(
     done = gangway(run_dir, "--kimg", 0.16, "--out", tmp_path / "out")
     assert done.returncode == 1, done.stderr
     assert "differs, 160 images" in done.stdout
-    assert "other bits" in done.stdout
+    assert "different bits" in done.stdout
 
 
 def refused(*words: object) -> str:
@@ -79,8 +79,8 @@ def test_a_damaged_checkpoint_is_named_before_anything_is_run(run_dir: Path, tmp
     for content in (manifest.read_text()[:40], "[]", '{"images": 160, "identity": {}}'):
         manifest.write_text(content)
         said = refused(run_dir, "--out", tmp_path / "out")
-        assert f"{manifest}: is no manifest of a checkpoint" in said
-        assert "take this checkpoint's files away" in said
+        assert f"{manifest}: is not a checkpoint manifest" in said
+        assert "remove this checkpoint's files" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -88,14 +88,14 @@ def test_a_file_where_the_folder_goes_is_named(run_dir: Path, tmp_path: Path) ->
     (tmp_path / "out").write_text("in the way")
     said = refused(run_dir, "--out", tmp_path / "out")
     assert str(tmp_path / "out") in said
-    assert "cannot be made: Not a directory" in said
+    assert "cannot be created: Not a directory" in said
 
 
 def test_a_folder_of_several_runs(run_dir: Path, rewrite: Callable[..., RunRecord]) -> None:
     other = run_dir.parent / "b"
     shutil.copytree(run_dir, other)
     rewrite(other, id="another")
-    assert "holds several runs" in refused(run_dir.parent)
+    assert "contains several runs" in refused(run_dir.parent)
 
 
 def test_an_older_records_outcome_is_told_whole(
@@ -127,14 +127,14 @@ def test_an_older_records_outcome_is_told_whole(
     monkeypatch.setattr("gangway.bench.reproduce.rerun.execute", again)
     done = CliRunner().invoke(app, ["reproduce", str(run_dir), "--out", str(tmp_path / "out")])
     assert done.exit_code == 1, done.output
-    assert "not sealed: an older version wrote its run.json" in done.stderr
+    assert "not sealed: its run.json has no digest" in done.stderr
     for words in (
         "differs, 480 images",
-        "no checkpoint or end that both runs have",
+        "no common checkpoint or final state",
         "2 lines of the record have no counterpart",
-        "fd at 0.48 kimg: 4.5 here, 5 then",
+        "fd at 0.48 kimg: 4.5 here, 5 recorded",
         "trainer's code: bbbbbbbbbbbb here",
-        f"image    {DIGEST} was not started: here ran this Python environment, of no image, with trainer's code bbbbb",
+        f"image    {DIGEST} was not started; this Python environment ran trainer code bbbbb",
         f"image: this Python environment, no image here, {DIGEST} then",
     ):
         assert words in done.stdout

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from components.core.findings import InputError
 from gangway.bench.local import Hardware
-from gangway.bench.reproduce.rerun import _job, _start_command, execute, name_of_rerun, plan_rerun
+from gangway.bench.reproduce.rerun import _job, _start_command, execute, plan_rerun, rerun_name
 from gangway.runs.run_folders import Run, find_runs
 from trainer.config.train_config import TrainConfig
 from trainer.records.run_record import RunContext
@@ -52,7 +52,7 @@ def test_a_part_ends_with_a_whole_step(run: Run, kimg: float, images: int) -> No
 
 @pytest.mark.parametrize("kimg", [0, -1, 0.5, math.nan, math.inf])
 def test_a_part_that_the_record_lacks_is_refused(run: Run, kimg: float) -> None:
-    with pytest.raises(InputError, match=r"--kimg: run .* has nothing to compare with there") as caught:
+    with pytest.raises(InputError, match=r"--kimg: run .* has nothing to compare there") as caught:
         plan_rerun(run, MACHINE, kimg, None)
     assert "at most 0.48" in str(caught.value)
 
@@ -72,7 +72,7 @@ def test_a_trainer_of_an_earlier_day_is_given_no_field_that_it_did_not_record(ru
 
 def test_a_run_without_images_is_refused(run: Run) -> None:
     nothing = run._replace(record=run.record.model_copy(update={"images": 0}))
-    with pytest.raises(InputError, match="has shown no image"):
+    with pytest.raises(InputError, match="has trained on no image"):
         plan_rerun(nothing, MACHINE, None, None)
 
 
@@ -103,7 +103,7 @@ def test_other_images_are_refused(run: Run, tmp_path: Path) -> None:
     shutil.copytree(run.path / "data", other)
     index = json.loads((other / "index.json").read_text())
     (other / "index.json").write_text(json.dumps({**index, "sha256": "1" * 64}))
-    with pytest.raises(InputError, match="these are not the images of the record") as caught:
+    with pytest.raises(InputError, match="not the images of the record") as caught:
         plan_rerun(run, MACHINE, None, other)
     assert "1" * 64 in str(caught.value)
     assert run.record.dataset.sha256 in str(caught.value)
@@ -127,7 +127,7 @@ def test_shards_beside_the_run_are_found(run: Run) -> None:
 @pytest.mark.slow
 def test_data_made_anew_that_is_other_data_leaves_nothing(run: Run, tmp_path: Path) -> None:
     again = plan_rerun(run, MACHINE, 0.016, None)._replace(data_dir=None, dataset_sha256="2" * 64)
-    with pytest.raises(InputError, match="the trainer's own shards: these are not the images"):
+    with pytest.raises(InputError, match="the trainer's shards: these are not the images"):
         execute(again, tmp_path / "out", "x", MACHINE, lambda images: None)
     assert not (tmp_path / "out").exists()
 
@@ -150,11 +150,11 @@ def test_the_new_runs_name_is_one_folders(name: str) -> None:
     """A record from elsewhere may call itself what it likes: the run lands in --out, under a name that a disk and an
     engine of containers take.
     """
-    named = name_of_rerun(name, datetime(2026, 11, 1, tzinfo=UTC))
+    named = rerun_name(name, datetime(2026, 11, 1, tzinfo=UTC))
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}", named)
     assert (Path("/out") / named).parent == Path("/out")
     assert named.endswith("-again-20261101T000000Z")
 
 
 def test_a_plain_name_stays_as_it_is() -> None:
-    assert name_of_rerun("20261101-a_b.c", datetime(2026, 11, 1, tzinfo=UTC)).startswith("20261101-a_b.c-again-")
+    assert rerun_name("20261101-a_b.c", datetime(2026, 11, 1, tzinfo=UTC)).startswith("20261101-a_b.c-again-")

@@ -140,13 +140,13 @@ def of_image(run_dir: Path, rewrite: Rewrite) -> Path:
 @pytest.mark.parametrize(
     ("name", "digest", "message"),
     [
-        (NAME, "", "its record names no image by a digest"),
-        (NAME, "gangway:1.0", "its record names no image by a digest"),
-        ("gangway-trainer:latest", DIGEST, "--container: no name of an image"),
-        ("--privileged", DIGEST, "--container: no name of an image"),
-        ("", DIGEST, "--container: no name of an image"),
-        (f"{NAME}@sha256:{'e' * 64}", DIGEST, "another image than the record's"),
-        (f"{NAME}@", DIGEST, "another image than the record's"),
+        (NAME, "", "its record has no image digest"),
+        (NAME, "gangway:1.0", "its record has no image digest"),
+        ("gangway-trainer:latest", DIGEST, "--container: not an image name"),
+        ("--privileged", DIGEST, "--container: not an image name"),
+        ("", DIGEST, "--container: not an image name"),
+        (f"{NAME}@sha256:{'e' * 64}", DIGEST, "not the record's image"),
+        (f"{NAME}@", DIGEST, "not the record's image"),
     ],
 )
 def test_names_and_records_that_will_not_do(
@@ -170,9 +170,9 @@ def refused(*words: object) -> str:
 def test_without_docker_there_is_a_way_out(of_image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     said = refused(of_image, "--container", NAME, "--out", tmp_path / "out")
-    assert "--container: nothing here runs containers" in said
+    assert "--container: no container runtime found" in said
     assert "docker or podman on PATH" in said
-    assert "leave --container out: this Python environment then runs it" in said
+    assert "remove --container to use this Python environment" in said
     assert not (tmp_path / "out").exists()
 
 

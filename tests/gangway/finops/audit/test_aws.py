@@ -11,7 +11,7 @@ from moto import mock_aws
 from typer.testing import CliRunner
 
 from components.core.findings import InputError
-from gangway.cli.audit import audited
+from gangway.cli.costs.audit import run_audit
 from gangway.cli.main import app
 from gangway.finops.audit.aws import DETAILS, get_regions, list_aws, state_keys
 from gangway.finops.audit.classify_orphans import Billed, CloudResource
@@ -77,7 +77,7 @@ def found(*regions: str) -> dict[str, CloudResource]:
 
 
 def verdicts(state: State) -> dict[str, str]:
-    outcome = audited(STACK, "aws", state, list_aws(client, STACK, [REGION]))
+    outcome = run_audit(STACK, "aws", state, list_aws(client, STACK, [REGION]))
     return {each.resource.id.rpartition("/")[2].rpartition(":")[2]: each.verdict for each in outcome.judged}
 
 
@@ -88,12 +88,12 @@ def state(*resources: tuple[str, str, dict[str, Any]]) -> State:
 @pytest.mark.slow
 def test_a_leaked_machine_and_its_disk_are_orphans_with_their_price() -> None:
     instance = run_instance()
-    outcome = audited(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
+    outcome = run_audit(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
     machine, disk = outcome.orphans
     assert machine.judged.resource.name == instance
     assert machine.hourly_usd == pytest.approx(55.04)
     assert disk.judged.resource.kind == "ec2:volume"
-    assert disk.judged.reason.endswith(f"what it belonged to is not in the state: {instance}")
+    assert disk.judged.reason.endswith(f"its owner is not in the state either: {instance}")
     assert outcome.counts == {"orphan": 2}
 
 
@@ -121,10 +121,10 @@ def test_nodes_of_a_group_in_the_state_belong_to_it_and_so_do_their_disks() -> N
 @pytest.mark.slow
 def test_a_group_that_is_left_over_is_an_orphan_with_all_it_makes() -> None:
     nodes = group_of_two()
-    outcome = audited(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
+    outcome = run_audit(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
     reasons = {row.judged.resource.name: row.judged.reason for row in outcome.orphans}
     assert reasons["aws-demo-0-spot-4711"] == "not in the state"
-    assert all(reasons[node].endswith("not in the state: aws-demo-0-spot-4711") for node in nodes)
+    assert all(reasons[node].endswith("not in the state either: aws-demo-0-spot-4711") for node in nodes)
     assert list_aws(client, "another-stack", [REGION]).resources == ()
 
 
@@ -142,7 +142,7 @@ def test_what_is_terminated_is_gone_though_it_is_still_listed() -> None:
     instance = run_instance()
     client("ec2").terminate_instances(InstanceIds=[instance])
     assert found()[instance].gone in ("terminated", "shutting-down")
-    outcome = audited(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
+    outcome = run_audit(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
     assert outcome.orphans == ()
 
 
@@ -161,7 +161,7 @@ def test_what_its_own_service_does_not_know_any_more_is_gone() -> None:
         return Tagging() if service == "resourcegroupstaggingapi" else client(service, region)
 
     (volume,) = list_aws(clients, STACK, [REGION]).resources
-    assert volume.gone == "no longer there"
+    assert volume.gone == "no longer exists"
 
 
 def test_the_run_bucket_and_bought_blocks_are_expected_to_stay() -> None:
@@ -169,12 +169,12 @@ def test_the_run_bucket_and_bought_blocks_are_expected_to_stay() -> None:
     for name in ("aws-demo-runs-0a1b2c3", "aws-demo-other"):
         s3.create_bucket(Bucket=name)
         s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": TAGS})
-    outcome = audited(STACK, "aws", state(), list_aws(client, STACK, ["us-east-1"]))
+    outcome = run_audit(STACK, "aws", state(), list_aws(client, STACK, ["us-east-1"]))
     assert [row.judged.resource.name for row in outcome.kept] == ["aws-demo-runs-0a1b2c3"]
     assert [row.judged.resource.name for row in outcome.orphans] == ["aws-demo-other"]
     assert outcome.orphans[0].hourly_usd is None, "storage is paid by use"
     known = state(("aws:s3/bucket:Bucket", "aws-demo-other", {"arn": "arn:aws:s3:::aws-demo-other"}))
-    assert not audited(STACK, "aws", known, list_aws(client, STACK, ["us-east-1"])).orphans
+    assert not run_audit(STACK, "aws", known, list_aws(client, STACK, ["us-east-1"])).orphans
 
 
 def test_a_key_on_its_way_out_is_gone() -> None:
@@ -234,7 +234,7 @@ def test_no_region_is_no_question(words: str) -> None:
 def test_a_region_that_nobody_could_have_and_a_profile_that_is_not_there_are_named(
     monkeypatch: pytest.MonkeyPatch, demo_file: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"AWS, us_east 1: cannot be asked(.|\n)*supported format"):
+    with pytest.raises(InputError, match=r"AWS, us_east 1: request failed(.|\n)*supported format"):
         list_aws(client, STACK, ["us_east 1"])
     monkeypatch.setenv("AWS_PROFILE", "nope")
     refused = CliRunner().invoke(app, ["audit", str(demo_file), "--no-state", "--regions", REGION])
@@ -313,7 +313,7 @@ def test_without_credentials_the_way_in_is_named(monkeypatch: pytest.MonkeyPatch
         def get_paginator(self, _: str) -> Any:
             raise NoCredentialsError
 
-    with pytest.raises(InputError, match="cannot be asked") as caught:
+    with pytest.raises(InputError, match="request failed") as caught:
         list_aws(lambda *_: Nobody(), STACK, [REGION])
     assert "AWS_PROFILE" in caught.value.fix
     assert "Unable to locate credentials" in str(caught.value)
@@ -331,14 +331,14 @@ def test_the_command_prints_orphans_last_and_exits_with_one(tmp_path: Path, demo
     *_, total, advice = shown.output.splitlines()
     assert total.startswith("2 orphans: $55.")
     assert advice.startswith("nothing was changed: ")
-    assert shown.output.index("note: ") < shown.output.index("nobody looks after it")
-    assert "only what carries the tag is seen" in " ".join(shown.output.split())
+    assert shown.output.index("note: ") < shown.output.index("orphaned: not in the state")
+    assert "only tagged resources in these regions are listed" in " ".join(shown.output.split())
     told = json.loads(runner.invoke(app, [*argv, "--json"]).stdout)
     assert told["counts"] == {"orphan": 2}
     assert told["orphans"][0]["bill"][0]["source"]
     assert told["known_usd_per_hour"] > 55
     clean = runner.invoke(app, ["audit", str(demo_file), "--no-state", "--regions", "eu-north-1"])
     assert clean.exit_code == 0, clean.output
-    assert "nothing is left over" in clean.output
+    assert "no orphaned resources" in clean.output
     both = runner.invoke(app, [*argv, "--no-state"])
     assert isinstance(both.exception, InputError)

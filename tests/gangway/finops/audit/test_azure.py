@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from components.azure import storage
 from components.core.findings import InputError
-from gangway.cli.audit import audited
+from gangway.cli.costs.audit import run_audit
 from gangway.cli.main import app
 from gangway.finops.audit import azure
 from gangway.finops.audit.azure import list_azure, state_keys
@@ -86,7 +86,7 @@ def test_every_page_is_read(rest: Any, listing: Callable[..., Any]) -> None:
 
 
 def test_a_machine_outside_the_state_is_an_orphan_with_what_it_holds(listing: Callable[..., Any]) -> None:
-    outcome = audited(STACK, "azure", State((), "test"), listing(page(VM, DISK, INTERFACE)))
+    outcome = run_audit(STACK, "azure", State((), "test"), listing(page(VM, DISK, INTERFACE)))
     machine, disk, interface = outcome.orphans
     assert machine.hourly_usd == pytest.approx(18.17)
     assert disk.bill[0].name == "by-hand_OsDisk: premium-ssd-p15"
@@ -98,7 +98,7 @@ def test_ids_are_the_same_in_any_case_and_what_the_state_holds_keeps_its_parts(l
     known = State(
         (StateResource("azure-native:compute:VirtualMachine", VM["id"].replace("by-hand", "BY-HAND"), {}),), "t"
     )
-    outcome = audited(STACK, "azure", known, listing(page(VM, DISK, INTERFACE)))
+    outcome = run_audit(STACK, "azure", known, listing(page(VM, DISK, INTERFACE)))
     assert outcome.counts == {"in-state": 1, "belongs": 2}
     assert state_keys(StateResource("t", "/A/b", {})) == {"/a/b"}
 
@@ -107,7 +107,7 @@ def test_machines_of_a_flexible_scale_set_belong_to_it(listing: Callable[..., An
     scale_set = f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/nodes"
     machine = {**VM, "properties": {**VM["properties"], "virtualMachineScaleSet": {"id": scale_set}}}
     known = State((StateResource("azure-native:compute:VirtualMachineScaleSet", scale_set, {}),), "test")
-    assert audited(STACK, "azure", known, listing(page(machine))).counts == {"belongs": 1}
+    assert run_audit(STACK, "azure", known, listing(page(machine))).counts == {"belongs": 1}
 
 
 def test_a_flexible_scale_set_and_its_machines_are_billed_once(listing: Callable[..., Any]) -> None:
@@ -116,7 +116,7 @@ def test_a_flexible_scale_set_and_its_machines_are_billed_once(listing: Callable
     uniform = row(kind, "others", sku={"name": "Standard_ND96isr_H100_v5", "capacity": 1})
     properties = {**VM["properties"], "priority": "Regular", "virtualMachineScaleSet": {"id": flexible["id"]}}
     found = listing(page(flexible, uniform, {**VM, "properties": properties}))
-    outcome = audited(STACK, "azure", State((), "test"), found)
+    outcome = run_audit(STACK, "azure", State((), "test"), found)
     assert {row.judged.resource.name: row.hourly_usd for row in outcome.orphans} == {
         "by-hand": pytest.approx(98.32),
         "others": pytest.approx(98.32),
@@ -130,7 +130,7 @@ def test_a_deallocated_machine_costs_nothing_and_a_stopped_one_all(
 ) -> None:
     extended = {"instanceView": {"powerState": {"code": code}}}
     found = listing(page({**VM, "properties": {**VM["properties"], "extended": extended}}))
-    (machine,) = audited(STACK, "azure", State((), "test"), found).orphans
+    (machine,) = run_audit(STACK, "azure", State((), "test"), found).orphans
     assert machine.hourly_usd == pytest.approx(usd)
 
 
@@ -186,7 +186,7 @@ def test_what_the_components_retain_is_expected_to_stay(listing: Callable[..., A
             row("Microsoft.Network/natGateways", "nat", properties={"provisioningState": "Deleting"}),
         )
     )
-    outcome = audited(STACK, "azure", State((), "test"), found)
+    outcome = run_audit(STACK, "azure", State((), "test"), found)
     assert [each.resource.name for each in outcome.judged if each.verdict == "orphan"] == [
         "azurendv5spotflows1a2b3c4d",
         f"{STACK}-node1a2b",
@@ -209,7 +209,7 @@ def test_names_are_those_that_the_components_give() -> None:
 )
 def test_a_refusal_names_the_way_in(rest: Any, session: Any, status: int, answer: Any) -> None:
     rest.status, rest.pages = status, [answer]
-    with pytest.raises(InputError, match="cannot be asked") as caught:
+    with pytest.raises(InputError, match="request failed") as caught:
         list_azure(session, SUBSCRIPTION, STACK, rest.url)
     assert "az login, and the role Reader" in caught.value.fix
 

@@ -63,7 +63,7 @@ def test_the_backend_is_that_of_the_environment_the_project_or_the_login(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = kept(project, "ours/mine.json")
-    with pytest.raises(InputError, match="nobody has logged in to a backend here"):
+    with pytest.raises(InputError, match="not logged in to a backend"):
         state.stack_outputs("mine", project)
     (project / "home").mkdir()
     (project / "home/credentials.json").write_text(json.dumps({"current": url}))
@@ -90,7 +90,7 @@ def test_what_only_the_cli_reads_is_said_with_what_would_be_read(
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\x1f\x8bno gzip", b'{"version": 3, "checkpoint": null}'])
 def test_a_file_that_is_no_state_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setenv("PULUMI_BACKEND_URL", kept(project, "ours/mine.json", content))
-    with pytest.raises(InputError, match="holds no state of Pulumi"):
+    with pytest.raises(InputError, match="contains no Pulumi state"):
         state.export_state("mine", project)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from gangway.cli.audit import audited
+from gangway.cli.costs.audit import run_audit
 from gangway.finops.audit.classify_orphans import Billed
 from gangway.finops.audit.gcp import list_gcp, open_web, price_region, state_keys
 from gangway.finops.audit.state import State, StateResource
@@ -59,7 +59,7 @@ def listing(rest: Any) -> Any:
 
 
 def verdicts(rest: Any, *resources: StateResource) -> dict[str, str]:
-    outcome = audited(STACK, "gcp", State(resources, "test"), listing(rest))
+    outcome = run_audit(STACK, "gcp", State(resources, "test"), listing(rest))
     return {each.resource.id.rpartition("projects/")[2]: each.verdict for each in outcome.judged}
 
 
@@ -95,7 +95,7 @@ def test_nodes_of_a_group_in_the_state_belong_to_it_and_so_do_their_disks(rest: 
 
 def test_an_orphan_has_its_price(rest: Any) -> None:
     rest.pages = [{"results": [node("by-hand"), disk("left-over")]}]
-    outcome = audited(STACK, "gcp", State((), "test"), listing(rest))
+    outcome = run_audit(STACK, "gcp", State((), "test"), listing(rest))
     machine, volume = outcome.orphans
     assert machine.hourly_usd == pytest.approx(50.609541)
     assert volume.hourly_usd == pytest.approx(0.10)
@@ -147,7 +147,7 @@ def test_the_run_bucket_and_keys_are_expected_to_stay_and_a_deleted_tpu_is_gone(
             ]
         }
     ]
-    outcome = audited(STACK, "gcp", State((), "test"), listing(rest))
+    outcome = run_audit(STACK, "gcp", State((), "test"), listing(rest))
     assert {row.judged.resource.kind for row in outcome.kept} == {
         "storage.googleapis.com/Bucket",
         "cloudkms.googleapis.com/CryptoKey",
@@ -201,7 +201,7 @@ def test_a_refusal_names_the_api_and_the_role(rest: Any) -> None:
     rest.pages = [
         {"error": {"code": 403, "message": "Cloud Asset API has not been used", "status": "PERMISSION_DENIED"}}
     ]
-    with pytest.raises(InputError, match="cannot be asked") as caught:
+    with pytest.raises(InputError, match="request failed") as caught:
         listing(rest)
     assert "Cloud Asset API has not been used" in str(caught.value)
     assert "gcloud services enable cloudasset.googleapis.com --project my-project" in caught.value.fix

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.finops.bill.focus import Version, exported_columns, focus_rows, priced, problems, without_rows
+from gangway.finops.bill.focus import Version, exported_columns, focus_rows, missing_rows_reason, priced, problems
 from trainer.records.run_record import RunContext, RunRecord, SessionRecord
 
 Sessions = Callable[..., SessionRecord]
@@ -56,7 +56,7 @@ def test_of_an_older_version_are_the_providers_columns(run_1: RunRecord) -> None
     assert problems(exported_columns(Version.V1_2), [old]) == [
         "lacks HostProviderName",
         "lacks ServiceProviderName",
-    ] + [f"{column} is no column of FOCUS" for column in ("ProviderName", "PublisherName")]
+    ] + [f"{column} is not a FOCUS column" for column in ("ProviderName", "PublisherName")]
     assert problems(exported_columns(Version.V1_2), [old], Version.V1_2) == []
 
 
@@ -153,12 +153,12 @@ def test_unknown_energy_is_null(get_record: Records, session_of: Sessions) -> No
 
 def test_without_a_price_there_is_no_row(get_record: Records, session_of: Sessions) -> None:
     record = get_record([session_of(1, 3, "spot"), session_of(4, 5, "")], context=RunContext())
-    assert without_rows(record).startswith("no dollars recorded (the launcher gave no price of spot nodes)")
+    assert missing_rows_reason(record).startswith("no dollars recorded (the launcher gave no price of spot nodes)")
     (first, second) = focus_rows(priced(record, 3.0), "1")
     assert (first["x_cost_usd"], second["x_cost_usd"]) == (6, 3)
     assert (first["x_cost_source"], second["x_capacity"]) == ("--usd-per-hour", None)
-    assert second["ChargeDescription"].endswith("capacity not told")
-    assert without_rows(priced(record, 3.0)) == ""
+    assert second["ChargeDescription"].endswith("unknown capacity")
+    assert missing_rows_reason(priced(record, 3.0)) == ""
 
 
 def test_a_price_of_somebodys_word_replaces_none(run_1: RunRecord) -> None:
@@ -167,4 +167,4 @@ def test_a_price_of_somebodys_word_replaces_none(run_1: RunRecord) -> None:
 
 def test_an_older_record_has_no_rows(run_1: RunRecord) -> None:
     older = run_1.model_copy(update={"cost": run_1.cost.model_copy(update={"uses": ()})})
-    assert "recorded by an older version" in without_rows(older)
+    assert "recorded by an older version" in missing_rows_reason(older)

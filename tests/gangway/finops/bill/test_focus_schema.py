@@ -18,8 +18,8 @@ def test_what_breaks_the_rules_is_told() -> None:
     assert problems(columns, [row]) == []
     assert problems(columns[1:], [row]) == ["lacks BilledCost"]
     assert problems([*columns, "run_id"], [row]) == [
-        "run_id is no column of FOCUS",
-        "custom columns stand before others",
+        "run_id is not a FOCUS column",
+        "custom columns come before others",
     ]
     assert problems(columns, [{**row, "BilledCost": None}]) == ["row 1: BilledCost is null"]
     assert problems(columns, [row, {**row, "ChargeCategory": "Support"}]) == ["row 2: ChargeCategory is 'Support'"]

@@ -80,8 +80,8 @@ def test_as_csv_it_is_flat(charges_in: Read, samples: Path, rows: list[dict[str,
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"service": "Compute Engine"}, "service: neither a record nor left out"),
-        ({"credits": "{}"}, "credits: cannot be read: no list of credits"),
+        ({"service": "Compute Engine"}, "service: not a record"),
+        ({"credits": "{}"}, "credits: cannot be read: not a list of credits"),
         ({"cost": None}, "cost: cannot be read: there is no number"),
         ({"usage_start_time": "yesterday"}, "usage_start_time: cannot be read"),
     ],

@@ -145,7 +145,7 @@ def test_what_is_no_listing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_listing_given_twice_is_not_counted_twice(tmp_path: Path) -> None:
     path = listed(tmp_path / "jobs.json", ("a-1", "ann", "", [(8, 9, 1)]))
-    with pytest.raises(InputError, match="twice"):
+    with pytest.raises(InputError, match="duplicate job"):
         read_queue_jobs([f"aws:s={path}", f"aws:s={path}"])
 
 

@@ -62,9 +62,9 @@ def test_on_azure_by_hand(samples: Path, get_record: Records, session_of: Sessio
     assert silent.foreign == {"EUR": 78.5}
     assert (silent.total.num_charges, silent.runs[0].why_nothing) == (
         0,
-        "its charges are in EUR: give --usd-per EUR=RATE",
+        "its charges are in EUR: add --usd-per EUR=RATE",
     )
-    assert silent.notes == ("78.50 EUR is in no sum: give --usd-per EUR=RATE",)
+    assert silent.notes == ("78.50 EUR is in no total: add --usd-per EUR=RATE",)
     result = reconcile(Bills([samples / "azure_focus.csv"]), [run(record)], rates={"EUR": 1.1})
     (line,) = result.runs
     assert line.billed.usd == pytest.approx(72.5 * 1.1)
@@ -73,7 +73,7 @@ def test_on_azure_by_hand(samples: Path, get_record: Records, session_of: Sessio
     assert result.untagged["azure"].usd == pytest.approx(1.1)
     assert result.notes == (
         "EUR counts as 1.1 USD (assumed: --usd-per)",
-        "charges of runs are longer than an hour: what stood idle within their period counts for the run",
+        "charges of runs span more than an hour: idle time within them counts for the run",
     )
 
 
@@ -96,7 +96,7 @@ def test_a_plan_beside_a_record_may_be_anything(samples: Path, run_1: RunRecord,
 def test_a_plan_that_no_run_is_of_is_told(samples: Path, run_1: RunRecord) -> None:
     plans = {"aws-p5-spto": {"stack": "aws-p5-spto", "provider": "aws", "cost": {"run": 1.0}}}
     notes = reconcile(Bills([samples / "aws_focus.csv"]), [run(run_1)], plans).notes
-    assert "the plan of stack 'aws-p5-spto' is of no use: no run is of it, or each has a plan of its own" in notes
+    assert "the plan of stack 'aws-p5-spto' is unused: no run of it, or each has its own plan" in notes
 
 
 def test_three_clouds_at_once(samples: Path, get_record: Records, session_of: Sessions, run_1: RunRecord) -> None:
@@ -121,9 +121,9 @@ def test_why_a_run_is_not_in_the_bill(samples: Path, get_record: Records, sessio
     ]
     result = reconcile(Bills([samples / "aws_focus.csv"]), runs)
     reasons = {line.run_id: line.why_nothing for line in result.runs}
-    assert reasons["elsewhere"].startswith("no charge bears the tag of stack 'another-stack'")
-    assert reasons["later"] == "the bill is of 2026-10-05 to 2026-10-06, the run of 2026-10-15"
-    assert reasons["at-home"] == "ran on local: no cloud bills it"
+    assert reasons["elsewhere"].startswith("no charge at its time has the tag of stack 'another-stack'")
+    assert reasons["later"] == "the bill covers 2026-10-05 to 2026-10-06, the run was on 2026-10-15"
+    assert reasons["at-home"] == "ran on local: not billed by a cloud"
     assert [line.run_id for line in result.missing] == ["elsewhere", "later"]
     assert [line.percent for line in result.runs] == [None, None, None]
 
@@ -175,7 +175,7 @@ def test_tags_that_were_activated_late(
     result = reconcile(Bills([write_csv([early, late])]), [run(run_1)], progress=told.append)
     assert result.runs[0].billed.usd == 3
     assert result.untagged == {}
-    assert result.notes == ("1 resources are tagged in some rows only: their other rows count for the same stack",)
+    assert result.notes == ("1 resources are tagged in some rows only; their other rows count for the same stack",)
     assert (result.num_rows, result.num_replaced) == (2, 0)
 
 
@@ -189,7 +189,7 @@ def test_one_run_with_charges_by_the_day_is_told_beside_others_by_the_hour(
     hourly = focus_row(ChargePeriodStart="2026-10-05T10:00:00Z", ChargePeriodEnd="2026-10-05T11:00:00Z")
     daily = {"ChargePeriodStart": "2026-10-05T00:00:00Z", "ChargePeriodEnd": "2026-10-06T00:00:00Z"}
     other = get_record([session_of(10, 12, "spot")], "run-2", "by-the-day")
-    said = "charges of runs are longer than an hour: what stood idle within their period counts for the run"
+    said = "charges of runs span more than an hour: idle time within them counts for the run"
 
     def notes(**stack: str) -> tuple[str, ...]:
         bill = write_csv([hourly, focus_row(**daily, **stack)])

@@ -70,7 +70,7 @@ def test_focus_as_csv(gangway: Gangway, two_runs: Path, tmp_path: Path) -> None:
         ("run-1", "1.25", "500.0"),
         ("run-2", "", ""),
     ]
-    with pytest.raises(InputError, match="is no bill: `gangway report` wrote it"):
+    with pytest.raises(InputError, match="is not a bill: `gangway report` wrote it"):
         list(Bills([tmp_path / "focus.csv"]).charges())
 
 
@@ -98,7 +98,7 @@ def test_without_an_account_the_stack_stands_in_and_that_is_said(gangway: Gangwa
     done = gangway(run_dir, "--format", "focus")
     (row,) = csv.DictReader(io.StringIO(done.stdout))
     assert row["BillingAccountId"] == "aws-p5-spot"
-    assert "run-1: no --billing-account: the stack's name stands in BillingAccountId" in done.stderr
+    assert "run-1: no --billing-account: BillingAccountId is the stack's name" in done.stderr
 
 
 def test_a_run_without_dollars_has_no_row_and_that_is_said(gangway: Gangway, run_dir: Path, run_1: RunRecord) -> None:
@@ -147,10 +147,10 @@ def test_a_page_with_its_plan_names_the_line_that_cannot_be_drawn_and_the_record
     record = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps({**record, "digest": ""}))
     gangway(run_dir, "--format", "html", "--out", page.parent)
-    assert "run run-1</a>: not sealed: an older version wrote its run.json" in page.read_text()
+    assert "run run-1</a>: not sealed: its run.json has no digest" in page.read_text()
     del lines[place]["grad_norm_d"]
     (run_dir / "stats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(InputError, match=rf"stats.jsonl: line {place + 1}: is no line of a run: it lacks grad_norm_d"):
+    with pytest.raises(InputError, match=rf"line {place + 1}: is not a line of a run: missing grad_norm_d"):
         gangway(run_dir, "--format", "html", "--out", tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
@@ -158,9 +158,9 @@ def test_a_page_with_its_plan_names_the_line_that_cannot_be_drawn_and_the_record
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--format", "csv", "--billing-account", "1"), "--billing-account: has no meaning with --format csv"),
-        (("--format", "json", "--usd-per-hour", "3"), "--usd-per-hour: has no meaning with --format json"),
-        (("--format", "focus", "--usd-per-hour", "-3"), "--usd-per-hour: no price"),
+        (("--format", "csv", "--billing-account", "1"), "--billing-account: has no effect with --format csv"),
+        (("--format", "json", "--usd-per-hour", "3"), "--usd-per-hour: has no effect with --format json"),
+        (("--format", "focus", "--usd-per-hour", "-3"), "--usd-per-hour: out of range"),
         (("--format", "json", "--out", "nowhere/at/all.json"), "nowhere/at/all.json: cannot be written"),
     ],
 )
@@ -182,7 +182,7 @@ def test_a_page_is_not_written_among_other_files(gangway: Gangway, two_runs: Pat
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "report.html").write_text("<html>my own", "utf-8")
-    with pytest.raises(InputError, match=r"--out: holds no report but other files: report.html(.|\n)*/mine-1"):
+    with pytest.raises(InputError, match=r"--out: the folder has other files: report.html(.|\n)*/mine-1"):
         gangway(two_runs, "--out", folder)
     assert [path.read_text("utf-8") for path in folder.iterdir()] == ["<html>my own"]
     (folder / "report.html").unlink()
@@ -197,7 +197,7 @@ def test_a_file_that_is_there_is_kept_unless_it_may_go(
 ) -> None:
     out = tmp_path / "my table.txt"
     out.write_text("mine", "utf-8")
-    with pytest.raises(InputError, match=r"--out: is there already(.|\n)*--out '.*/my table-1.txt'"):
+    with pytest.raises(InputError, match=r"--out: already exists(.|\n)*--out '.*/my table-1.txt'"):
         gangway(run_dir, "--format", *words, "--out", out)
     assert out.read_text("utf-8") == "mine"
     assert gangway(run_dir, "--format", *words, "--out", out, "--overwrite").exit_code == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from gangway.finops.bill.focus import without_rows
+from gangway.finops.bill.focus import missing_rows_reason
 from gangway.runs.run_folders import find_runs, read_json
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord, SessionRecord
@@ -44,7 +44,7 @@ def test_two_runs_with_one_id_are_refused(
     for name, record in (("a", first), ("b", first.model_copy(update=changes[differs]))):
         (tmp_path / name).mkdir()
         record.write(tmp_path / name / "run.json")
-    with pytest.raises(InputError, match=r"run.json: is another run than .*run.json, and has its id(.|\n)*run-1"):
+    with pytest.raises(InputError, match=r"run.json: is another run with the same id as .*run.json(.|\n)*run-1"):
         find_runs([tmp_path])
 
 
@@ -52,10 +52,10 @@ def test_two_runs_with_one_id_are_refused(
     ("content", "message"),
     [
         ("{", r"run.json: is damaged or was cut off: Invalid JSON(.|\n)*record --run-dir /"),
-        ('{"id": "x"}', r"run.json: status: no run record of this version: Field required"),
+        ('{"id": "x"}', r"run.json: status: not a run record of this version: Field required"),
         (
             '{"id": "x", "schema_version": 7, "code_sha256": "0123456789abcdef"}',
-            r"run.json: schema_version: no run record of this version, but of schema 7, code 0123456789ab: Input",
+            r"run.json: schema_version: not a run record of this version, but of schema 7, code 0123456789ab: Input",
         ),
     ],
 )
@@ -68,7 +68,7 @@ def test_a_bad_record_is_named(tmp_path: Path, content: str, message: str) -> No
 
 def test_a_record_without_a_session_is_named(tmp_path: Path, run_1: RunRecord) -> None:
     run_1.model_copy(update={"sessions": ()}).write(tmp_path / "run.json")
-    with pytest.raises(InputError, match=r"run.json: sessions: a record without a session is of no run"):
+    with pytest.raises(InputError, match=r"run.json: sessions: the record has no session"):
         find_runs([tmp_path])
 
 
@@ -76,7 +76,7 @@ def test_a_record_without_a_session_is_named(tmp_path: Path, run_1: RunRecord) -
 def test_a_session_that_began_at_no_time_is_named(tmp_path: Path, run_1: RunRecord, moment: str) -> None:
     odd = run_1.sessions[0].model_copy(update={"start": moment})
     run_1.model_copy(update={"sessions": (run_1.sessions[0], odd)}).write(tmp_path / "run.json")
-    with pytest.raises(InputError, match=r"run.json: sessions.1: is no time"):
+    with pytest.raises(InputError, match=r"run.json: sessions.1: is not a valid time"):
         find_runs([tmp_path])
 
 
@@ -84,20 +84,20 @@ def test_a_use_of_machines_at_no_time_is_named(tmp_path: Path, run_1: RunRecord)
     uses = tuple(use.model_copy(update={"start": ""}) for use in run_1.cost.uses)
     cost = run_1.cost.model_copy(update={"uses": uses})
     run_1.model_copy(update={"cost": cost}).write(tmp_path / "run.json")
-    with pytest.raises(InputError, match=r"run.json: cost.uses.0: is no time"):
+    with pytest.raises(InputError, match=r"run.json: cost.uses.0: is not a valid time"):
         find_runs([tmp_path])
 
 
 @pytest.mark.parametrize("images", [10**400, -(10**60)])
 def test_a_number_that_is_no_figure_is_named(tmp_path: Path, run_1: RunRecord, images: int) -> None:
     run_1.model_copy(update={"images": images}).write(tmp_path / "run.json")
-    with pytest.raises(InputError, match=r"run.json: images: is larger than any figure of a run"):
+    with pytest.raises(InputError, match=r"run.json: images: is too large for a run"):
         find_runs([tmp_path])
 
 
 @pytest.mark.parametrize("damage", ["no machines", "another session's", "a part without dollars"])
 def test_a_damaged_cost_has_no_rows(run_1: RunRecord, damage: str) -> None:
-    assert not without_rows(run_1)
+    assert not missing_rows_reason(run_1)
     (use,), (session,) = run_1.cost.uses, run_1.sessions
     match damage:
         case "no machines":
@@ -108,11 +108,11 @@ def test_a_damaged_cost_has_no_rows(run_1: RunRecord, damage: str) -> None:
         case _:
             unknown = use.model_copy(update={"usd": Quantity.absent("USD", "lost")})
             odd = run_1.model_copy(update={"cost": run_1.cost.model_copy(update={"uses": (unknown,)})})
-    assert without_rows(odd).startswith("damaged")
+    assert missing_rows_reason(odd).startswith("damaged")
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--runs: holds no run.json"):
+    with pytest.raises(InputError, match=r"--runs: contains no run.json"):
         find_runs([tmp_path])
     (tmp_path / "run.json").mkdir()
     with pytest.raises(InputError, match="cannot be read: it is no regular file"):
@@ -122,6 +122,6 @@ def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_no_json_object_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "b.json").write_text("[]")
-    for name, message in (("a.json", "is no JSON"), ("b.json", "is no JSON object"), ("c.json", "cannot be read")):
+    for name, message in (("a.json", "is not JSON"), ("b.json", "is not a JSON object"), ("c.json", "cannot be read")):
         with pytest.raises(InputError, match=f"{name}: {message}"):
             read_json(tmp_path / name)

@@ -136,7 +136,7 @@ def test_a_product_of_another_shape_is_told_and_the_rest_read(aws: StubbedAws, n
     found, gaps = split(list(AwsSource(aws.client, now).fetch([Query("g5.xlarge", REGION)])))
     assert found == {}
     assert [gap.what for gap in gaps] == ["g5.xlarge"]
-    assert gaps[0].reason.startswith("a product without what the API documents")
+    assert gaps[0].reason.startswith("a product lacks documented fields")
 
 
 def test_spot_is_the_newest_price_of_each_zone(aws: StubbedAws, now: datetime) -> None:

@@ -33,7 +33,7 @@ def test_only_rows_of_a_plain_linux_machine_there_and_now_count(
 
 @pytest.mark.parametrize("text", ["", "<html></html>", '"FormatVersion","v1.0"\n', "a\nb\nc\nd\ne\nf\n"])
 def test_a_file_of_another_shape_is_an_error(play: Callable[..., Any], text: str, today: date) -> None:
-    with pytest.raises(SourceError, match="is no offer file: it lacks Instance Type, Region Code"):
+    with pytest.raises(SourceError, match="is not an offer file: missing Instance Type, Region Code"):
         list(AwsPublicSource(play(text).web(), today).fetch(QUERIES))
 
 
@@ -41,5 +41,5 @@ def test_a_file_without_its_date_is_an_error(
     play: Callable[..., Any], answer: Callable[[str], Any], today: date
 ) -> None:
     text = answer("aws_offer.csv").replace("Publication Date", "Printed")
-    with pytest.raises(SourceError, match="it lacks its date"):
+    with pytest.raises(SourceError, match="missing its date"):
         list(AwsPublicSource(play(text).web(), today).fetch(QUERIES))

@@ -56,7 +56,7 @@ def test_two_days_or_a_file_can_be_compared(overlays: Path, tmp_path: Path) -> N
 
 
 def test_a_state_that_is_not_there_names_those_that_are(overlays: Path) -> None:
-    with pytest.raises(InputError, match="no prices have been refreshed here yet") as caught:
+    with pytest.raises(InputError, match="no prices have been refreshed yet") as caught:
         compare("catalogue", "overlay")
     assert caught.value.fix == f"run `gangway prices refresh`, which writes the first overlay in {overlays}"
     assert caught.value.allowed == "catalogue, the path of an overlay"

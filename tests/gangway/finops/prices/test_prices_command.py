@@ -72,8 +72,8 @@ def test_a_machines_prices_are_shown_with_their_sources() -> None:
     assert "18.7089" in text
     assert "spot, typical" in text
     assert "2 SkyPilot catalogue v9 (two undated copies), list-price" in text
-    assert "not known in us-east-1: reserved, 1 year; reserved, 3 years; capacity block" in text
-    assert "45 known, 39 not known" in text
+    assert "unknown in us-east-1: reserved, 1 year; reserved, 3 years; capacity block" in text
+    assert "45 known, 39 unknown" in text
 
 
 def test_at_80_columns_names_of_machines_and_regions_stay_whole() -> None:
@@ -115,7 +115,7 @@ def test_a_refresh_writes_what_is_good_and_says_the_rest(fixed: Path) -> None:
     text = result.stdout
     assert "-9.2%" in text
     assert "g5.xlarge us-east-1 on demand: 700 refused: 700 is a placeholder of public lists" in text
-    assert "us-east-1 spot prices not told: not [authorized]" in text
+    assert "us-east-1 spot prices unknown: not [authorized]" in text
     assert f"1 changed, 0 confirmed, 1 refused; wrote {path}" in text
     assert "overlay 1" in run("show", "p5.48xlarge").stdout
     assert "1 prices differ" in run("diff").stdout
@@ -131,7 +131,7 @@ def test_a_dry_run_writes_nothing(fixed: Path) -> None:
 def test_what_could_not_be_read_is_said_and_the_rest_is_kept(fixed: Path) -> None:
     result = run("refresh", exit_code=1)
     assert [path.name.partition("-")[0] for path in fixed.iterdir()] == ["aws"]
-    assert "eu-west-1 not read, its prices stay: opted out" in result.stdout
+    assert "eu-west-1 not read, prices unchanged: opted out" in result.stdout
     assert "gcp: not read: no credentials" in result.stderr
     assert "azure: not read: no route" in result.stderr
 
@@ -149,7 +149,7 @@ def test_json_of_a_refresh_has_what_became_of_each_price(fixed: Path) -> None:
 
 def test_no_network_is_one_clear_error_and_nothing_is_written(fixed: Path) -> None:
     caught = mistake("refresh", "--provider", "azure")
-    assert "nothing could be read, and nothing was written\n  azure: no route" in str(caught)
+    assert "no price could be read; nothing was written\n  azure: no route" in str(caught)
     assert not fixed.exists()
     assert "eu-west-1" not in str(caught)
     assert "opted out" in str(mistake("refresh", "--provider", "aws", "--region", "eu-west-1"))

@@ -68,7 +68,7 @@ def test_who_is_not_there_is_tried_twice(play: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("garbage", ["<html>Sign in to the network</html>", "[1, 2]", ""])
 def test_what_is_no_json_object_is_shown(play: Callable[..., Any], garbage: str) -> None:
-    with pytest.raises(SourceError, match="answered no JSON object: ") as caught:
+    with pytest.raises(SourceError, match="did not return a JSON object: ") as caught:
         play(garbage).web().json(URL)
     assert garbage[:40] in str(caught.value)
 

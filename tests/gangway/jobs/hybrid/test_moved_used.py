@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
-from gangway.cli.job_record import ask
-from gangway.jobs.attempts import restart_limit
-from gangway.jobs.base import JobStatus, Movable, Phase, Usage
+from gangway.cli.jobs.record import get_record
+from gangway.jobs.attempts import most_restarts
+from gangway.jobs.base import JobStatus, Movable, Phase, Used
 from gangway.jobs.hybrid.moves import MoveResult, move_job
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import read_status
@@ -126,7 +126,7 @@ def test_a_failure_before_the_move_is_one_of_its_restarts(queues: list[LocalQueu
     assert second.get_usage(moved.job_id).failures == 2
     assert second.get_stored_job(moved.job_id).failures == 1, "of this engine's starts"
     assert found.started_at is not None
-    figures = ask(Site(second), moved.job_id, found.started_at).figures
+    figures = get_record(Site(second), moved.job_id, found.started_at).figures
     assert (figures["failures"].value, figures["interruptions"].value) == (1, 0)
 
 

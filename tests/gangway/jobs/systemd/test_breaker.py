@@ -118,7 +118,7 @@ def test_a_reset_takes_the_marks_away_and_resumes(held: Path, pulumi: Callable[.
     assert "resumed Launch and AlarmNotification of demo-0-spot, demo-1-on-demand" in said
     assert suspended(scaling) == [[], []]
     assert sorted(path.name for path in held.rglob("*") if path.is_file()) == ["run.json"]
-    assert gangway("breaker", "show", "aws-demo") == (0, "launches are not held\n")
+    assert gangway("breaker", "show", "aws-demo") == (0, "launches are not stopped\n")
     assert gangway("breaker", "reset", "aws-demo")[0] == 0, "twice does no harm"
 
 

@@ -45,7 +45,7 @@ def test_its_record_and_its_end(tmp_path: Path) -> None:
     (tmp_path / "ended.json").write_text(json.dumps(END))
     said = told_of(tmp_path)
     assert "record r-1: interrupted, 1,234,000 images, 2026-01-02 12:00 UTC" in said
-    assert "ended for good on n, 2026-01-02 12:01 UTC: too-many-failures, exit code 5" in said
+    assert "the job ended on n, 2026-01-02 12:01 UTC: too-many-failures, exit code 5" in said
 
 
 def test_each_node_and_what_it_did_last(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_figures_go_among_nobodys_files(gangway: Gangway, arms_folder: Path, tmp
     before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
     for name in ("draft.tex", "photo.pdf"):
         (out / name).write_text("mine")
-        with pytest.raises(InputError, match=f"holds other files than figures: {name}") as caught:
+        with pytest.raises(InputError, match=f"the folder has other files: {name}") as caught:
             gangway(arms_folder, "--format", "md", "--figures", out)
         assert (caught.value.place, caught.value.fix) == ("--figures", f"--figures {out}-1")
         (out / name).unlink()
@@ -130,8 +130,8 @@ def test_figures_go_among_nobodys_files(gangway: Gangway, arms_folder: Path, tmp
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--format", "csv", "--group-by", "stack"), "--group-by: has no meaning with --format csv"),
-        (("--format", "json", "--figures", "x"), "--figures: has no meaning with --format json"),
+        (("--format", "csv", "--group-by", "stack"), "--group-by: has no effect with --format csv"),
+        (("--format", "json", "--figures", "x"), "--figures: has no effect with --format json"),
         (("--format", "md", "--group-by", "stak"), "did you mean 'stack'"),
     ],
 )
@@ -144,8 +144,8 @@ def test_mistakes_are_named(gangway: Gangway, arms_folder: Path, words: tuple[st
     ("name", "content", "message"),
     [
         ("results.json", '{"suite": "x"}', r"results.json: items: is not what `gangway bench` of this version writes"),
-        ("results.json", "{", "results.json: is no JSON"),
-        ("a/stats.jsonl", "{\n", "stats.jsonl: has a line that is no JSON"),
+        ("results.json", "{", "results.json: is not JSON"),
+        ("a/stats.jsonl", "{\n", "stats.jsonl: has a line that is not JSON"),
     ],
 )
 def test_a_damaged_file_beside_the_records_is_named(

@@ -154,7 +154,7 @@ def test_a_ledger_that_cannot_be_used_is_refused(run_dir: Path, ledger: Path, tm
         with pytest.raises(InputError, match=why) as refused:
             report(run_dir, "--ledger", path)
         assert refused.value.fix
-    with pytest.raises(InputError, match="no meaning with --format focus"):
+    with pytest.raises(InputError, match="no effect with --format focus"):
         report(run_dir, "--ledger", ledger, "--format", "focus")
 
 

@@ -182,8 +182,8 @@ def test_a_record_without_a_digest_is_told_on_the_page(
     made = comparison_report(find_runs([path]), None)
     html = made.write_page(tmp_path / "out").read_text()
     page = parse(re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL))
-    assert "run-a: not sealed: an older version wrote its run.json without a digest" in page.section("wrong")
-    assert "- run-a: not sealed: an older version wrote its run.json without a digest" in made.markdown()
+    assert "run-a: not sealed: its run.json has no digest" in page.section("wrong")
+    assert "- run-a: not sealed: its run.json has no digest" in made.markdown()
 
 
 @pytest.mark.slow

@@ -1,9 +1,7 @@
-"""`gangway forecast`: what comes next of a history, with intervals, and how good such forecasts have been.
+"""`gangway forecast`: forecast a series with intervals, and show how good such forecasts have been.
 
-    $ gangway forecast grid.csv --horizon 24h --ledger grid-forecasts.jsonl --gauges /var/lib/node_exporter/grid.prom
-    $ gangway forecast --simulate spot-price --plot spot.png
-
-Heavy imports stand inside the command: `gangway --help` imports this module.
+$ gangway forecast grid.csv --horizon 24h --ledger grid-forecasts.jsonl --gauges /var/lib/node_exporter/grid.prom
+$ gangway forecast --simulate spot-price --plot spot.png
 """
 
 import shlex
@@ -16,8 +14,9 @@ import typer
 
 from components.core.findings import InputError
 from components.core.visible import visible
-from gangway.cli.common import OVERWRITE, check_new_file
-from gangway.cli.quote import get_hours
+from gangway.cli.common import OVERWRITE, check_new_file, check_plot, print_json
+from gangway.cli.costs.quote import get_hours
+from gangway.cli.flags import check_range
 
 if TYPE_CHECKING:
     from gangway.finops.forecasts.tables import Answer, Published
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 _SIMULATED_HOURS = 24 * 56
 _HORIZON = "24h"
-_GAUGES_BEGIN = b"# HELP gangway_forecast_"
+_GAUGES_START = b"# HELP gangway_forecast_"
 
 
 def forecast(
@@ -58,18 +57,21 @@ def forecast(
     """
     from stacks.base.extras import require
 
-    _check_level(level)
+    meant = level / 100 if 50 <= level <= 99 else 0.9
+    check_range(
+        "--level", level, is_valid=0.5 <= level <= 0.99, allowed="0.5 to 0.99", example=f"{meant:g}"
+    )  # fmt: skip
     if file is not None and file.is_dir():
-        _check_alone(simulate, column, of, horizon, season, ledger, gauges, out, plot)
-        _tell_run(file, level, as_json=as_json)
+        _check_no_series_flags(simulate, column, of, horizon, season, ledger, gauges, out, plot)
+        _print_run(file, level, as_json=as_json)
         return
-    require("sklearn", *(["prometheus_client"] if gauges else []), *(["matplotlib"] if plot else []))
+    require("sklearn", *(["prometheus_client"] if gauges else []))
     from gangway.finops.forecasts.tables import Answer
     from gangway.sim.forecast.forecaster import backtest, choose_setting
     from gangway.sim.forecast.forecaster import forecast as look_ahead
 
     _check_files(gauges, out, plot, overwrite=overwrite)
-    series = _history(file, simulate, column)
+    series = _load_history(file, simulate, column)
     series = series if of is None else replace(series, of=visible(of))
     steps = _steps("--horizon", horizon or _HORIZON, series.step)
     whole = None if season is None else _steps("--season", season, series.step)
@@ -81,65 +83,62 @@ def forecast(
     answer = Answer(series, setting, model, baseline, backtest(series, setting))
     if ledger is not None:
         answer = replace(answer, published=_publish(answer, ledger))
-    _tell(answer, _write(answer, gauges, out, plot), as_json=as_json)
+    _print_answer(answer, _write(answer, gauges, out, plot), as_json=as_json)
 
 
-def _check_alone(*of_a_series: str | Path | None) -> None:
+def _check_no_series_flags(*values: str | Path | None) -> None:
     flags = ("--simulate", "--column", "--of", "--horizon", "--season", "--ledger", "--gauges", "--out", "--plot")
-    for flag, value in zip(flags, of_a_series, strict=True):
+    for flag, value in zip(flags, values, strict=True):
         if value is not None:
-            raise InputError(
-                flag, "of a series, not of a run", value=str(value), allowed="--level, --json", fix="leave it out"
-            )
+            problem = "cannot be combined with a run's folder"
+            raise InputError(flag, problem, value=str(value), allowed="--level, --json", fix=f"remove {flag}")
 
 
-def _tell_run(folder: Path, level: float, *, as_json: bool) -> None:
-    from gangway.finops.forecasts.run import run_ahead
+def _print_run(folder: Path, level: float, *, as_json: bool) -> None:
+    from gangway.finops.forecasts.run import forecast_run
     from gangway.sim.forecast.series import said_length
 
-    found = run_ahead(folder, level)
+    progress = forecast_run(folder, level)
+    ahead = progress.ahead
     if as_json:
-        import json
-
-        ahead = found.ahead and asdict(found.ahead)
-        typer.echo(json.dumps({"images": found.images, "total": found.total, "level": level, "ahead": ahead}, indent=2))
+        counts = {"images": progress.images, "total": progress.total, "level": level}
+        print_json({**counts, "ahead": ahead and asdict(ahead)})
         return
-    typer.echo(f"{found.images:,} of {found.total:,} images")
-    if found.ahead is None:
-        typer.echo("nothing is left to do")
+    typer.echo(f"{progress.images:,} of {progress.total:,} images")
+    if ahead is None:
+        typer.echo("the run is complete")
         return
 
-    def said(seconds: float) -> str:
+    def duration(seconds: float) -> str:
         return said_length(
             timedelta(minutes=round(seconds / 60)) if seconds >= 600 else timedelta(seconds=round(seconds))
         )
 
-    ahead = found.ahead
-    typer.echo(f"{said(ahead.middle_sec)} more ({level:.0%}: {said(ahead.low_sec)} to {said(ahead.high_sec)})")
-    typer.echo(f"at its mean pace so far: {said(ahead.naive_sec)}; interruptions are not counted")
+    interval = f"{level:.0%}: {duration(ahead.low_sec)} to {duration(ahead.high_sec)}"
+    typer.echo(f"{duration(ahead.middle_sec)} remaining ({interval})")
+    typer.echo(f"at its mean pace so far: {duration(ahead.naive_sec)}; without interruptions")
 
 
-def _history(file: Path | None, simulate: str | None, column: str | None) -> "Series":
+def _load_history(file: Path | None, simulate: str | None, column: str | None) -> "Series":
     from gangway.sim.forecast.public_formats import read_history
     from gangway.sim.forecast.synthetic import SIMULATED
-    from gangway.sim.forecast.synthetic import simulate as make_up
+    from gangway.sim.forecast.synthetic import simulate as generate
 
     if (file is None) == (simulate is None):
-        problem = "no history" if file is None else "not beside --simulate"
+        problem = "missing" if file is None else "cannot be combined with --simulate"
         raise InputError(
             "FILE", problem, value=None if file is None else str(file), allowed="a file, or --simulate NAME",
-            fix="name a file with its history" if file is None else "leave one of the two out",
+            fix="name a file" if file is None else "remove one",
         )  # fmt: skip
     if file is not None:
         return read_history(file, column)
-    assert simulate is not None, "one of the two"
+    assert simulate is not None, "either a file or --simulate"
     if simulate not in SIMULATED:
-        raise InputError.not_among("--simulate", "nothing of that name is simulated", simulate, SIMULATED)
-    return make_up(simulate, _SIMULATED_HOURS)
+        raise InputError.not_among("--simulate", "unknown synthetic series", simulate, SIMULATED)
+    return generate(simulate, _SIMULATED_HOURS)
 
 
 def _steps(flag: str, text: str, step: timedelta) -> int:
-    """A length of time in steps. InputError: it is none, not whole, or too many."""
     from gangway.sim.forecast.forecaster import MOST_STEPS
     from gangway.sim.forecast.series import said_length
 
@@ -148,7 +147,7 @@ def _steps(flag: str, text: str, step: timedelta) -> int:
         nearest = min(max(round(number), 1), MOST_STEPS) * step.total_seconds() / 3600
         raise InputError(
             flag,
-            "not a whole number of the history's steps" if number != round(number) else "too many steps",
+            "not a whole number of steps of the history" if number != round(number) else "too many steps",
             value=text,
             allowed=f"1 to {MOST_STEPS:,} times {said_length(step)}",
             fix=f"write {flag} {nearest:.10g}h",
@@ -156,32 +155,23 @@ def _steps(flag: str, text: str, step: timedelta) -> int:
     return round(number)
 
 
-def _check_level(level: float) -> None:
-    if not 0.5 <= level <= 0.99:
-        meant = level / 100 if 50 <= level <= 99 else 0.9
-        raise InputError("--level", "out of range", value=level, allowed="0.5 to 0.99", fix=f"write --level {meant:g}")
-
-
 def _check_files(gauges: Path | None, out: Path | None, plot: Path | None, *, overwrite: bool) -> None:
-    """Before anything is computed. Gauges are written over those of an earlier call, and over nothing else."""
+    """Check output files before the slow part. Gauges may overwrite those of an earlier call."""
     from trainer.core.regular_files import open_file
 
     if gauges is not None:
         if gauges.suffix != ".prom":
             raise InputError(
-                "--gauges", "no name that a textfile collector reads", value=str(gauges), allowed="NAME.prom",
+                "--gauges", "textfile collectors read only .prom files", value=str(gauges), allowed="NAME.prom",
                 fix=f"--gauges {shlex.quote(str(gauges.with_suffix('.prom')))}",
             )  # fmt: skip
-        ours = False
+        is_ours = False
         if gauges.is_file():
             with open_file(gauges) as file:
-                ours = file.read(len(_GAUGES_BEGIN)) == _GAUGES_BEGIN
-        check_new_file(gauges, overwrite=overwrite or ours, flag="--gauges")
+                is_ours = file.read(len(_GAUGES_START)) == _GAUGES_START
+        check_new_file(gauges, overwrite=overwrite or is_ours, flag="--gauges")
     if plot is not None:
-        from gangway.finops.forecasts.plot import check_plot
-
-        check_plot(plot)
-        check_new_file(plot, overwrite=overwrite, flag="--plot")
+        check_plot(plot, overwrite=overwrite)
     if out is not None:
         check_new_file(out, overwrite=overwrite)
 
@@ -217,13 +207,11 @@ def _publish(answer: "Answer", path: Path) -> "Published":
         return get_figures(ledger, answer, settled, others, added=added)
 
 
-def _tell(answer: "Answer", written: list[Path], *, as_json: bool) -> None:
+def _print_answer(answer: "Answer", written: list[Path], *, as_json: bool) -> None:
     from gangway.finops.forecasts.tables import show, to_json
 
     if as_json:
-        import json
-
-        typer.echo(json.dumps({**to_json(answer), "files": [str(path) for path in written]}, indent=2))
+        print_json({**to_json(answer), "files": [str(path) for path in written]})
         return
     from rich.console import Console
 

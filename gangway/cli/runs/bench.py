@@ -88,7 +88,7 @@ def scaling(
 
 
 def _preset(name: str) -> "TrainConfig":
-    """What is measured; the trainer has to be here."""
+    """Check the preset and that the trainer is installed."""
     from trainer.config.presets import PRESETS
 
     if name not in PRESETS:
@@ -105,7 +105,9 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         where = str(folder.parent)
-        raise InputError("--out", f"cannot be written: {error.strerror}", value=where, fix="name another") from None
+        raise InputError(
+            "--out", f"cannot be written: {error.strerror}", value=where, fix="name another folder"
+        ) from None
 
 
 def _counts(text: str, batch_size: int) -> list[int]:
@@ -119,10 +121,10 @@ def _counts(text: str, batch_size: int) -> list[int]:
 
 def _targets(machines: str | None, has_rate: bool) -> "list[Target]":
     """What is projected to; nothing by default where there is no rate of an accelerator."""
-    from gangway.bench.scaling import NO_RATE, target_named
+    from gangway.bench.scaling import NO_RATE, find_target
 
     chosen = _DEFAULT_MACHINES if machines is None and has_rate else machines or ""
-    targets = [target_named(name.strip()) for name in chosen.split(",") if name.strip()]
+    targets = [find_target(name.strip()) for name in chosen.split(",") if name.strip()]
     if targets and not has_rate:
         fix = "add --images-per-sec, of one accelerator, or leave --machines out"
         raise InputError("--machines", f"nothing to project from: {NO_RATE}", value=machines, fix=fix)
@@ -275,9 +277,9 @@ def run(
     options = Options(local=local, data=data, install_cli=install_cli, backend_url=backend_url, as_json=as_json)
     path = find_suite(suite, stacks_dir())
     if is_experiment(path):
-        from gangway.bench.experiment.session import run_suite_of_scenarios
+        from gangway.bench.experiment.session import run_experiment_suite
 
-        raise typer.Exit(run_suite_of_scenarios(path, out, options, treatment, small=small))
+        raise typer.Exit(run_experiment_suite(path, out, options, treatment, small=small))
     for name, given in (("--treatment", treatment), ("--small", small)):
         if given:
             raise InputError(name, "of no effect: this suite is no experiment", fix="leave it out")

@@ -1,9 +1,7 @@
-"""`gangway simulate`: many jobs on one cluster under several policies, with what each comes to.
+"""`gangway simulate`: compare scheduling policies for many jobs on one cluster. No cloud is contacted.
 
-    $ gangway simulate gangway/suites/scheduling/spot-256.yaml --policy fifo --policy goodput --repeats 5
-    $ gangway simulate --generate philly-like --jobs 200 --gpus 64 --seed 1
-
-Pure arithmetic on this machine. Heavy imports stand inside the command: `gangway --help` imports this module.
+$ gangway simulate gangway/suites/scheduling/spot-256.yaml --policy fifo --policy goodput --repeats 5
+$ gangway simulate --generate philly-like --jobs 200 --gpus 64 --seed 1
 """
 
 from pathlib import Path
@@ -12,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
-from gangway.cli.common import OVERWRITE, check_new_file
+from gangway.cli.common import OVERWRITE, check_plot, print_json
 
 if TYPE_CHECKING:
     from gangway.sim.schedule.scenario import Scenario
 
 _LIKE = "philly-like"
-_KINDS = (".png", ".svg")
 
 
 def simulate(
@@ -55,8 +52,8 @@ def simulate(
 
     chosen = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
     if plot is not None:
-        _check_plot(plot, overwrite=overwrite)
-    scenario = _scenario(trace, generate, jobs, gpus, load)
+        check_plot(plot, overwrite=overwrite)
+    scenario = _load_scenario(trace, generate, jobs, gpus, load)
     if repeats >= FEWEST_PAIRS and (len(chosen) > 1 or scenario.controlled is not None):
         require("scipy")
     seeds = range(seed, seed + repeats)
@@ -71,9 +68,7 @@ def simulate(
 
         write_whole(plot, draw_use(arms, "svg" if plot.suffix == ".svg" else "png"))
     if as_json:
-        import json
-
-        typer.echo(json.dumps(answer_json(scenario, arms, seeds), indent=2))
+        print_json(answer_json(scenario, arms, seeds))
         return
     from rich.console import Console
 
@@ -82,39 +77,23 @@ def simulate(
         typer.echo(f"wrote {plot}")
 
 
-def _scenario(
+def _load_scenario(
     trace: Path | None, generate: str | None, jobs: int | None, gpus: int | None, load: float | None
 ) -> "Scenario":
-    """From the one of both that is given."""
     from gangway.sim.reading import generated, read_scenario
 
     if (trace is None) == (generate is None):
         raise InputError(
-            "TRACE", "one of a file and --generate", allowed="a file, or --generate philly-like",
-            fix="leave one out" if trace else "add --generate philly-like",
+            "TRACE", "cannot be combined with --generate" if trace else "missing",
+            allowed="a file, or --generate philly-like", fix="remove one" if trace else "add --generate philly-like",
         )  # fmt: skip
     if generate is not None:
         if generate != _LIKE:
-            raise InputError.not_among("--generate", "no such statistics", generate, [_LIKE])
+            raise InputError.not_among("--generate", "unknown statistics", generate, [_LIKE])
         return generated(jobs or 200, gpus or 64, load or 1.0)
     for option, value in (("--jobs", jobs), ("--load", load)):
         if value is not None:
-            raise InputError(option, "not beside a file", value=value, allowed="with --generate", fix="leave it out")
-    assert trace is not None, "one of both is given"
+            problem = "cannot be combined with a file"
+            raise InputError(option, problem, value=value, allowed="with --generate", fix=f"remove {option}")
+    assert trace is not None, "either a file or --generate"
     return read_scenario(trace, gpus)
-
-
-def _check_plot(plot: Path, *, overwrite: bool) -> None:
-    """Before anything is simulated."""
-    from stacks.base.extras import require
-
-    if plot.suffix not in _KINDS:
-        raise InputError(
-            "--plot", "no kind of picture that is drawn", value=str(plot), allowed="a file that ends in .png or .svg",
-            fix=f"--plot {plot.with_suffix('.png')}",
-        )  # fmt: skip
-    if not plot.parent.is_dir():
-        raise InputError("--plot", "in a folder that is not there", value=str(plot), allowed="a folder that is there",
-                         fix=f"mkdir -p {plot.parent}")  # fmt: skip
-    require("matplotlib")
-    check_new_file(plot, overwrite=overwrite, flag="--plot")

@@ -15,7 +15,7 @@ from components.estimate.offers import find_offers
 from components.estimate.quotes import Job, rank
 from components.estimate.quotes import quote as quote_one
 from gangway.cli import main
-from gangway.cli.quote import carriers, chosen_providers, get_hours
+from gangway.cli.costs.quote import carriers, chosen_providers, get_hours
 from gangway.finops.quotes.quote_tables import Answer, answer_json
 from stacks.base.registry import get_provider
 
@@ -165,7 +165,7 @@ def test_no_offer_is_without_its_dollars_or_the_reason() -> None:
     answer = ask()
     text = run()
     assert "cheapest of those ranked: " in text
-    assert "the first that is not taken back: aws us-west-2 p5.48xlarge on-demand, $22,096" in text, (
+    assert "the first that cannot be interrupted: aws us-west-2 p5.48xlarge on-demand, $22,096" in text, (
         "as cheap as us-east-1"
     )
     assert f"ranked: {len(answer['ranked'])} offers" in text
@@ -211,7 +211,7 @@ def test_spot_that_cannot_finish_is_infeasible() -> None:
     (spot,) = [row for row in answer["infeasible"] if row["region"] == "us-east-1"]
     assert spot["usd"]["value"] == pytest.approx(4 * 18.7089 * spot["hours"])
     assert spot["reason"].startswith("too late: 157.3 h expected with interruptions on nodes that can be had 64% of")
-    assert "cannot do it" in run("--deadline", "120h", "--providers", "aws")
+    assert "not suitable" in run("--deadline", "120h", "--providers", "aws")
 
 
 def test_nothing_is_done_within_just_its_undisturbed_hours() -> None:
@@ -256,12 +256,12 @@ def test_a_grid_that_is_too_dirty_is_left_out() -> None:
     assert {"us-west1", "swedencentral"} <= clean
     assert not {"us-east-1", "us-central1", "eastus", "europe-west1"} & clean
     assert answer["left_out"] > 20
-    assert "offers left out: their grid has more than 150 g/kWh" in run("--max-intensity", "150")
+    assert "offers excluded: their grid has more than 150 g/kWh" in run("--max-intensity", "150")
 
 
 def test_nothing_that_will_do_exits_1() -> None:
     assert ask("--max-intensity", "1", exit_code=1)["ranked"] == []
-    assert "no offer will do" in run("--max-intensity", "1", exit_code=1)
+    assert "no suitable offer" in run("--max-intensity", "1", exit_code=1)
 
 
 def test_a_person_reads_the_best_ones_and_the_gaps() -> None:
@@ -298,19 +298,19 @@ def test_a_tpu_slice_is_priced_by_its_chips_and_its_energy_is_unknown() -> None:
         (["--accelerator", "V5P-64"], ["--accelerator: ", "'V5P-64'", "write v5p-64"]),
         (["--accelerator", "v5p-60"], ["--accelerator: no v5p slice has this size", "nearest: v5p-32"]),
         (["--accelerator", "v5p-64", "--providers", "aws"], ["--accelerator: no such accelerator on aws"]),
-        (["--hours", "0"], ["--hours: no length of time", "'0'", "hours above 0"]),
-        (["--hours", "-3"], ["--hours: no length of time", "'-3'"]),
-        (["--hours", "9" * 400], ["--hours: no length of time", "up to 876000"]),
-        (["--hours", "nan"], ["--hours: no length of time"]),
+        (["--hours", "0"], ["--hours: invalid duration", "'0'", "hours above 0"]),
+        (["--hours", "-3"], ["--hours: invalid duration", "'-3'"]),
+        (["--hours", "9" * 400], ["--hours: invalid duration", "up to 876000"]),
+        (["--hours", "nan"], ["--hours: invalid duration"]),
         (["--deadline", "99h"], ["--deadline: shorter than the training", "'99h'", "100h or more", "--deadline 120h"]),
-        (["--nodes", "0"], ["--nodes: no number of nodes", "got:     0", "1 to 1,000,000"]),
-        (["--nodes", "1" + "0" * 400], ["--nodes: no number of nodes", "1 to 1,000,000"]),
-        (["--top", "-1"], ["--top: no number of offers", "got:     -1", "write --top 0"]),
+        (["--nodes", "0"], ["--nodes: out of range", "got:     0", "1 to 1,000,000"]),
+        (["--nodes", "1" + "0" * 400], ["--nodes: out of range", "1 to 1,000,000"]),
+        (["--top", "-1"], ["--top: out of range", "got:     -1", "write --top 0"]),
         (["--providers", "aws,gpc"], ["--providers: no such provider", "'gpc'", "did you mean 'gcp'?"]),
-        (["--sort", "price"], ["--sort: nothing to sort by", "'price'", "cost, carbon, risk"]),
-        (["--interruptions", "15"], ["--interruptions: no share of nodes", "15.0", "write --interruptions 0.15"]),
-        (["--max-intensity", "-1"], ["--max-intensity: no carbon intensity", "-1.0", "write --max-intensity 200"]),
-        (["--max-intensity", "nan"], ["--max-intensity: no carbon intensity"]),
+        (["--sort", "price"], ["--sort: cannot sort by this", "'price'", "cost, carbon, risk"]),
+        (["--interruptions", "15"], ["--interruptions: out of range", "15.0", "write --interruptions 0.15"]),
+        (["--max-intensity", "-1"], ["--max-intensity: out of range", "-1.0", "write --max-intensity 200"]),
+        (["--max-intensity", "nan"], ["--max-intensity: out of range"]),
     ],
 )
 def test_a_mistake_names_its_place_its_value_and_its_fix(arguments: list[str], said: list[str]) -> None:
@@ -416,7 +416,7 @@ def test_offers_elsewhere_are_left_out_and_counted(options: tuple[str, ...], kep
     assert sum(left_out.values()) == len(offers(every)) - len(offers(answer)) > 0
     assert set(left_out) <= {option.removeprefix("--") for option in options}
     text = run(*options)
-    assert all(f"{number} offers left out: " in text for number in left_out.values())
+    assert all(f"{number} offers excluded: " in text for number in left_out.values())
     assert every["left_out_by_regions"] == {}
 
 

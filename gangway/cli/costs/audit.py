@@ -1,9 +1,7 @@
-"""`gangway audit`: cloud resources that carry a stack's tag and are not in its Pulumi state, with what they cost.
+"""`gangway audit`: list cloud resources with a stack's tag that are not in its Pulumi state, and their cost. Read-only.
 
-    $ gangway audit aws-p5-spot
-    $ gangway audit aws-p5-spot --state state.json --regions all --json
-
-Asks the provider and changes nothing. Heavy imports stand inside the command: `gangway --help` imports this module.
+$ gangway audit aws-p5-spot
+$ gangway audit aws-p5-spot --state state.json --regions all --json
 """
 
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
+from gangway.cli.common import load_stack, print_json
 
 if TYPE_CHECKING:
     from gangway.finops.audit.classify_orphans import Judged, Listing
@@ -44,45 +43,38 @@ def audit(
     """
     from rich.console import Console
 
-    from gangway.cli.common import stacks_dir
     from gangway.finops.audit.tables import audit_json, show_audit
     from stacks.base.registry import load_adapter, providers_with_adapter
-    from stacks.loading.loader import find_stack_file, from_file
 
     if state is not None and no_state:
-        raise InputError("--no-state", "not beside --state", fix="leave one of them out")
-    config = from_file(find_stack_file(stack_or_file, stacks_dir()))
+        raise InputError("--no-state", "cannot be combined with --state", fix="remove one")
+    config = load_stack(stack_or_file)
     if config.provider not in providers_with_adapter("audit"):
         raise InputError(
             "gangway:provider",
-            "no audit of this provider",
+            "this provider has no audit",
             value=config.provider,
             allowed=", ".join(providers_with_adapter("audit")),
-            fix="list by tag with the provider's own tool",
+            fix="list resources by tag with the provider's own tool",
         )
     cloud = load_adapter(config.provider, "audit")
     if regions is not None and not cloud.BY_REGION:
-        typer.echo(f"warning: --regions is ignored: {config.provider} is asked about all regions at once", err=True)
-    # What takes long says so, beside what is printed for other programs.
+        typer.echo(f"warning: --regions is ignored: {config.provider} lists all regions at once", err=True)
     with Console(stderr=True).status("") as status:
         status.update("reading the state")
-        known = _state(config.stack_name, state, no_state)
-        status.update(f"asking {config.provider} for what carries the tag of {config.stack}")
+        known = _read_state(config.stack_name, state, no_state)
+        status.update(f"listing resources on {config.provider} with the tag of {config.stack}")
         listing = cloud.list_resources(config, regions)
-    outcome = audited(config.stack, config.provider, known, listing)
+    outcome = run_audit(config.stack, config.provider, known, listing)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(audit_json(outcome), indent=2))
+        print_json(audit_json(outcome))
     else:
         show_audit(outcome, Console())
     raise typer.Exit(EXIT_ORPHANS if outcome.orphans else 0)
 
 
-def audited(stack: str, provider: str, state: "State", listing: "Listing") -> "Audit":
-    """Tells the listing's resources apart and prices what nobody looks after and what is kept; pure. `listing`: what
-    the provider says carries the stack's tag.
-    """
+def run_audit(stack: str, provider: str, state: "State", listing: "Listing") -> "Audit":
+    """Classify the provider's resources with the stack's tag, and price orphaned and retained ones; pure."""
     from gangway.finops.audit.classify_orphans import classify_orphans, price
     from gangway.finops.audit.tables import Audit, Row
     from stacks.base.registry import load_adapter
@@ -109,7 +101,7 @@ def audited(stack: str, provider: str, state: "State", listing: "Listing") -> "A
     )
 
 
-def _state(stack: str, path: Path | None, removed: bool) -> "State":
+def _read_state(stack: str, path: Path | None, removed: bool) -> "State":
     from gangway.finops.audit.state import State, export_state, read_state
     from stacks.config.paths import project_folder
 

@@ -148,8 +148,8 @@ def test_a_budget_below_a_new_price_hides_nothing_of_the_job(stack: Path) -> Non
     told = CliRunner().invoke(app, ["job", str(stack)])
     assert told.exit_code == 0, told.output
     assert "record run-1: interrupted, 1,000,000 images" in told.output
-    assert "autoscale: unknown" in told.output
-    assert "launches are not held" in told.output
+    assert "autoscale: nobody can tell" in told.output
+    assert "launches are not stopped" in told.output
     refused = CliRunner().invoke(app, ["job", str(stack), "--scale", "--images", "1"])
     assert isinstance(refused.exception, InputError)
 
@@ -174,10 +174,10 @@ def test_a_job_that_is_over_is_left_alone(stack: Path, groups: Any, tmp_path: Pa
 def test_what_has_nothing_to_scale_is_refused(stack: Path, tmp_path: Path) -> None:
     folder = CliRunner().invoke(app, ["job", str(tmp_path), "--scale"])
     assert isinstance(folder.exception, Exception)
-    assert "a run's folder has no groups" in str(folder.exception)
+    assert "a run's folder has no node groups" in str(folder.exception)
     for words in (["--dry-run"], ["--images", "1"]):
         alone = CliRunner().invoke(app, ["job", str(stack), *words])
-        assert "of no effect without --scale" in str(alone.exception)
+        assert "has no effect without --scale" in str(alone.exception)
     job = {name: value for name, value in STACK["gangway:job"].items() if name != "autoscale"}  # type: ignore[attr-defined]
     stack.write_text(yaml.safe_dump({"config": {**STACK, "gangway:job": job}}))
     plain = CliRunner().invoke(app, ["job", str(stack), "--scale"])

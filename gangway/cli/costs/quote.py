@@ -1,10 +1,8 @@
-"""`gangway quote`: what a job costs everywhere, and which offer to take.
+"""`gangway quote`: rank all offers for a job by cost, carbon or risk. Reads the catalogue only.
 
-    $ gangway quote --accelerator H100x8 --nodes 4 --hours 100 --deadline 130h
-    $ gangway quote --accelerator v5p-64 --nodes 1 --hours 100 --sort risk --interruptions 0.15 --json
-    $ gangway quote --accelerator H100x8 --nodes 4 --hours 60 --here "aws us-east-1 p5.48xlarge on-demand"
-
-Reads the catalogue, asks nobody. Heavy imports stand inside the command: `gangway --help` imports this module.
+$ gangway quote --accelerator H100x8 --nodes 4 --hours 100 --deadline 130h
+$ gangway quote --accelerator v5p-64 --nodes 1 --hours 100 --sort risk --interruptions 0.15 --json
+$ gangway quote --accelerator H100x8 --nodes 4 --hours 60 --here "aws us-east-1 p5.48xlarge on-demand"
 """
 
 import math
@@ -16,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
+from gangway.cli.common import print_json
+from gangway.cli.flags import check_range
 from stacks.config.corrections import TPU_SLICE, Span, parse_number
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ EXIT_NOTHING = 1
 _LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")
 MOST_NODES = 1_000_000
 MOST_HOURS = 876_000.0
-"""A hundred years: what is longer is a slip, and sums over its interruptions would take hours themselves."""
+"""A hundred years: longer is a slip, and summing over its interruptions would take hours."""
 
 
 def quote(
@@ -69,11 +69,10 @@ def quote(
     from stacks.config.region_settings import parse_limits
 
     limits = parse_limits(allow, deny, residency)
-    job = replace(_job(nodes, hours, deadline, interruptions), data=None if data is None else _data(data, limits))
-    job = replace(job, kimg=_kimg(kimg))
-    _check_carried(carry_gib)
-    by = _sort(sort)
-    _check_shown(max_intensity, top)
+    job = _job(nodes, hours, deadline, interruptions)
+    job = replace(job, data=None if data is None else _parse_data(data, limits), kimg=kimg)
+    by = _parse_sort(sort)
+    _check_numbers(kimg, carry_gib, max_intensity, top)
     offers = find_offers(carriers(accelerator, chosen_providers(providers)))
     permitted, refused = permitted_offers(offers, limits)
     within = [offer for offer in permitted if max_intensity is None or _is_clean(offer, max_intensity)]
@@ -82,9 +81,7 @@ def quote(
     if here is not None:
         answer = replace(answer, advice=_advice(here, offers, within, job, by, carry_gib))
     if as_json:
-        import json
-
-        typer.echo(json.dumps(answer_json(answer), indent=2))
+        print_json(answer_json(answer))
     else:
         from rich.console import Console
 
@@ -93,45 +90,43 @@ def quote(
 
 
 def _is_clean(offer: "Offer", max_intensity: float) -> bool:
-    """Whether the grid is known to emit at most so much."""
     grams = None if offer.place is None else offer.place.intensity_g_per_kwh.value
     return grams is not None and grams <= max_intensity
 
 
-def _data(text: str, limits: "RegionLimits") -> "DataAt":
-    """`aws:us-east-1=40`. InputError: it is none, or where the limits let no data be."""
+def _parse_data(text: str, limits: "RegionLimits") -> "DataAt":
+    """Parse `aws:us-east-1=40`. InputError: invalid, or the limits do not allow data there."""
     from components.estimate.data_transfer import DataAt
     from components.estimate.regions import read_place, refusal
 
     region, _, gib = text.rpartition("=")
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", gib):
         raise InputError(
-            "--data", "no region and size", value=text, allowed="REGION=GIB", fix="write --data aws:us-east-1=40"
+            "--data", "not a region and size", value=text, allowed="REGION=GIB", fix="write --data aws:us-east-1=40"
         )
     place = read_place(region, "--data")
     if (refused := refusal(limits, place)) is not None:
         raise InputError(
-            "--data", f"{refused.said} (--{refused.why})", value=text, allowed="data where --allow, --deny and "
-            "--residency let them be", fix=f"copy them to a region that is allowed first, or change --{refused.why}",
+            "--data", f"{refused.said} (--{refused.why})", value=text,
+            allowed="a region that --allow, --deny and --residency permit",
+            fix=f"first copy the data to a permitted region, or change --{refused.why}",
         )  # fmt: skip
     return DataAt(place, float(gib))
 
 
-def _kimg(kimg: float | None) -> float | None:
-    if kimg is not None and not 0 < kimg < math.inf:
-        raise InputError("--kimg", "no number of images", value=kimg, allowed="above 0", fix="write --kimg 1000")
-    return kimg
-
-
-def _check_carried(gib: float) -> None:
-    if not 0 <= gib < math.inf:
-        raise InputError("--carry-gib", "no size", value=gib, allowed="GiB, 0 or more", fix="write --carry-gib 10")
+def _check_numbers(kimg: float | None, carry_gib: float, max_intensity: float | None, top: int) -> None:
+    is_intensity = max_intensity is None or 0 <= max_intensity < math.inf
+    is_size = 0 <= carry_gib < math.inf
+    check_range("--kimg", kimg, is_valid=kimg is None or 0 < kimg < math.inf, allowed="above 0", example=1000)
+    check_range("--carry-gib", carry_gib, is_valid=is_size, allowed="GiB, 0 or more", example=10)
+    allowed = "gCO2e per kWh, 0 or more"
+    check_range("--max-intensity", max_intensity, is_valid=is_intensity, allowed=allowed, example=200)
+    check_range("--top", top, is_valid=top >= 0, allowed="0 (all) or more", example=0)
 
 
 def _advice(
     label: str, offers: "Sequence[Offer]", within: "Sequence[Offer]", job: "Job", by: "Sort", carry_gib: float
 ) -> "AdviceGiven":
-    """InputError: no such offer."""
     from components.estimate.move_cost import Luggage, advise
     from components.estimate.regions import Place
     from components.estimate.traffic import traffic_price
@@ -146,29 +141,23 @@ def _advice(
 
 
 def get_hours(text: str, place: str) -> float:
-    """A length of time as people write it: `100`, `130h`, `5d`; above 0 and up to `MOST_HOURS`, in hours. InputError:
-    it is none.
-    """
+    """Parse a duration above 0 and up to `MOST_HOURS` (`100`, `130h`, `5d`) in hours. InputError: invalid."""
     match = _LENGTH.fullmatch(text.strip())
     hours = 0.0 if match is None else float(match[1]) * (24 if match[2] == "d" else 1)
     if not 0 < hours <= MOST_HOURS:
+        meant = parse_number("hours", text, Span(above=0, high=MOST_HOURS))
         raise InputError(
             place,
-            "no length of time",
+            "invalid duration",
             value=text,
             allowed=f"hours above 0 and up to {MOST_HOURS:g} (100 or 100h), or days (4d)",
-            fix=f"write {place} {_hours_meant(text):.10g}h",
+            fix=f"write {place} {100 if meant is None else meant:.10g}h",
         )
     return hours
 
 
-def _hours_meant(text: str) -> float:
-    meant = parse_number("hours", text, Span(above=0, high=MOST_HOURS))
-    return 100 if meant is None else meant
-
-
 def chosen_providers(text: str | None) -> "tuple[Provider, ...]":
-    """The providers of a list such as `aws,gcp`; without one, all with a catalogue. InputError: an unknown one."""
+    """Parse a list such as `aws,gcp`; None means all with a catalogue. InputError: an unknown provider."""
     from stacks.base.registry import chosen_sellers, sellers
 
     if text is None:
@@ -178,24 +167,21 @@ def chosen_providers(text: str | None) -> "tuple[Provider, ...]":
 
 
 def carriers(accelerator: str, providers: "Sequence[Provider]", place: str = "--accelerator") -> "list[Carrier]":
-    """What carries the accelerator at these providers: machine types, or a TPU slice. InputError: nobody of them has
-    it; the nearest is named.
-    """
+    """The machine types or TPU slices with the accelerator. InputError: no provider has it; the fix is the nearest."""
     from components.estimate.offers import get_carriers, unknown_accelerator
 
-    sells_slices = next((provider for provider in providers if provider.has_tpus), None)
-    if sells_slices is not None and TPU_SLICE.fullmatch(accelerator):
-        return [_slice(accelerator, sells_slices.catalog_here(), place)]
+    tpu_provider = next((provider for provider in providers if provider.has_tpus), None)
+    if tpu_provider is not None and TPU_SLICE.fullmatch(accelerator):
+        return [_slice(accelerator, tpu_provider.catalog_here(), place)]
     catalogs = {provider.name: provider.catalog_here() for provider in providers}
     found = get_carriers(accelerator, catalogs)
     if not found:
-        further = "" if sells_slices is None else "; of TPUs such as v5p-64"
-        raise unknown_accelerator(accelerator, catalogs, place, further)
+        also = "" if tpu_provider is None else "; TPUs such as v5p-64"
+        raise unknown_accelerator(accelerator, catalogs, place, also)
     return found
 
 
 def _slice(accelerator: str, catalog: "Catalog", place: str) -> "Carrier":
-    """A TPU slice as a carrier: priced by the chip, on demand and spot."""
     from components.estimate.offers import Carrier
     from components.gcp.slices import plan_slice, slice_machine, slice_prices
 
@@ -216,54 +202,33 @@ def _slice(accelerator: str, catalog: "Catalog", place: str) -> "Carrier":
 def _job(nodes: int, hours: str, deadline: str | None, interruptions: float | None) -> "Job":
     from components.estimate.quotes import Job
 
-    if not 1 <= nodes <= MOST_NODES:
-        raise InputError(
-            "--nodes",
-            "no number of nodes",
-            value=nodes,
-            allowed=f"1 to {MOST_NODES:,}",
-            fix=f"write --nodes {max(1, min(abs(nodes), MOST_NODES))}",
-        )
+    nearest = max(1, min(abs(nodes), MOST_NODES))
+    check_range(
+        "--nodes", nodes, is_valid=1 <= nodes <= MOST_NODES, allowed=f"1 to {MOST_NODES:,}", example=nearest
+    )  # fmt: skip
     length = get_hours(hours, "--hours")
     due = None if deadline is None else get_hours(deadline, "--deadline")
     if due is not None and due < length:
         raise InputError(
             "--deadline",
-            "shorter than the training takes without any interruption",
+            "shorter than the training time without interruptions",
             value=deadline,
             allowed=f"{length:g}h or more",
-            fix=f"write --deadline {math.ceil(length * 1.2)}h, or take more nodes and fewer --hours",
+            fix=f"write --deadline {math.ceil(length * 1.2)}h, or use more nodes and fewer --hours",
         )
-    if interruptions is not None and not 0 <= interruptions < 1:
-        meant = parse_number("interruptions", interruptions, Span(low=0, below=1))
-        raise InputError(
-            "--interruptions",
-            "no share of nodes",
-            value=interruptions,
-            allowed="0 up to but not including 1",
-            fix=f"write --interruptions {meant or 0.15:g} for {meant or 0.15:.0%} a month",
-        )
+    if interruptions is not None:
+        meant = parse_number("interruptions", interruptions, Span(low=0, below=1)) or 0.15
+        check_range(
+            "--interruptions", interruptions, is_valid=0 <= interruptions < 1, allowed="0 up to but not including 1",
+            example=f"{meant:g} for {meant:.0%} per month",
+        )  # fmt: skip
     return Job(nodes, length, due, interruptions)
 
 
-def _sort(word: str) -> "Sort":
+def _parse_sort(word: str) -> "Sort":
     from components.estimate.quotes import SORTS
 
     for sort in SORTS:
         if sort == word:
             return sort
-    raise InputError.not_among("--sort", "nothing to sort by", word, SORTS)
-
-
-def _check_shown(max_intensity: float | None, top: int) -> None:
-    """What is left out of the answer."""
-    if max_intensity is not None and not 0 <= max_intensity < math.inf:
-        raise InputError(
-            "--max-intensity",
-            "no carbon intensity",
-            value=max_intensity,
-            allowed="gCO2e per kWh, 0 or more",
-            fix="write --max-intensity 200",
-        )
-    if top < 0:
-        raise InputError("--top", "no number of offers", value=top, allowed="0 (all) or more", fix="write --top 0")
+    raise InputError.not_among("--sort", "cannot sort by this", word, SORTS)

@@ -15,7 +15,7 @@ from components.core.findings import InputError
 from components.estimate.offers import find_offers
 from components.estimate.tco import CloudSide, break_even_months, discounted_hours
 from gangway.cli import main
-from gangway.cli.quote import carriers
+from gangway.cli.costs.quote import carriers
 from gangway.finops.quotes.tco_inputs import Inputs, gather
 from gangway.finops.quotes.tco_tables import compare, draw_plot, show
 from stacks.base.registry import get_provider
@@ -151,7 +151,7 @@ def test_no_node_draws_more_on_average_than_at_its_peak() -> None:
 
 
 def test_a_price_nobody_has_is_asked_for() -> None:
-    with pytest.raises(InputError, match="--capex: nobody publishes it for A100x8") as caught:
+    with pytest.raises(InputError, match="--capex: not published for A100x8") as caught:
         gather("A100x8", 1, 3, find_offers(carriers("A100x8", [get_provider("aws")])), {})
     assert caught.value.fix == "give --capex"
     # With the price alone the rest is known: the draw from the catalogue, colocation by it.
@@ -197,7 +197,7 @@ def test_a_plot_without_crossings_is_drawn_too() -> None:
 def test_a_plot_wants_a_name(out: str) -> None:
     result = CliRunner().invoke(main.app, [*ASK, "--out", out])
     assert isinstance(result.exception, InputError)
-    assert "--out: names no file" in str(result.exception)
+    assert "--out: has no file name" in str(result.exception)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

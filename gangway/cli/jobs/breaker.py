@@ -1,14 +1,14 @@
-"""`gangway breaker`: why a stack launches nothing any more, and the release.
+"""`gangway breaker`: show why a stack's launches are stopped, and allow them again.
 
-    $ gangway breaker show aws-p5-spot
-    $ gangway breaker reset aws-p5-spot
-
-Heavy imports stand inside the commands: `gangway --help` imports this module.
+$ gangway breaker show aws-p5-spot
+$ gangway breaker reset aws-p5-spot
 """
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from gangway.cli.common import load_stack
 
 if TYPE_CHECKING:
     from gangway.jobs.systemd.breaker import Breaker
@@ -31,8 +31,8 @@ def show(stack_or_file: _Stack) -> None:
 
     Exit code 0: not stopped. 1: stopped.
     """
-    held = _found(stack_or_file)[0].read_held()
-    typer.echo("launches are not held" if held is None else str(held))
+    held = _load_breaker(stack_or_file)[0].read_held()
+    typer.echo("launches are not stopped" if held is None else str(held))
     raise typer.Exit(0 if held is None else EXIT_HELD)
 
 
@@ -41,7 +41,7 @@ def reset(stack_or_file: _Stack) -> None:
     """Allow launches of a stack again, after you have fixed the cause."""
     from stacks.base.registry import load_adapter
 
-    breaker, stack_name = _found(stack_or_file)
+    breaker, stack_name = _load_breaker(stack_or_file)
     for line in breaker.reset():
         typer.echo(line)
     why = load_adapter(breaker.provider, "scaling").AFTER_RESET
@@ -49,15 +49,13 @@ def reset(stack_or_file: _Stack) -> None:
         typer.echo(f"then `pulumi up --refresh --stack {stack_name}`: {why}")
 
 
-def _found(stack_or_file: str) -> "tuple[Breaker, str]":
-    """The stack's breaker, and the name that Pulumi knows the stack by."""
-    from gangway.cli.common import stacks_dir
+def _load_breaker(stack_or_file: str) -> "tuple[Breaker, str]":
+    """The stack's breaker, and its name in Pulumi."""
     from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.breaker import check_launches, get_breaker
     from stacks.config.paths import project_folder
-    from stacks.loading.loader import find_stack_file, from_file
 
-    config = from_file(find_stack_file(stack_or_file, stacks_dir()))
+    config = load_stack(stack_or_file)
     check_launches(config.provider)
     outputs = stack_outputs(config.stack_name, project_folder())
     return get_breaker(config.provider, config.stack, config.region, outputs), config.stack_name

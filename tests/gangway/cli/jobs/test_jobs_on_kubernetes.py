@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gangway.cli.signals import undone_by_signals
+from gangway.cli.jobs.signals import exit_on_signals
 from gangway.jobs.kubernetes.kubectl import Kubectl
-from tests.gangway.cli.test_jobs import gangway
+from tests.gangway.cli.jobs.test_jobs import gangway
 from tests.gangway.jobs.kubernetes.test_asking import a_running_job
 from tests.pretend_kubectl import PretendKube, pretend_kube
 
@@ -74,7 +74,7 @@ def test_a_signal_unwinds_once_and_what_was_ignored_stays_so() -> None:
             signal.signal(each, handler)
 
 
-@undone_by_signals()
+@exit_on_signals()
 def _told_three_times() -> None:
     os.kill(os.getpid(), signal.SIGHUP)
     try:

@@ -1,15 +1,14 @@
-"""`gangway report`: runs as a page, as tables, as figures, as records, or as rows of FOCUS.
+"""`gangway report`: report runs as a page, tables, figures, records, or rows of FOCUS.
 
     $ gangway report runs/p3-resource-aware-20260101-120000-abcd --format html --figures figures
     $ gangway report runs/a runs/b --group-by precision --format md
     $ gangway report runs/ --format csv --out runs.csv
     $ gangway report runs/ --format focus --billing-account 123456789012 --out focus.parquet
 
-Reads finished or running runs; trains nothing and prices nothing. Heavy imports stand inside the command: `gangway
---help` imports this module.
+Reads finished or running runs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from gangway.runs.run_folders import Run
 
 EXIT_NOTHING = 1
-_OF_A_PAGE = ("stats.jsonl", "samples.png")
+_PAGE_FILES = ("stats.jsonl", "samples.png")
 
 
 class ReportFormat(StrEnum):
@@ -82,37 +81,31 @@ def report(
     Exit code 0: written. 1: no run has the required data.
     2: invalid options, or a forged record.
     """
-    from gangway.runs.run_folders import half_runs
-
-    found, broken = _found(runs, key)
-    half = [*broken, *half_runs(runs)]
-    _refuse_others(output, group_by, figures, ledger, billing_account, usd_per_hour)
-    forecasts = _forecasts(ledger)
-    _check_out(output, out, runs, overwrite, figures)
-    of_tables = found[1:] or half or group_by or figures or forecasts
-    # What is wrong is said last, where people look, and before a mistake that ends the command.
-    with _warnings_last(found, half, asked=key is not None):
-        if output is ReportFormat.HTML and found[0].plan is not None and not of_tables:
-            _page(found[0], out)
-        elif output in _PAGES:
-            folder = out or (_beside(runs) if output is ReportFormat.HTML else None)
-            _tables(found, half, output, folder, group_by, figures, forecasts)
-        elif output is ReportFormat.JSON:
-            _json(found, half, out, group_by, forecasts)
-        elif output is ReportFormat.CSV:
-            _csv(found, out, forecasts)
-        else:
-            _focus(found, out, billing_account, usd_per_hour, output)
-
-
-def _found(runs: Sequence[Path], key: Path | None) -> "tuple[list[Run], list[Path]]":
-    from gangway.runs.run_folders import find_readable_runs
+    from gangway.runs.run_folders import find_readable_runs, half_runs
     from gangway.runs.signatures import read_public_key
 
-    return find_readable_runs(runs, "RUNS", None if key is None else read_public_key(key, "--key"))
+    found, broken = find_readable_runs(runs, "RUNS", None if key is None else read_public_key(key, "--key"))
+    half = [*broken, *half_runs(runs)]
+    _check_flags(output, group_by, figures, ledger, billing_account, usd_per_hour)
+    forecasts = _read_forecasts(ledger)
+    _check_out(output, out, runs, overwrite, figures)
+    needs_tables = found[1:] or half or group_by or figures or forecasts
+    # Warnings come last, where people look, also before an error that ends the command.
+    with _warnings_last(found, half, has_key=key is not None):
+        if output is ReportFormat.HTML and found[0].plan is not None and not needs_tables:
+            _write_page(found[0], out)
+        elif output in _PAGES:
+            folder = out or (_default_folder(runs) if output is ReportFormat.HTML else None)
+            _write_tables(found, half, output, folder, group_by, figures, forecasts)
+        elif output is ReportFormat.JSON:
+            _write_json(found, half, out, group_by, forecasts)
+        elif output is ReportFormat.CSV:
+            _write_csv(found, out, forecasts)
+        else:
+            _write_focus(found, out, billing_account, usd_per_hour, output)
 
 
-def _forecasts(ledgers: Sequence[Path] | None) -> "list[Kept]":
+def _read_forecasts(ledgers: Sequence[Path] | None) -> "list[Kept]":
     if not ledgers:
         return []
     from gangway.report.comparison.ledgers import read_ledgers
@@ -121,34 +114,32 @@ def _forecasts(ledgers: Sequence[Path] | None) -> "list[Kept]":
 
 
 @contextmanager
-def _warnings_last(runs: "Sequence[Run]", half: "Sequence[Path]", *, asked: bool) -> Iterator[None]:
-    """Says who signed runs, of unsigned ones too where somebody `asked`; and, when all else has been said, what is
-    wrong with them: failed, not done, without a record, not sealed.
-    """
+def _warnings_last(runs: "Sequence[Run]", half: "Sequence[Path]", *, has_key: bool) -> Iterator[None]:
+    """Print signatures first and warnings last: failed or unfinished runs, missing or unsealed records."""
     from gangway.report.comparison.groups import get_members
     from gangway.runs.run_folders import not_covered, not_sealed
-    from gangway.runs.signatures import get_declared_usage
+    from gangway.runs.signatures import signature_lines
 
-    for sentence in get_declared_usage([(run.record.id, run.signature) for run in runs], asked=asked):
-        typer.echo(sentence, err=True)
+    for line in signature_lines([(run.record.id, run.signature) for run in runs], with_unsigned=has_key):
+        typer.echo(line, err=True)
     try:
         yield
     finally:
-        said: list[str] = []
-        with suppress(InputError):  # a file that cannot be read is told by the formats that need it
+        warnings: list[str] = []
+        with suppress(InputError):  # formats that need an unreadable file report it
             missing = get_members(runs, half).missing
-            said += [f"{one.item}: {one.status}: {one.reason or 'no reason was kept'}" for one in missing]
-        said += [
+            warnings += [f"{one.item}: {one.status}: {one.reason or 'no reason recorded'}" for one in missing]
+        warnings += [
             f"{one.record.id}: {one.record.status}: at {one.record.images / 1000:g} of "
             f"{one.record.config.total_images / 1000:g} kimg"
             for one in runs
             if one.record.status != "done"
         ]
-        for sentence in (*said, *not_sealed(run.record for run in runs), *not_covered(runs)):
-            typer.echo(f"warning: {sentence}", err=True)
+        for warning in (*warnings, *not_sealed(run.record for run in runs), *not_covered(runs)):
+            typer.echo(f"warning: {warning}", err=True)
 
 
-def _refuse_others(
+def _check_flags(
     output: ReportFormat,
     group_by: str | None,
     figures: Path | None,
@@ -156,34 +147,33 @@ def _refuse_others(
     billing_account: str | None,
     usd_per_hour: float | None,
 ) -> None:
-    """InputError: an option that the format has no place for."""
-    of_focus: dict[str, object] = {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour}
-    _refuse(output, {} if output in _FOCUS_FORMATS else of_focus)
-    _refuse(output, {} if output in _TABLES else {"--group-by": group_by})
-    _refuse(output, {} if output in _PAGES else {"--figures": figures})
-    _refuse(output, {"--ledger": ledgers[0]} if ledgers and output in _FOCUS_FORMATS else {})
-
-
-def _refuse(output: ReportFormat, options: dict[str, object]) -> None:
-    for name, value in options.items():
-        if value is not None:
+    """InputError: a flag without effect on this format."""
+    flags: tuple[tuple[str, object, Collection[ReportFormat]], ...] = (
+        ("--billing-account", billing_account, _FOCUS_FORMATS),
+        ("--usd-per-hour", usd_per_hour, _FOCUS_FORMATS),
+        ("--group-by", group_by, _TABLES),
+        ("--figures", figures, _PAGES),
+        ("--ledger", ledgers[0] if ledgers else None, (*_TABLES, ReportFormat.CSV)),
+    )
+    for name, value, formats in flags:
+        if value is not None and output not in formats:
             shown = str(value) if isinstance(value, Path) else value
-            raise InputError(name, f"has no meaning with --format {output}", value=shown, fix=f"leave {name} out")
+            raise InputError(name, f"has no effect with --format {output}", value=shown, fix=f"remove {name}")
 
 
 def _check_out(
     output: ReportFormat, out: Path | None, runs: Sequence[Path], overwrite: bool, figures: Path | None
 ) -> None:
-    """Whether what is to be written comes among nobody's files, and over none."""
+    """InputError: the output would overwrite files, or mix with other files."""
     if figures is not None:
         check_figures_folder(figures)
     if output is ReportFormat.HTML:
-        check_page_folder(out or _beside(runs))
+        check_page_folder(out or _default_folder(runs))
     elif out is not None:
         check_new_file(out, overwrite=overwrite)
 
 
-def _deliver(text: str, out: Path | None) -> None:
+def _write_text(text: str, out: Path | None) -> None:
     from components.core.whole_files import write_whole
 
     if out is None:
@@ -193,13 +183,12 @@ def _deliver(text: str, out: Path | None) -> None:
         typer.echo(f"wrote {out}", err=True)
 
 
-def _beside(places: Sequence[Path]) -> Path:
-    """Where a page goes when nobody says so: beside the runs where one folder is named, else here."""
-    alone = places[0] if len(places) == 1 else None
-    return alone / "report" if alone is not None and alone.is_dir() else Path("report")
+def _default_folder(places: Sequence[Path]) -> Path:
+    """A page's default folder: `report` inside the only folder of runs, else in the working directory."""
+    return places[0] / "report" if len(places) == 1 and places[0].is_dir() else Path("report")
 
 
-def _tables(
+def _write_tables(
     runs: "Sequence[Run]",
     half: Sequence[Path],
     output: ReportFormat,
@@ -208,35 +197,34 @@ def _tables(
     figures: Path | None,
     forecasts: "Sequence[Kept]",
 ) -> None:
-    """The page or the Markdown of a table, and its drawings where they are asked for."""
     from gangway.report.comparison.write import comparison_report
 
-    made = comparison_report(runs, group_by, half, forecasts)
+    comparison = comparison_report(runs, group_by, half, forecasts)
     if figures is not None:
-        files = made.write_figures(figures)
+        files = comparison.write_figures(figures)
         typer.echo(f"wrote {len(files)} files in {figures}", err=True)
     if output is ReportFormat.MD:
-        _deliver(made.markdown(), out)
+        _write_text(comparison.markdown(), out)
     else:
         assert out is not None, "a page always has a folder"
-        typer.echo(f"wrote {made.write_page(out)}", err=True)
+        typer.echo(f"wrote {comparison.write_page(out)}", err=True)
 
 
-def _csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Kept]") -> None:
+def _write_csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Kept]") -> None:
     from gangway.report.comparison.exports import figures_csv
     from gangway.report.comparison.groups import get_members
 
-    _deliver(figures_csv(get_members(runs).members, forecasts), out)
+    _write_text(figures_csv(get_members(runs).members, forecasts), out)
 
 
-def _json(
+def _write_json(
     runs: "Sequence[Run]",
     half: Sequence[Path],
     out: Path | None,
     group_by: str | None,
     forecasts: "Sequence[Kept]",
 ) -> None:
-    """Everything. Runs that are not of one table are still runs: the table is left out, with the reason."""
+    """Write all data; if the runs do not fit into one table, without it, but with the reason."""
     from gangway.report.comparison.exports import report_json
     from gangway.report.comparison.groups import get_members, parse_keys
     from gangway.report.comparison.tables import as_json, get_report
@@ -249,10 +237,10 @@ def _json(
         no_table = str(mistake)
         typer.echo(f"no table: {no_table}", err=True)
     signatures = {run.record.id: run.signature.to_json() for run in runs}
-    _deliver(report_json([run.record for run in runs], table, no_table, signatures, forecasts), out)
+    _write_text(report_json([run.record for run in runs], table, no_table, signatures, forecasts), out)
 
 
-def _focus(
+def _write_focus(
     runs: "Sequence[Run]",
     out: Path | None,
     billing_account: str | None,
@@ -260,23 +248,24 @@ def _focus(
     output: ReportFormat,
 ) -> None:
     from components.core.whole_files import write_whole
-    from gangway.finops.bill.focus import Version, focus_rows, priced, without_rows
+    from gangway.finops.bill.focus import Version, focus_rows, missing_rows_reason, priced
     from gangway.report.comparison.exports import focus_csv, focus_parquet
 
     if usd_per_hour is not None and not 0 <= usd_per_hour < float("inf"):
-        raise InputError("--usd-per-hour", "no price", value=usd_per_hour, allowed="0 or more", fix="write 12.5")
+        fix = "write --usd-per-hour 12.5"
+        raise InputError("--usd-per-hour", "out of range", value=usd_per_hour, allowed="0 or more", fix=fix)
     if billing_account is not None and not billing_account.strip():
-        fix = "write the account as the invoice has it, or leave it out"
-        raise InputError("--billing-account", "is empty", value=billing_account, allowed="who pays", fix=fix)
+        fix, allowed = "write the account's id from the invoice, or remove the flag", "the paying account"
+        raise InputError("--billing-account", "is empty", value=billing_account, allowed=allowed, fix=fix)
     rows, version = [], Version.V1_2 if output is ReportFormat.FOCUS_1_2 else Version.V1_4
     for run in runs:
         record = run.record if usd_per_hour is None else priced(run.record, usd_per_hour)
-        why = without_rows(record)
+        why = missing_rows_reason(record)
         if why:
             typer.echo(f"{record.id}: no row: {why}", err=True)
             continue
         if billing_account is None:
-            typer.echo(f"{record.id}: no --billing-account: the stack's name stands in BillingAccountId", err=True)
+            typer.echo(f"{record.id}: no --billing-account: BillingAccountId is the stack's name", err=True)
         rows += focus_rows(record, billing_account or record.stack or "none", version)
     if not rows:
         raise typer.Exit(EXIT_NOTHING)
@@ -284,17 +273,17 @@ def _focus(
         write_whole(out, focus_parquet(rows, out, version))
         typer.echo(f"wrote {out}", err=True)
     else:
-        _deliver(focus_csv(rows, version), out)
+        _write_text(focus_csv(rows, version), out)
 
 
-def _page(run: "Run", out: Path | None) -> None:
-    """The page of one run and its plan, as `gangway demo` writes it. What a sandbox made of it is kept nowhere."""
+def _write_page(run: "Run", out: Path | None) -> None:
+    """Write the page of one run and its plan, as `gangway demo` does, without the sandbox: it is not recorded."""
     from gangway.report.page import write_report
     from gangway.runs.run_folders import not_covered
     from gangway.runs.stats import NEEDED, read_stats
 
-    assert run.plan is not None, "a run without a plan has the page of tables"
-    missing = [name for name in _OF_A_PAGE if not (run.path / name).is_file()]
+    assert run.plan is not None, "runs without a plan get a page of tables"
+    missing = [name for name in _PAGE_FILES if not (run.path / name).is_file()]
     samples, reals = ((run.path / name) for name in ("samples.png", "reals.png"))
     stats = read_stats(run.path / "stats.jsonl", NEEDED)
     try:
@@ -310,12 +299,12 @@ def _page(run: "Run", out: Path | None) -> None:
             signed="; ".join([run.signature.sentence, *(text.partition(": ")[2] for text in not_covered([run]))]),
         )
     except KeyError as missing_key:
-        # Plans have no version of their own; an older one lacks what pages show today.
+        # Plans have no version number; an older one lacks fields.
         raise InputError(
             str(run.path / "plan.json"),
-            f"lacks {missing_key}: another version of Gangway wrote it",
-            fix=f"write it anew: gangway plan {run.record.stack} --json > plan.json",
+            f"lacks {missing_key}: written by another version of Gangway",
+            fix=f"write it again: gangway plan {run.record.stack} --json > plan.json",
         ) from None
     typer.echo(f"wrote {page}", err=True)
     for name in missing:
-        typer.echo(f"warning: {run.record.id}: has no {name}: what comes of it is not on the page", err=True)
+        typer.echo(f"warning: {run.record.id}: no {name}; the page lacks its content", err=True)

@@ -1,9 +1,7 @@
-"""`gangway sign`: a signature beside the records of one's own runs, as machines of a stack put one beside theirs.
+"""`gangway sign`: sign the records of your runs, as a stack's machines sign theirs.
 
-    $ gangway sign runs/a --key lab.pem --make-key
-    $ gangway report runs/a --key lab.pem.pub
-
-Heavy imports stand inside the command: `gangway --help` imports this module.
+$ gangway sign runs/a --key lab.pem --make-key
+$ gangway report runs/a --key lab.pem.pub
 """
 
 import os
@@ -31,16 +29,16 @@ def sign(
     from gangway.runs.signatures import sign as sign_record
 
     if make_key:
-        _make(key)
-    own = read_private_key(key, "--key")
-    # What cannot be read is not signed; what was changed since its last signature may be.
+        _make_key_pair(key)
+    private_key = read_private_key(key, "--key")
+    # Records changed since their last signature may be signed again.
     for run in find_runs(runs, "RUNS", checked=False):
-        public = sign_record(run.path / RECORD, own)
+        public = sign_record(run.path / RECORD, private_key)
         typer.echo(f"wrote {run.path / (RECORD + SUFFIX)}: signed by {public}", err=True)
 
 
-def _make(path: Path) -> None:
-    """Both halves, over no file that is there."""
+def _make_key_pair(path: Path) -> None:
+    """Write both halves to new files."""
     from components.core.signing_key import new_signing_key, public_half
 
     pem = new_signing_key()
@@ -49,7 +47,7 @@ def _make(path: Path) -> None:
         try:
             descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if text == pem else 0o644)
         except OSError as error:
-            problem = f"cannot be made: {error.strerror or error}"
+            problem = f"cannot be created: {error.strerror or error}"
             raise InputError("--make-key", problem, value=str(half), fix="name a new file with --key") from None
         with os.fdopen(descriptor, "w") as file:
             file.write(text)

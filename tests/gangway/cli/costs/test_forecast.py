@@ -115,8 +115,8 @@ def test_the_ledger_judges_what_was_published(history: Series, tmp_path: Path) -
         "too few blocks of forecasts for a claim: 2 of 6",
     )
     printed = run(path, *QUICK, "--ledger", ledger).stdout
-    assert "a forecast from this time stands already" in printed
-    assert "2 published forecasts whose truth is known" in printed
+    assert "already has a forecast from this time" in printed
+    assert "2 published forecasts with known true values" in printed
     assert "too few blocks of forecasts for a claim: 2 of 6" in printed
 
 
@@ -132,14 +132,14 @@ def test_a_ledger_keeps_grids_apart_and_says_so_once(file: Path, tmp_path: Path)
         answer = json.loads(run(*words, *asked).stdout)
         assert (answer["of"], answer["ledger"]["others"]) == (of, others)
     assert [json.loads(line)["of"] for line in ledger.read_text("utf-8").splitlines()] == ["grid", "fr"]
-    assert "the first g_per_kwh of de; apart stand grid, fr" in run(file, "--of", "de", *asked[:-1]).stdout
+    assert "the first g_per_kwh of de; other subjects: grid, fr" in run(file, "--of", "de", *asked[:-1]).stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "place", "fix"),
     [
-        ([], "FILE", "name a file with its history"),
-        (["FILE", "--simulate", "grid"], "FILE", "leave one of the two out"),
+        ([], "FILE", "name a file"),
+        (["FILE", "--simulate", "grid"], "FILE", "remove one"),
         (["--simulate", "gird"], "--simulate", "did you mean 'grid'?"),
         (["none.csv"], "none.csv", "name a file"),
         (["FILE", "--column", "usd"], "--column", "choose one of the allowed values"),
@@ -195,20 +195,20 @@ STATISTICS = ("kimg", "loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "images_
 def test_a_run_says_how_long_it_still_takes_without_its_stops(run_dir: Path) -> None:
     assert run(run_dir).stdout.splitlines() == [
         "4,000 of 10,000 images",
-        "2 min more (90%: 2 min to 2 min)",
-        "at its mean pace so far: 2 min; interruptions are not counted",
+        "2 min remaining (90%: 2 min to 2 min)",
+        "at its mean pace so far: 2 min; without interruptions",
     ]
     answer = json.loads(run(run_dir, "--json").stdout)
     assert (answer["images"], answer["total"]) == (4000, 10_000)
     assert answer["ahead"]["middle_sec"] == pytest.approx(120)
     (run_dir / "config.json").write_text('{"kimg": 4}', "utf-8")
-    assert "nothing is left to do" in run(run_dir).stdout
+    assert "the run is complete" in run(run_dir).stdout
 
 
 def test_a_run_that_cannot_be_told_of(run_dir: Path, tmp_path: Path) -> None:
     for flag, value in (("--horizon", "2h"), ("--simulate", "grid"), ("--of", "x")):
         assert refused(run_dir, flag, value).place == flag
-    assert "holds no run" in refused(tmp_path).problem
+    assert "not a run's folder" in refused(tmp_path).problem
     for length in ('"x"', "1e400", "1e306", "NaN"):
         (run_dir / "config.json").write_text(f'{{"kimg": {length}}}', "utf-8")
         assert refused(run_dir).place.endswith("config.json")
@@ -219,4 +219,4 @@ def test_a_run_that_cannot_be_told_of(run_dir: Path, tmp_path: Path) -> None:
     (run_dir / "stats.jsonl").write_text(stats[0].replace("1000000002.0", '"noon"'), "utf-8")
     assert "noon" in str(refused(run_dir).value)
     (run_dir / "stats.jsonl").write_text(stats[0].replace("1000000002.0", "null"), "utf-8")
-    assert "whose time is no number" in refused(run_dir).problem
+    assert "whose time is not a number" in refused(run_dir).problem

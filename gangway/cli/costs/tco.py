@@ -1,22 +1,21 @@
-"""`gangway tco`: renting nodes against owning them, with the use and the month from which owning pays.
+"""`gangway tco`: compare renting nodes with owning them.
 
     $ gangway tco --accelerator H100x8 --nodes 4 --years 3
     $ gangway tco --accelerator A100x8 --capex 250000 --utilisation 0.5 --out runs/tco
 
 Every input has a source: the catalogue, a stated assumption (`components/catalog/onprem.yaml`), or the command line.
-Heavy imports stand inside the command: `gangway --help` imports this module.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from components.core.findings import InputError
-from gangway.cli.common import OVERWRITE, check_new_file
-from gangway.cli.quote import MOST_NODES
+from gangway.cli.common import OVERWRITE, check_new_file, print_json
+from gangway.cli.costs.quote import MOST_NODES
 from stacks.config.corrections import Span, parse_number
 
 if TYPE_CHECKING:
@@ -25,22 +24,22 @@ if TYPE_CHECKING:
 _RANGES: Mapping[str, tuple[float, float, str]] = {
     "nodes": (1, MOST_NODES, f"1 to {MOST_NODES:,}"),
     "years": (0.1, 20, "0.1 to 20 years"),
-    "usd_per_hour": (0.001, math.inf, "US dollars a node and hour, above 0"),
-    "fixed": (0, math.inf, "US dollars a node and hour, 0 or more"),
+    "usd_per_hour": (0.001, math.inf, "USD per node and hour, above 0"),
+    "fixed": (0, math.inf, "USD per node and hour, 0 or more"),
     "utilisation": (0.001, 1, "a share of the hours, above 0 and up to 1"),
-    "capex": (1, math.inf, "US dollars a node, 1 or more"),
+    "capex": (1, math.inf, "USD per node, 1 or more"),
     "resale": (0, 1, "a share of the price, 0 to 1"),
-    "kw": (0.001, math.inf, "kW a node, above 0"),
+    "kw": (0.001, math.inf, "kW per node, above 0"),
     "pue": (1, 10, "1 to 10"),
-    "usd_per_kwh": (0, math.inf, "US dollars, 0 or more"),
-    "colo": (0, math.inf, "US dollars a node and month, 0 or more"),
-    "ops": (0, math.inf, "US dollars a node and month, 0 or more"),
+    "usd_per_kwh": (0, math.inf, "USD, 0 or more"),
+    "colo": (0, math.inf, "USD per node and month, 0 or more"),
+    "ops": (0, math.inf, "USD per node and month, 0 or more"),
     "availability": (0.5, 1, "a share of the hours, 0.5 to 1"),
-    "cost_of_capital": (0, 1, "a share a year, 0 to 1"),
-    "reserved-1y": (0.001, math.inf, "US dollars a node and hour, above 0"),
-    "reserved-3y": (0.001, math.inf, "US dollars a node and hour, above 0"),
+    "cost_of_capital": (0, 1, "a share per year, 0 to 1"),
+    "reserved-1y": (0.001, math.inf, "USD per node and hour, above 0"),
+    "reserved-3y": (0.001, math.inf, "USD per node and hour, above 0"),
 }
-"""Of each number its least and greatest, and that in words."""
+"""The smallest and largest value of each flag, and the range in words."""
 
 Number = float | None
 
@@ -90,45 +89,38 @@ def tco(
     for name, value in {"nodes": nodes, "years": years, **given}.items():
         _check(name, value)
     from components.estimate.offers import find_offers
-    from gangway.cli.quote import carriers, chosen_providers
+    from gangway.cli.costs.quote import carriers, chosen_providers
     from gangway.finops.quotes.tco_inputs import gather
-    from gangway.finops.quotes.tco_tables import compare, plot_files
+    from gangway.finops.quotes.tco_tables import compare, plot_files, write_plot
 
     if out is not None:
-        check_new_file(out, overwrite=overwrite, written=plot_files)
+        check_new_file(out, overwrite=overwrite, outputs=plot_files)
     offers = find_offers(carriers(accelerator, chosen_providers(providers)))
-    _tell(compare(gather(accelerator, nodes, years, offers, given)), out, as_json)
+    result = compare(gather(accelerator, nodes, years, offers, given))
+    _print_result(result, [] if out is None else write_plot(result, out), as_json=as_json)
 
 
-def _tell(answer: "Tco", out: Path | None, as_json: bool) -> None:
-    """Writes the plot, where one is asked for, and prints the comparison."""
+def _print_result(result: "Tco", written: Sequence[Path], *, as_json: bool) -> None:
     from gangway.finops.quotes.tco_tables import show, to_json
 
-    written = []
-    if out is not None:
-        from gangway.finops.quotes.tco_tables import write_plot
-
-        written = write_plot(answer, out)
     if as_json:
-        import json
-
-        typer.echo(json.dumps({**to_json(answer), "files": [str(path) for path in written]}, indent=2))
+        print_json({**to_json(result), "files": [str(path) for path in written]})
         return
     from rich.console import Console
 
     console = Console()
-    show(answer, console)
+    show(result, console)
     for path in written:
         console.print(f"wrote {path}", highlight=False)
 
 
 def _check(name: str, value: float | None) -> None:
-    least, greatest, allowed = _RANGES[name]
-    # A comparison with NaN is false, so NaN is refused too.
-    if value is not None and not (least <= value <= greatest and value < math.inf):
+    low, high, allowed = _RANGES[name]
+    # Comparisons with NaN are false, so NaN is refused too.
+    if value is not None and not (low <= value <= high and value < math.inf):
         option = f"--{name.replace('_', '-')}"
-        nearest = parse_number(name, value, Span(low=least, high=greatest, whole=name == "nodes"))
+        nearest = parse_number(name, value, Span(low=low, high=high, whole=name == "nodes"))
         if nearest is None:
-            nearest = least if not value > least else greatest
+            nearest = high if value > low else low
         fix = "write a finite number" if math.isinf(nearest) else f"write {option} {nearest:.10g}"
         raise InputError(option, "out of range", value=value, allowed=allowed, fix=fix)

@@ -1,19 +1,18 @@
-"""`gangway prices`: show the prices that estimates use, refresh them from the providers, compare.
+"""`gangway prices`: show the prices that estimates use, refresh them from the providers, and compare them.
 
-    $ gangway prices show p5.48xlarge
-    $ gangway prices refresh --provider azure --region eastus --dry-run
-    $ gangway prices diff catalogue overlay
-
-Heavy imports stand inside the commands: `gangway --help` imports this module.
+$ gangway prices show p5.48xlarge
+$ gangway prices refresh --provider azure --region eastus --dry-run
+$ gangway prices diff catalogue overlay
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from components.core.findings import InputError
+from gangway.cli.common import print_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from gangway.finops.prices.difference import Price
     from gangway.finops.prices.refresh import Report
 
-EXIT_PARTLY = 1
+EXIT_PARTIAL = 1
 EXIT_INTERRUPTED = 130
 
 app = typer.Typer(help="The prices behind estimates: source, age, refresh from the providers.")
@@ -44,15 +43,15 @@ def _prices() -> None:
 def show(item: _Item = None, provider: _Provider = None, region: _Region = None, as_json: _Json = False) -> None:
     """Show prices of machines, services and TPU chips: value, date, confidence, source."""
     chosen = _regions(provider, region)
-    prices = [price for name in chosen for price in _of_provider(name) if region in (None, price.region)]
+    prices = [price for name in chosen for price in _load_prices(name) if region in (None, price.region)]
     if item is not None:
-        _check_item(item, [price for name in chosen for price in _of_provider(name)])
+        _check_item(item, [price for name in chosen for price in _load_prices(name)])
         prices = [price for price in prices if price.item == item]
     known = [price for price in prices if price.fact.value is not None]
     if as_json:
         from gangway.finops.prices.difference import price_json
 
-        _print_json([price_json(price) for price in prices])
+        print_json([price_json(price) for price in prices])
         return
     from rich.console import Console
 
@@ -62,15 +61,15 @@ def show(item: _Item = None, provider: _Provider = None, region: _Region = None,
 
     console = Console()
     is_by_hour = all(price.unit == "hour" and price.field != SERVICE_FIELD for price in known)
-    per = " a node-hour" if is_by_hour else ", per node-hour where no unit is given"
+    per = " per node-hour" if is_by_hour else ", per node-hour if no unit is given"
     title = f"prices of {item or ', '.join(chosen)}{f' in {region}' if region else ''}, USD{per}"
     show_prices(known, title, console)
     if item is not None:
-        for where in dict.fromkeys(price.region for price in prices):
-            unknown = [FIELD_NAMES[p.field] for p in prices if p.region == where and p.fact.value is None]
+        for place in dict.fromkeys(price.region for price in prices):
+            unknown = [FIELD_NAMES[p.field] for p in prices if p.region == place and p.fact.value is None]
             if unknown:
-                console.print(f"not known in {where}: {'; '.join(unknown)}", highlight=False)
-    console.print(f"{len(known)} known, {len(prices) - len(known)} not known", highlight=False)
+                console.print(f"unknown in {place}: {'; '.join(unknown)}", highlight=False)
+    console.print(f"{len(known)} known, {len(prices) - len(known)} unknown", highlight=False)
 
 
 @app.command()
@@ -96,7 +95,7 @@ def refresh(
     console, documents = Console(), []
     failures: dict[str, str] = {}
     for name, regions in chosen.items():
-        report, failure = _ask(name, regions, now)
+        report, failure = _fetch(name, regions, now)
         if report is None:
             failures[name] = failure
             continue
@@ -107,12 +106,18 @@ def refresh(
         else:
             show_report(report, console, written)
     if all(name in failures for name in chosen):
-        raise _nothing_read(failures)
+        reasons = "".join(f"\n  {name}: {reason}" for name, reason in failures.items())
+        raise InputError(
+            "gangway prices refresh",
+            f"no price could be read; nothing was written{reasons}",
+            allowed="a network, and for Google Cloud credentials",
+            fix="check the network and the credentials; until then the known prices stay in use",
+        )
     if as_json:
-        _print_json({"providers": documents, "failed": failures})
+        print_json({"providers": documents, "failed": failures})
     for name in (name for name in chosen if name in failures):
         typer.secho(f"{name}: not read: {failures[name]}", fg=typer.colors.RED, err=True)
-    raise typer.Exit(EXIT_PARTLY if failures else 0)
+    raise typer.Exit(EXIT_PARTIAL if failures else 0)
 
 
 @app.command()
@@ -128,7 +133,7 @@ def diff(
 
     found = difference(get_prices(before, "A"), get_prices(now, "B"))
     if as_json:
-        _print_json([each.to_json() for each in found])
+        print_json([each.to_json() for each in found])
         return
     from rich.console import Console
 
@@ -140,8 +145,8 @@ def diff(
     console.print(f"{len(found)} prices differ", highlight=False)
 
 
-def _ask(name: str, regions: Sequence[str], now: datetime) -> "tuple[Report | None, str]":
-    """A report, or why there is none: not a single region was read."""
+def _fetch(name: str, regions: Sequence[str], now: datetime) -> "tuple[Report | None, str]":
+    """A report; or None and the reason, if no region could be read."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -151,7 +156,7 @@ def _ask(name: str, regions: Sequence[str], now: datetime) -> "tuple[Report | No
 
     try:
         source, console = open_source(name, now), Console(stderr=True)
-        # Before anything is read: some of it is large.
+        # Printed before reading, which can take long.
         console.print(f"{name}: {source.how}", highlight=False)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task(name, total=len(regions))
@@ -171,43 +176,32 @@ def _ask(name: str, regions: Sequence[str], now: datetime) -> "tuple[Report | No
 
 
 def _write(folder: "Path", report: "Report", now: datetime) -> "Path | None":
-    """The new overlay's path; None where there is nothing to say that the last one does not."""
+    """Write the new overlay and return its path; None if it would repeat the last one."""
     from gangway.finops.prices.refresh import write_overlay
 
     if not report.changes and not report.confirmed:
         return None
     try:
         return write_overlay(folder, report, now.date())
-    except OSError as problem:
-        raise InputError(
-            str(folder), f"the overlay cannot be written: {problem.strerror}", fix="make the folder writable"
-        ) from None
-
-
-def _nothing_read(failures: dict[str, str]) -> InputError:
-    reasons = "".join(f"\n  {name}: {reason}" for name, reason in failures.items())
-    return InputError(
-        "gangway prices refresh",
-        f"nothing could be read, and nothing was written{reasons}",
-        allowed="a network, and for Google Cloud credentials",
-        fix="check the network and the credentials; the prices known so far stay in use",
-    )
+    except OSError as error:
+        problem = f"the overlay cannot be written: {error.strerror}"
+        raise InputError(str(folder), problem, fix="make the folder writable") from None
 
 
 def _regions(provider: str | None, region: str | None) -> dict[str, list[str]]:
-    """The regions of each provider that are meant. InputError: no such provider, or no such region of it."""
+    """The chosen regions by provider. InputError: no such provider or region."""
     from stacks.base.registry import chosen_sellers
 
-    of_each = {one.name: list(one.catalog_here().regions) for one in chosen_sellers(provider, "--provider")}
+    by_provider = {one.name: list(one.catalog_here().regions) for one in chosen_sellers(provider, "--provider")}
     if region is None:
-        return of_each
-    every = [name for names in of_each.values() for name in names]
-    if region not in every:
-        raise InputError.not_among("--region", "no such region", region, sorted(every))
-    return {name: [region] for name, names in of_each.items() if region in names}
+        return by_provider
+    known = [name for names in by_provider.values() for name in names]
+    if region not in known:
+        raise InputError.not_among("--region", "no such region", region, sorted(known))
+    return {name: [region] for name, names in by_provider.items() if region in names}
 
 
-def _of_provider(name: str) -> "list[Price]":
+def _load_prices(name: str) -> "list[Price]":
     from components.catalog.loader import load_tpus
     from gangway.finops.prices.difference import flatten
     from stacks.base.registry import get_provider
@@ -220,10 +214,4 @@ def _of_provider(name: str) -> "list[Price]":
 def _check_item(item: str, prices: "Sequence[Price]") -> None:
     known = dict.fromkeys(price.item for price in prices)
     if item not in known:
-        raise InputError.not_among("ITEM", "no such machine type, service or generation of TPUs", item, known)
-
-
-def _print_json(data: Any) -> None:
-    import json
-
-    typer.echo(json.dumps(data, indent=2))
+        raise InputError.not_among("ITEM", "no such machine type, service or TPU generation", item, known)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP as Ctrl-C has it: what was begun is undone before the process ends."""
+"""Makes SIGTERM and SIGHUP unwind the program as Ctrl-C does."""
 
 import signal
 import threading
@@ -10,12 +10,12 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def undone_by_signals() -> Iterator[None]:
-    """A signal raises SystemExit, with the exit code that a shell has for it; those after it are passed over. One that
-    somebody ignores, as nohup does, or has a handler for stays as it is.
+def exit_on_signals() -> Iterator[None]:
+    """Raise SystemExit on the first signal, with a shell's exit code for it, and ignore later ones. Signals that are
+    ignored (as by nohup) or handled already are left alone.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python leaves handlers to the main one alone
+        yield  # only the main thread can set handlers
         return
     ours = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
 

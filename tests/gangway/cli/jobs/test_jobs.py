@@ -217,8 +217,8 @@ def test_a_move_says_what_did_not_travel(tmp_path: Path, capsys: pytest.CaptureF
     target = f"local:{tmp_path}/other"
     assert gangway(["job", "move", job_id, "--to", target]) == 0
     shown = capsys.readouterr()
-    assert "warning: did not travel: link (a link)\n" in shown.err
-    assert "warning: it goes on in the environment of this shell" in shown.err
+    assert "warning: not copied: link (a link)\n" in shown.err
+    assert "warning: the job continues with the environment of this shell" in shown.err
     assert "a#1" not in shown.err
     new_id = shown.out.strip()
     assert gangway(["job", "status", job_id]) == 0

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from components.catalog.loader import PROVIDERS, load, load_provider, load_tpus
 from components.core.findings import InputError
-from gangway.cli import catalog as catalog_check
-from gangway.cli.catalog import app, check_live, differences_table, machine_row, machines_table, tpus_table
+from gangway.cli.costs import catalog as catalog_check
+from gangway.cli.costs.catalog import app, check_live, differences_table, machine_row, machines_table, tpus_table
 from stacks.base.registry import sellers
 
 
@@ -76,18 +76,18 @@ def test_check_without_live_asks_nobody() -> None:
     done = CliRunner().invoke(app, ["check"])
     assert done.exit_code == 0
     known = sum(len(load_provider(provider).machines) for provider in PROVIDERS)
-    assert f"{known} machine types and {len(load_tpus().generations)} TPU generations load" in done.stdout
+    assert f"{known} machine types and {len(load_tpus().generations)} TPU generations are valid" in done.stdout
 
 
 def test_check_counts_prices_by_the_age_of_their_sources() -> None:
     """What bears no date never counts as young; years later nothing does."""
-    now, later = (catalog_check.ages_of_prices(date(year, 11, 21)) for year in (2026, 2036))
+    now, later = (catalog_check.price_ages(date(year, 11, 21)) for year in (2026, 2036))
     known, young, old, undated = (
-        int(number) for number in re.findall(r"\d+(?= prices| of the| older| of sources)", now)
+        int(number) for number in re.findall(r"\d+(?= prices| from the| older| undated)", now)
     )
     assert known == young + old + undated
     assert young > 0 < undated
-    assert f": 0 of the last 180 days, {young + old} older, {undated} of sources without a date" in later
+    assert f": 0 from the last 180 days, {young + old} older, {undated} undated" in later
 
 
 def test_check_live_exits_0_when_all_agree(live: Any) -> None:

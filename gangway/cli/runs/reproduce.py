@@ -1,19 +1,17 @@
-"""`gangway reproduce`: a recorded run again, and whether it is the same.
+"""`gangway reproduce`: run a record again and compare.
 
-    $ gangway reproduce runs/dcgan-digits
-    $ gangway reproduce dcgan-digits-20260101T120000Z --runs runs --kimg 2 --json
-    $ gangway reproduce runs/aws-a --container 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer
-
-Reads arguments and tells the outcome. Heavy imports stand inside the command: `gangway --help` imports this module.
+$ gangway reproduce runs/dcgan-digits
+$ gangway reproduce dcgan-digits-20260101T120000Z --runs runs --kimg 2 --json
+$ gangway reproduce runs/aws-a --container 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from components.core.findings import InputError, nearest_hint
-from gangway.cli.common import TRUSTED_KEY
+from gangway.cli.common import TRUSTED_KEY, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,19 +58,21 @@ def reproduce(
 
     from gangway.bench.local import hardware
     from gangway.bench.reproduce.compare import check_comparable, compare
-    from gangway.bench.reproduce.rerun import execute, find_container, name_of_rerun, plan_rerun
+    from gangway.bench.reproduce.rerun import execute, find_container, plan_rerun, rerun_name
     from gangway.bench.results import Screen
-    from gangway.runs.run_folders import find_runs
+    from gangway.runs.run_folders import find_runs, not_covered, not_sealed
 
-    then = _find(run, runs, key, allow_unsigned=allow_unsigned)
-    _say_whose(then)
+    then = _find_run(run, runs, key, allow_unsigned=allow_unsigned)
+    signature = f"{then.record.id}: {then.signature.sentence}"
+    for line in (*not_sealed([then.record]), signature, *not_covered([then])):
+        typer.echo(line, err=True)
     check_comparable(then)
     image, machine = None if container is None else find_container(container, then.record), hardware()
     rerun = plan_rerun(then, machine, kimg, data)
-    run_id = name_of_rerun(then.record.id, datetime.now(UTC))
+    run_id = rerun_name(then.record.id, datetime.now(UTC))
     total = rerun.config.total_images
     with Screen(Console(stderr=True)) as screen:
-        made = execute(
+        folder = execute(
             rerun,
             out / run_id,
             run_id,
@@ -80,36 +80,26 @@ def reproduce(
             lambda images: screen.show(run_id, f"{images:,} of {total:,} images"),
             image,
         )
-    (now,) = find_runs([made / "run.json"])
+    (now,) = find_runs([folder / "run.json"])
     comparison = compare(then, now, rerun.changes)
     if as_json:
-        typer.echo(_json(then, now, made, comparison))
+        print_json(_to_json(then, now, folder, comparison))
     else:
         _show(then, now, comparison, Console())
     raise typer.Exit(0 if comparison.bit_equal else EXIT_DIFFERS)
 
 
-def _say_whose(then: "Run") -> None:
-    from gangway.runs.run_folders import not_covered, not_sealed
-
-    said = f"{then.record.id}: {then.signature.sentence}"
-    for sentence in (*not_sealed([then.record]), said, *not_covered([then])):
-        typer.echo(sentence, err=True)
-
-
-def _find(word: str, runs: Path, key: Path | None, *, allow_unsigned: bool) -> "Run":
-    """The run of a path, or else of an id; with a key one that it has signed, or is allowed to be unsigned."""
+def _find_run(word: str, runs: Path, key: Path | None, *, allow_unsigned: bool) -> "Run":
+    """The run of a path or id. With a key, its signature must be the key's, or allowed to be missing."""
     from gangway.runs.signatures import read_public_key
 
-    if key is None:
-        return _of_path_or_id(word, runs, None)
-    found = _of_path_or_id(word, runs, read_public_key(key, "--key"))
-    if not allow_unsigned:
+    found = _find_by_path_or_id(word, runs, None if key is None else read_public_key(key, "--key"))
+    if key is not None and not allow_unsigned:
         found.signature.require(found.path / "run.json", UNSIGNED_FLAG)
     return found
 
 
-def _of_path_or_id(word: str, runs: Path, trusted: str | None) -> "Run":
+def _find_by_path_or_id(word: str, runs: Path, trusted: str | None) -> "Run":
     from gangway.runs.run_folders import find_runs, is_there
 
     if is_there(Path(word)):
@@ -117,42 +107,38 @@ def _of_path_or_id(word: str, runs: Path, trusted: str | None) -> "Run":
         if len(found) == 1:
             return found[0]
         ids = ", ".join(one.record.id for one in found)
-        raise InputError("RUN", "holds several runs", value=word, allowed=ids, fix="name one run's directory")
+        raise InputError("RUN", "contains several runs", value=word, allowed=ids, fix="name one run's directory")
     if not is_there(runs):
-        raise InputError("RUN", f"no such folder, and no {runs} to look for it as an id", value=word, fix="name --runs")
+        problem = f"no such folder, and no folder {runs} to search for this id"
+        raise InputError("RUN", problem, value=word, fix="add --runs FOLDER")
     known = {one.record.id: one for one in find_runs([runs], trusted=trusted)}
     if word not in known:
         raise InputError(
-            "RUN", f"no such folder, and no run of that id in {runs}", value=word, fix=nearest_hint(word, known)
+            "RUN", f"no such folder, and no run with this id in {runs}", value=word, fix=nearest_hint(word, known)
         )
     return known[word]
 
 
-def _json(then: "Run", now: "Run", made: Path, comparison: "Comparison") -> str:
-    import json
-
+def _to_json(then: "Run", now: "Run", folder: Path, comparison: "Comparison") -> dict[str, Any]:
     recorded, here = then.record.image_digest, now.record.image_digest
-    facts = {
+    return {
         "run": then.record.id,
         "again": now.record.id,
-        "path": str(made),
+        "path": str(folder),
         "sealed": bool(then.record.digest),
         "signature": then.signature.to_json(),
         "image": {"recorded": recorded, "here": here, "started": bool(here)},
         "compared_to_images": now.record.images,
+        **comparison.to_json(),
     }
-    return json.dumps({**facts, **comparison.to_json()}, indent=2)
 
 
-def _image(then: "Run", now: "Run") -> str:
-    """Whether the record's image was started, and what ran in its place."""
-    recorded, here = then.record.image_digest, now.record.image_digest
-    if here:
+def _image_text(then: "Run", now: "Run") -> str:
+    if here := now.record.image_digest:
         return f"{here}, started"
-    code = now.record.code_sha256[:12]
     return (
-        f"{recorded} was not started: here ran this Python environment, of no image, with trainer's code {code}; "
-        "--container NAME starts it"
+        f"{then.record.image_digest} was not started; this Python environment ran trainer code "
+        f"{now.record.code_sha256[:12]} instead; --container NAME starts the image"
     )
 
 
@@ -162,31 +148,30 @@ def _show(then: "Run", now: "Run", comparison: "Comparison", console: "Console")
     verdict = {
         True: "[bold green]bit-equal[/]",
         False: "[bold red]differs[/]",
-        None: "[bold yellow]no state to compare[/], and no loss differs",
+        None: "[bold yellow]no state to compare[/], no loss differs",
     }[comparison.bit_equal]
     console.print(f"{escape(then.record.id)}: {verdict}, {now.record.images:,} images", soft_wrap=True)
     for name, same in comparison.parts.items():
         console.print(
-            f"  {name:8} {'[green]same bits[/]' if same else '[red]other bits[/]'} at {comparison.images:,} images"
+            f"  {name:8} {'[green]same bits[/]' if same else '[red]different bits[/]'} at {comparison.images:,} images"
         )
     if comparison.states:
-        console.print(f"  states   {comparison.states_equal} of {comparison.states} checkpoints and ends the same")
+        console.print(f"  states   {comparison.states_equal} of {comparison.states} checkpoints and final states equal")
     else:
-        console.print("  states   no checkpoint or end that both runs have")
+        console.print("  states   no common checkpoint or final state")
     if then.record.image_digest:
-        console.print(f"  image    {escape(_image(then, now))}", soft_wrap=True)
-    for name, most in comparison.max_relative_difference.items():
-        outcome = "not compared" if most is None else f"greatest relative difference {most:.3g}"
+        console.print(f"  image    {escape(_image_text(then, now))}", soft_wrap=True)
+    for name, largest in comparison.max_relative_difference.items():
+        outcome = "not compared" if largest is None else f"largest relative difference {largest:.3g}"
         console.print(f"  {name:12} {outcome} over {comparison.windows} lines")
     if comparison.worst_images is not None:
-        console.print(f"  greatest of all at {comparison.worst_images:,} images")
+        console.print(f"  largest difference at {comparison.worst_images:,} images")
     if comparison.left_out:
-        console.print(f"  {comparison.left_out} lines of the record have no counterpart: it was interrupted there")
+        console.print(f"  {comparison.left_out} lines of the record have no counterpart, because of interruptions")
     for one in comparison.quality:
-        outcome = f"{one.again:.6g} here, {one.recorded:.6g} then"
+        outcome = f"{one.again:.6g} here, {one.recorded:.6g} recorded"
         console.print(f"  {escape(one.name)} at {one.kimg:g} kimg: {outcome}")
-    title = "what was otherwise:" if comparison.reasons else "nothing that records tell was otherwise"
-    console.print(title)
+    console.print("possible reasons:" if comparison.reasons else "the records show no difference in setup")
     for reason in comparison.reasons:
         console.print(f"  {escape(reason)}", soft_wrap=True)
     console.print(f"new run: {escape(str(now.path))}", soft_wrap=True)

@@ -1,16 +1,16 @@
-"""`gangway job`: what a job is at, out of what its nodes have put into the run bucket, or of a run's own folder.
+"""`gangway job`: the status of a stack's job from its run bucket, or of a run from its folder.
 
-    $ gangway job aws-p5-spot
-    $ gangway job runs/two-nodes
-    $ gangway job aws-p5-spot --scale --dry-run
-
-Heavy imports stand inside: `gangway --help` imports this module.
+$ gangway job aws-p5-spot
+$ gangway job runs/two-nodes
+$ gangway job aws-p5-spot --scale --dry-run
 """
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from gangway.cli.common import load_stack
 
 
 def job(
@@ -37,26 +37,24 @@ def job(
     from trainer.launch.node_reports import lines_of_nodes
 
     if not scale and (dry_run or images is not None):
-        raise InputError(
-            "--dry-run" if dry_run else "--images", "of no effect without --scale", fix="write --scale too"
-        )
+        raise InputError("--dry-run" if dry_run else "--images", "has no effect without --scale", fix="add --scale")
     folder = Path(stack_or_run)
     if folder.is_dir():
         if scale:
-            raise InputError("--scale", "a run's folder has no groups", value=stack_or_run, fix="name the stack")
+            problem = "a run's folder has no node groups"
+            raise InputError("--scale", problem, value=stack_or_run, fix="name the stack")
         state = JobState.read(RunStore(folder.resolve().as_uri()))
         lines = [*state.lines(), *folder_lines(folder, over=state.is_over), *lines_of_nodes(folder)]
     else:
-        lines = _of_stack(stack_or_run, scale=scale, dry_run=dry_run, images=images)
+        lines = _stack_lines(stack_or_run, scale=scale, dry_run=dry_run, images=images)
     for line in lines:
         typer.echo(line)
 
 
-def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> list[str]:
-    """Lines about a stack's job, whose groups are asked for nodes where that is wanted."""
+def _stack_lines(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> list[str]:
+    """Show a stack's job; with `scale` also resize its node groups."""
     from datetime import UTC, datetime
 
-    from gangway.cli.common import stacks_dir
     from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, get_scaler, group_names, why_unknown
     from gangway.jobs.systemd.autoscale_now import scale as ask_for_nodes
@@ -65,25 +63,24 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     from gangway.jobs.systemd.state import JobState
     from gangway.runs.run_store import RunStore, bucket_region
     from stacks.config.paths import project_folder
-    from stacks.loading.loader import find_stack_file, from_file
     from stacks.providers.openstack.settings import storage_cloud
 
-    config = from_file(find_stack_file(stack, stacks_dir()))
+    config = load_stack(stack)
     if scale:
         check_scaled(config)
     outputs = stack_outputs(config.stack_name, project_folder())
     breaker = get_breaker(config.provider, config.stack, config.region, outputs)
     region = bucket_region(config.provider, config.region)
     state = JobState.read(RunStore(breaker.url, region, storage_cloud(config)))
-    said = state.lines(config.stack_name if config.own_command else "")
-    lines = [*said, *stack_lines(outputs.get("job"), state.decisions, over=state.is_over)]
+    lines = [*state.lines(config.stack_name if config.own_command else "")]
+    lines += lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)
     held = breaker.read_held() if replaces_nodes(config.provider) else None
     now = datetime.now(UTC)
     done, unknown = (images, "") if images is not None else (state.images, why_unknown(config, state.reported_at, now))
     if scale and state.is_over:
         lines.append("autoscale: the job is over; nothing was changed")
     elif scale and unknown:
-        lines.append(f"autoscale: {unknown}; nothing was changed; --images says it")
+        lines.append(f"autoscale: {unknown}; nothing was changed; --images sets the number")
     elif scale:
         names = group_names(config, outputs)
         scaler = get_scaler(config, outputs, names, is_held=held is not None)
@@ -91,5 +88,5 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     elif config.work.autoscale is not None and not state.is_over:
         lines.append(autoscale_line(config, done, now, unknown))
     if replaces_nodes(config.provider):
-        lines.append("launches are not held" if held is None else str(held))
+        lines.append("launches are not stopped" if held is None else str(held))
     return lines

@@ -1,12 +1,11 @@
-"""`gangway catalog list` and `gangway catalog check`: the machine catalogue, and whether others say the same.
+"""`gangway catalog list` and `gangway catalog check`: list the machine catalogue, and compare it with other sources.
 
     $ gangway catalog list --json
     $ gangway catalog list --provider azure
     $ gangway catalog check
     $ gangway catalog check --live --region us-east-2
 
-Prints and compares; it never rewrites the catalogue. What takes long to import is imported by the command that needs
-it, because `gangway --help` imports this module.
+Never changes the catalogue.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,8 @@ from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+from gangway.cli.common import print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +37,7 @@ app = typer.Typer(help="The known machine types, with the source of each fact.",
 
 @dataclass(frozen=True)
 class LiveCheck:
-    """The outcome of a comparison with one region of EC2."""
+    """The result of a comparison with one region of EC2."""
 
     region: str
     compared: int
@@ -44,7 +45,7 @@ class LiveCheck:
     differences: "tuple[Difference, ...]"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """Return plain JSON data."""
         return {
             "region": self.region,
             "compared": self.compared,
@@ -54,9 +55,7 @@ class LiveCheck:
 
 
 def check_live(region: str, client: "Ec2Client") -> LiveCheck:
-    """Compares the catalogue's AWS machines with what `client` answers for `region`. InputError: no credentials, or EC2
-    cannot be reached.
-    """
+    """Compare the catalogue's AWS machines with EC2. InputError: no credentials, or EC2 cannot be reached."""
     from components.aws.pricing import compare, fetch_types, not_offered
     from components.catalog.loader import load
 
@@ -76,9 +75,7 @@ def list_machines(
 
     shown = chosen_sellers(provider, "--provider")
     if as_json:
-        import json
-
-        typer.echo(json.dumps([row for one in shown for row in _rows(one)], indent=2))
+        print_json([row for one in shown for row in _rows(one)])
         return
     from rich.console import Console
 
@@ -105,9 +102,7 @@ def check(
 
     outcome = check_live(region, boto3.client("ec2", region_name=region))
     if as_json:
-        import json
-
-        typer.echo(json.dumps(outcome.to_json(), indent=2))
+        print_json(outcome.to_json())
     else:
         from rich.console import Console
 
@@ -121,63 +116,59 @@ def check(
 
 
 def _check_offline(*, as_json: bool) -> bool:
-    """Whether the catalogue loads and every difference from other public catalogues has its reason; says so."""
+    """Compare the catalogue with other public ones and print the result. True: every difference is explained."""
     from components.catalog.crosscheck import check as compare_with_others
     from components.catalog.loader import PROVIDERS, load_tpus
     from stacks.base.registry import sellers
 
     outcomes = {provider: compare_with_others(provider) for provider in PROVIDERS}
     if as_json:
-        import json
-
-        typer.echo(json.dumps({provider: outcome.to_json() for provider, outcome in outcomes.items()}, indent=2))
+        print_json({provider: outcome.to_json() for provider, outcome in outcomes.items()})
         return all(outcome.passes for outcome in outcomes.values())
     from rich.console import Console
 
     console = Console()
     known = sum(len(one.catalog_here().machines) for one in sellers())
     generations = len(load_tpus().generations)
-    typer.echo(f"{known} machine types and {generations} TPU generations load and keep their layout rules")
+    typer.echo(f"{known} machine types and {generations} TPU generations are valid")
     for provider, outcome in outcomes.items():
-        for shown, title in ((outcome.explained, "explained"), (outcome.unexplained, "nobody has said why")):
-            if shown:
-                console.print(others_table(shown, f"{provider}: {title}"))
+        for differences, title in ((outcome.explained, "explained"), (outcome.unexplained, "unexplained")):
+            if differences:
+                console.print(crosscheck_table(differences, f"{provider}: {title}"))
         for source, fact, item in outcome.idle:
-            typer.echo(f"{provider}: a reason explains nothing any more: {item}, {fact}, {source}")
+            typer.echo(f"{provider}: unused reason in crosscheck.yaml: {item}, {fact}, {source}")
         typer.echo(
-            f"{provider}: {outcome.compared} facts of {len(outcome.sources)} other catalogues compared, "
-            f"{len(outcome.explained)} differences explained, {len(outcome.unexplained)} not"
+            f"{provider}: {outcome.compared} facts compared with {len(outcome.sources)} other catalogues: "
+            f"{len(outcome.explained)} explained differences, {len(outcome.unexplained)} unexplained"
         )
-    typer.echo(ages_of_prices(date.today()))
-    typer.echo("--live asks EC2 too; --json has every source")
+    typer.echo(price_ages(date.today()))
+    typer.echo("--live also compares with EC2; --json prints every source")
     return all(outcome.passes for outcome in outcomes.values())
 
 
-def others_table(differences: "Iterable[Disagreement]", title: str) -> "Table":
-    """Where other catalogues say something else, with the reasons that are known; alike ones in one row."""
+def crosscheck_table(differences: "Iterable[Disagreement]", title: str) -> "Table":
+    """Differences from other catalogues with their reasons, grouped by source, fact and reason."""
     from rich.table import Table
 
-    alike: dict[tuple[str, str, str], list[Disagreement]] = {}
+    groups: dict[tuple[str, str, str], list[Disagreement]] = {}
     for one in differences:
-        alike.setdefault((one.source, one.field, one.why), []).append(one)
+        groups.setdefault((one.source, one.field, one.why), []).append(one)
     table = Table(title=title, title_justify="left", expand=True)
-    for column in ("who, and which fact", "ours and theirs"):
+    for column in ("source and fact", "ours / theirs"):
         table.add_column(column, overflow="fold")
-    for (source, fact, why), group in alike.items():
-        values = "; ".join(f"{one.item} {_said(one.ours)} / {_said(one.theirs)}" for one in group[:_NAMED])
+    for (source, fact, why), group in groups.items():
+        values = "; ".join(f"{one.item} {_cell(one.ours)} / {_cell(one.theirs)}" for one in group[:_NAMED])
         more = f"; and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
         table.add_row(f"{source}\n{fact}", f"{values}{more}\n[dim]{why or 'add the reason to crosscheck.yaml'}[/]")
     return table
 
 
-def _said(value: "Value") -> str:
-    if isinstance(value, tuple):
-        return ", ".join(value)
-    return "?" if value is None else f"{value:g}"
+def _cell(value: "Value") -> str:
+    return ", ".join(value) if isinstance(value, tuple) else _number(value)
 
 
-def ages_of_prices(today: date) -> str:
-    """How many of the prices are young, old and of unknown age, by their sources' own dates."""
+def price_ages(today: date) -> str:
+    """Count recent, old and undated prices by the dates of their sources."""
     from components.catalog.loader import load_tpus
     from components.catalog.schema import Fact
     from components.catalog.validators import STALE_DAYS, is_stale
@@ -190,13 +181,12 @@ def ages_of_prices(today: date) -> str:
     stale = [fact for fact in prices if is_stale(fact.as_of_text, fact.confidence, today)]
     old = sum(fact.as_of is not None for fact in stale)
     return (
-        f"{len(prices)} prices: {len(prices) - len(stale)} of the last {STALE_DAYS} days, {old} older, "
-        f"{len(stale) - old} of sources without a date or recalled; `gangway prices refresh` reads most of them"
+        f"{len(prices)} prices: {len(prices) - len(stale)} from the last {STALE_DAYS} days, {old} older, "
+        f"{len(stale) - old} undated or recalled; `gangway prices refresh` updates most of them"
     )
 
 
 def _rows(provider: "Provider") -> list[dict[str, Any]]:
-    """Everything of one provider as plain JSON data."""
     from components.catalog.loader import load_tpus
 
     catalog = provider.catalog_here()
@@ -217,14 +207,14 @@ def _home_price(rows: Sequence[RowT], region: str) -> RowT | None:
 
 
 def tpus_table(region: str) -> "Table":
-    """The TPU generations as a person reads them; prices are of a chip in `region`, if it has one."""
+    """The TPU generations with prices per chip in `region`, or the first region with a price."""
     from rich.table import Table
 
     from components.catalog.loader import load_tpus
     from components.catalog.offerings import zone_names
 
     tpus = load_tpus()
-    # Names that people copy are never cut: all of it fits 80 columns.
+    # Fits 80 columns: names that people copy are never cut.
     table = Table(title="TPU generations, on-demand list prices of a chip", title_justify="left", padding=(0, 1, 0, 0))
     for heading in ("types", "GiB a\nchip", "chips\na host", "USD/\nchip h", "in region", "zones"):
         table.add_column(heading, justify="right" if "\n" in heading else "left", no_wrap=True)
@@ -242,7 +232,7 @@ def tpus_table(region: str) -> "Table":
 
 
 def machine_row(machine: "MachineType", catalog: "Catalog", region: str) -> dict[str, Any]:
-    """One machine as plain JSON data, each fact with its source, and its price where one is known."""
+    """One machine as JSON data, each fact with its source, and its price if known."""
     price = _home_price(catalog.get_prices(machine.name), region)
     return {
         **machine.model_dump(mode="json"),
@@ -251,10 +241,10 @@ def machine_row(machine: "MachineType", catalog: "Catalog", region: str) -> dict
 
 
 def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog", region: str) -> "Table":
-    """The machines as a person reads them, `?` for an unknown value; prices are of `region`."""
+    """The machines with prices in `region`; `?` for unknown values."""
     from rich.table import Table
 
-    # Narrow, so that a terminal of 80 columns cuts nothing.
+    # Fits 80 columns.
     table = Table(
         title=f"machine types, on-demand list prices of {region}",
         title_justify="left",
@@ -265,7 +255,7 @@ def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog", region
         table.add_column(
             heading,
             justify="left" if heading in ("machine type", "accelerators", "fabric") else "right",
-            # What people copy into a stack file stays whole; headings may take two lines.
+            # People copy these into stack files: never cut them.
             no_wrap=heading in ("machine type", "accelerators"),
         )
     for machine in machines:
@@ -283,7 +273,7 @@ def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog", region
 
 
 def differences_table(outcome: LiveCheck) -> "Table":
-    """Where the catalogue and EC2 disagree."""
+    """Differences between the catalogue and EC2."""
     from rich.table import Table
 
     table = Table("machine type", "field", "catalogue", "EC2", title=f"differences, {outcome.region}")

@@ -1,10 +1,8 @@
-"""`gangway job submit | list | status | record | logs | cancel | wait`: jobs on an engine that stands already.
+"""`gangway job submit | list | status | record | logs | cancel | wait`: jobs on an existing engine.
 
-    $ gangway job submit examples/jobs/digits.yaml
-    $ gangway job logs -f digits-1
-    $ gangway job wait digits-1
-
-Heavy imports stand inside: `gangway --help` imports this module.
+$ gangway job submit examples/jobs/digits.yaml
+$ gangway job logs -f digits-1
+$ gangway job wait digits-1
 """
 
 import shlex
@@ -16,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gangway.cli.job import job as show_stack
-from gangway.cli.signals import undone_by_signals
+from gangway.cli.common import EXIT_BAD_INPUT, print_json
+from gangway.cli.jobs.signals import exit_on_signals
+from gangway.cli.jobs.stack import job as show_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
     from gangway.jobs.sites import By, Site
     from stacks.config.job_file import JobFile
 
-_POLL_SEC, _LOOK_AGAIN_SEC = 0.5, 1.0
-_MOST_NAMES = 20
-_EXIT_FAILED, _EXIT_BAD_INPUT = 1, 2
+_POLL_SEC, _MIN_RETRY_SEC = 0.5, 1.0
+_MAX_NAMES = 20
+_EXIT_FAILED = 1
 _On = Annotated[
     str | None,
     typer.Option("--on", metavar="ENGINE", help="local:FOLDER, slurm:FOLDER or kubernetes:@NAMESPACE/QUEUE."),
@@ -89,61 +88,61 @@ def submit(
     from gangway.jobs.hybrid.placement import place
     from stacks.config.job_file import read_job_file
 
-    job, sites, decided_by = read_job_file(job_file), get_sites(on), None if by is None else _by(by)
+    job, sites, decided_by = read_job_file(job_file), get_sites(on), None if by is None else _parse_by(by)
     if burst_after is not None and len(sites) == 1:
-        raise InputError("--burst-after", "of no effect with one engine", fix="name several: --on local:A,local:B")
+        raise InputError("--burst-after", "needs several engines", fix="name them: --on local:A,local:B")
     for site in sites if burst_after is not None else ():
-        movable(site.engine, "--burst-after")  # before anything is submitted
+        movable(site.engine, "--burst-after")  # check before submitting
     placed = place(sites, job, decided_by)
     for line in placed.lines if len(sites) > 1 else ():
-        typer.echo(line, err=True)
+        _print_err(line)
     engine = placed.engine
     warnings = list(engine.findings(job))
-    _bring_data(engine, job)
-    with undone_by_signals():
+    _copy_data(engine, job)
+    with exit_on_signals():
         job_id = engine.submit(job)
     if burst_after is not None and not placed.now:
         others = [site for site in sites if site.engine is not engine]
-        engine, job_id, trouble = _burst(engine, job_id, others, burst_after, decided_by)
-        if trouble is not None:
+        engine, job_id, problem = _burst(engine, job_id, others, burst_after, decided_by)
+        if problem is not None:
             typer.echo(job_id)  # it stays in its queue
-            raise trouble
+            raise problem
     for finding in warnings:
-        _say_finding(finding)
+        _print_finding(finding)
     typer.echo(job_id)
     asked = next((site.asked for site in sites if site.engine is engine), "")
     named = f" --on {shlex.quote(asked)}" if on else ""
-    typer.echo(f"on {engine.kind}, {engine.where}; its output: gangway job logs -f {job_id}{named}", err=True)
+    _print_err(f"on {engine.kind}, {engine.where}; output: gangway job logs -f {job_id}{named}")
 
 
-def _bring_data(engine: "Engine", job: "JobFile") -> None:
-    """The job's data set, where it names a source of one; an engine that takes none has said so."""
+def _copy_data(engine: "Engine", job: "JobFile") -> None:
+    """Copy the job's data set if it names a source and the engine takes one."""
     from gangway.jobs.base import as_movable
 
     if job.data is None or job.data.source is None or (target := as_movable(engine)) is None:
         return
-    with _bar() as bar:
-        copied = target.bring_data(job, bar, _say)
+    with _progress_bar() as bar:
+        copied = target.bring_data(job, bar, _print_err)
     if copied is None:
-        typer.echo(f"{job.data.source} has already been copied", err=True)
+        _print_err(f"{job.data.source} was copied earlier")
     else:
-        typer.echo(_copied(copied, "of the data set"), err=True)
+        _print_err(_copy_text(copied, "of the data set"))
 
 
-def _by(word: str) -> "By":
+def _parse_by(word: str) -> "By":
     from components.core.findings import InputError
     from gangway.jobs.sites import By
 
     if word not in [*By]:
-        raise InputError.not_among("--by", "nothing that decides", word, By)
+        raise InputError.not_among("--by", "no such criterion", word, By)
     return By(word)
 
 
 def _burst(
     engine: "Engine", job_id: str, others: "Sequence[Site]", minutes: float, by: "By | None"
 ) -> "tuple[Engine, str, InputError | None]":
-    """Waits; then takes a job that waits still to the best of the others with room, if one has any. Where it is then,
-    as what, and why it could not be taken away.
+    """Wait, then move a job that has not started to the best other engine with free capacity. Returns the job's engine
+    and id, and the error of a failed move.
     """
     from components.core.findings import InputError
     from gangway.jobs.base import EngineAwayError, Phase
@@ -152,36 +151,34 @@ def _burst(
     from gangway.jobs.hybrid.placement import place
 
     until, found = time.monotonic() + 60 * minutes, engine.status(job_id)
-    typer.echo(f"{job_id}: waiting, {minutes:g} minutes at most", err=True)
+    _print_err(f"{job_id}: waiting for at most {minutes:g} minutes")
     while found.phase is Phase.WAITING:
         if time.monotonic() >= until:
             try:
                 placed = place(others, movable(engine, "--burst-after").job(job_id), by)
             except InputError as error:
-                typer.echo(str(error), err=True)
+                _print_err(str(error))
             else:
                 for line in placed.lines:
-                    typer.echo(line, err=True)
+                    _print_err(line)
                 if placed.now:
                     source, target = movable(engine, "--burst-after"), movable(placed.engine, "--burst-after")
                     try:
-                        moved = move_job(source, job_id, target, lambda _: _pause(), _no_progress, _say)
+                        moved = move_job(source, job_id, target, lambda _: _pause(), _no_progress, _print_err)
                     except InputError as error:
-                        return engine, _back(source, job_id), error
-                    _say_moved(moved)
+                        return engine, _requeue(source, job_id), error
+                    _print_move(moved)
                     return placed.engine, moved.job_id, None
-            until += max(60 * minutes, _LOOK_AGAIN_SEC)
+            until += max(60 * minutes, _MIN_RETRY_SEC)
         _pause()
-        with suppress(EngineAwayError):  # it comes back
+        with suppress(EngineAwayError):  # try again
             found = engine.status(job_id)
-    typer.echo(_line(found), err=True)
+    _print_err(_status_line(found))
     return engine, job_id, None
 
 
-def _back(source: "Movable", job_id: str) -> str:
-    """The job's id after a move that has failed: another one where the move had taken it out of its queue. Where it
-    cannot be taken back, that is told.
-    """
+def _requeue(source: "Movable", job_id: str) -> str:
+    """The job's id after a failed move; a new one if the move had already cancelled it. Prints why if that fails."""
     from components.core.findings import InputError
     from gangway.jobs.base import Phase
     from gangway.jobs.hybrid.moves import move_job
@@ -189,25 +186,24 @@ def _back(source: "Movable", job_id: str) -> str:
     try:
         if source.status(job_id).phase is not Phase.CANCELLED:
             return job_id
-        return move_job(source, job_id, source, lambda _: _pause(), _no_progress, _say).job_id
+        return move_job(source, job_id, source, lambda _: _pause(), _no_progress, _print_err).job_id
     except InputError as error:
-        typer.echo(str(error), err=True)
+        _print_err(str(error))
         return job_id
 
 
-def _say(line: str) -> None:
+def _print_err(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def _say_finding(finding: "Finding") -> None:
-    """With its code, by which the pages have it, and its fix."""
-    typer.echo(f"{finding.severity}: {finding.path}: {finding.message} ({finding.code})", err=True)
+def _print_finding(finding: "Finding") -> None:
+    _print_err(f"{finding.severity}: {finding.path}: {finding.message} ({finding.code})")
     if finding.fix:
-        typer.echo(f"  fix:     {finding.fix}", err=True)
+        _print_err(f"  fix:     {finding.fix}")
 
 
 def _no_progress(done: int, total: int) -> None:
-    """Of what has not begun there is next to nothing to copy."""
+    """A job that has not started has little to copy."""
 
 
 @jobs.command()
@@ -224,57 +220,51 @@ def move(
     from gangway.jobs.hybrid.moves import move_job
 
     target = movable(get_engine(to), "--to")
-    with _bar() as bar:
-        moved = move_job(movable(get_engine(on), "--on"), job_id, target, lambda _: _pause(), bar, _say)
-    _say_moved(moved)
+    with _progress_bar() as bar:
+        moved = move_job(movable(get_engine(on), "--on"), job_id, target, lambda _: _pause(), bar, _print_err)
+    _print_move(moved)
     typer.echo(moved.job_id)
-    typer.echo(f"on {target.kind}, {target.where}", err=True)
+    _print_err(f"on {target.kind}, {target.where}")
 
 
-def _say_moved(moved: "MoveResult") -> None:
-    """What was copied, what that cost, and what was not."""
+def _print_move(moved: "MoveResult") -> None:
     for place in moved.left_at:
-        typer.echo(
-            f"warning: what an earlier move had copied to {place} is there still, in a .staged- folder", err=True
-        )
+        _print_err(f"warning: files of an earlier move are still in a .staged- folder of {place}")
     if not moved.is_as_of_submit:
-        typer.echo(
-            "warning: it goes on in the environment of this shell, for the release that submitted it has kept none; "
-            "where it needs another, cancel it and submit it anew",
-            err=True,
+        _print_err(
+            "warning: the job continues with the environment of this shell, because the release that submitted it "
+            "saved none; if it needs another, cancel it and submit it again"
         )
-    if (done := moved.copied) is None or moved.move is None:
-        typer.echo("it had been moved before", err=True)
+    if (copy := moved.copied) is None or moved.move is None:
+        _print_err("already moved earlier")
         return
     from components.core.visible import visible
 
-    typer.echo(f"{_copied(done, 'of the run')}; {_dollars(moved.move)}", err=True)
-    if done.left_out:
-        more = f", and {len(done.left_out) - _MOST_NAMES} more" if len(done.left_out) > _MOST_NAMES else ""
-        names = ", ".join(visible(name) for name in done.left_out[:_MOST_NAMES])
-        typer.echo(f"warning: did not travel: {names}{more}", err=True)
+    _print_err(f"{_copy_text(copy, 'of the run')}; {_cost_text(moved.move)}")
+    if copy.left_out:
+        more = f", and {len(copy.left_out) - _MAX_NAMES} more" if len(copy.left_out) > _MAX_NAMES else ""
+        names = ", ".join(visible(name) for name in copy.left_out[:_MAX_NAMES])
+        _print_err(f"warning: not copied: {names}{more}")
 
 
-def _copied(done: "Copied", of_what: str) -> str:
-    """In words."""
-    now = f"of which {done.new_bytes / 2**20:,.1f} now, in {done.sec:.1f} s"
-    return f"{done.files} files {of_what}, {done.bytes / 2**20:,.1f} MiB, {now}"
+def _copy_text(copy: "Copied", of_what: str) -> str:
+    now = f"{copy.new_bytes / 2**20:,.1f} of it now, in {copy.sec:.1f} s"
+    return f"{copy.files} files {of_what}, {copy.bytes / 2**20:,.1f} MiB, {now}"
 
 
-def _dollars(move: "Move") -> str:
-    """`0.02 USD (why)`: a little is not nothing."""
+def _cost_text(move: "Move") -> str:
+    """`0.02 USD (why)`; positive amounts never show as 0."""
     usd = "unpriced" if move.usd is None else f"{move.usd:,.2f} USD" if move.usd >= 0.01 else f"{move.usd:.2g} USD"
     return f"{usd} ({move.why_usd})"
 
 
 @contextmanager
-def _bar() -> "Iterator[Callable[[int, int], None]]":
-    """A bar of bytes on a terminal's standard error."""
+def _progress_bar() -> "Iterator[Callable[[int, int], None]]":
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     console = Console(stderr=True)
-    if not console.is_interactive:  # there a bar is no more than an empty line, ahead of an error too
+    if not console.is_interactive:  # otherwise it would print an empty line
         yield _no_progress
         return
     columns = (TextColumn("copying"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -297,7 +287,7 @@ def list_jobs(
         typer.echo(_as_json(found))
         return
     if not found:
-        typer.echo(f"no jobs on {engine.kind}, {engine.where}", err=True)
+        _print_err(f"no jobs on {engine.kind}, {engine.where}")
         return
     from rich.table import Table
 
@@ -319,25 +309,23 @@ def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as 
 
     known = {name: (own, find_nodes(name, own)) for name, own in named_engines().items()}
     if as_json:
-        import json
-
         rows = {
             name: {**own.model_dump(mode="json"), "usd_per_node_hour": nodes.usd_per_hour, "source": nodes.source}
             for name, (own, nodes) in known.items()
         }
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     if not known:
-        typer.echo("no engine has a name: docs/hybrid.md says how to give them some", err=True)
+        _print_err("no named engines; docs/hybrid.md shows how to name them")
         return
     from rich.table import Table
 
     table = Table()
-    for column in ("name", "engine", "region", "a node's hour", "by"):
+    for column in ("name", "engine", "region", "node-hour", "source"):
         table.add_column(column, overflow="fold")
     for name, (own, nodes) in known.items():
         price = "unknown" if nodes.usd_per_hour is None else f"${nodes.usd_per_hour:,.2f}"
-        table.add_row(name, own.engine, own.region or "not said", price, nodes.source)
+        table.add_row(name, own.engine, own.region or "unknown", price, nodes.source)
     _print_table(table)
 
 
@@ -358,15 +346,15 @@ def status(
     if as_json:
         typer.echo(_as_json(found))
         return
-    typer.echo(_line(found))
+    typer.echo(_status_line(found))
     if found.stretches is None or found.stretches:
         so_far = usage_cost(site, found, datetime.now(UTC))
         hours = "unknown" if so_far.node_hours is None else f"{so_far.node_hours:,.3g} node-hours"
         usd = f"{so_far.usd:,.2f} USD" if so_far.usd is not None else "cost unknown"
         typer.echo(f"on nodes: {hours}, {usd} ({so_far.source})")
     for each in found.moves:
-        moved = f"{each.bytes / 2**20:,.1f} MiB in {each.sec:.1f} s, {_dollars(each)}"
-        typer.echo(f"came from {each.source}, {each.at:%Y-%m-%d %H:%M} UTC: {moved}")
+        cost = f"{each.bytes / 2**20:,.1f} MiB in {each.sec:.1f} s, {_cost_text(each)}"
+        typer.echo(f"moved from {each.source}, {each.at:%Y-%m-%d %H:%M} UTC: {cost}")
 
 
 @jobs.command()
@@ -384,22 +372,22 @@ def record(
 
     from components.core.findings import InputError
     from components.core.whole_files import write_whole
-    from gangway.cli.job_record import ask, ask_stack, show
+    from gangway.cli.jobs.record import get_record, get_stack_record, show
     from gangway.jobs.engines.registry import get_site
 
     if of_stack and on is not None:
-        raise InputError("--on", "of no effect beside --stack", value=on, fix="leave one of them out")
+        raise InputError("--on", "cannot be combined with --stack", value=on, fix="remove one")
     now = datetime.now(UTC)
-    found = ask_stack(job_id, now) if of_stack else ask(get_site(on), job_id, now)
+    found = get_stack_record(job_id, now) if of_stack else get_record(get_site(on), job_id, now)
     text = found.model_dump_json(indent=2)
     if out is not None:
         write_whole(out, f"{text}\n".encode())
     for problem in found.problems:
-        typer.echo(f"warning: {problem}", err=True)
+        _print_err(f"warning: {problem}")
     if as_json:
         typer.echo(text)
         return
-    typer.echo(_line(found.job))
+    typer.echo(_status_line(found.job))
     typer.echo(f"on {found.engine}, {found.where}{', so far' if found.so_far else ''}")
     show(found)
 
@@ -416,7 +404,7 @@ def logs(
 
     engine = get_engine(on)
     if follow:
-        with undone_by_signals():  # it may begin the job again
+        with exit_on_signals():  # it may restart the job
             for text in base.follow(engine, job_id, _pause):
                 typer.echo(text, nl=False)
         return
@@ -442,10 +430,10 @@ def cancel(job_id: _Id, on: _On = None) -> None:
     engine = get_engine(on)
     engine.cancel(job_id)
     found = engine.status(job_id)
-    typer.echo(_line(found))
+    typer.echo(_status_line(found))
     if not found.phase.is_over:
         named = f" --on {shlex.quote(on)}" if on else ""
-        typer.echo(f"it is being cancelled; when it is over says gangway job wait {job_id}{named}", err=True)
+        _print_err(f"being cancelled; to wait for its end: gangway job wait {job_id}{named}")
 
 
 @jobs.command()
@@ -457,23 +445,23 @@ def wait(job_id: _Id, on: _On = None) -> None:
     from gangway.jobs.base import Phase, wait_until_over
     from gangway.jobs.engines.registry import get_engine
 
-    told = [""]
+    printed = [""]
 
-    def tell(found: "JobStatus") -> None:
-        if (line := _line(found)) != told[-1]:
-            typer.echo(line, err=True)
-            told.append(line)
+    def print_change(found: "JobStatus") -> None:
+        if (line := _status_line(found)) != printed[-1]:
+            _print_err(line)
+            printed.append(line)
         _pause()
 
-    with undone_by_signals():  # it may begin the job again
-        found = wait_until_over(get_engine(on), job_id, tell)
-    typer.echo(_line(found))
-    codes = {Phase.DONE: 0, Phase.BAD_INPUT: _EXIT_BAD_INPUT}
+    with exit_on_signals():  # it may restart the job
+        found = waited(get_engine(on), job_id, print_change)
+    typer.echo(_status_line(found))
+    codes = {Phase.DONE: 0, Phase.BAD_INPUT: EXIT_BAD_INPUT}
     raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))
 
 
 def _print_table(table: "Table") -> None:
-    """What users have written as it is: `[gpu]` and `:x:` are no markup."""
+    """Without markup: users may write `[gpu]` or `:x:`."""
     from rich.console import Console
 
     Console(markup=False, emoji=False).print(table)
@@ -483,8 +471,8 @@ def _pause() -> None:
     time.sleep(_POLL_SEC)
 
 
-def _line(found: "JobStatus") -> str:
-    """`digits-1: running on node-1, start 2`, and why."""
+def _status_line(found: "JobStatus") -> str:
+    """`digits-1: running on node-1, start 2: REASON`."""
     where = f" on {' '.join(found.nodes)}" if found.nodes and not found.phase.is_over else ""
     start = f", start {found.starts}" if found.known_starts > 1 else ""
     code = f", exit code {found.exit_code}" if found.phase.is_over and found.exit_code else ""
@@ -492,7 +480,6 @@ def _line(found: "JobStatus") -> str:
 
 
 def _as_json(found: Any) -> str:
-    """Of JobStatus, one or several."""
     from pydantic import TypeAdapter
 
     from gangway.jobs.base import JobStatus

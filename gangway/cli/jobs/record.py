@@ -1,15 +1,17 @@
-"""The record of a job, asked of its engine and its run folder; and as a table."""
+"""Gets the record of a job from its engine and run folder, and prints it."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from gangway.cli.common import load_stack
 
 if TYPE_CHECKING:
     from gangway.jobs.records.job_record import JobRecord
     from gangway.jobs.sites import Site
 
 
-def ask(site: "Site", job_id: str, now: datetime) -> "JobRecord":
-    """As it is now. InputError: the engine knows no such job."""
+def get_record(site: "Site", job_id: str, now: datetime) -> "JobRecord":
+    """Get the record of an engine's job. InputError: no such job."""
     from gangway.jobs.job_folders import FolderEngine
     from gangway.jobs.records.figures import Absent
     from gangway.jobs.records.job_record import StartCounts, job_record
@@ -19,31 +21,27 @@ def ask(site: "Site", job_id: str, now: datetime) -> "JobRecord":
     status = engine.status(job_id)
     if not isinstance(engine, FolderEngine):
         place = f"{engine.kind}, {engine.where}"
-        away = no_report(f"the run folder is on {place}, out of reach from here")
-        return job_record(site, status, Absent(f"{place} does not say which starts failed"), away, now)
-    kept = engine.get_stored_job(job_id)
-    begun = StartCounts(kept.failures, kept.job.max_restarts - status.earlier_usage.failures)
-    return job_record(site, status, begun, read_reported(kept.job, kept.folder.by_descriptor), now)
+        unread = nothing_reported(f"the run folder is on {place}, not reachable from here")
+        return job_record(site, status, Absent(f"{place} does not report which starts failed"), unread, now)
+    job = engine.kept(job_id)
+    begun = Begun(job.failures, job.job.max_restarts - status.used_before.failures)
+    return job_record(site, status, begun, read_reported(job.job, job.folder.by_descriptor), now)
 
 
-def ask_stack(stack: str, now: datetime) -> "JobRecord":
-    """Of the command that a stack has up. InputError: it has a preset, whose run has a record of its own; or it is not
-    up.
-    """
+def get_stack_record(stack: str, now: datetime) -> "JobRecord":
+    """Get the record of a stack's job.command. InputError: the stack has a preset instead, or is not up."""
     from components.core.findings import InputError
     from components.core.job import JobSpec
-    from gangway.cli.common import stacks_dir
     from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.command_record import command_record
     from gangway.runs.run_store import RunStore, bucket_region, runs_url
     from stacks.config.paths import project_folder
-    from stacks.loading.loader import find_stack_file, from_file
     from stacks.providers.openstack.settings import storage_cloud
 
-    config = from_file(find_stack_file(stack, stacks_dir()))
+    config = load_stack(stack)
     if config.own_command is None:
         raise InputError(
-            "gangway:job", "no command: what a preset's run has used stands in its own record",
+            "gangway:job", "no command: a preset's run writes its own record",
             allowed="a stack with job.command", fix=f"gangway job {config.stack_name}",
         )  # fmt: skip
     outputs = stack_outputs(config.stack_name, project_folder())
@@ -59,7 +57,7 @@ def ask_stack(stack: str, now: datetime) -> "JobRecord":
 
 
 def show(record: "JobRecord") -> None:
-    """Prints it: what there is, then what there is not."""
+    """Print the figures, then the missing ones with their reasons."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,9 +1,7 @@
-"""`gangway reconcile`: what runs were billed, beside what was estimated and recorded.
+"""`gangway reconcile`: compare the bill of runs with their estimates and records. Reads files only.
 
-    $ gangway reconcile --bill focus.csv.gz --runs runs/
-    $ gangway reconcile --bill exports/2026-10/ --runs runs/ --plan plan.json --usd-per EUR=1.08 --json
-
-Reads files; asks no cloud. Heavy imports stand inside the command: `gangway --help` imports this module.
+$ gangway reconcile --bill focus.csv.gz --runs runs/
+$ gangway reconcile --bill exports/2026-10/ --runs runs/ --plan plan.json --usd-per EUR=1.08 --json
 """
 
 import re
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.core.findings import InputError
+from gangway.cli.common import print_json
 
 if TYPE_CHECKING:
     from gangway.finops.bill.reconcile import Cost
@@ -63,53 +62,49 @@ def reconcile(
 
     if not runs and not jobs:
         raise InputError("--runs", "missing", allowed="--runs, --jobs or both", fix="add --runs runs/")
-    chosen, rates, of_queues = _cost(cost), _rates(usd_per or []), read_queue_jobs(jobs or [])
-    plans = _plans(plan or [])
+    cost_kind, rates, queue_jobs = _parse_cost(cost), _parse_rates(usd_per or []), read_queue_jobs(jobs or [])
+    plans = _read_plans(plan or [])
     found, bills = find_runs(runs) if runs else [], Bills(bill)
     with progress(Console(stderr=True)) as progress_rows:
-        result = join(bills, found, plans, chosen, rates, progress_rows, of_queues)
+        result = join(bills, found, plans, cost_kind, rates, progress_rows, queue_jobs)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(result.to_json(), indent=2))
+        print_json(result.to_json())
     else:
         show(result, Console())
     for path in half_runs(runs or []):
-        typer.echo(f"warning: {path}: has no run.json: what it cost counts as unexplained", err=True)
+        typer.echo(f"warning: {path}: no run.json; its cost counts as unexplained", err=True)
     raise typer.Exit(EXIT_MISSING if result.missing else 0)
 
 
-def _cost(word: str) -> "Cost":
+def _parse_cost(word: str) -> "Cost":
     from typing import get_args
 
     from gangway.finops.bill.reconcile import Cost
 
     for cost in get_args(Cost):
         if cost == word:
-            return cost  # type: ignore[no-any-return]  # get_args forgets what it is given
-    allowed = get_args(Cost)
-    raise InputError.not_among("--cost", "no such cost", word, allowed)
+            return cost  # type: ignore[no-any-return]  # get_args returns Any
+    raise InputError.not_among("--cost", "no such cost", word, get_args(Cost))
 
 
-def _rates(words: Sequence[str]) -> dict[str, float]:
+def _parse_rates(words: Sequence[str]) -> dict[str, float]:
     rates: dict[str, float] = {}
     for word in words:
         match = _RATE.fullmatch(word)
         if match is None or not float(match[2]):
-            raise InputError(
-                "--usd-per", "no rate", value=word, allowed="a currency and US dollars for one of it", fix="EUR=1.08"
-            )
+            allowed = "CURRENCY=USD, the US dollars for one unit"
+            raise InputError("--usd-per", "not a rate", value=word, allowed=allowed, fix="write --usd-per EUR=1.08")
         currency = match[1]
         if currency == "USD" or currency in rates:
-            problem = "a dollar is a dollar" if currency == "USD" else "a second rate of one currency"
+            problem = "USD needs no rate" if currency == "USD" else f"two rates for {currency}"
             allowed = "one rate for each currency other than USD"
-            raise InputError("--usd-per", problem, value=word, allowed=allowed, fix="leave it out")
+            raise InputError("--usd-per", problem, value=word, allowed=allowed, fix="remove it")
         rates[currency] = float(match[2])
     return rates
 
 
-def _plans(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Plans by their stack. InputError: a file that is no plan, or a second plan of one stack."""
+def _read_plans(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """Plans by stack. InputError: not a plan, or two plans of one stack."""
     from gangway.runs.run_folders import read_json
 
     plans: dict[str, dict[str, Any]] = {}
@@ -119,18 +114,18 @@ def _plans(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
         if not isinstance(stack, str) or not isinstance(data.get("cost"), dict) or "run" not in data["cost"]:
             raise InputError(
                 f"--plan {path}",
-                "is no plan: it has no stack, or no cost of a run",
+                "not a plan: no stack, or no cost of a run",
                 value=", ".join(list(data)[:8]),
-                allowed="what `gangway plan STACK --json` printed",
+                allowed="output of `gangway plan STACK --json`",
                 fix="gangway plan STACK --json > plan.json",
             )
         if stack in plans:
             raise InputError(
                 f"--plan {path}",
-                "a second plan of one stack",
+                "two plans of one stack",
                 value=stack,
-                allowed="one plan a stack",
-                fix="give the one that the runs began with",
+                allowed="one plan per stack",
+                fix="pass the plan that the runs started with",
             )
         plans[stack] = data
     return plans

@@ -11,7 +11,7 @@ from components.core.findings import InputError
 from gangway.cli import main
 from gangway.sim.reading import read_scenario
 
-REPO = Path(__file__).resolve().parents[3]
+REPO = Path(__file__).resolve().parents[4]
 SHIPPED = sorted((REPO / "gangway/suites/scheduling").glob("*.yaml"))
 TRACE = "name,submit_hours,gpus,hours,group,deadline_hours\na,0,3,10,x,\nb,0.5,4,1,,2\nc,1,1-2,5,y,\n"
 SCENARIO = """\

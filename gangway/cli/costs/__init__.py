@@ -1,0 +1,1 @@
+"""Commands about prices, costs, forecasts and bills."""

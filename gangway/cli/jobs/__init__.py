@@ -1,0 +1,1 @@
+"""Commands about jobs on engines and on stacks."""
