@@ -43,7 +43,7 @@ def print_json(data: Any) -> None:
 
 def check_plot(plot: Path, *, overwrite: bool) -> None:
     """InputError: matplotlib is missing, an unsupported suffix, no such folder, or the file exists."""
-    from stacks.base.extras import need
+    from stacks.base.extras import require
 
     if plot.suffix not in (".png", ".svg"):
         fix = f"--plot {shlex.quote(str(plot.with_suffix('.png')))}"
@@ -51,7 +51,7 @@ def check_plot(plot: Path, *, overwrite: bool) -> None:
     if not plot.parent.is_dir():
         fix = f"mkdir -p {shlex.quote(str(plot.parent))}"
         raise InputError("--plot", "folder does not exist", value=str(plot), allowed="an existing folder", fix=fix)
-    need("matplotlib")
+    require("matplotlib")
     check_new_file(plot, overwrite=overwrite, flag="--plot")
 
 

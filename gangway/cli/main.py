@@ -149,7 +149,7 @@ def plan(
         result = make_plan(config)
     except InputError as mistake:
         raise mistake.within(str(path)) from None
-    result, difference = (result, None) if previous is None else with_difference(result, previous)
+    result, difference = (result, None) if previous is None else add_comparison(result, previous)
     if code is not None:
         from rich.console import Console
 

@@ -45,7 +45,7 @@ def signature(
     typer.echo("\n".join(lines))
 
 
-def _find_valid(image: str, pem: str, found: "list[Signed]", name: str) -> "Signed":
+def _find_valid(image: str, pem: str, found: "list[SignedPayload]", name: str) -> "SignedPayload":
     """The first valid signature. InputError: there is none; explains the last one."""
     from components.core.image_signature import SignatureError, checked_signature
 

@@ -49,7 +49,7 @@ def test_the_distribution_names_no_index() -> None:
 def test_a_project_that_knows_no_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "installed_from", lambda: None)
     with pytest.raises(InputError, match="Gangway has no release"):
-        init._source(None)
+        init._get_source(None)
     with pytest.raises(InputError, match="not a URL"):
-        init._source("gangway-iac")
-    assert init._source("git+https://example.com/g@0123") == "git+https://example.com/g@0123"
+        init._get_source("gangway-iac")
+    assert init._get_source("git+https://example.com/g@0123") == "git+https://example.com/g@0123"

@@ -454,7 +454,7 @@ def wait(job_id: _Id, on: _On = None) -> None:
         _pause()
 
     with exit_on_signals():  # it may restart the job
-        found = waited(get_engine(on), job_id, print_change)
+        found = wait_until_over(get_engine(on), job_id, print_change)
     typer.echo(_status_line(found))
     codes = {Phase.DONE: 0, Phase.BAD_INPUT: EXIT_BAD_INPUT}
     raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))

@@ -21,10 +21,10 @@ def get_record(site: "Site", job_id: str, now: datetime) -> "JobRecord":
     status = engine.status(job_id)
     if not isinstance(engine, FolderEngine):
         place = f"{engine.kind}, {engine.where}"
-        unread = nothing_reported(f"the run folder is on {place}, not reachable from here")
+        unread = no_report(f"the run folder is on {place}, not reachable from here")
         return job_record(site, status, Absent(f"{place} does not report which starts failed"), unread, now)
-    job = engine.kept(job_id)
-    begun = Begun(job.failures, job.job.max_restarts - status.used_before.failures)
+    job = engine.get_stored_job(job_id)
+    begun = StartCounts(job.failures, job.job.max_restarts - status.earlier_usage.failures)
     return job_record(site, status, begun, read_reported(job.job, job.folder.by_descriptor), now)
 
 

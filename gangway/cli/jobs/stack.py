@@ -73,7 +73,7 @@ def _stack_lines(stack: str, *, scale: bool, dry_run: bool, images: int | None) 
     region = bucket_region(config.provider, config.region)
     state = JobState.read(RunStore(breaker.url, region, storage_cloud(config)))
     lines = [*state.lines(config.stack_name if config.own_command else "")]
-    lines += lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)
+    lines += stack_lines(outputs.get("job"), state.decisions, over=state.is_over)
     held = breaker.read_held() if replaces_nodes(config.provider) else None
     now = datetime.now(UTC)
     done, unknown = (images, "") if images is not None else (state.images, why_unknown(config, state.reported_at, now))

@@ -102,6 +102,6 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_latest_moves_to_the_newer_run_in_one_step(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        link = demo._point_latest(tmp_path, tmp_path / name)
+        link = demo._link_latest(tmp_path, tmp_path / name)
         assert link.readlink() == Path(name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "latest", "second"]

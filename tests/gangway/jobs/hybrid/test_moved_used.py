@@ -8,8 +8,8 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.cli.jobs.record import get_record
-from gangway.jobs.attempts import most_restarts
-from gangway.jobs.base import JobStatus, Movable, Phase, Used
+from gangway.jobs.attempts import restart_limit
+from gangway.jobs.base import JobStatus, Movable, Phase, Usage
 from gangway.jobs.hybrid.moves import MoveResult, move_job
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import read_status
