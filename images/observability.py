@@ -51,7 +51,7 @@ PANELS: Sequence[Panel] = (
     Panel("Gradient norms", "short", _gauges("grad_norm_g", "grad_norm_d")),
     Panel("R1 penalty", "short", _gauges("r1_penalty")),
     Panel("Workers and nodes", "short", _gauges("world_size", "nodes", "nodes_wanted")),
-    Panel("Energy since the run began", "joule", _gauges("energy_joules")),
+    Panel("Energy since the start of the session", "joule", _gauges("energy_joules")),
     # A gauge, so deriv() and not rate(); ten minutes even out the statistics ticks.
     Panel("Power, mean of ten minutes", "watt", {"watts": f"deriv({PREFIX}energy_joules{{}}[10m])"}),
     Panel("Power since the last line", "watt", _gauges("watts")),

@@ -45,7 +45,7 @@ class OwnCommand(_Frozen):
     Attributes:
         workdir: empty for the image's own.
         torchrun_processes: per node; 0 runs the command once without torchrun. This torchrun does not know the job's
-            key: whoever reaches the nodes' ports can join.
+            key: anyone who reaches the nodes' ports can join.
         outputs: folders that outlive the node besides the run folder, as the command sees them.
     """
 
@@ -60,7 +60,7 @@ class Training(_Frozen):
 
     Attributes:
         config: fields of a TrainConfig, without those that have its defaults.
-        config_file: where the job finds the document; whoever starts the job writes it there.
+        config_file: where the job finds the document, which the engine writes.
         run_dir: the run's folder.
         data_dir: prepared shards; empty for a folder in `run_dir`, prepared by the trainer.
         fabric_min_gbps: all-reduce bus bandwidth below which the job does not start; None for no test.

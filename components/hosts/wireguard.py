@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pulumi
-
-from components.core.pinned import pinned_secret
+if TYPE_CHECKING:
+    import pulumi
 
 __all__ = [
     "INTERFACE",
@@ -57,8 +56,10 @@ def public_key(private: str) -> str:
     return base64.b64encode(own.public_key().public_bytes_raw()).decode()
 
 
-def private_key(stack: str, machine: str, opts: pulumi.ResourceOptions | None = None) -> pulumi.Output[str]:
+def private_key(stack: str, machine: str, opts: "pulumi.ResourceOptions | None" = None) -> "pulumi.Output[str]":
     """A machine's key, created once; a secret of the state."""
+    from components.core.pinned import pinned_secret  # with Pulumi
+
     return pinned_secret(f"{stack}-{machine}-wireguard", "key", new_private_key(), 0, opts)
 
 

@@ -176,7 +176,7 @@ def _apply(plan: Plan, cloud: MotoCloud, console: Console) -> None:
 
 
 def _local_job(plan: Plan, run_dir: Path, size: DemoSize) -> JobSpec:
-    """The stack's training on this machine: no container, gloo in place of NCCL, one thread per process."""
+    """The stack's training on this machine: no container, gloo instead of NCCL, one thread per process."""
     return local_job(
         f"{plan.config.stack}-local",
         effective_config(plan.config.training.preset, {}, {"kimg": size.kimg}).document(),

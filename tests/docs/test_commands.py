@@ -167,7 +167,7 @@ def test_most_commands_are_run() -> None:
         blocks = [block for block in get_blocks(page.read_text("utf-8")) if block.runs and block.language in SHELLS]
         running[page.relative_to(REPO).as_posix()] = sum(len(block.commands) for block in blocks)
     assert sum(running.values()) > 40
-    assert sum(is_first(page) for page in PAGES) > 4
+    assert sum(is_first(page) for page in PAGES) >= 3
     pages = ("README.md", "docs/costs.md", "docs/first-cluster.md", "docs/adding-a-gan.md")
     assert all(running[name] for name in pages)
 

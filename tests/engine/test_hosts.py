@@ -188,7 +188,7 @@ def up_begins_with_the_controller(slurm: Any) -> None:
     exports = json.loads(slurm.plain("stack", "output", "--json", "--show-secrets"))
     assert exports["group_names"] == ["dgx-1", "dgx-2"]
     assert exports["host_addresses"] == [FIRST, SECOND]
-    assert exports["submit_to"] == "slurm:/shared/gangway/jobs@main"
+    assert exports["submit_on"] == "slurm:/shared/gangway/jobs@main"
 
 
 def the_only_munge_key(slurm: Any) -> str:

@@ -1,7 +1,7 @@
 """Which files handle a value of a stack file, on its way to the nodes and back: real calls, in their order.
 
     python -m tools.value_walk job.settings.batch_size
-    python -m tools.value_walk cluster.accelerator
+    python -m tools.value_walk job.kimg
 
 A copy of stacks/Pulumi.aws-demo.yaml gets an unusual value, is planned, and the trainer reads the document of the job.
 A file handles the value if one of its functions has it as an argument, local variable or result, alone or in a string,
@@ -26,8 +26,8 @@ from trainer.config.train_config import TrainConfig
 
 PACKAGES = ("components", "gangway", "images", "stacks", "trainer")
 STACK = ROOT / "stacks" / "Pulumi.aws-demo.yaml"
-VALUES: Mapping[str, Any] = {"job.settings.batch_size": 4093, "cluster.accelerator": "H200x8"}
-"""Settings that can be followed, each with a value that nothing else has."""
+VALUES: Mapping[str, Any] = {"job.settings.batch_size": 4093, "job.kimg": 4093.5}
+"""Settings that can be followed, each with a value that nothing else in a plan has."""
 
 
 class Walk:

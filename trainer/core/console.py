@@ -11,17 +11,18 @@ from typing import TextIO
 _TTY_SEC, _LOG_SEC = 2.0, 10.0
 
 
+_lost_lines = False
+"""Whether `info` has lost any: what it prints is no result, and a command without it has not failed."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def info(text: str) -> None:
-    """A line on stdout at once. It is no result: where its reader has left, as `| head` does, or the disk is full, this
-    and all later output is dropped, and the command has not failed.
-    """
+    """A line on stdout at once; lost where its reader has left, as `| head` does, or the disk is full."""
+    global _lost_lines
     try:
         print(text, flush=True)
     except OSError:
-        _drop_output()
+        _lost_lines = True
 
 
 def warn(text: str) -> None:
@@ -37,27 +38,23 @@ def refuse(mistake: object) -> None:
 
 def flush_output() -> OSError | None:
     """Flushes stdout and stderr at a command's end. Returns why stdout does not take what was printed; the rest is
-    dropped, so that Python, which flushes once more, has nothing to report. None where all is written.
+    dropped, so that Python, which flushes once more, has nothing to report. None where all is written, and where only
+    `info` has lost lines.
     """
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
     try:
         sys.stdout.flush()
     except OSError as error:
-        _drop_output()
-        return error
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+            sys.stdout.flush()
+        return None if _lost_lines else error
     except ValueError:  # it is closed
         pass
     return None
-
-
-def _drop_output() -> None:
-    """Sends stdout to nowhere, with what is left in its buffer."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-        sys.stdout.flush()
 
 
 def output_failed(error: OSError | None) -> int:

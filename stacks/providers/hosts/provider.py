@@ -62,7 +62,7 @@ PROVIDER = Provider(
             "hosts.run_store": "Where records are kept",
             "image.prebuilt": "The trainer's image",
         },
-        job={},  # nothing ends machines that are there already
+        job={},  # nothing ends existing machines
     ),
     loads_by_name=False,
     settings=SETTINGS,

@@ -72,7 +72,7 @@ def slurm_pool(
         "mount_point": own.shared_dir,
         "run_bucket": own.run_store,
         "run_bucket_url": own.run_store,
-        "submit_to": f"slurm:{own.shared_dir or '/shared'}/jobs@{MAIN_QUEUE}",
+        "submit_on": f"slurm:{own.shared_dir or '/shared'}/jobs@{MAIN_QUEUE}",
     }
 
 

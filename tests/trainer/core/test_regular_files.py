@@ -79,6 +79,7 @@ OWN = {
     "trainer/core/regular_files.py",
     *("gangway/bench/processes.py", "gangway/jobs/boot_clock.py", "gangway/jobs/local/processes.py"),  # /proc
     *("trainer/core/cgroups.py", "trainer/core/cores.py", "trainer/core/host.py", "trainer/core/memory_limit.py"),
+    "trainer/core/files.py",  # under a random name
     *("trainer/launch/watchdog.py", "trainer/networks/precision.py", "trainer/power/energy.py"),
     *("trainer/telemetry/devices.py", "gangway/jobs/job_folder.py"),
     *("gangway/jobs/kubernetes/manifests.py", "gangway/jobs/slurm/engine.py"),  # files of Gangway itself

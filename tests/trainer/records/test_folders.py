@@ -45,7 +45,7 @@ def test_train_writes_nothing_there(tmp_path: Path, capsys: pytest.CaptureFixtur
     "names",
     [
         (),
-        ("plan.json", "job.json", "context.json", "train.log"),
+        ("plan.json", "job.json", "train.log"),
         ("train.json", "data/shard-00000.bin", "data/index.json"),
         (".launch/1a2b/node-0.json", ".launch/1a2b/over.json", ".results-node-0/config.json"),
         (".lock", ".results/config.json", "lost+found/1"),
