@@ -1,3 +1,3 @@
-"""The composition root. Under the Pulumi engine this folder is sys.path[0]: no file here may carry a standard-library
-name.
+"""The composition root. The Pulumi engine makes this folder sys.path[0]: no file here may have the name of a
+standard-library module.
 """

@@ -1,4 +1,4 @@
-"""The Pulumi program: `pulumi up --stack aws-demo` runs this file. Load, build, export; no more."""
+"""The Pulumi program, which `pulumi up --stack aws-demo` runs: loads, builds, exports."""
 
 import os
 import signal
@@ -26,22 +26,20 @@ from stacks.outputs import stack_exports
 from stacks.program import build, get_program
 
 
-def _say_findings(config: StackConfig, planned: Any) -> None:
-    """The offline plan's findings, but for those about money, in the engine's own log; an error stops the update."""
+def _log_findings(config: StackConfig, planned: Any) -> None:
+    """Logs the offline plan's findings, except those about money; an error stops the update."""
     findings = get_program(config.provider).findings(config, planned, None)
     for finding in findings:
         log = {Severity.ERROR: pulumi.error, Severity.WARNING: pulumi.warn, Severity.INFO: pulumi.info}
         log[finding.severity](f"{finding.path}: {finding.message} [{finding.code}]. {finding.fix}")
     if any(finding.severity is Severity.ERROR for finding in findings):
-        raise pulumi.RunError(f"findings of severity error, above; `gangway plan {config.stack_name}` lists them all")
+        raise pulumi.RunError(f"there are errors, see above; `gangway plan {config.stack_name}` lists all of them")
 
 
 def _check_environment(config: StackConfig, planned: Any) -> None:
-    """Pulumi starts a dynamic provider in this folder, and looks for its virtual environment here.
+    """RunError: a dynamic provider, as for TPUs or Azure's roles, has no virtual environment in this folder.
 
-    TPUs have one, and so has the wait for Azure's roles.
-
-    Without it the engine would end with pages about virtual environments, after half of the stack stands.
+    Otherwise the engine would fail with pages of output after creating half of the stack.
     """
     who = get_provider(config.provider).dynamic(config, planned)
     own = in_checkout() and not in_project()  # elsewhere Pulumi.yaml itself names the environment
@@ -50,14 +48,14 @@ def _check_environment(config: StackConfig, planned: Any) -> None:
 
 
 def _check_engine() -> None:
-    """`python -m stacks` is nobody's way to a stack: only the engine knows which one, and what it is set to."""
+    """Exits if `python -m stacks` runs without the engine, which selects the stack."""
     if get_monitor() is None:
         print("stacks is Pulumi's program: run `gangway plan STACK`, or `pulumi up --stack STACK`", file=sys.stderr)
         sys.exit(2)
 
 
 def _refuse(message: str) -> NoReturn:
-    """Ends the program at once. After an exception the SDK would still send all resources that have been declared."""
+    """Ends the program at once. After an exception the SDK would still send all declared resources."""
     pulumi.error(message)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -65,13 +63,13 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _end_quietly() -> None:
-    """The engine interrupts its program once an update has failed, and says why itself: a traceback would hide that."""
+    """The engine interrupts the program after a failed update and reports the reason; a traceback would hide it."""
     if threading.current_thread() is threading.main_thread() and not isinstance(get_monitor(), MockMonitor):
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
 
 
 def main() -> None:
-    """Builds the selected stack. A user's mistake becomes one message of the engine, without a traceback."""
+    """Builds the selected stack. Mistakes become messages of the engine, without a traceback."""
     _check_engine()
     _end_quietly()
     refused: list[str] = []
@@ -83,7 +81,7 @@ def main() -> None:
         planned = get_program(config.provider).plan(config)
         _check_environment(config, planned)
         check_keyless(config)
-        _say_findings(config, planned)
+        _log_findings(config, planned)
         guard = DataGuard(get_provider(config.provider).retention, config.allow_replace, state)
         guard.warn()
         pulumi.runtime.register_stack_transformation(delete_named_first)

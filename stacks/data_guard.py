@@ -62,7 +62,7 @@ class DataGuard:
     def watch(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         """A transformation that guards a resource with data. A guarded resource is created before its predecessor is
         deleted, so that refusing the creation loses nothing. A retained one would stay in the cloud, but the stack
-        would go on with an empty one.
+        would continue with an empty one.
         """
         if kind(args.type_) not in self._types:
             return None
@@ -97,6 +97,6 @@ class DataGuard:
         """Warns of each resource that `allow_replace` names."""
         for name in self._allowed:
             pulumi.warn(
-                f"gangway:allow_replace: {name} may be replaced or removed. What it holds is lost then, or stays in "
-                "the cloud outside the stack. Take the name out once that is done"
+                f"gangway:allow_replace: {name} may be replaced or removed. Its data will be lost, or stay in the "
+                "cloud outside the stack. Remove the name afterwards"
             )

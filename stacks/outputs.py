@@ -1,4 +1,4 @@
-"""What `pulumi up` ends with: a stack's outputs, a line or a few each, and the command to run next."""
+"""A stack's outputs at the end of `pulumi up`, with the next command to run."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,8 +11,9 @@ from stacks.config.engine_settings import KubernetesConfig, SystemdConfig
 from stacks.config.stack_config import StackConfig
 
 HIDDEN = frozenset({"job", "kubeconfig"})
-"""Outputs of many lines. They are no secrets, but the engine prints `[secret]` for them and `pulumi stack output NAME
---show-secrets` all of it; it has no other way to keep an output out of the summary."""
+"""Outputs of many lines. They are not secrets, but marking them so is the only way to keep them out of the engine's
+summary; `pulumi stack output NAME --show-secrets` prints them.
+"""
 OUTPUTS: Mapping[str, str] = MappingProxyType(
     {
         "next_command": "the command to run after `up`",
@@ -48,21 +49,19 @@ OUTPUTS: Mapping[str, str] = MappingProxyType(
         "zone": "the zone of the nodes",
     }
 )
-"""Every output of any provider. One that a stack does not have is left out."""
+"""All outputs of all providers. A stack leaves out those that it does not have."""
 
 
 def stack_exports(config: StackConfig, exports: Mapping[str, Any]) -> dict[str, pulumi.Input[Any]]:
-    """What the program exports: `exports` of the provider without those that the stack does not have, the long ones
-    hidden, and `next_command`.
-    """
-    had = {name: value for name, value in exports.items() if value is not None}
-    shown = {name: pulumi.Output.secret(value) if name in HIDDEN else value for name, value in had.items()}
-    return {**shown, "next_command": next_command(config, had.get("submit_on"))}
+    """The provider's `exports` without empty ones, with long ones hidden, and `next_command`."""
+    present = {name: value for name, value in exports.items() if value is not None}
+    outputs = {name: pulumi.Output.secret(value) if name in HIDDEN else value for name, value in present.items()}
+    return {**outputs, "next_command": next_command(config, present.get("submit_on"))}
 
 
 def next_command(config: StackConfig, submit_on: str | None = None) -> str:
-    """What to run after `up`: the status of the stack's job, or the first job for its queue. `submit_on`: the value of
-    `--on` for a Slurm head; None where the stack does not know it.
+    """The command to run after `up`: the status of the stack's job, or the first submission to its queue. `submit_on`:
+    the value of `--on` for a Slurm head, if known.
     """
     if isinstance(config.engine, SystemdConfig):
         return f"gangway job {config.stack_name}"

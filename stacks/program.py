@@ -1,5 +1,5 @@
-"""From a StackConfig to resources, by the provider's program: the one function that the Pulumi engine
-(`stacks/__main__.py`), the offline plan and the sandbox all call.
+"""From a StackConfig to resources, with the provider's program. The Pulumi engine (`stacks/__main__.py`), the offline
+plan and the sandbox all call `build`.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from stacks.config.stack_config import StackConfig
 
 
 def get_program(provider: str) -> Program[Any]:
-    """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's SDK. InputError: its
-    extra is not installed.
+    """The provider's `program`, imported on demand, since each imports its cloud's SDK. InputError: its extra is not
+    installed.
     """
     import_by_name()
     try:
@@ -26,8 +26,6 @@ def get_program(provider: str) -> Program[Any]:
 
 
 def build(config: StackConfig, planned: Any = None) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares every resource of the stack and returns its exports. `planned`: what the provider's `plan` says of it,
-    from who has asked already.
-    """
+    """Declares all resources of the stack and returns its exports. `planned`: the provider's plan, if it exists."""
     program = get_program(config.provider)
     return program.build(config, planned or program.plan(config))

@@ -1,5 +1,5 @@
-"""A Pulumi program run without the engine: Pulumi's own mock runtime, with a cloud of our choice behind it. Offline
-plan, sandbox and tests all run programs through `record`, so that what they see is one thing.
+"""Runs a Pulumi program without the engine, in Pulumi's mock runtime with a fake cloud. Offline plan, sandbox and tests
+all use `record`.
 """
 
 import sys
@@ -15,17 +15,17 @@ from pulumi.runtime import mocks, register_stack_transformation, rpc, settings
 from components.core.pinned import STASH
 from stacks.base.ownership import READ_STATE
 
-# Outputs that other resources or the exports read; a plan names them instead of knowing them.
+# Outputs that other resources or the exports read; a plan uses references for them.
 _COMPUTED = (
     *("accessKey", "address", "arn", "bucket", "clientId", "digest", "dnsName", "email", "immutableId"),
     "keyUriWithVersion",
     *("latestVersion", "loginServer", "member", "mountName", "mountPoint", "name", "principalId", "privateIp"),
     *("registryUri", "repositoryUrl", "secret", "selfLink", "selfLinkUnique", "uniqueId", "url", "vaultUri"),
 )
-# The same where a list holds them.
+# The same in lists.
 _COMPUTED_IN_LISTS = {"exportLocations": "path", "externalFixedIps": "ipAddress"}
 _ANSWERED_IN_LISTS = {"kubeconfigs": "value"}
-# The functions a program may ask, with the fields it may read. Others would need a cloud, which a plan has not.
+# The functions that a program may call, with the fields that it may read. Others would need a cloud.
 _ANSWERS = {
     "aws:ssm/getParameter:getParameter": ("insecureValue",),
     "aws:ecr/getAuthorizationToken:getAuthorizationToken": ("password", "proxyEndpoint", "userName"),
@@ -44,25 +44,25 @@ _EKS_CLUSTER = "aws:eks/cluster:Cluster"
 
 
 class Cloud(Protocol):
-    """What stands behind a program."""
+    """The cloud behind a program."""
 
     def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """A declared resource, inputs as on the wire -> its id and its outputs as on the wire."""
+        """The id and the outputs of a declared resource; inputs and outputs as on the wire."""
         ...
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """A function of the provider, such as `aws:ecr/getAuthorizationToken:getAuthorizationToken` -> its result."""
+        """The result of a provider's function, such as `aws:ecr/getAuthorizationToken:getAuthorizationToken`."""
         ...
 
 
 class PlaceholderCloud:
-    """A cloud that does not exist: ids and computed outputs are references such as `${Vpc.aws-demo-vpc.id}`."""
+    """A fake cloud: ids and computed outputs are references such as `${Vpc.aws-demo-vpc.id}`."""
 
     def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """See Cloud."""
         if type_token == STASH:
             return name, {**inputs, "output": inputs["input"]}
-        # Two kinds of resource may share a name; the last word of the type keeps the references apart.
+        # Resources of different types may share a name; the last word of the type tells them apart.
         label = f"{type_token.rpartition(':')[2]}.{name}"
         computed: dict[str, Any] = {key: f"${{{label}.{key}}}" for key in _COMPUTED}
         computed |= {key: [{part: f"${{{label}.{key}[0].{part}}}"}] for key, part in _COMPUTED_IN_LISTS.items()}
@@ -71,14 +71,14 @@ class PlaceholderCloud:
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """See Cloud."""
-        assert function in _ANSWERS, f"the program calls {function}; a plan has no cloud to ask"
-        named = {key: f"${{{function.rpartition(':')[2]}.{key}}}" for key in _ANSWERS[function]}
-        in_lists = {key: [{part: named[key]}] for key, part in _ANSWERED_IN_LISTS.items() if key in named}
-        return {**named, **in_lists}
+        assert function in _ANSWERS, f"the program calls {function}, but a plan has no cloud"
+        fields = {key: f"${{{function.rpartition(':')[2]}.{key}}}" for key in _ANSWERS[function]}
+        in_lists = {key: [{part: fields[key]}] for key, part in _ANSWERED_IN_LISTS.items() if key in fields}
+        return {**fields, **in_lists}
 
 
 def _control_plane(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """What EKS tells of a cluster by more than one word."""
+    """Nested outputs of an EKS cluster."""
     group = f"${{{label}.vpcConfig.clusterSecurityGroupId}}"
     return {
         "endpoint": f"${{{label}.endpoint}}",
@@ -88,9 +88,8 @@ def _control_plane(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _identities(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Azure takes the identities of a resource as a list of their ids, and answers with a mapping by them.
-
-    That of the resource itself it makes, and tells whose it is.
+    """Azure takes a resource's identities as a list of ids and returns a mapping by id; for a system-assigned identity,
+    it returns the principal.
     """
     identity = inputs.get("identity")
     if isinstance(identity, dict) and identity.get("type") == "SystemAssigned":
@@ -133,8 +132,8 @@ class PlannedResource:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a program did. `resources`: everything it registered but the stack itself, ordered by URN; `outputs`: by
-    component's URN, the names of the outputs it registered; `result`: what the program returned, resolved.
+    """The result of a program. `resources`: all registered resources except the stack, ordered by URN; `outputs`: by
+    component's URN, the names of its outputs; `result`: what the program returned, resolved.
     """
 
     resources: tuple[PlannedResource, ...]
@@ -143,7 +142,7 @@ class Recording:
 
 
 class _Recorder(mocks.MockMonitor):
-    """Pulumi's own mock engine, which also notes what was registered and under which parent."""
+    """Pulumi's mock engine, which also records registered resources with their parents."""
 
     def __init__(self, cloud: mocks.Mocks) -> None:
         super().__init__(cloud)
@@ -160,7 +159,7 @@ class _Recorder(mocks.MockMonitor):
         return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]  # as above
 
 
-# A plan has no engine and no state. This one is of a stack that is up, so that no cloud is asked for another owner.
+# A plan has no engine and no state. With the state of an existing stack, no cloud is asked for another owner.
 _BUILT = {
     f"urn:pulumi:stack::gangway::{type_}::stack": {"type": type_} for type_ in ("pulumi:providers:any", "any:x:Y")
 }
@@ -182,7 +181,7 @@ class _CloudMocks(mocks.Mocks):
 
 
 def _without_aliases(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-    """Nothing stands here that had another name before; working out Azure's, 15 a resource, takes half of a plan."""
+    """Removes aliases, which have no effect here; Azure's, 15 per resource, would take half of a plan's time."""
     if not args.opts.aliases:
         return None
     opts = pulumi.ResourceOptions.merge(args.opts, None)
@@ -192,9 +191,8 @@ def _without_aliases(args: pulumi.ResourceTransformationArgs) -> pulumi.Resource
 
 @contextmanager
 def _short_stacks() -> Iterator[None]:
-    """For the engine's messages Pulumi notes where each resource was declared, by 30 frames read from their sources.
-
-    There is no engine here; the innermost frames are enough to find that the declaring one is a resource's.
+    """Limits stack traces: for the engine's messages, Pulumi reads the sources of 30 frames per resource. The innermost
+    frames are enough without an engine.
     """
     limit = getattr(sys, "tracebacklimit", None)
     sys.tracebacklimit = 8
@@ -208,9 +206,7 @@ def _short_stacks() -> Iterator[None]:
 
 
 def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -> Recording:
-    """Runs `program`, which declares resources and returns outputs, with `cloud` behind it. Exception: whatever the
-    program raises.
-    """
+    """Runs `program`, which declares resources and returns outputs, against `cloud`. Raises what the program raises."""
     stand_in = _CloudMocks(cloud)
     recorder = _Recorder(stand_in)
     result: dict[str, Any] = {}
@@ -249,7 +245,7 @@ def _is_secret(value: Any) -> bool:
 
 
 def _as_sent(sent: Any, value: Any) -> Any:
-    """`value` with secrets where they were `sent`: read back, a mapping that holds one is a secret as a whole."""
+    """`value` with secrets as they were `sent`: read back, a mapping with a secret is a secret as a whole."""
     if _is_secret(sent):
         return value
     inner = value["value"] if _is_secret(value) else value
@@ -261,14 +257,14 @@ def _as_sent(sent: Any, value: Any) -> Any:
 
 
 def _marked(sent: Any, value: Any) -> Any:
-    """The same of a part of it, which has lost its mark to the whole."""
+    """The same for a part, whose mark has moved to the whole."""
     if _is_secret(sent) and not _is_secret(value):
         return {rpc._special_sig_key: rpc._special_secret_sig, "value": value}
     return _as_sent(sent, value)
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON data: an archive as the names in it, a text by its length, a secret as the word."""
+    """`value` as JSON data: the names in an archive, the length of a text, a word for a secret."""
     if isinstance(value, pulumi.AssetArchive):
         return {"archive": sorted(value.assets)}
     if isinstance(value, pulumi.StringAsset):
@@ -279,7 +275,7 @@ def _plain(value: Any) -> Any:
 
 
 def _sorted(value: Any) -> Any:
-    """`value` with every mapping in the order of its keys: protobuf's order differs from process to process."""
+    """`value` with all mappings sorted by key, since protobuf's order differs between processes."""
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
     return [_sorted(item) for item in value] if isinstance(value, list) else value

@@ -22,7 +22,7 @@ from gangway.bench.processes import AbandonedError, Stop
 from gangway.bench.results import Caps, Rate, Screen, get_rate, get_results, show_results, write_results
 from gangway.bench.runner import Environment, Runner
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_items, get_preset, load_suite
-from stacks.base.extras import need
+from stacks.base.extras import require
 from stacks.config.job_settings import effective_config
 from trainer.config.parts.fields import SELF_PREPARED
 
@@ -112,7 +112,7 @@ def resume_suite(run_dir: Path, options: Options, *, clean_only: bool) -> int:
 def _check_packages(items: Sequence[Item]) -> None:
     """Local runs need the trainer here; a subprocess could not report its absence."""
     if any(item.is_local for item in items):
-        need("torch")
+        require("torch")
 
 
 def _check_options(options: Options, items: Sequence[Item]) -> None:

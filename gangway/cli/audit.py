@@ -46,18 +46,18 @@ def audit(
 
     from gangway.cli.common import stacks_dir
     from gangway.finops.audit.tables import audit_json, show_audit
-    from stacks.base.registry import load_adapter, with_adapter
+    from stacks.base.registry import load_adapter, providers_with_adapter
     from stacks.loading.loader import find_stack_file, from_file
 
     if state is not None and no_state:
         raise InputError("--no-state", "not beside --state", fix="leave one of them out")
     config = from_file(find_stack_file(stack_or_file, stacks_dir()))
-    if config.provider not in with_adapter("audit"):
+    if config.provider not in providers_with_adapter("audit"):
         raise InputError(
             "gangway:provider",
             "no audit of this provider",
             value=config.provider,
-            allowed=", ".join(with_adapter("audit")),
+            allowed=", ".join(providers_with_adapter("audit")),
             fix="list by tag with the provider's own tool",
         )
     cloud = load_adapter(config.provider, "audit")

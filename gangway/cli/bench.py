@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError, nearest_hint
-from stacks.base.extras import need
+from stacks.base.extras import require
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,7 +93,7 @@ def _preset(name: str) -> "TrainConfig":
 
     if name not in PRESETS:
         raise InputError("--preset", "no such preset", value=name, fix=nearest_hint(name, PRESETS))
-    need("torch")
+    require("torch")
     return PRESETS[name]
 
 

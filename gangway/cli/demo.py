@@ -30,7 +30,7 @@ from gangway.report.page import write_report
 from gangway.report.plans.show import sandbox_notes, sandbox_table, show_plan
 from gangway.sandbox.cloud import MotoCloud
 from gangway.sandbox.rows import SandboxRow
-from stacks.base.extras import need
+from stacks.base.extras import require
 from stacks.config.job_settings import effective_config
 from stacks.config.paths import ROOT
 from stacks.estimates.run_context import local_context
@@ -62,7 +62,7 @@ def run_demo(out: Path, *, quick: bool) -> int:
     """Tells the story into a new directory below `out`, and points `out/latest` at it when all is written. InputError:
     no room or no permission in `out`, or the extra `demo` is not installed.
     """
-    need("pulumi_aws", "moto", "torch", "matplotlib")
+    require("pulumi_aws", "moto", "torch", "matplotlib")
     console = Console()
     run_dir = _new_run_dir(out)
     try:

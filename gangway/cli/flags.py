@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from components.core.findings import InputError
-from stacks.config.corrections import Span, number_for
+from stacks.config.corrections import Span, parse_number
 
 if TYPE_CHECKING:
     from typer._click import Context
@@ -65,7 +65,7 @@ def _told(wrong: typer.BadParameter) -> InputError | None:
     if not is_number and not limits.keys() & {"ge", "le"}:
         return None
     whole = detail["type"].startswith("int") or isinstance(param.default, int)
-    meant = number_for(
+    meant = parse_number(
         option.lstrip("-"), value, Span(limits.get("ge", -math.inf), limits.get("le", math.inf), whole=whole)
     )
     kind = "a whole number" if whole else "a number"

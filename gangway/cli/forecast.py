@@ -56,14 +56,14 @@ def forecast(
 
     For a run's folder: the remaining time.
     """
-    from stacks.base.extras import need
+    from stacks.base.extras import require
 
     _check_level(level)
     if file is not None and file.is_dir():
         _check_alone(simulate, column, of, horizon, season, ledger, gauges, out, plot)
         _tell_run(file, level, as_json=as_json)
         return
-    need("sklearn", *(["prometheus_client"] if gauges else []), *(["matplotlib"] if plot else []))
+    require("sklearn", *(["prometheus_client"] if gauges else []), *(["matplotlib"] if plot else []))
     from gangway.finops.forecasts.tables import Answer
     from gangway.sim.forecast.forecaster import backtest, choose_setting
     from gangway.sim.forecast.forecaster import forecast as look_ahead

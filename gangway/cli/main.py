@@ -122,7 +122,7 @@ def plan(
     """
     from gangway.report.plans.show import Detail, explain, print_plan
     from stacks.loading.loader import find_stack_file, from_file
-    from stacks.plan.difference import read_plan, with_difference
+    from stacks.plan.difference import add_comparison, read_plan
     from stacks.plan.plan import make_plan
 
     if brief and full:
@@ -143,7 +143,7 @@ def plan(
         made = make_plan(config)
     except InputError as mistake:
         raise mistake.within(str(path)) from None
-    made, difference = (made, None) if previous is None else with_difference(made, previous)
+    made, difference = (made, None) if previous is None else add_comparison(made, previous)
     if code is not None:
         from rich.console import Console
 

@@ -13,7 +13,7 @@ import yaml
 from components.core.findings import InputError
 from stacks.base.registry import all_providers, get_provider
 from stacks.base.start import Start
-from stacks.config.corrections import find_range
+from stacks.config.corrections import parse_range
 from stacks.config.identity import without_accents
 
 _WIDTH = 120
@@ -85,7 +85,7 @@ def _settings(answers: Answers) -> dict[str, Any]:
     sections = deepcopy(dict(start.sections))
     low, _, high = answers.nodes.partition("-")
     if not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?", answers.nodes):
-        meant = find_range(answers.nodes) or (1, 1)
+        meant = parse_range(answers.nodes) or (1, 1)
         fix = f"write --nodes {'-'.join(map(str, dict.fromkeys(meant)))}"
         raise InputError("--nodes", "no number of nodes", value=answers.nodes, allowed="2, or 2-4", fix=fix)
     carrier: dict[str, str] = {"machine_type": answers.machine_type or start.machine_type}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
-from stacks.config.corrections import TPU_SLICE, Span, number_for
+from stacks.config.corrections import TPU_SLICE, Span, parse_number
 
 if TYPE_CHECKING:
     from components.catalog.loader import Catalog
@@ -66,9 +66,9 @@ def quote(
     from components.estimate.quotes import quote as quote_one
     from components.estimate.quotes import rank
     from gangway.finops.quotes.quote_tables import Answer, answer_json, show_answer
-    from stacks.config.region_settings import limits_of_options
+    from stacks.config.region_settings import parse_limits
 
-    limits = limits_of_options(allow, deny, residency)
+    limits = parse_limits(allow, deny, residency)
     job = replace(_job(nodes, hours, deadline, interruptions), data=None if data is None else _data(data, limits))
     job = replace(job, kimg=_kimg(kimg))
     _check_carried(carry_gib)
@@ -163,7 +163,7 @@ def get_hours(text: str, place: str) -> float:
 
 
 def _hours_meant(text: str) -> float:
-    meant = number_for("hours", text, Span(above=0, high=MOST_HOURS))
+    meant = parse_number("hours", text, Span(above=0, high=MOST_HOURS))
     return 100 if meant is None else meant
 
 
@@ -235,7 +235,7 @@ def _job(nodes: int, hours: str, deadline: str | None, interruptions: float | No
             fix=f"write --deadline {math.ceil(length * 1.2)}h, or take more nodes and fewer --hours",
         )
     if interruptions is not None and not 0 <= interruptions < 1:
-        meant = number_for("interruptions", interruptions, Span(low=0, below=1))
+        meant = parse_number("interruptions", interruptions, Span(low=0, below=1))
         raise InputError(
             "--interruptions",
             "no share of nodes",

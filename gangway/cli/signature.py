@@ -13,7 +13,7 @@ import typer
 from components.core.findings import InputError
 
 if TYPE_CHECKING:
-    from stacks.cosign import Signed
+    from stacks.cosign import SignedPayload
 
 
 def signature(
@@ -47,7 +47,7 @@ def signature(
     typer.echo("\n".join(lines))
 
 
-def _that_holds(image: str, pem: str, found: "list[Signed]", name: str) -> "Signed":
+def _that_holds(image: str, pem: str, found: "list[SignedPayload]", name: str) -> "SignedPayload":
     """The first that holds. InputError: none does, with what is wrong with the last."""
     from components.core.image_signature import SignatureError, checked_signature
 

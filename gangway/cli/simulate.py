@@ -51,14 +51,14 @@ def simulate(
     from gangway.sim.schedule.policies.registry import POLICIES, policy_named
     from gangway.sim.schedule.simulator import EndlessError
     from gangway.sim.tables import answer_json, show
-    from stacks.base.extras import need
+    from stacks.base.extras import require
 
     chosen = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
     if plot is not None:
         _check_plot(plot, overwrite=overwrite)
     scenario = _scenario(trace, generate, jobs, gpus, load)
     if repeats >= FEWEST_PAIRS and (len(chosen) > 1 or scenario.controlled is not None):
-        need("scipy")
+        require("scipy")
     seeds = range(seed, seed + repeats)
     try:
         arms = list(compare(scenario, chosen, seeds))
@@ -106,7 +106,7 @@ def _scenario(
 
 def _check_plot(plot: Path, *, overwrite: bool) -> None:
     """Before anything is simulated."""
-    from stacks.base.extras import need
+    from stacks.base.extras import require
 
     if plot.suffix not in _KINDS:
         raise InputError(
@@ -116,5 +116,5 @@ def _check_plot(plot: Path, *, overwrite: bool) -> None:
     if not plot.parent.is_dir():
         raise InputError("--plot", "in a folder that is not there", value=str(plot), allowed="a folder that is there",
                          fix=f"mkdir -p {plot.parent}")  # fmt: skip
-    need("matplotlib")
+    require("matplotlib")
     check_new_file(plot, overwrite=overwrite, flag="--plot")

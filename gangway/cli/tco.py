@@ -17,7 +17,7 @@ import typer
 from components.core.findings import InputError
 from gangway.cli.common import OVERWRITE, check_new_file
 from gangway.cli.quote import MOST_NODES
-from stacks.config.corrections import Span, number_for
+from stacks.config.corrections import Span, parse_number
 
 if TYPE_CHECKING:
     from gangway.finops.quotes.tco_tables import Tco
@@ -127,7 +127,7 @@ def _check(name: str, value: float | None) -> None:
     # A comparison with NaN is false, so NaN is refused too.
     if value is not None and not (least <= value <= greatest and value < math.inf):
         option = f"--{name.replace('_', '-')}"
-        nearest = number_for(name, value, Span(low=least, high=greatest, whole=name == "nodes"))
+        nearest = parse_number(name, value, Span(low=least, high=greatest, whole=name == "nodes"))
         if nearest is None:
             nearest = least if not value > least else greatest
         fix = "write a finite number" if math.isinf(nearest) else f"write {option} {nearest:.10g}"

@@ -102,9 +102,9 @@ def _within(known: "Known", deadline: str | None) -> "tuple[Known, float]":
 
 def _check_plot(plot: Path, *, overwrite: bool) -> None:
     """Before anything is computed."""
-    from stacks.base.extras import need
+    from stacks.base.extras import require
 
-    need("matplotlib")
+    require("matplotlib")
     from gangway.finops.forecasts.plot import check_plot
 
     check_plot(plot)

@@ -18,7 +18,7 @@ from components.core.visible import OneLineTexts
 from components.estimate.regions import Place, read_place, refusal
 from gangway.jobs.job_folder import UnreadableError
 from stacks.config.job_file import JobFile
-from stacks.config.own_command import OPEN_MEETING, RUN_DIR
+from stacks.config.own_command import RENDEZVOUS_RISK, RUN_DIR
 
 if TYPE_CHECKING:
     from gangway.jobs.copying import Copied, Told
@@ -341,7 +341,7 @@ def open_meeting(job: JobFile, who: str) -> Iterator[Finding]:
     """Of a command whose processes meet. `who`: reaches the ports of its nodes."""
     if job.processes_per_node is not None and job.preset is None and job.processes_per_node * job.nodes.max > 1:
         fix = "submit it where nobody else reaches its nodes' ports"
-        yield Finding.warning("job.rendezvous-without-key", "command", f"{OPEN_MEETING} {who}", fix)
+        yield Finding.warning("job.rendezvous-without-key", "command", f"{RENDEZVOUS_RISK} {who}", fix)
 
 
 def no_data_source(job: JobFile) -> Iterator[Finding]:

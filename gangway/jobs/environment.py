@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
-from stacks.config.paths import for_users
+from stacks.config.paths import user_environment
 
 MARK, RUNNER_MARK = "GANGWAY_LOCAL_JOB", "GANGWAY_LOCAL_RUNNER"
 """Each is a job's folder: of all its processes, and of its runner alone."""
@@ -41,4 +41,4 @@ def get_environment(folder: JobFolder) -> dict[str, str]:
 
 def unmarked(variables: Mapping[str, str]) -> dict[str, str]:
     """The user's own, without them: for what is submitted elsewhere, and does not end with the job that submits it."""
-    return {name: value for name, value in for_users(variables).items() if name not in (MARK, RUNNER_MARK)}
+    return {name: value for name, value in user_environment(variables).items() if name not in (MARK, RUNNER_MARK)}

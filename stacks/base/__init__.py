@@ -1,4 +1,4 @@
-"""What every provider is and shares: `provider` is the protocol, `registry` the list, `rule` what a guardrail is.
+"""What all providers share: the protocol in `provider`, the list in `registry`, guardrails in `rule`.
 
-Nothing here imports a provider; the registry loads one when it is asked for.
+Nothing here imports a provider; the registry loads one on demand.
 """

@@ -1,4 +1,4 @@
-"""What the queues of a managed Kubernetes are made of, whatever its provider. Pure."""
+"""The queues of a managed Kubernetes cluster, for all providers. Pure."""
 
 from collections.abc import Iterable
 
@@ -11,31 +11,31 @@ from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
 
 VERSIONS = ("1.35", "1.36")
-"""Of Kubernetes, that this release was checked against."""
+"""Kubernetes versions that this release was tested with."""
 
 
 def get_engine(config: StackConfig) -> KubernetesConfig:
-    """The section gangway:engine, where it asks for Kubernetes."""
-    assert isinstance(config.engine, KubernetesConfig), "asked of a stack with engine: kubernetes"
+    """The section gangway:engine of a Kubernetes stack."""
+    assert isinstance(config.engine, KubernetesConfig), "only for engine: kubernetes"
     return config.engine
 
 
 def get_version(config: StackConfig) -> str:
-    """Of Kubernetes. InputError: one that this release was not checked against."""
+    """The Kubernetes version. InputError: one that this release was not tested with."""
     version = get_engine(config).version or VERSIONS[-1]
     if version not in VERSIONS:
         raise InputError.not_among(
-            "gangway:engine.version", "not a version that this release was checked against", version, VERSIONS
+            "gangway:engine.version", "not a version that this release was tested with", version, VERSIONS
         )
     return version
 
 
 def check_way_out(config: StackConfig) -> None:
-    """Refuses (InputError) a network without a way to the queue's own images."""
+    """InputError: the network does not reach the registry of the queue's images."""
     if config.network.egress is not Egress.NAT:
         raise InputError(
             "gangway:network.egress",
-            "the queue's own images come from registry.k8s.io, and endpoints lead to the provider's APIs alone",
+            "the queue's images come from registry.k8s.io, but endpoints only reach the provider's APIs",
             value=config.network.egress.value,
             allowed="nat with engine: kubernetes",
             fix="set egress: nat",
@@ -43,36 +43,36 @@ def check_way_out(config: StackConfig) -> None:
 
 
 def gpu_node(machine: MachineType, left: Allocatable, *, infiniband: bool = False) -> Node:
-    """What jobs may have of one GPU machine. `left`: by its provider's rule; `infiniband`: whether its adapters are
-    handed to pods, which share them: as many as there are GPUs.
+    """What jobs may use of one GPU machine. `left`: allocatable by the provider's rule; `infiniband`: whether pods
+    share its adapters, as many as GPUs.
     """
     gpus = machine.num_accelerators.value
     devices = {GPU: gpus, **({INFINIBAND: gpus} if infiniband else {})}
     return Node(left.cpus, left.memory_gib, devices, left.disk_gib)
 
 
-def stands(config: StackConfig) -> bool:
-    """Whether all nodes are always up, and from one rung. Kueue chooses by the network among nodes that are there, and
-    lets no job begin for which there are too few: none would ever come that has to be asked for.
+def is_static(config: StackConfig) -> bool:
+    """Whether all nodes are always up and from one rung. Kueue's topology-aware scheduling selects among existing nodes
+    and admits no job that needs more, so an autoscaler would never be asked for them.
     """
     nodes = config.cluster.nodes
     return 1 < nodes.min == nodes.max and len(config.cluster.capacity) == 1
 
 
 def topology_findings(flavor: Flavor) -> Iterable[Finding]:
-    """What it takes that a job's nodes are chosen by the network."""
+    """Which node labels decide that a job's nodes are close to each other."""
     if flavor.levels:
         yield Finding.info(
             "kubernetes.topology",
             "gangway:cluster.nodes",
-            f"all nodes are always up, so a job's are chosen close to each other, by {flavor.levels[-2]} and what is "
-            "above it; a node without these labels gets no job of the queue",
+            f"all nodes are always up, so jobs get nodes that are close to each other, by {flavor.levels[-2]} and the "
+            "levels above; a node without these labels gets no jobs of the queue",
             f"kubectl get nodes -L {','.join(flavor.levels[:-1])}",
         )
 
 
 def get_spec(config: StackConfig, node: Node, flavor: Flavor, hosts: int = 1) -> ClusterSpec:
-    """The queues; `hosts`: machines of what the stack file calls a node. InputError: teams that cannot be."""
+    """The queues. `hosts`: machines per node of the stack file. InputError: impossible teams."""
     teams = tuple(
         Team(team.name, team.nodes * hosts, None if team.max_nodes is None else team.max_nodes * hosts)
         for team in get_engine(config).teams

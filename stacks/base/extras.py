@@ -1,4 +1,4 @@
-"""What of Gangway's extras is not installed, said in one line with the command that brings it."""
+"""Reports missing extras of Gangway in one line, with the command to install them."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from components.core.findings import InputError
 
-_OF_NO_PROVIDER: Mapping[str, str] = MappingProxyType(
+_SHARED_EXTRAS: Mapping[str, str] = MappingProxyType(
     {
         "matplotlib": "report",
         "numpy": "report",
@@ -18,7 +18,7 @@ _OF_NO_PROVIDER: Mapping[str, str] = MappingProxyType(
         "moto": "demo",
         "pulumi_policy": "policy",
         "pulumi_kubernetes": "kubernetes",
-        # In several clouds' extras; who asks for a cloud says which.
+        # In the extras of several clouds; the caller may name another one.
         "obstore": "aws",
         "pulumi_docker_build": "aws",
         "requests": "aws",
@@ -27,30 +27,28 @@ _OF_NO_PROVIDER: Mapping[str, str] = MappingProxyType(
 
 
 def extras() -> Mapping[str, str]:
-    """A package as it is imported -> the extra that brings it."""
-    # `gangway --help` imports this file, and asks nobody.
+    """Package, as it is imported -> the extra that installs it."""
+    # `gangway --help` imports this file, but no provider.
     from stacks.base.registry import all_providers
 
     of_providers = {name: p.name for p in all_providers() for name in (p.sdk_module, *p.packages)}
-    return {**of_providers, **_OF_NO_PROVIDER}
+    return {**of_providers, **_SHARED_EXTRAS}
 
 
 def missing_extra(error: ModuleNotFoundError, extra: str = "") -> InputError | None:
-    """The mistake behind an import that failed; None where no extra brings what is missing. `extra`: the one to name,
-    where the package is in several.
-    """
+    """The mistake behind a failed import; None if no extra has the package. `extra`: the one to name if several do."""
     package = (error.name or "").partition(".")[0]
-    brought_by = extras()
-    if package not in brought_by:
+    known = extras()
+    if package not in known:
         return None
-    extra = extra or brought_by[package]
+    extra = extra or known[package]
     return InputError(
         f"extra {extra!r}", f"{package} is not installed: in Gangway's checkout, pip install '.[{extra}]'"
     )
 
 
-def need(*packages: str) -> None:
-    """For what imports late, or in another process: asks before anything is begun. InputError: one is not installed."""
+def require(*packages: str) -> None:
+    """Checks packages before work that imports them late, or in another process. InputError: one is not installed."""
     for package in packages:
         try:
             found = find_spec(package) is not None
@@ -58,5 +56,5 @@ def need(*packages: str) -> None:
             found = False
         if not found:
             problem = missing_extra(ModuleNotFoundError(name=package))
-            assert problem is not None, f"no extra brings {package}"
+            assert problem is not None, f"no extra has {package}"
             raise problem

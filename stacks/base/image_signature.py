@@ -1,4 +1,4 @@
-"""The signature that a stack file asks of its image: looked at by each plan, and again by each machine."""
+"""The required signature of a stack's image, verified by each plan and again by each machine."""
 
 from collections.abc import Iterator
 
@@ -10,15 +10,15 @@ _PLACE = "gangway:image.signature"
 
 
 def signature_mistakes(config: StackConfig) -> Iterator[InputError]:
-    """What is wrong with a valid section: no image to sign, or a signature that does not hold."""
+    """Mistakes of a valid section: no image to sign, or a wrong signature."""
     if config.image.signature is None:
         return
     if config.ready_image is None:
         yield InputError(
             _PLACE,
-            "there is nothing yet that could have been signed: `up` builds the image",
-            allowed="beside image.prebuilt",
-            fix="sign what `pulumi stack output image` names with `cosign sign`, and write it as prebuilt",
+            "there is no signed image yet, since `up` builds it",
+            allowed="only with image.prebuilt",
+            fix="sign the output of `pulumi stack output image` with `cosign sign`, and write it as prebuilt",
         )
         return
     try:
@@ -28,7 +28,7 @@ def signature_mistakes(config: StackConfig) -> Iterator[InputError]:
 
 
 def image_signature(config: StackConfig) -> ImageSignature | None:
-    """What machines look at; None where they are asked for nothing. Raises SignatureError."""
+    """What machines verify, if anything. Raises SignatureError."""
     signed, image = config.image.signature, config.ready_image
     if signed is None or image is None or signed.public_key is None:
         return None

@@ -81,11 +81,11 @@ def check_identity(config: StackConfig, state: State) -> None:
         before = sorted(built)[0]
         raise InputError(
             f"stack {config.stack_name}: {_SETTING}",
-            f"this stack is built as {before!r}; another identity would replace all of its resources",
+            f"this stack exists as {before!r}; another identity would replace all of its resources",
             value=config.stack,
             allowed=before,
-            fix=f"keep its names: pulumi config set {_SETTING} {before}. Where the stack was renamed, `pulumi stack "
-            "rename` back does the same; to have new names, `pulumi destroy` comes first",
+            fix=f"keep its names: pulumi config set {_SETTING} {before}. If the stack was renamed, `pulumi stack "
+            "rename` back does the same; for new names, run `pulumi destroy` first",
         )
 
 
@@ -116,7 +116,7 @@ def check_addresses(config: StackConfig, state: State) -> None:
         if wanted not in (found := built(resource["outputs"])):
             raise InputError(
                 "gangway:network.cidr",
-                f"the network is in use with the addresses {', '.join(found)}, and would get {wanted}",
+                f"the network is in use with the addresses {', '.join(found)}, and would change to {wanted}",
                 value=now,
                 allowed="the value that the stack was created with",
                 fix="undo the change; or run `pulumi destroy` and then `up`. See docs/deploying.md for what it keeps",

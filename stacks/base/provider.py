@@ -1,5 +1,5 @@
-"""What a provider is: `Provider`, facts that every plan may look at without its SDK, and behind it `Program`, which
-makes resources of a stack file and is loaded for the stack's own provider alone. See `docs/adding-a-provider.md`.
+"""What a provider is: `Provider`, facts that every plan can use without the SDK, and `Program`, which makes resources
+from a stack file and is loaded only for the stack's provider. See `docs/adding-a-provider.md`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ProviderPlan(Protocol):
-    """What a stack file means with a provider: its own type, of which everybody reads this."""
+    """A provider's plan of a stack file; common code reads only these properties."""
 
     @property
     def machine(self) -> MachineType:
@@ -30,7 +30,7 @@ class ProviderPlan(Protocol):
 
     @property
     def region(self) -> Region:
-        """Where it is, with its grid and its building."""
+        """The region, with its grid and data centre."""
         ...
 
 
@@ -41,11 +41,11 @@ class Program(Protocol[PlanT]):
     """From a stack file to resources: the module `program` of a provider's package."""
 
     def plan(self, config: StackConfig, /) -> PlanT:
-        """Looks everything up and checks it, without declaring a resource. InputError: what cannot be planned."""
+        """Looks everything up and checks it, without declaring resources. InputError: it cannot be planned."""
         ...
 
     def findings(self, config: StackConfig, planned: PlanT, cost: CostEstimate | None, /) -> tuple[Finding, ...]:
-        """What a person should know before `up`; `cost` is None under the engine, which prices nothing."""
+        """What users should know before `up`; `cost` is None under the engine, which prices nothing."""
         ...
 
     def price(self, config: StackConfig, resources: Sequence[Declared], /) -> list[CostComponent]:
@@ -53,30 +53,30 @@ class Program(Protocol[PlanT]):
         ...
 
     def build(self, config: StackConfig, planned: PlanT, /) -> "Mapping[str, pulumi.Input[Any]]":
-        """Declares the stack's resources and returns what it exports, the JobSpec as `job` among it."""
+        """Declares the stack's resources and returns its exports, with the JobSpec as `job`."""
         ...
 
 
 Tags = Sequence[Any]
 
 
-def _nothing_more(_resource: Declared) -> Iterator[tuple[str, Tags]]:
+def _starts_nothing(_resource: Declared) -> Iterator[tuple[str, Tags]]:
     return iter(())
 
 
 @dataclass(frozen=True)
 class TagRules:
-    """Which types of resources take tags, and where.
+    """Which types of resources take tags, and in which input.
 
     Attributes:
         package: the first word of their type tokens.
         types: a line for each module of the package, `module: Class Class`.
-        input_name: the input that holds the tags.
-        other_inputs: by type, where it is another.
-        more_types: whole type tokens of other packages, such as dynamic resources, with their inputs.
-        spelled: by type, how a key is spelled there, where that is not as it is written.
-        started: what a resource starts that is billed by itself, and the tags that it gets.
-        started_inputs: the inputs that hold those tags.
+        input_name: the input for tags.
+        other_inputs: by type, another input for tags.
+        more_types: type tokens of other packages, such as dynamic resources, with their inputs.
+        spelled: by type, how it spells keys, if it changes them.
+        started: what a resource starts that is billed separately, with its tags.
+        started_inputs: the inputs with those tags.
     """
 
     package: str = ""
@@ -85,11 +85,11 @@ class TagRules:
     other_inputs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     more_types: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     spelled: Mapping[str, Callable[[str], str]] = field(default_factory=lambda: MappingProxyType({}))
-    started: Callable[[Declared], Iterable[tuple[str, Tags]]] = _nothing_more
+    started: Callable[[Declared], Iterable[tuple[str, Tags]]] = _starts_nothing
     started_inputs: frozenset[str] = frozenset()
 
     def inputs(self) -> dict[str, str]:
-        """By package, module and class (`aws:ec2:LaunchTemplate`), the input that holds the tags."""
+        """By package, module and class (`aws:ec2:LaunchTemplate`), the input for tags."""
         found, module = dict(self.more_types), ""
         for word in self.types.split():
             if word.endswith(":"):
@@ -105,9 +105,9 @@ class NodeTypes:
     """Which of a provider's resources are nodes or make nodes. Types are written `package:module:Class`.
 
     Attributes:
-        machines: machines, and groups that delete their machines with them.
-        templates: what new nodes are made from. Running nodes keep what they were made with.
-        restarting: by type, paths of inputs whose update in place stops machines or rolls over all of them; `*`: any.
+        machines: machines, and groups that are deleted with their machines.
+        templates: templates of new nodes. Running nodes do not change with them.
+        restarting: by type, paths of inputs whose update in place stops or replaces machines; `*`: any.
     """
 
     machines: frozenset[str] = frozenset()
@@ -123,15 +123,15 @@ def _no_data(_config: StackConfig) -> str | None:
     return None
 
 
-def _rungs_mix(_machine: MachineType) -> bool:
+def _has_no_isolated_rungs(_machine: MachineType) -> bool:
     return False
 
 
-def _nodes_leave(_resources: Sequence[Declared]) -> bool:
+def _has_no_staying_nodes(_resources: Sequence[Declared]) -> bool:
     return False
 
 
-def _nothing_dynamic(_config: StackConfig, _planned: Any) -> str:
+def _needs_no_venv(_config: StackConfig, _planned: Any) -> str:
     return ""
 
 
@@ -140,36 +140,34 @@ class Provider:
     """One provider, as `stacks.base.registry` names it.
 
     Attributes:
-        name: as `gangway:provider` and the extra are called.
-        sdk: Pulumi's package of it, as pip knows it.
-        program: imports what needs that SDK.
+        name: name of `gangway:provider` and of the extra.
+        sdk: Pulumi's package for it, as pip knows it.
+        program: imports the module that needs the SDK.
         settings: its part of the stack file.
-        start: what `gangway init` writes for it; None for a provider that it does not offer.
-        adapters: what other packages have for it, module paths by purpose: `audit`, `prices`, `scaling`.
+        start: what `gangway init` writes; None if it does not offer the provider.
+        adapters: modules of other packages for it, by purpose: `audit`, `prices`, `scaling`.
         home_region: the region whose list prices an overview shows.
-        has_regional_buckets: whether a run bucket is addressed by the stack's region.
-        has_spot_notice: whether a spot node is told before it is taken.
-        has_tpus: whether it sells slices of TPUs besides machines.
-        packages: what its extra brings beside the SDK, as it is imported.
-        loads_by_name: whether the SDK is one that Pulumi generates with a package for each service.
-        mistakes: what is wrong with a valid stack file of this provider that has its section, beyond what `settings`
-            says.
-        own_data: the data that the job trains on, where its own section names it.
-        catalog: machines, prices and regions; None where the stack file describes them itself.
-        bucket_service: of these resources' run bucket, the service of the catalogue that a GiB of it is priced as; None
-            where no list has a price of one.
-        spot_taken: of a machine type in a region, the share of spot nodes taken within 720 hours; None where it has no
-            spot.
-        caps_spot: whether `max_usd_per_hour` has an effect, as where spot machines are bid for.
-        has_isolated_rungs: whether a job of such machines never has nodes of two rungs at once.
-        tags: of its resources.
-        retention: which of its resources hold, protect and decrypt data that outlives a `destroy`.
-        machine_types: type tokens of what is billed by the hour as long as it stands.
+        has_regional_buckets: whether the address of a run bucket contains its region.
+        has_spot_notice: whether spot nodes get a notice before they are reclaimed.
+        has_tpus: whether it sells TPU slices besides machines.
+        packages: packages of its extra besides the SDK, as they are imported.
+        loads_by_name: whether Pulumi generates the SDK with a package for each service.
+        mistakes: further mistakes of a valid stack file with the provider's section.
+        own_data: the training data, if the provider's section names it.
+        catalog: machines, prices and regions; None if the stack file describes them.
+        bucket_service: service of the catalogue that prices a GiB of the run bucket among these resources; None if it
+            has no list price.
+        spot_taken: share of spot nodes interrupted within 720 hours, by machine type and region; None without spot.
+        caps_spot: whether `max_usd_per_hour` has an effect, as with bids for spot machines.
+        has_isolated_rungs: whether a job on such machines never mixes nodes of two rungs.
+        tags: tags of its resources.
+        retention: which resources hold, protect and decrypt data that outlives a `destroy`.
+        machine_types: type tokens of resources that are billed by the hour while they exist.
         nodes: which resources are nodes, and which changes restart them.
-        budget_types: type tokens of what counts that.
-        region_inputs: type token -> the input that says in which region of the catalogue a stack's machines are.
-        nodes_stay: whether nodes of these resources go on costing when `job.terminate_when_done` has done its work.
-        dynamic: who among a stack's resources needs stacks/.venv, as the message begins; empty for nobody.
+        budget_types: type tokens of budgets.
+        region_inputs: type token -> the input with the machines' region.
+        nodes_stay: whether nodes of these resources still cost after `job.terminate_when_done`.
+        dynamic: start of the message about resources that need stacks/.venv; empty without such resources.
     """
 
     name: str
@@ -190,22 +188,22 @@ class Provider:
     bucket_service: Callable[[Sequence[Declared]], str] | None = None
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None
     caps_spot: bool = False
-    has_isolated_rungs: Callable[[MachineType], bool] = _rungs_mix
+    has_isolated_rungs: Callable[[MachineType], bool] = _has_no_isolated_rungs
     tags: TagRules = TagRules()
     retention: Retention = NO_RETENTION
     machine_types: frozenset[str] = frozenset()
     nodes: NodeTypes = NodeTypes()
     budget_types: frozenset[str] = frozenset()
     region_inputs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    nodes_stay: Callable[[Sequence[Declared]], bool] = _nodes_leave
-    dynamic: Callable[[StackConfig, Any], str] = _nothing_dynamic
+    nodes_stay: Callable[[Sequence[Declared]], bool] = _has_no_staying_nodes
+    dynamic: Callable[[StackConfig, Any], str] = _needs_no_venv
 
     @property
     def sdk_module(self) -> str:
-        """The SDK as it is imported."""
+        """The SDK's module."""
         return self.sdk.replace("-", "_")
 
     def catalog_here(self) -> Catalog:
-        """The catalogue, for who knows that there is one."""
-        assert self.catalog is not None, "machines of a site are in no catalogue"
+        """The catalogue, which must exist."""
+        assert self.catalog is not None, "a site has no catalogue"
         return self.catalog()

@@ -1,4 +1,4 @@
-"""The providers there are: a line each. Nothing is imported before somebody asks."""
+"""The list of providers, which are imported on demand."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -16,32 +16,32 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
         "hosts": "stacks.providers.hosts.provider",
     }
 )
-"""`gangway:provider` -> the module whose PROVIDER it is, in the order in which messages name them."""
+"""`gangway:provider` -> the module with its PROVIDER, in the order of messages."""
 
 
 def provider_names() -> tuple[str, ...]:
-    """What `gangway:provider` may be."""
+    """Values of `gangway:provider`."""
     return tuple(PROVIDERS)
 
 
 def get_provider(name: str) -> Provider:
-    """The provider that a stack file calls `name`; its SDK is not loaded."""
+    """The provider called `name`, without loading its SDK."""
     provider: Provider = import_module(PROVIDERS[name]).PROVIDER
     return provider
 
 
 def all_providers() -> tuple[Provider, ...]:
-    """All of them, in the registry's order."""
+    """All providers, in the registry's order."""
     return tuple(get_provider(name) for name in provider_names())
 
 
 def sellers() -> tuple[Provider, ...]:
-    """Those with a catalogue of machines and prices."""
+    """Providers with a catalogue of machines and prices."""
     return tuple(provider for provider in all_providers() if provider.catalog is not None)
 
 
 def chosen_sellers(name: str | None, place: str) -> tuple[Provider, ...]:
-    """The seller called `name`, or all of them. InputError, at `place`: no such seller."""
+    """The seller called `name`, or all. InputError, at `place`: no such seller."""
     every = sellers()
     found = tuple(provider for provider in every if name in (None, provider.name))
     if not found:
@@ -49,11 +49,11 @@ def chosen_sellers(name: str | None, place: str) -> tuple[Provider, ...]:
     return found
 
 
-def with_adapter(purpose: str) -> tuple[str, ...]:
+def providers_with_adapter(purpose: str) -> tuple[str, ...]:
     """Names of the providers that have an adapter for `purpose`."""
     return tuple(provider.name for provider in all_providers() if purpose in provider.adapters)
 
 
 def load_adapter(name: str, purpose: str) -> ModuleType:
-    """A provider's adapter for `purpose`, which it has."""
+    """A provider's adapter for `purpose`, which must exist."""
     return import_module(get_provider(name).adapters[purpose])

@@ -1,6 +1,4 @@
-"""What a rule is: a code, how grave a breach is, what must hold, and a pure function that says where it does not;
-and how rules read a resource's inputs.
-"""
+"""Rules: code, severity, requirement and a pure check; and how checks read a resource's inputs."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +14,7 @@ from components.estimate.cost import Declared
 UNKNOWN = "${unknown}"
 _TYPE = re.compile(r"([a-z-]+)[^:]*:([^:/]+)[^:]*:(.+)")
 _NAMED = 3
-"""Resources that one finding names one by one."""
+"""Breaches that one finding lists."""
 
 
 def kind(type_token: str) -> str:
@@ -29,35 +27,35 @@ def kind(type_token: str) -> str:
     return ":".join(match.groups()) if match else type_token
 
 
-def named(resource: Declared) -> str:
-    """A resource as a breach names it."""
+def label(resource: Declared) -> str:
+    """Name and kind of a resource, for messages."""
     return f"{resource.name} ({kind(resource.type)})"
 
 
 def is_unknown(value: Any) -> bool:
-    """Whether only the cloud can tell."""
+    """Whether the value is only known to the cloud."""
     return isinstance(value, str) and value.startswith("${")
 
 
-def says(value: Any, wanted: str | bool) -> bool:
-    """Whether `value` is `wanted`, or may turn out to be. Some providers write booleans in words.
+def may_be(value: Any, wanted: str | bool) -> bool:
+    """Whether `value` is, or may turn out to be, `wanted`. Some providers write booleans as words.
 
-    >>> says("true", True), says(None, True), says("${unknown}", "required")
+    >>> may_be("true", True), may_be(None, True), may_be("${unknown}", "required")
     (True, False, True)
     """
     return is_unknown(value) or value == wanted or (value == "true" and wanted is True)
 
 
 def items(value: Any) -> list[Mapping[str, Any]]:
-    """The mappings of a list; of one mapping alone, itself; none of what is not known or not there."""
+    """The mappings in a list, or a single mapping as a list; empty for unknown and missing values."""
     several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     return [one for one in several if isinstance(one, Mapping)]
 
 
-def below(inputs: Any, *path: str) -> Any:
-    """The value at `path`, None where there is none; what lies below something unknown is unknown itself.
+def get_path(inputs: Any, *path: str) -> Any:
+    """The value at `path`, or None; values below an unknown one are unknown.
 
-    >>> below({"a": {"b": 1}}, "a", "b"), below({"a": "${x}"}, "a", "b"), below({}, "a", "b")
+    >>> get_path({"a": {"b": 1}}, "a", "b"), get_path({"a": "${x}"}, "a", "b"), get_path({}, "a", "b")
     (1, '${x}', None)
     """
     for name in path:
@@ -68,13 +66,13 @@ def below(inputs: Any, *path: str) -> Any:
 
 
 class Limits(BaseModel):
-    """What an organisation may set differently; the plan takes the defaults.
+    """Limits that an organisation can change; the plan uses the defaults.
 
     Attributes:
-        required_tags: keys that every taggable resource carries.
-        max_g_per_kwh: gCO2e per kWh of the grid, location-based, that a region may have; 450 leaves out the regions
-            that run on coal for the most part (assumed: nobody's standard).
-        allowed_regions: regions that are allowed whatever their grid.
+        required_tags: keys that every taggable resource must have.
+        max_g_per_kwh: most gCO2e per kWh of a region's grid, location-based; 450 excludes regions that run mostly on
+            coal (our assumption, not a standard).
+        allowed_regions: regions that are allowed with any grid.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
@@ -86,9 +84,8 @@ class Limits(BaseModel):
 
 @dataclass(frozen=True)
 class Rule:
-    """What every rule has. `code`: stable identifier, as a finding has it; `severity`: of a breach; an error forbids
-    `up`; `holds`: what must hold, in one sentence; `path`: the setting of a stack file that decides it; `fix`: what
-    mends a breach.
+    """Common fields of rules. `code`: the finding's code; `severity`: of a breach, where an error forbids `up`;
+    `holds`: the requirement as a sentence; `path`: the setting that decides it; `fix`: how to fix a breach.
     """
 
     code: str
@@ -98,15 +95,15 @@ class Rule:
     fix: str
 
     def finding(self, breaches: Sequence[str]) -> Finding:
-        """One finding of all breaches, of which it names the first few."""
+        """One finding for all breaches, with the first few listed."""
         more = f"; and {len(breaches) - _NAMED} more" if len(breaches) > _NAMED else ""
         return Finding(self.severity, self.code, self.path, "; ".join(breaches[:_NAMED]) + more, self.fix)
 
 
 @dataclass(frozen=True)
 class ResourceRule(Rule):
-    """A rule that one resource keeps or breaks by itself. `check`: the breaches of one resource, each a sentence that
-    names it; `limits`: the fields of `Limits` that it reads.
+    """A rule about single resources. `check`: the breaches of one resource, each a sentence with its name; `limits`:
+    the fields of `Limits` that it reads.
     """
 
     check: Callable[[Declared, Limits], Iterable[str]]
@@ -115,6 +112,6 @@ class ResourceRule(Rule):
 
 @dataclass(frozen=True)
 class StackRule(Rule):
-    """A rule about all resources of a stack together. `check`: the breaches of the whole, each a sentence."""
+    """A rule about all resources of a stack. `check`: the breaches, each a sentence."""
 
     check: Callable[[Sequence[Declared]], Iterable[str]]

@@ -1,5 +1,5 @@
-"""Pulumi's SDKs, loaded by the name: `ec2.Vpc` loads that class and what it refers to, not the 1,500 beside it, which
-would take more than half of a plan's time. What the generator writes in another way is loaded whole.
+"""Loads Pulumi's SDKs by name: `ec2.Vpc` loads that class and what it refers to, not 1,500 others, which would take
+more than half of a plan's time. Modules with another form than the generator's are loaded whole.
 """
 
 import builtins
@@ -18,17 +18,17 @@ import pulumi
 from stacks.base.registry import all_providers
 
 TYPES = ("_inputs", "outputs")
-"""The modules of a service that hold the types of its properties: the largest, and of which least is used."""
+"""The modules with a service's property types, which are the largest and the least used."""
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def packages() -> frozenset[str]:
-    """The SDKs that the finder knows, as they are imported."""
+    """Module names of the SDKs that the finder handles."""
     return frozenset(provider.sdk_module for provider in all_providers() if provider.loads_by_name)
 
 
 def import_by_name() -> None:
-    """From now on this process loads of Pulumi's SDKs what is asked for; what is loaded already stays as it is."""
+    """Makes this process load Pulumi's SDKs by name from now on."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder(packages()))
 
@@ -58,15 +58,15 @@ class _Finder(MetaPathFinder):
 
 
 def _is_by_name(service: str) -> bool:
-    """Whether a service was found after `import_by_name`: another runs its own `__init__`, which wants all of it."""
+    """Whether a service was found after `import_by_name`; others run their `__init__`, which needs all modules."""
     spec = sys.modules[service].__spec__
     loader = spec.loader if spec else None
-    # Pulumi wraps the loader of a service that nothing has been asked of yet.
+    # Pulumi wraps the loader of an unused service.
     return isinstance(getattr(loader, "loader", loader), _Service)
 
 
 class _Service(SourceFileLoader):
-    """Loads a service without its modules: those come one by one, when a name of theirs is asked for."""
+    """Loads a service without its modules, which are loaded on access to one of their names."""
 
     def exec_module(self, module: ModuleType) -> None:
         folder = Path(self.path).parent
@@ -75,7 +75,7 @@ class _Service(SourceFileLoader):
         def find(name: str) -> Any:
             if name in here:
                 found = import_module(f"{module.__name__}.{name}")
-                # A function has its module's name, and hides it.
+                # A function has its module's name and hides it.
                 setattr(module, name, vars(found).get(name, found))
                 return vars(module)[name]
             if name.startswith("__") and name != "__all__":
@@ -87,7 +87,7 @@ class _Service(SourceFileLoader):
             self._load_whole(module)
             return getattr(module, name)
 
-        # PEP 562: Python asks it for what the module has not.
+        # PEP 562: for missing attributes.
         module.__getattr__ = find  # type: ignore[method-assign]
 
     def _load_whole(self, module: ModuleType) -> None:
@@ -102,13 +102,13 @@ class _Service(SourceFileLoader):
 
 
 def _homes(name: str) -> tuple[str, ...]:
-    """The modules in which the generator writes a name: a resource's or a function's, or a type's."""
+    """The modules in which the generator may define a name."""
     resource = name.removesuffix("Dict").removesuffix("Args")
     return (_WORDS.sub("_", resource).lower().removesuffix("_output"), "_enums", "_inputs")
 
 
 class _Resource(SourceFileLoader):
-    """Loads a resource or a function, and the types of properties that its annotations name."""
+    """Loads a resource or a function, and the property types in its annotations."""
 
     def exec_module(self, module: ModuleType) -> None:
         code = self.get_code(self.name)
@@ -120,7 +120,7 @@ class _Resource(SourceFileLoader):
 
 
 class _Types(SourceFileLoader):
-    """Loads the types of properties one by one, from the bytecode of the module that holds a service's."""
+    """Loads property types one by one, from the bytecode of their module."""
 
     def exec_module(self, module: ModuleType) -> None:
         self.types: dict[str, CodeType] = {}
@@ -133,7 +133,7 @@ class _Types(SourceFileLoader):
             return
         exec(compile(imports, self.path, "exec", dont_inherit=True), vars(module))
         self.types = types
-        # `import *` brings nothing in: _Resource gives each module the types that it names.
+        # `import *` imports nothing: _Resource gives each module the types that it names.
         module.__all__ = []  # type: ignore[attr-defined]
 
         def find(name: str) -> Any:
@@ -145,13 +145,13 @@ class _Types(SourceFileLoader):
 
 
 def _types_in(module: ModuleType) -> dict[str, CodeType]:
-    """The types that `module` defines when they are asked for."""
+    """The types that `module` defines on access."""
     loader = module.__loader__
     return loader.types if isinstance(loader, _Types) else {}
 
 
 def _define(module: ModuleType, name: str, types: Mapping[str, CodeType]) -> type:
-    """Defines a type of property in `module`, as the statement there does, and the types that it names."""
+    """Defines a property type in `module`, as its statement does, and the types that it names."""
     body = FunctionType(types[name], vars(module), name)
     defined: type
     if module.__name__.endswith(".outputs"):
@@ -168,7 +168,7 @@ def _define(module: ModuleType, name: str, types: Mapping[str, CodeType]) -> typ
 
 
 def _texts(code: CodeType) -> Iterator[str]:
-    """The texts among the constants of `code` and what is in it; annotations that name a later type are such."""
+    """The strings among the constants of `code`, also nested ones; annotations of later types are strings."""
     for constant in code.co_consts:
         if isinstance(constant, str):
             yield constant

@@ -1,4 +1,4 @@
-"""What the plan of every provider does the same way: head node's type, zone, tag policy, the job, a site's machine."""
+"""Parts of a plan that are the same for all providers: head node, zone, tags, job, a site's machine."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -24,74 +24,70 @@ Args = TypeVar("Args")
 RENDEZVOUS_PORT = 29400
 METRICS_PORT = 9400
 PCIE_BUS_GBPS = 80.0
-"""What GPUs that reach each other over PCIe alone have to reach: 10 GB/s. Eight of them were seen at 28 GB/s inside one
-machine with PCIe 5 (github.com/NVIDIA/nccl, issue 1639), whatever the network cards between the machines carry.
+"""Required bandwidth of GPUs that are connected over PCIe only: 10 GB/s. Eight of them reached 28 GB/s inside one
+machine with PCIe 5 (github.com/NVIDIA/nccl, issue 1639), independent of the network between machines.
 """
 
 
 def typed_args(kind: type[Args], values: Mapping[str, Any]) -> Args:
-    """A component's arguments from parts that several share; what it does not know, or lacks, is our own bug."""
+    """A component's arguments from shared parts; unknown or missing ones are our bug."""
     required, optional = vars(kind)["__required_keys__"], vars(kind)["__optional_keys__"]
     assert required <= values.keys() <= required | optional, (kind, sorted(values.keys() ^ required))
     return kind(**values)
 
 
 def get_site(config: StackConfig) -> SiteConfig:
-    """The site's own section."""
-    assert config.site is not None, "stacks.loading.unsupported_settings has seen to it"
+    """The section of the site, which the loader requires."""
+    assert config.site is not None, "checked by stacks.loading.unsupported_settings"
     return config.site
 
 
 def get_machine(config: StackConfig) -> SiteMachine:
-    """One machine, called after `cluster.machine_type`, or after its accelerator. InputError: nobody knows what such
-    an accelerator draws.
+    """One machine, named after `cluster.machine_type` or its accelerator. InputError: the accelerator's power is
+    unknown.
     """
     site, cluster = get_site(config), config.cluster
     accelerator = site.accelerator or cluster.accelerator
-    assert accelerator is not None, "stacks.loading.unsupported_settings has seen to it"
+    assert accelerator is not None, "checked by stacks.loading.unsupported_settings"
     return site_machine(site, config.provider, accelerator, cluster.machine_type or "")
 
 
 def get_region(config: StackConfig) -> Region:
-    """The place, with its grid and its building."""
+    """The site as a region, with its grid and data centre."""
     return site_region(get_site(config), config.provider, config.region)
 
 
 def get_price(config: StackConfig, machine: SiteMachine) -> MachinePrice:
-    """What an hour of one machine costs its owner, where the stack file says it."""
+    """The owner's price of a machine hour, if the stack file has it."""
     return site_price(get_site(config), machine, config.region)
 
 
 def check_head(provider: Provider, machine_type: str) -> None:
-    """Refuses a head node's type that the catalogue does not know: its price would not be known either."""
+    """InputError: the head node's type, and with it its price, is not in the catalogue."""
     services = load_provider(provider).get_services(provider)
     known = sorted(name.removeprefix("instance-") for name in services if name.startswith("instance-"))
     if machine_type not in known:
         raise InputError.not_among(
-            "gangway:head.machine_type", "no machine type that Gangway knows for a head node", machine_type, known
+            "gangway:head.machine_type", "not a machine type that Gangway knows for a head node", machine_type, known
         )
 
 
 def named_zone(zone: str, zones: Sequence[str], region: str) -> str:
-    """`zone`, which the stack file names for the cluster, where the region has it. InputError: it has no such zone."""
+    """The cluster's `zone` in the stack file. InputError: the region does not have it."""
     if zone in zones:
         return zone
+    first = repr(zones[0]) if zones and zones[0].isdigit() else next(iter(zones), "")  # YAML reads digits as a number
     raise InputError(
         "gangway:cluster.zone",
         f"no such zone in {region}",
         value=zone,
         allowed=", ".join(zones) or "none: it has no zones",
-        fix=f"set zone: {_as_text(zones[0])}, or leave it out" if zones else "leave zone out",
+        fix=f"set zone: {first}, or leave it out" if zones else "leave zone out",
     )
 
 
-def _as_text(zone: str) -> str:
-    """As it is written in YAML, where a number is text only in quotes."""
-    return repr(zone) if zone.isdigit() else zone
-
-
 def tag_policy(config: StackConfig, machine: MachineType, region: Region) -> TagPolicy:
-    """What every resource carries, to be spelled in the provider's alphabet."""
+    """The tags of all resources, before the provider adapts their characters."""
     return TagPolicy(
         stack=config.stack,
         team=config.tags["team"],
@@ -104,12 +100,12 @@ def tag_policy(config: StackConfig, machine: MachineType, region: Region) -> Tag
 
 
 def container_labels(config: StackConfig, tags: Mapping[str, str]) -> dict[str, str]:
-    """The tags that Gangway sets itself. A user's stay out of user data: a new one would replace nodes."""
+    """The tags that Gangway sets itself. User data has no user tags, since a new one would replace nodes."""
     return {key: value for key, value in tags.items() if key not in config.tags}
 
 
 def state_root(config: StackConfig, mount: str) -> str:
-    """Where runs live on a node: the shared file system at `mount`, or the boot disk where there is none."""
+    """The folder for runs on a node: the shared file system at `mount`, or else the boot disk."""
     return mount if config.storage else "/var/lib/gangway"
 
 
@@ -133,9 +129,9 @@ def get_job(
     num_nodes: tuple[int, int] | None = None,
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """The job the nodes run. `state` is its folder on every node, shared where they are several, so that any can take
-    it up again; `volumes` and `env` are what the fabric needs besides; `num_nodes`, least and most, is for where a node
-    of the stack file is several machines; `shutdown_timeout_sec` fits into 30 s of notice unless a cloud gives more.
+    """The job of the nodes. `state`: its folder on every node, shared between several nodes, so that any of them can
+    resume it; `volumes` and `env`: for the fabric; `num_nodes`: minimum and maximum, if a node of the stack file is
+    several machines; `shutdown_timeout_sec`: fits into 30 s of notice, unless a cloud gives more.
     """
     least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
     return JobSpec(
@@ -168,12 +164,12 @@ def command_job(
     env: Mapping[str, str] = MappingProxyType({}),
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """A command of one's own; `accelerators` of a node, `at`: where torchruns of several nodes meet; the rest as
-    `get_job`. What the command's own `env` says goes before `env`.
+    """The job of a custom command. `accelerators`: per node; `at`: the rendezvous of torchrun on several nodes; the
+    rest as in `get_job`. The command's own `env` overrides `env`.
     """
     nodes = config.cluster.nodes
     several = {"GANGWAY_NNODES": f"{nodes.min}:{nodes.max}"} if nodes.max > 1 else {}
-    # Of each round of workers its own store: torch 2.15 hands the first one's on to nodes that come later.
+    # Each round of workers needs a new store: torch 2.15 passes the first one on to nodes that join later.
     several |= {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if at else {}
     return JobSpec(
         name=config.stack,
@@ -207,8 +203,8 @@ def command_job_on(
     volumes: Sequence[Volume] = (),
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> JobSpec:
-    """The same on a machine whose file system, where it has one, is at `mount`. `at`, `volumes` and `env` are of nodes
-    that meet: one alone has nobody to reach, and its image need not know of a fabric.
+    """The same on `machine`, with its file system, if any, at `mount`. `at`, `volumes` and `env` are only used if the
+    nodes connect: a single node needs no rendezvous, and its image no fabric.
     """
     meets = command_meets(config)
     return command_job(
@@ -229,12 +225,12 @@ def _outputs(outputs: Sequence[str], run_dir: str) -> Iterable[Volume]:
 
 
 def steps_alarm_minutes(config: StackConfig) -> int | None:
-    """After how long without a step people are told; None for a command of one's own, which tells of no steps."""
+    """Minutes without a step before an alarm; None for a custom command, which does not report steps."""
     return config.observe.no_steps_minutes if config.own_command is None else None
 
 
 def image_place(config: StackConfig) -> str:
-    """Where the stack file names an image that is there already."""
+    """The setting that names an existing image."""
     return "gangway:image.prebuilt" if config.own_command is None else "gangway:job.image"
 
 
@@ -244,14 +240,14 @@ def head_host(config: StackConfig) -> str:
 
 
 def rendezvous(config: StackConfig, *, at_head: bool) -> Rendezvous:
-    """Where workers meet: at the head node, or nowhere where one machine, or something else, brings them together."""
+    """The rendezvous of workers at the head node; standalone if they need none."""
     return Rendezvous(host=head_host(config), port=RENDEZVOUS_PORT) if at_head else Rendezvous(standalone=True)
 
 
 def get_training(
     config: StackConfig, *, run_dir: str, data_dir: str, fabric_min_gbps: float | None, backend: str | None = None
 ) -> Training:
-    """What the trainer does on the nodes.
+    """The training of the nodes.
 
     `data_dir`: where the objects of `storage.source`, or a site's own data, appear; empty where there are none.
     `fabric_min_gbps`: bus bandwidth below which the job does not start; None for no test. `backend`: None for the
@@ -279,8 +275,8 @@ def has_source(config: StackConfig) -> bool:
 
 
 def least_bus_gbps(config: StackConfig, machine: MachineType, fabric_gbps: float) -> float | None:
-    """The bus bandwidth below which a job on such a fabric does not start; None where nothing is to be tested. What
-    nobody has written is at most what PCIe carries, where the GPUs of a machine have nothing better.
+    """The bus bandwidth below which a job on this fabric does not start; None without a test. The default is at most
+    what PCIe carries, if the GPUs of a machine have nothing better.
     """
     check = config.cluster.fabric_check
     if not check.enabled or config.cluster.nodes.max < 2 or config.own_command is not None:
@@ -293,8 +289,8 @@ def least_bus_gbps(config: StackConfig, machine: MachineType, fabric_gbps: float
 def queue_fabric(
     config: StackConfig, machine: MachineType, nccl: Mapping[str, str], fabric_gbps: float | None
 ) -> dict[str, str]:
-    """What jobs of the stack's queue on several whole nodes are told of the network between these: `fabric_variables`
-    of `nccl`; empty where there are never several. `fabric_gbps`: of a node; None where nobody knows.
+    """Environment of queue jobs on several whole nodes: `fabric_variables` of `nccl`; empty for a single node.
+    `fabric_gbps`: of a node; None if unknown.
     """
     if config.cluster.nodes.max < 2 or machine.backend != "nccl":
         return {}

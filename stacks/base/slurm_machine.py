@@ -1,4 +1,4 @@
-"""A machine of the catalogue, or of a site, as a node of Slurm's."""
+"""A machine as a Slurm node."""
 
 import re
 
@@ -7,7 +7,7 @@ from images.slurm.spec import SlurmMachine
 
 
 def slurm_machine(machine: MachineType, fabric: str | None) -> SlurmMachine:
-    """`fabric`: by which the nodes of a rung reach each other, beside Ethernet; None for nothing."""
+    """A machine of the catalogue or a site for Slurm. `fabric`: network between nodes besides Ethernet, if any."""
     gpus = machine.num_accelerators.value if machine.backend == "nccl" else 0
     model = re.sub(r"[^a-z0-9]", "_", machine.accelerator.rpartition("x")[0].lower())
     return SlurmMachine(

@@ -1,4 +1,4 @@
-"""What `gangway init` writes for a provider where nothing else is answered."""
+"""The defaults of `gangway init` for a provider."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ EXAMPLE_SITE: Mapping[str, Any] = {
     "pue": 1.3,
     "country": "DE",
 }
-"""The `site` section of machines that the stack file itself describes."""
+"""An example of the section `site`."""
 EXAMPLE_IMAGE = f"registry.example.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"
 
 
@@ -34,11 +34,11 @@ class Start:
     """The first stack file of a provider.
 
     Attributes:
-        machine_type: a small one that is sold in `region`; of a site, the name of its machines.
+        machine_type: a small machine that is sold in `region`; for a site, the name of its machines.
         sections: further settings.
         questions: dotted settings of `sections` that only the user knows -> how to ask for them.
-        shared: sections that several nodes need: the smallest file system for data and checkpoints.
-        job: settings of the job beyond those of all providers.
+        shared: sections for several nodes: the smallest file system for data and checkpoints.
+        job: further settings of the job.
         month_setting: dotted setting that gets the first day of this month; empty for none.
         refreshes: whether the project refreshes its state before each `up`.
     """

@@ -1,1 +1,1 @@
-"""What a person writes in a stack file: read and checked where it enters, mistakes explained. Knows no resources."""
+"""The models of stack files and job files, with checks and explained mistakes. Does not know resources."""

@@ -1,7 +1,7 @@
-"""What somebody meant by a value that is none as it stands: `48h` for hours, `"$28"`, `60%`, `9.6 TiB`, `yes`, `2-4`.
+"""Suggests an accepted value for an invalid one: `48h` for hours, `"$28"`, `60%`, `9.6 TiB`, `yes`, `2-4`.
 
-Pure functions from a value to the one that would be accepted, None where that would be a guess. Messages about files
-(`explain_errors`) and about flags (`gangway.cli`) make their fixes of them. The unit is the one in a setting's name.
+Each function returns None instead of guessing. Fixes in messages about files (`explain_errors`) and flags
+(`gangway.cli`) come from here. A setting's name contains its unit.
 """
 
 import math
@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 _HOUR, _DAY = 3600, 86_400
-_OF_A_SHELL = re.compile(r"[|&;<>$`*?~]")
+_SHELL_SYNTAX = re.compile(r"[|&;<>$`*?~]")
 _Units = Mapping[str, float]
 _TIME: _Units = MappingProxyType(
     {
@@ -32,7 +32,7 @@ _BYTES: _Units = MappingProxyType(
         **{f"{letter}ib": 2.0 ** (10 * power) for power, letter in enumerate("kmgtp", 1)},
         **{letter: 2.0 ** (10 * power) for power, letter in enumerate("mgtp", 2)},
         **{f"{letter}b": 10.0 ** (3 * power) for power, letter in enumerate("kmgtp", 1)},
-        "k": 1e3 * 2.0**30,  # no disk is counted in KiB: `5k` is a number of the setting's own GiB
+        "k": 1e3 * 2.0**30,  # no disk is measured in KiB: `5k` means thousands of the setting's GiB
     }
 )
 _COUNT: _Units = MappingProxyType({"k": 1e3, "m": 1e6})
@@ -49,14 +49,14 @@ _WATTS: _Units = MappingProxyType({"w": 1, "watt": 1, "watts": 1, "kw": 1000})
 
 @dataclass(frozen=True)
 class _Measure:
-    """Spellings of units, each with what it is worth, and the worth of the setting's own."""
+    """Spellings of units with their factors, and the factor of the setting's unit."""
 
     units: _Units
     own: float = 1.0
 
 
-# By a word of the setting's name; the first that has one decides: `max_usd_per_hour` counts dollars.
-_BY_WORD: Mapping[str, _Measure] = MappingProxyType(
+# By a word of the setting's name; the first match decides: `max_usd_per_hour` counts dollars.
+_MEASURES: Mapping[str, _Measure] = MappingProxyType(
     {
         "usd": _Measure(_DOLLARS), "budget": _Measure(_DOLLARS), "capex": _Measure(_DOLLARS),
         "hours": _Measure(_TIME, _HOUR), "deadline": _Measure(_TIME, _HOUR), "minutes": _Measure(_TIME, 60),
@@ -66,7 +66,7 @@ _BY_WORD: Mapping[str, _Measure] = MappingProxyType(
         "intensity": _Measure(_GRAMS), "watts": _Measure(_WATTS), "kw": _Measure(_WATTS, 1000),
     }
 )  # fmt: skip
-_WHAT: Mapping[str, str] = MappingProxyType(
+_UNIT_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "usd": "US dollars", "hours": "hours", "deadline": "hours", "minutes": "minutes", "sec": "seconds",
         "days": "days", "years": "years", "gib": "GiB", "kimg": "thousands of images", "percent": "percent",
@@ -77,18 +77,17 @@ _SHARE = MappingProxyType({"x": 1, "%": 0.01, "percent": 0.01, "pct": 0.01, **_C
 _NUMBER = r"[-+]?(?:\d{1,3}(?:[,_' ]\d{3})+|\d+(?:_\d+)*)?(?:\.\d+)?(?:e[-+]?\d+)?"
 _AMOUNT = re.compile(rf"({_NUMBER})\s*([a-z%/][a-z0-9%/ ]*?)?\s*")
 _CLOCK = re.compile(r"(\d+):([0-5]\d)(?::([0-5]\d))?(?:\.0*)?\s*(?:h|hours)?")
-_LENGTHS = re.compile(rf"({_NUMBER})\s*([a-z]+)[\s,]*")
+_DURATION = re.compile(rf"({_NUMBER})\s*([a-z]+)[\s,]*")
 _PER = re.compile(r"\s*(?:/|\bper\b|\ban?\b).*")
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-|\.\.+|to|,)\s*(\d+)\s*")
 _AMERICAN_DAY = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
-# Not $ alone, which is the dollar's.
+# Without $, which means US dollars.
 _CURRENCY = re.compile(r"[€£¥₹₩]|\b(?:eur|euros?|gbp|pounds?|jpy|yen|cny|inr|chf|cad|aud)\b", re.IGNORECASE)
 TPU_SLICE = re.compile(r"(v[0-9]+[a-z]*|tpu[0-9]+x)-[0-9]+", re.IGNORECASE)
-"""How a TPU slice is called, in any case."""
 _TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
 
 
-_SHOWN = (
+_BROWSER_URLS = (
     (re.compile(r"https?://([^./]+)\.s3[.-][^/]*amazonaws\.com/?(.*)"), r"\1/\2"),
     (re.compile(r"https?://(?:s3[.-][^/]*amazonaws\.com|storage\.(?:googleapis|cloud\.google)\.com)/(.+)"), r"\1"),
     (re.compile(r"https?://([^./]+)\.blob\.core\.windows\.net/(.+)"), r"\1/\2"),
@@ -98,7 +97,7 @@ _SHOWN = (
 
 @dataclass(frozen=True)
 class Span:
-    """Which numbers are allowed. `above`, `below`: as `low` and `high`, without the number itself."""
+    """Which numbers are allowed. `low` and `high` are inclusive, `above` and `below` exclusive."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -107,12 +106,12 @@ class Span:
     whole: bool = False
 
     def holds(self, value: float) -> bool:
-        """Whether `value` is one of them."""
+        """Whether `value` is allowed."""
         fits = self.low <= value <= self.high and self.above < value < self.below
         return fits and math.isfinite(value) and (not self.whole or value == int(value))
 
     def nearest(self, value: float) -> float | None:
-        """The allowed number nearest to `value`; None at and beyond an end that is not allowed itself."""
+        """The allowed number nearest to `value`; None at or beyond an exclusive end."""
         if (value <= self.above > -math.inf) or (value >= self.below < math.inf):
             return None
         inside = min(max(value, self.low), self.high)
@@ -121,68 +120,72 @@ class Span:
 
 
 def get_unit(name: str) -> str:
-    """What a setting counts, in words: `hours` for max_hours; empty where its name does not say."""
-    return next((_WHAT[word] for word in _words(name) if word in _WHAT), "")
+    """The unit of a setting in words, such as `hours` for max_hours; empty if its name has none."""
+    return next((_UNIT_NAMES[word] for word in _name_words(name) if word in _UNIT_NAMES), "")
 
 
-def number_for(name: str, value: object, span: Span) -> int | float | None:
-    """The number that `value` means as the setting `name`: its unit worked out, moved to the nearest that is allowed.
+def parse_number(name: str, value: object, span: Span) -> int | float | None:
+    """The allowed number nearest to `value`, converted to the unit in the setting's `name`.
 
-    >>> number_for("max_hours", "2 days", Span(above=0)), number_for("capacity_gib", "9.6 TiB", Span(whole=True))
+    >>> parse_number("max_hours", "2 days", Span(above=0)), parse_number("capacity_gib", "9.6 TiB", Span(whole=True))
     (48, 9830)
-    >>> number_for("interruptions", "15%", Span(low=0, below=1)), number_for("kimg", "many", Span(above=0))
+    >>> parse_number("interruptions", "15%", Span(low=0, below=1)), parse_number("kimg", "many", Span(above=0))
     (0.15, None)
     """
     if isinstance(value, bool):
         return None
-    read = _read(name, value) if isinstance(value, str) else None
+    read = _parse_amount(name, value) if isinstance(value, str) else None
     if isinstance(value, int | float):
-        read = _number(str(value))
+        read = _parse_float(str(value))
     if read is None or math.isnan(read):
         return None
     if math.isfinite(read) and not span.holds(read):
         if 1 < read <= 100 and min(span.high, span.below) == 1:
-            read /= 100  # percent, where a share is wanted
+            read /= 100  # a percentage given for a share
         elif read < 0 <= span.above:
             read = -read
     near = span.nearest(read)
-    return None if near is None else _plain(near)
+    return None if near is None else _to_int(near)
 
 
-def sentence_for(name: str, value: str, pattern: str, span: Span) -> str:
-    """The way out where no value can be told for sure: another currency, a number of accelerators left out; else empty.
+def explain_conversion(name: str, value: str, pattern: str, span: Span) -> str:
+    """The fix for another currency or a missing number of accelerators, where no value is certain; else empty.
 
-    >>> sentence_for("monthly_usd", "€90,000", "", Span(above=0))
-    'convert €90,000 to US dollars, which this is counted in; where dollars are meant: monthly_usd: 90000'
+    >>> explain_conversion("monthly_usd", "€90,000", "", Span(above=0))
+    'convert €90,000 to US dollars; if you meant dollars, write monthly_usd: 90000'
     """
     text = value.strip()
     amount = _CURRENCY.sub("", text)
-    if get_unit(name) == _WHAT["usd"] and amount != text and (dollars := number_for(name, amount, span)) is not None:
-        return f"convert {text} to US dollars, which this is counted in; where dollars are meant: {name}: {dollars}"
+    if (
+        get_unit(name) == _UNIT_NAMES["usd"]
+        and amount != text
+        and (dollars := parse_number(name, amount, span)) is not None
+    ):
+        return f"convert {text} to US dollars; if you meant dollars, write {name}: {dollars}"
     is_slice = TPU_SLICE.fullmatch(text) is not None
     if name == "accelerator" and pattern and not is_slice and re.search(pattern, f"{text}x1"):
-        return f"add how many of them one machine has: {name}: {text}x1 for one, {text}x8 for eight"
+        return f"add the number per machine, such as {name}: {text}x1 or {name}: {text}x8"
     return ""
 
 
-def _words(name: str) -> list[str]:
-    """Of what a setting counts: `images_per_sec` are no seconds."""
+def _name_words(name: str) -> list[str]:
+    # Without the denominator: `images_per_sec` does not count seconds.
     return name.lower().replace("-", "_").partition("_per_")[0].split("_")
 
 
-def _plain(value: float) -> int | float:
+def _to_int(value: float) -> int | float:
     return int(value) if value == int(value) and abs(value) < 1e15 else value
 
 
-def _short(value: float, *, exact: bool) -> float:
-    """Without the digits that a conversion adds."""
+def _round_conversion(value: float, *, exact: bool) -> float:
+    """Drops the digits that a conversion adds."""
     return value if exact or not math.isfinite(value) or value == int(value) else float(f"{value:.6g}")
 
 
-def _read(name: str, text: str) -> float | None:
-    """A number with its unit, in that of the setting; None where it has another, or is none."""
+def _parse_amount(name: str, text: str) -> float | None:
+    """A number with a unit, converted to the setting's; None for another kind of unit, or no number."""
     plain = text.strip().lower().replace("us$", "$")
-    measure = next((_BY_WORD[word] for word in _words(name) if word in _BY_WORD), None)
+    measure = next((_MEASURES[word] for word in _name_words(name) if word in _MEASURES), None)
     if "$" in plain or plain.startswith("usd"):
         if measure is None or measure.units is not _DOLLARS:
             return None
@@ -191,21 +194,21 @@ def _read(name: str, text: str) -> float | None:
         if clock := _CLOCK.fullmatch(plain):
             hours, minutes, seconds = (int(part or 0) for part in clock.groups())
             return (hours * _HOUR + minutes * 60 + seconds) / measure.own
-        if (seconds_ := _sum_of_lengths(plain)) is not None:
+        if (seconds_ := _parse_duration(plain)) is not None:
             return seconds_ / measure.own
     amount = _AMOUNT.fullmatch(plain)
-    if amount is None or (number := _number(amount[1])) is None:
+    if amount is None or (number := _parse_float(amount[1])) is None:
         return None
     unit = amount[2] or ""
-    # `28 USD per hour`, `500 MB/s/TiB`, `380 gCO2e/kWh`: what it is counted by is in the setting's name.
+    # `28 USD per hour`, `500 MB/s/TiB`, `380 gCO2e/kWh`: the setting's name has the denominator.
     spellings = (unit, unit.removesuffix("/tib"), _PER.sub("", unit).replace("co2e", "").replace("co2", ""))
-    worths = (_worth(spelling, measure, _words(name)) for spelling in spellings)
+    worths = (_worth(spelling, measure, _name_words(name)) for spelling in spellings)
     worth = next((worth for worth in worths if worth is not None), None)
-    return None if worth is None else _short(number * worth, exact=worth == 1)
+    return None if worth is None else _round_conversion(number * worth, exact=worth == 1)
 
 
 def _worth(unit: str, measure: _Measure | None, words: list[str]) -> float | None:
-    """Of one `unit`, in the setting's own; None for a unit of something else."""
+    """The factor from `unit` to the setting's; None for another kind of unit."""
     if not unit or unit in words or unit.partition("/")[0] in words:
         return 1.0
     if measure is None:
@@ -214,30 +217,30 @@ def _worth(unit: str, measure: _Measure | None, words: list[str]) -> float | Non
     return None if own is None else own / measure.own
 
 
-def _sum_of_lengths(text: str) -> float | None:
+def _parse_duration(text: str) -> float | None:
     """Seconds of `1d 12h`."""
-    if not _LENGTHS.match(text) or _LENGTHS.sub("", text):
+    if not _DURATION.match(text) or _DURATION.sub("", text):
         return None
-    parts = [(_number(number), _TIME.get(unit)) for number, unit in _LENGTHS.findall(text)]
+    parts = [(_parse_float(number), _TIME.get(unit)) for number, unit in _DURATION.findall(text)]
     known = [number * worth for number, worth in parts if number is not None and worth is not None]
     return sum(known) if len(known) == len(parts) else None
 
 
-def _number(text: str) -> float | None:
+def _parse_float(text: str) -> float | None:
     try:
         return float(re.sub("[,_' ]", "", text))
     except ValueError:
         return None
 
 
-def find_truth(value: object) -> bool | None:
-    """True or False as somebody wrote it: `yes`, `"true"`, 0."""
+def parse_bool(value: object) -> bool | None:
+    """The boolean in `yes`, `"true"` or 0; None for other values."""
     word = f"{value:g}" if isinstance(value, float) else str(value).strip().lower()
     return True if word in _TRUE else False if word in _FALSE else None
 
 
-def find_range(value: object) -> tuple[int, int] | None:
-    """Least and most of `2-4`, `2 to 4`, `[2, 4]`, 3."""
+def parse_range(value: object) -> tuple[int, int] | None:
+    """Minimum and maximum of `2-4`, `2 to 4`, `[2, 4]` or 3."""
     if isinstance(value, list | tuple) and len(value) == 2:
         value = f"{value[0]}-{value[1]}"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -250,35 +253,35 @@ def find_range(value: object) -> tuple[int, int] | None:
     return max(low, 1), max(high, 1)
 
 
-def address_for(value: str, scheme: str) -> str:
-    """An object store's address as `scheme` has it, of one that a browser shows: `https://my-bucket/celeba`."""
+def to_store_address(value: str, scheme: str) -> str:
+    """Converts a browser URL such as `https://my-bucket/celeba` to an object store's address with `scheme`."""
     if scheme not in ("s3", "gs", "az"):
         return value
-    for form, own in _SHOWN:
+    for form, own in _BROWSER_URLS:
         if found := form.fullmatch(value.strip()):
             return f"{scheme}://{found.expand(own)}"
     return value
 
 
-def text_for(value: str, pattern: str) -> str | None:
-    """`value` respelled so that `pattern` takes it: `4*4*8`, `11/01/2026`, a letter too large."""
-    return next((text for text in _respelled(value.strip()) if re.search(pattern, text)), None)
+def match_pattern(value: str, pattern: str) -> str | None:
+    """A spelling of `value` that `pattern` accepts, for `4*4*8`, `11/01/2026` or upper case."""
+    return next((text for text in _spellings(value.strip()) if re.search(pattern, text)), None)
 
 
-def _respelled(text: str) -> Iterator[str]:
+def _spellings(text: str) -> Iterator[str]:
     yield text
     yield text.lower()
     yield text.upper()
     yield re.sub(r"\s*[*x, ]\s*", "x", text.lower())
     yield re.sub(r"[\s_]+", "-", text.lower())
     if day := _AMERICAN_DAY.fullmatch(text):
-        # Where the first of both can be no month it is the day.
+        # A first number above 12 is the day.
         month, of_month = (day[1], day[2]) if int(day[1]) <= 12 else (day[2], day[1])
         yield f"{day[3]}-{int(month):02}-{int(of_month):02}"
 
 
-def moment_for(value: object) -> str | None:
-    """A day or a time without its zone as a moment, in UTC."""
+def parse_moment(value: object) -> str | None:
+    """A date, or a time without a zone, as a time in UTC."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
     except ValueError:
@@ -286,24 +289,24 @@ def moment_for(value: object) -> str | None:
     return f"{moment.replace(microsecond=0, tzinfo=None).isoformat()}Z" if moment.tzinfo is None else None
 
 
-def shell_words(value: Any) -> list[Any] | None:
-    """The words of a command that was written as one line; as a shell's, where only a shell makes something of it.
+def parse_command(value: Any) -> list[Any] | None:
+    """The words of a command given as one line; run by a shell if it has shell syntax.
 
-    >>> shell_words("sleep 1"), shell_words("make && ./run >log")
+    >>> parse_command("sleep 1"), parse_command("make && ./run >log")
     (['sleep', '1'], ['sh', '-c', 'make && ./run >log'])
     """
     if not isinstance(value, str) or value.lstrip().startswith("["):
-        return find_words(value)
-    if _OF_A_SHELL.search(value):
+        return parse_list(value)
+    if _SHELL_SYNTAX.search(value):
         return ["sh", "-c", value]
     try:
         return shlex.split(value) or None
-    except ValueError:  # a quote without its end
+    except ValueError:  # an unclosed quote
         return None
 
 
-def find_words(value: Any) -> list[Any] | None:
-    """The items of a list that was written as one value: `50, 80`."""
+def parse_list(value: Any) -> list[Any] | None:
+    """The items of a list given as one value: `50, 80`."""
     if isinstance(value, str):
         return [word.strip() for word in value.strip("[]").split(",") if word.strip()] or None
     return None if value is None or isinstance(value, list | dict) else [value]

@@ -1,6 +1,4 @@
-"""What runs the jobs of a stack: units on the nodes for the one job of its file, or a queue of many people's jobs, on a
-Slurm or a Kubernetes of the stack's own.
-"""
+"""What runs a stack's jobs: systemd units for the job of its file, or a Slurm or Kubernetes cluster with queues."""
 
 import re
 from ipaddress import IPv4Network
@@ -12,20 +10,20 @@ from components.core.fields import PositiveWhole, Whole
 from stacks.config.section import Section
 
 
-def _range(text: str) -> str:
-    """IPv4; the whole of the internet is nobody's network."""
+def _check_range(text: str) -> str:
+    """Accepts an IPv4 range other than 0.0.0.0/0."""
     try:
         found = IPv4Network(text)
     except ValueError:
         found = None
     if found is None or found.prefixlen == 0:
-        raise ValueError("a range such as 203.0.113.0/24, and not of everybody; write your own network's")
+        raise ValueError("a range such as 203.0.113.0/24, not the whole internet; write the range of your network")
     return text
 
 
-_Range = Annotated[str, AfterValidator(_range)]
+_Range = Annotated[str, AfterValidator(_check_range)]
 MAIN_QUEUE = "main"
-"""Of a stack that names no teams."""
+"""The queue of a stack without teams."""
 
 
 class SystemdConfig(Section):
@@ -35,7 +33,7 @@ class SystemdConfig(Section):
         kind: what runs jobs.
     """
 
-    standing: ClassVar[bool] = False
+    has_queue: ClassVar[bool] = False
 
     kind: Literal["systemd"] = "systemd"
 
@@ -54,16 +52,16 @@ class TeamConfig(Section):
     max_nodes: PositiveWhole | None = Field(default=None, examples=[6])
 
     @model_validator(mode="after")
-    def _most_is_not_less(self) -> Self:
+    def _check_max_nodes(self) -> Self:
         if self.max_nodes is not None and self.max_nodes < self.nodes:
-            raise ValueError(f"max_nodes not below nodes, which is {self.nodes}; write max_nodes: {self.nodes} or more")
+            raise ValueError(f"max_nodes of at least nodes, {self.nodes}; write max_nodes: {self.nodes} or more")
         return self
 
 
 _LINUX_USER = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _FIRST_UID, _LAST_UID = 20_000, 59_999
 """Above the UIDs of Ubuntu's users and the trainer, below those of systemd and of user namespaces."""
-_TAKEN_NAMES = frozenset({
+_SYSTEM_NAMES = frozenset({
     "adm", "admin", "audio", "backup", "bin", "cdrom", "chrony", "crontab", "daemon", "dialout", "dip", "disk",
     "dnsmasq", "docker", "ec2-instance-connect", "ec2-user", "fax", "floppy", "fwupd-refresh", "games",
     "gangway", "input", "irc", "kmem", "kvm", "landscape", "list", "lp", "lxd", "mail", "man", "messagebus",
@@ -88,16 +86,18 @@ class SlurmTeamConfig(TeamConfig):
 
     @field_validator("users")
     @classmethod
-    def _are_people(cls, users: dict[str, int]) -> dict[str, int]:
+    def _check_users(cls, users: dict[str, int]) -> dict[str, int]:
         for name, uid in users.items():
             if not _LINUX_USER.fullmatch(name):
-                raise ValueError(f"names of at most 31 small letters, digits, - and _, a letter first; rename {name!r}")
-            if name in _TAKEN_NAMES:
-                raise ValueError(f"names that the machines have not given already, as they have {name}; rename it")
+                raise ValueError(
+                    f"names of at most 31 lowercase letters, digits, - and _, starting with a letter; rename {name!r}"
+                )
+            if name in _SYSTEM_NAMES:
+                raise ValueError(f"names that are not used by the machines' system, as {name} is; rename it")
             if not _FIRST_UID <= uid <= _LAST_UID:
-                raise ValueError(f"numbers from {_FIRST_UID} to {_LAST_UID}, and {name} has {uid}; give another one")
+                raise ValueError(f"UIDs from {_FIRST_UID} to {_LAST_UID}, but {name} has {uid}; change it")
         if len(set(users.values())) < len(users):
-            raise ValueError("a number for each user alone; give one of them another")
+            raise ValueError("a different UID for each user; change one of the duplicates")
         return users
 
 
@@ -111,17 +111,17 @@ class _Queue(Section):
         keep_runs: false lets `destroy` delete the run bucket with all its records.
     """
 
-    standing: ClassVar[bool] = True
+    has_queue: ClassVar[bool] = True
 
     idle_minutes: Whole = Field(default=15, ge=1, le=1440)
     teams: tuple[TeamConfig, ...] = Field(default=(), max_length=50, examples=[[{"name": "vision", "nodes": 4}]])
     keep_runs: StrictBool = True
 
     @model_validator(mode="after")
-    def _each_team_once(self) -> Self:
+    def _check_teams(self) -> Self:
         names = self.queues
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"each team once; leave one of the two {twice[0]} out")
+            raise ValueError(f"each team once; remove one of the entries for {twice[0]}")
         return self
 
     @property
@@ -145,15 +145,15 @@ class SlurmConfig(_Queue):
     )
 
     @model_validator(mode="after")
-    def _each_user_is_one(self) -> Self:
+    def _check_uids(self) -> Self:
         uids: dict[str, int] = {}
         for name, uid in (user for team in self.teams for user in team.users.items()):
             if uids.setdefault(name, uid) != uid:
-                raise ValueError(f"one number for each user, and {name} has {uids[name]} and {uid}; write one of them")
+                raise ValueError(f"one UID for each user, but {name} has {uids[name]} and {uid}; write one of them")
         names: dict[int, str] = {}
         for name, uid in uids.items():
             if names.setdefault(uid, name) != name:
-                raise ValueError(f"a number for each user alone, and {names[uid]} and {name} have {uid}; change one")
+                raise ValueError(f"a different UID for each user, but {names[uid]} and {name} have {uid}; change one")
         return self
 
 

@@ -20,13 +20,13 @@ from stacks.config.section import Section
 from stacks.config.yaml_file import read_model
 
 VARIABLE = "GANGWAY_ENGINES"
-_USUAL = Path("~/.gangway/engines.yaml")
+_DEFAULT_PATH = Path("~/.gangway/engines.yaml")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,38}")
 KINDS = ("local", "slurm", "kubernetes")
-"""Of engines: no name of one."""
+"""Kinds of engines; an engine cannot have one of them as its name."""
 
 
-def _place(text: str) -> str:
+def _check_region(text: str) -> str:
     read_place(text, "")
     return text
 
@@ -41,41 +41,41 @@ class NamedEngine(Section):
         region: region of the engine.
         machine_type: machine type of its nodes, for price and power.
         capacity: which list price applies.
-        usd_per_node_hour: price of a node, in place of the list price.
+        usd_per_node_hour: price of a node, instead of the list price.
     """
 
     engine: str = Field(min_length=1, examples=["slurm:/shared/jobs@gpu"])
     via: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", examples=["ann@login.example.com"])
     program: str = Field(default="gangway", min_length=1, examples=["/opt/gangway/bin/gangway"])
-    region: Annotated[str, AfterValidator(_place)] | None = Field(default=None, examples=["aws:eu-central-1"])
+    region: Annotated[str, AfterValidator(_check_region)] | None = Field(default=None, examples=["aws:eu-central-1"])
     machine_type: str | None = Field(default=None, min_length=1, examples=["p5.48xlarge"])
     capacity: Literal["on-demand", "spot"] = "on-demand"
     usd_per_node_hour: Amount | None = Field(default=None, examples=[11.5])
 
     @field_validator("engine")
     @classmethod
-    def _an_engine(cls, engine: str) -> str:
+    def _check_engine(cls, engine: str) -> str:
         if engine.partition(":")[0] not in KINDS:
             raise ValueError(f"an engine that begins with {', '.join(KINDS)}; write slurm:/shared/jobs")
         if "#" in engine or "," in engine:
-            raise ValueError("one engine, whose region stands in a key of its own; write region: aws:eu-central-1")
+            raise ValueError("one engine, without its region; write region: aws:eu-central-1")
         return engine
 
     @model_validator(mode="after")
-    def _program_elsewhere(self) -> Self:
+    def _check_program(self) -> Self:
         if "program" in self.model_fields_set and self.via is None:
-            raise ValueError("program only beside via; leave it out")
+            raise ValueError("program only with via; leave it out")
         return self
 
     @model_validator(mode="after")
-    def _priced_once(self) -> Self:
+    def _check_price(self) -> Self:
         if self.machine_type is not None and (self.region or "").partition(":")[0] not in PROVIDERS:
             raise ValueError(
-                f"machine_type only with a region of {', '.join(PROVIDERS)}, whose catalogue has it; "
+                f"machine_type only with a region of {', '.join(PROVIDERS)}, which have a catalogue; "
                 "add region: aws:us-east-1, or write usd_per_node_hour"
             )
         if "capacity" in self.model_fields_set and (self.machine_type is None or self.usd_per_node_hour is not None):
-            raise ValueError("capacity chooses among a list's prices; leave it out, or write machine_type alone")
+            raise ValueError("capacity only with a list price; leave it out, or write machine_type alone")
         return self
 
 
@@ -90,24 +90,23 @@ class EnginesFile(Section):
 
     @field_validator("engines")
     @classmethod
-    def _names(cls, engines: dict[str, NamedEngine]) -> dict[str, NamedEngine]:
+    def _check_names(cls, engines: dict[str, NamedEngine]) -> dict[str, NamedEngine]:
         for name in engines:
             if not _NAME.fullmatch(name) or name in KINDS:
                 raise ValueError(
-                    f"names of a-z, 0-9 and -, the first a letter, none of {', '.join(KINDS)}; rename {name!r}"
+                    f"names of a-z, 0-9 and -, starting with a letter, not {', '.join(KINDS)}; rename {name!r}"
                 )
         return engines
 
 
 def named_engines() -> dict[str, NamedEngine]:
-    """Those of $GANGWAY_ENGINES, else of ~/.gangway/engines.yaml; none where there is no such file. InputError: what
-    that variable names is no file, or a file holds mistakes, then in a group.
+    """The engines in $GANGWAY_ENGINES, else in ~/.gangway/engines.yaml, if it exists. InputError: the variable's file
+    is missing; ExceptionGroup: of InputError, the mistakes in the file.
     """
     asked = os.environ.get(VARIABLE)
-    path = Path(asked) if asked else _USUAL.expanduser()
+    path = Path(asked) if asked else _DEFAULT_PATH.expanduser()
     if not path.exists():
         if asked:
-            raise InputError(VARIABLE, "no such file", value=asked, fix="name one that is there, or unset it")
+            raise InputError(VARIABLE, "no such file", value=asked, fix="name an existing file, or unset it")
         return {}
-    read = read_model(path, EnginesFile, named="engines", keys="engines", folder="docs/hybrid.md", lined=())
-    return read.engines
+    return read_model(path, EnginesFile, named="engines", keys="engines", folder="docs/hybrid.md").engines

@@ -1,5 +1,5 @@
-"""Turns pydantic's validation errors into InputErrors: config path, value, what is allowed, nearest fix, in the words
-of the models' own JSON schema (pydantic's messages speak of Python).
+"""Turns pydantic's validation errors into InputErrors with place, value, allowed and fix, worded from the models' JSON
+schema (pydantic's messages speak of Python).
 """
 
 import json
@@ -19,30 +19,29 @@ from pydantic_core import ErrorDetails
 from components.core.findings import InputError, nearest, nearest_hint
 from stacks.config.corrections import (
     Span,
-    address_for,
-    find_range,
-    find_truth,
-    find_words,
+    explain_conversion,
     get_unit,
-    moment_for,
-    number_for,
-    sentence_for,
-    shell_words,
-    text_for,
+    match_pattern,
+    parse_bool,
+    parse_command,
+    parse_list,
+    parse_moment,
+    parse_number,
+    parse_range,
+    to_store_address,
 )
-from stacks.config.section import OF_COMMAND, OF_PRESET
+from stacks.config.section import COMMAND_TAG, PRESET_TAG
 
 _Schema = JsonSchemaValue
 Settle = Callable[[Sequence[int | str], Any], Any]
-"""Of a config path and a value that fits its type, the nearest that is accepted there together with the rest."""
+"""From a config path and a value of the right type to the nearest value that the rest of the file accepts."""
 _DAY = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
 
 
-class _AsWritten(GenerateJsonSchema):
+class _UnsortedSchema(GenerateJsonSchema):
     """Pydantic's schema with the keys of examples in the order of the source, `{min: 2, max: 4}`."""
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
-        """Leaves the order as it is."""
         return value
 
 
@@ -54,28 +53,33 @@ def explain(
     namespace: str = "gangway:",
     settle: Settle = lambda _, meant: meant,
 ) -> list[InputError]:
-    """One InputError for each of pydantic's findings. `root`: the model at the top, whose fields are keys of the
-    namespace; `place`: file or stack, put before each config path, empty for none; `examples`: config path of a section
-    or of its key -> what is shown there in place of the model's own example; `namespace`: put before each key at the
-    top; `settle`: moves the value of a fix to one that goes with the others.
+    """One InputError for each of pydantic's errors.
+
+    Args:
+        error: what pydantic found.
+        root: the model of the document; its fields are keys of the namespace.
+        place: file or stack, put before each config path; may be empty.
+        examples: by config path of a section or one of its keys, the example to show instead of the model's.
+        namespace: put before each top-level key.
+        settle: adjusts a suggested value to the rest of the file.
     """
-    schema = root.model_json_schema(schema_generator=_AsWritten)
-    _put_examples(schema, examples)
+    schema = root.model_json_schema(schema_generator=_UnsortedSchema)
+    _set_examples(schema, examples)
     details = error.errors(include_url=False)
     broken = {detail["loc"] for detail in details}
-    # A list whose items are all wrong is also reported as too short, which would only confuse.
-    outside = f"{place}: {namespace}" if place else namespace
-    mistyped = _mistyped(details, schema)
+    prefix = f"{place}: {namespace}" if place else namespace
+    misspelt = _misspelt_keys(details, schema)
 
-    def confuses(detail: ErrorDetails) -> bool:
+    def is_redundant(detail: ErrorDetails) -> bool:
+        """A missing key that is only misspelt; a list that is too short because its items are all wrong."""
         inside = any(loc[: len(detail["loc"])] == detail["loc"] != loc for loc in broken)
-        return detail["loc"] in mistyped if detail["type"] == "missing" else detail["type"] == "too_short" and inside
+        return detail["loc"] in misspelt if detail["type"] == "missing" else detail["type"] == "too_short" and inside
 
-    return [_explain(detail, schema, outside, namespace, settle) for detail in details if not confuses(detail)]
+    return [_explain(detail, schema, prefix, namespace, settle) for detail in details if not is_redundant(detail)]
 
 
-def _mistyped(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int | str, ...]]:
-    """Places of the required keys that somebody wrote and misspelt: the misspelling alone is told."""
+def _misspelt_keys(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int | str, ...]]:
+    """Places of required keys that are present with a misspelt name."""
     found = set()
     for detail in details:
         if detail["type"] == "extra_forbidden":
@@ -84,20 +88,19 @@ def _mistyped(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int
     return found
 
 
-def wanted_at(root: type[BaseModel], loc: Sequence[int | str], text: str) -> tuple[str, str]:
-    """What is allowed at `loc`, and the fix of a value that YAML reads as something else than `text` looks like; both
-    empty where there is no such setting.
+def describe_setting(root: type[BaseModel], loc: Sequence[int | str], text: str) -> tuple[str, str]:
+    """What is allowed at `loc`, and the fix for `text`, which YAML reads as another type; both empty for an unknown
+    setting.
     """
-    schema = root.model_json_schema(schema_generator=_AsWritten)
+    schema = root.model_json_schema(schema_generator=_UnsortedSchema)
     setting = _setting_at(schema, loc)
     is_text = setting.schema.get("type") == "string"
     if is_text and setting.schema.get("format") != "date-time" and _corrected(loc, text, setting, schema) == text:
-        return setting.words(), f"put it in quotes: {_written(loc, text)}"
+        return setting.words(), f"put it in quotes: {_to_yaml_pair(loc, text)}"
     return (setting.words(), _fix(loc, text, setting, schema)) if setting.schemas else ("", "")
 
 
-def _put_examples(schema: _Schema, examples: Mapping[str, Any]) -> None:
-    """Has `schema` show `examples` at their config paths, which are a section's or one of its keys'."""
+def _set_examples(schema: _Schema, examples: Mapping[str, Any]) -> None:
     for path, example in examples.items():
         section, _, key = path.partition(".")
         at = schema["properties"][section]
@@ -110,24 +113,24 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
     loc = _without_tags(detail["loc"], schema)
     where = f"{place}{spell(loc)}"
     setting = _setting_at(schema, loc)
-    value, context = _shown(detail["input"]), detail.get("ctx", {})
+    value, context = _to_text(detail["input"]), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
             *at, key = detail["loc"]
             around = _variant_at(schema, at)
             names = sorted(around.keys())
-            if owners := _kinds_with(str(key), at, schema):
+            if owners := _find_kinds(str(key), at, schema):
                 fix = f"leave it out: only {owners} has it"
-            elif inner := _mappings_with(str(loc[-1]), around):
-                fix = f"write {inner}: {_flow({loc[-1]: value})}"
-            elif sections := _sections_with(str(loc[-1]), schema, namespace):
+            elif inner := _find_mapping(str(loc[-1]), around):
+                fix = f"write {inner}: {_to_yaml({loc[-1]: value})}"
+            elif sections := _find_sections(str(loc[-1]), schema, namespace):
                 fix = f"write it in {' or '.join(sections)}"
             else:
                 fix = nearest_hint(str(loc[-1]), names)
             return InputError(where, "unknown key", value=loc[-1], allowed=", ".join(names), fix=fix)
         case "missing":
-            shown = f"add {_written(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
-            fix = f"add {loc[-1]}: what {setting.told_by} prints" if setting.told_by else shown
+            shown = f"add {_to_yaml_pair(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
+            fix = f"add {loc[-1]}: the output of {setting.value_source}" if setting.value_source else shown
             return InputError(where, "missing", allowed=f"it is required: {setting.words()}", fix=fix)
         case "union_tag_not_found":
             fix = f"add kind: {setting.kind_with(value)}"
@@ -140,15 +143,15 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             fix = nearest_hint(str(tag), words)
             return InputError(where, "not one of the allowed words", value=tag, allowed=expected, fix=fix)
         case "value_error" if isinstance(own := context.get("error"), InputError):
-            # A validator that knows the place inside what it was given, and says all of it itself.
+            # Raised by a validator, with a place relative to its value.
             return own.within(where, joint="." if loc and own.place else "")
         case "rule":
-            # The trainer's own validators say all of it in the error's context.
-            return _rule(detail, where)
+            # The trainer's validators put the details into the error's context.
+            return _explain_rule(detail, where)
         case "value_error":
             # Our own validators write "what is allowed; the fix".
             allowed, _, fix = detail["msg"].removeprefix("Value error, ").partition("; ")
-            given = value if loc else None  # at the top it would be the file
+            given = value if loc else None  # without a path the value is the whole file
             return InputError(where.removesuffix(": "), "not an accepted value", value=given, allowed=allowed, fix=fix)
         case _:
             problem = "has no value" if value is None else "not an accepted value"
@@ -156,25 +159,25 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             return InputError(where, problem, value=value, allowed=setting.words(), fix=fix)
 
 
-def _rule(detail: ErrorDetails, where: str) -> InputError:
-    """A rule of the trainer (`trainer.core.errors.broken_rule`), which may name the key that it is about."""
-    told = detail.get("ctx", {})
-    key = f".{told['field']}" if told.get("field") else ""
-    value = told.get("value", detail["input"])
-    fix = f"write {told['fix']}" if told.get("fix") else "change it, or leave it out"
-    return InputError(f"{where}{key}", "not an accepted value", value=value, allowed=told["allowed"], fix=fix)
+def _explain_rule(detail: ErrorDetails, where: str) -> InputError:
+    """Explains a rule of the trainer (`trainer.core.errors.broken_rule`), which may name a field."""
+    context = detail.get("ctx", {})
+    key = f".{context['field']}" if context.get("field") else ""
+    value = context.get("value", detail["input"])
+    fix = f"write {context['fix']}" if context.get("fix") else "change it, or leave it out"
+    return InputError(f"{where}{key}", "not an accepted value", value=value, allowed=context["allowed"], fix=fix)
 
 
-def _kinds_with(key: str, at: Sequence[int | str], schema: _Schema) -> str:
-    """The kinds that have `key` where the given one does not, such as `engine.kind: slurm`; empty where none has it.
-    `at`: pydantic's path of the mapping, with the tags of unions.
+def _find_kinds(key: str, at: Sequence[int | str], schema: _Schema) -> str:
+    """Other kinds that have `key`, such as `engine.kind: slurm`; empty for none. `at`: pydantic's path of the mapping,
+    with the tags of unions.
     """
     for position in reversed(range(len(at))):
         before = _variant_at(schema, at[:position])
         if not _is_tag(at, position, before):
             continue
         rest = _without_tags(at, schema)[len(_without_tags(at[:position], schema)) :]
-        keys = {kind: _walk(before.of_kind([kind]), rest, schema).keys() for kind in before.kinds()}
+        keys = {kind: _descend(before.of_kind([kind]), rest, schema).keys() for kind in before.kinds()}
         owners = [kind for kind, known in keys.items() if key in known]
         if owners:
             union = f"{spell(_without_tags(at[:position], schema))}." if rest else ""
@@ -182,65 +185,61 @@ def _kinds_with(key: str, at: Sequence[int | str], schema: _Schema) -> str:
     return ""
 
 
-def _mappings_with(key: str, around: "_Setting") -> str:
-    """The key beside it whose mapping takes `key`, as `settings` takes the trainer's; empty where none does."""
+def _find_mapping(key: str, around: "_Setting") -> str:
+    """The sibling mapping that accepts `key`, as `settings` accepts the trainer's fields; empty for none."""
     beside = ((name, child) for schema in around.schemas for name, child in schema.get("properties", {}).items())
     return next((name for name, child in beside if key in child.get("takes", ())), "")
 
 
-def _sections_with(key: str, schema: _Schema, namespace: str) -> list[str]:
-    """Config paths of the sections that have such a key."""
+def _find_sections(key: str, schema: _Schema, namespace: str) -> list[str]:
     keys = {name: _setting_at(schema, (name,)).keys() for name in schema["properties"]}
     return [f"{namespace}{name}" for name, of_section in keys.items() if key in of_section]
 
 
-def _shown(value: object) -> object:
-    """The value as people write it: YAML has made times of some."""
+def _to_text(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """What may stand at one config path: the schemas a value is checked by (several for a union), and examples.
-    `told_by`: what prints somebody's own value, which no example is; a field says so in its schema. `pattern`: the
-    field's own, beside those of its branches.
+    """What is accepted at one config path: schemas (several for a union) and examples. `value_source`: the command that
+    prints the value, if no example fits; from the field's schema. `pattern`: the field's own, beside those of its
+    branches.
     """
 
     schemas: tuple[_Schema, ...]
     examples: tuple[Any, ...]
     about: str
     unit: str = ""
-    told_by: str = ""
+    value_source: str = ""
     pattern: str = ""
 
     @property
     def schema(self) -> _Schema:
-        """The one that speaks for all: branches of a union differ in their keys only."""
+        """The first schema; branches of a union differ in their keys only."""
         return self.schemas[0] if self.schemas else {}
 
     @property
     def example(self) -> Any:
-        """The one to show."""
         return self.examples[0] if self.examples else None
 
-    def _counted(self) -> str:
+    def _unit_note(self) -> str:
         return f" ({self.unit})" if self.unit else ""
 
     def keys(self) -> set[str]:
-        """Every key that a mapping here may have."""
         return {name for schema in self.schemas for name in schema.get("properties", {})}
 
     def of_kind(self, tag: Sequence[int | str]) -> "_Setting":
-        """Of a tagged union the branch named by `tag`, the part of pydantic's path before a key; else all there is."""
+        """The branch of a tagged union named by `tag`, a part of pydantic's path; else all branches."""
         schemas = tuple(schema for schema in self.schemas if _kind(schema) in tag)
         return replace(self, schemas=schemas) if schemas else self
 
     def kinds(self) -> list[str]:
-        """The words of a tagged union, in the models' order."""
+        """The tags of a tagged union, in the models' order."""
         return [kind for schema in self.schemas if (kind := _kind(schema)) is not None]
 
     def kind_with(self, given: Any) -> str:
-        """The word of a tagged union whose model has most of the `given` keys; the last of several."""
+        """The tag whose model has most of the `given` keys; the last of several."""
         keys = set(given) if isinstance(given, dict) else set()
         fitting = [(len(keys & set(schema.get("properties", {}))), kind) for schema in self.schemas
                    if (kind := _kind(schema)) is not None]  # fmt: skip
@@ -248,14 +247,14 @@ class _Setting:
         return [kind for number, kind in fitting if number == most][-1]
 
     def words(self) -> str:
-        """What is allowed here, for people."""
+        """What is allowed here."""
         about = f"{self.about}: " if self.about else ""
-        such_as = f", such as {_flow(self.example)}" if self.examples else ""
+        such_as = f", such as {_to_yaml(self.example)}" if self.examples else ""
         match self.schema.get("type"):
             case "integer":
-                return f"{about}a whole number{_bounds(self.schema)}{self._counted()}"
+                return f"{about}a whole number{_bounds(self.schema)}{self._unit_note()}"
             case "number":
-                return f"{about}a number{_bounds(self.schema)}{self._counted()}"
+                return f"{about}a number{_bounds(self.schema)}{self._unit_note()}"
             case "boolean":
                 return f"{about}true or false"
             case "array":
@@ -266,50 +265,48 @@ class _Setting:
                 required = " and ".join(self.schema.get("required", []))
                 return f"{about}a mapping{' with ' if required else ''}{required}{such_as}"
             case _ if "pattern" in self.schema and self.examples:
-                return f"{about}like {_flow(self.example)}"
+                return f"{about}like {_to_yaml(self.example)}"
             case _:
                 return f"{about}text{such_as}"
 
 
 def _kind(schema: _Schema) -> str | None:
-    """The word that tells a branch of a tagged union from the others."""
+    """The tag of a branch of a tagged union."""
     kind: str | None = schema.get("properties", {}).get("kind", {}).get("const")
     return kind
 
 
 def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
-    """Walks the schema along a config path. An example of a section is one for each of its keys too."""
-    return _walk(_Setting(tuple(_branches(root, root)), (), ""), loc, root)
+    """Walks the schema along a config path. A section's example provides examples for its keys."""
+    return _descend(_Setting(tuple(_branches(root, root)), (), ""), loc, root)
 
 
 def _variant_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
     """The same along pydantic's path: a tag in it picks one branch of the union for all that is below."""
     here = _setting_at(root, ())
     for position, part in enumerate(loc):
-        if part in (OF_PRESET, OF_COMMAND):
+        if part in (PRESET_TAG, COMMAND_TAG):
             continue
-        here = here.of_kind([part]) if _is_tag(loc, position, here) else _walk(here, [part], root)
+        here = here.of_kind([part]) if _is_tag(loc, position, here) else _descend(here, [part], root)
     return here
 
 
 def _is_tag(loc: Sequence[int | str], position: int, before: _Setting) -> bool:
-    """Whether a part of pydantic's path is the tag of the union `before` it. Of one kind there is no union, and
-    pydantic puts no tag.
-    """
+    """Whether a part of pydantic's path is the tag of the union `before` it; a single kind has no tag."""
     kinds = before.kinds() if position else []
     return loc[position] in kinds and (isinstance(loc[position - 1], int) or len(kinds) > 1)
 
 
-def _walk(here: _Setting, loc: Sequence[int | str], root: _Schema) -> _Setting:
+def _descend(here: _Setting, loc: Sequence[int | str], root: _Schema) -> _Setting:
     """The setting at a config path below `here`."""
     for part in loc:
         found = [child for schema in here.schemas for child in _children(schema, part)]
         given = [example for child in found for example in child.get("examples", [])]
         here = _Setting(
             schemas=tuple(branch for child in found for branch in _branches(child, root)),
-            examples=(*given, *(inner for example in here.examples for inner in _inside(example, part))),
+            examples=(*given, *(inner for example in here.examples for inner in _nested_examples(example, part))),
             about=next((child["description"] for child in found if "description" in child), ""),
-            told_by=next((child["told_by"] for child in found if "told_by" in child), ""),
+            value_source=next((child["value_source"] for child in found if "value_source" in child), ""),
             pattern=next((child["pattern"] for child in found if "pattern" in child), ""),
             unit=get_unit(part) if isinstance(part, str) else here.unit,
         )
@@ -318,23 +315,23 @@ def _walk(here: _Setting, loc: Sequence[int | str], root: _Schema) -> _Setting:
 
 def _children(schema: _Schema, part: int | str) -> Iterator[_Schema]:
     if isinstance(part, int):
-        each = schema.get("prefixItems", [])  # of a list whose entries differ, or are so many
+        each = schema.get("prefixItems", [])  # of a list with entries of different types, or a fixed length
         child = each[part] if part < len(each) else schema.get("items")
     else:
         child = schema.get("properties", {}).get(part) or schema.get("additionalProperties")
-    # `additionalProperties: true` is a mapping of anything, of which nothing is known.
+    # `additionalProperties: true` says nothing about the values.
     if isinstance(child, dict):
         yield child
 
 
-def _inside(example: Any, part: int | str) -> list[Any]:
+def _nested_examples(example: Any, part: int | str) -> list[Any]:
     if isinstance(part, int):
         return example if isinstance(example, list) else []
     return [example[part]] if isinstance(example, dict) and part in example else []
 
 
 def _branches(schema: _Schema, root: _Schema) -> Iterator[_Schema]:
-    """The schemas behind references and unions; `null` is left out, since leaving a key out says the same."""
+    """The schemas behind references and unions, without `null`: leaving the key out means the same."""
     if "$ref" in schema:
         yield from _branches(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     elif options := schema.get("anyOf") or schema.get("oneOf"):
@@ -369,53 +366,52 @@ def _length(schema: _Schema) -> str:
 def _fix(
     loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema, settle: Settle = lambda _, meant: meant
 ) -> str:
-    """The change nearest to what was written."""
     schema = setting.schema
     if schema.get("type") == "string" and isinstance(value, int | float):
         text = json.dumps(value)
         if re.search(schema.get("pattern", setting.pattern), text) and "format" not in schema:
-            return f"put it in quotes: {_written(loc, text)}"
+            return f"put it in quotes: {_to_yaml_pair(loc, text)}"
     if isinstance(value, list) and len(value) > schema.get("maxItems", len(value)):
         return f"keep at most {schema['maxItems']}"
     meant = _corrected(loc, value, setting, root)
     if "usual" in schema and meant == schema.get("maximum"):
-        return f"write a usual length: {schema['usual']}"  # the bound is far beyond any that makes sense
+        return f"write a usual length: {schema['usual']}"  # the bound is far above any sensible value
     if meant is not None:
         meant = settle(loc, meant)
-        return f"write {_written(loc, meant)}{_images(value, meant, setting)}"
+        return f"write {_to_yaml_pair(loc, meant)}{_kimg_comment(value, meant, setting)}"
     name, is_number = str(next(reversed(loc), "")), schema.get("type") in ("integer", "number")
-    sentence = isinstance(value, str) and sentence_for(
+    sentence = isinstance(value, str) and explain_conversion(
         name, value, schema.get("pattern", ""), _span(schema) if is_number else Span()
     )
-    if sentence or setting.told_by:
-        return sentence or f"put there what {setting.told_by} prints"
-    return f"write {_written(loc, setting.example)}" if setting.examples else f"write {setting.words()}"
+    if sentence or setting.value_source:
+        return sentence or f"write the output of {setting.value_source}"
+    return f"write {_to_yaml_pair(loc, setting.example)}" if setting.examples else f"write {setting.words()}"
 
 
-def _images(value: Any, meant: Any, setting: _Setting) -> str:
-    """The comment behind a number of kimg that was written with a unit: `25k` may be 25,000 images or 25,000 kimg."""
+def _kimg_comment(value: Any, meant: Any, setting: _Setting) -> str:
+    """A comment for kimg written with a unit: `25k` may mean 25,000 images or 25,000 kimg."""
     shortened = isinstance(value, str) and value.strip().lower().endswith("k") and isinstance(meant, int | float)
     if not shortened or setting.unit != get_unit("kimg"):
         return ""
-    return f"  # {setting.unit}; where {value.strip()} kimg are meant: {meant * 1000:.10g}"
+    return f"  # {setting.unit}; if you meant {value.strip()} kimg: {meant * 1000:.10g}"
 
 
 def _corrected(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> Any:
-    """The value that was meant, in the form that is wanted here; None where that would be a guess."""
+    """The intended value in the accepted form; None where that would be a guess."""
     schema, name = setting.schema, next((part for part in reversed(loc) if isinstance(part, str)), "")
     match schema.get("type"):
         case "integer" | "number":
-            return number_for(name, value, _span(schema))
+            return parse_number(name, value, _span(schema))
         case "boolean":
-            return find_truth(value)
+            return parse_bool(value)
         case "array":
             return _corrected_list(loc, value, setting, root)
-        case "object" if setting.keys() == {"min", "max"} and (span := find_range(value)) is not None:
+        case "object" if setting.keys() == {"min", "max"} and (span := parse_range(value)) is not None:
             return dict(zip(("min", "max"), span, strict=True))
         case "object" if isinstance(value, str) and (kind := nearest(value, setting.kinds())):
             return {"kind": kind}
         case "object":
-            return _only_key(value, setting, root, loc)
+            return _wrapped_value(value, setting, root, loc)
         case "string" if isinstance(value, str):
             return _corrected_text(value, setting)
     return None
@@ -423,18 +419,18 @@ def _corrected(loc: Sequence[int | str], value: Any, setting: _Setting, root: _S
 
 def _corrected_text(value: str, setting: _Setting) -> str | None:
     if setting.schema.get("format") == "date-time":
-        return moment_for(value)
+        return parse_moment(value)
     if pattern := _DAY if setting.schema.get("format") == "date" else setting.schema.get("pattern"):
         rooted = f"/{value.strip('/ ')}" if str(setting.example).startswith("/") else value
-        return _own_address(value, setting) or text_for(value, pattern) or text_for(rooted, pattern)
+        return _corrected_address(value, setting) or match_pattern(value, pattern) or match_pattern(rooted, pattern)
     return value
 
 
 def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> list[Any] | None:
-    """A list of what was written as one value; None where an item is none."""
-    words = shell_words(value) if loc and loc[-1] == "command" else find_words(value)
+    """A list from one value; None if an item cannot be corrected."""
+    words = parse_command(value) if loc and loc[-1] == "command" else parse_list(value)
     fewest, most = setting.schema.get("minItems", 1), setting.schema.get("maxItems", math.inf)
-    if fewest == most == 2 and (span := find_range(value)) is not None:
+    if fewest == most == 2 and (span := parse_range(value)) is not None:
         words = list(span)
     if words is None or not max(1, fewest) <= len(words) <= most:
         return None
@@ -444,14 +440,14 @@ def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, roo
     return None if any(one is None for one in items) else items
 
 
-def _only_key(value: Any, setting: _Setting, root: _Schema, loc: Sequence[int | str]) -> dict[str, Any] | None:
-    """`{usd: 200}` for 200 where a mapping has to have that one key."""
+def _wrapped_value(value: Any, setting: _Setting, root: _Schema, loc: Sequence[int | str]) -> dict[str, Any] | None:
+    """`{usd: 200}` for 200 where a mapping has one required key."""
     required = setting.schema.get("required", [])
     if len(required) != 1 or isinstance(value, dict | list):
         return None
     inner = (*loc, required[0])
     at = _setting_at(root, inner)
-    if "pattern" in at.schema:  # an address and the like, which needs more beside it than a mapping's types show
+    if "pattern" in at.schema:  # such as an address, which needs other keys that the types do not show
         return None
     meant = _corrected(inner, value, at, root)
     return None if meant is None else {required[0]: meant}
@@ -467,23 +463,22 @@ def _span(schema: _Schema) -> Span:
     )
 
 
-def _own_address(value: str, setting: _Setting) -> str | None:
-    """The user's own address of an object store: with the scheme it lacks, or up to the last folder it may name."""
+def _corrected_address(value: str, setting: _Setting) -> str | None:
+    """An object store's address with the missing scheme added, or cut after the last valid folder."""
     scheme, is_address, _ = str(setting.example).partition("://")
     if not is_address or "pattern" not in setting.schema:
         return None
-    whole = address_for(value, scheme) if "://" in value else f"{scheme}://{value}"
+    whole = to_store_address(value, scheme) if "://" in value else f"{scheme}://{value}"
     folders = [whole, *(whole[: place + 1] for place in range(len(whole) - 1, -1, -1) if whole[place] == "/")]
     return next((folder for folder in folders if re.search(setting.schema["pattern"], folder)), None)
 
 
-def _written(loc: Sequence[int | str], value: Any) -> str:
-    """`key: value` as one types it; only the value for an item of a list."""
-    return f"{loc[-1]}: {_flow(value)}" if loc and isinstance(loc[-1], str) else _flow(value)
+def _to_yaml_pair(loc: Sequence[int | str], value: Any) -> str:
+    """`key: value` in YAML; only the value for an item of a list."""
+    return f"{loc[-1]}: {_to_yaml(value)}" if loc and isinstance(loc[-1], str) else _to_yaml(value)
 
 
-def _flow(value: Any) -> str:
-    """`value` as YAML on one line."""
+def _to_yaml(value: Any) -> str:
     text = yaml.dump(value, Dumper=yaml.CSafeDumper, default_flow_style=True, sort_keys=False, width=10**6)
     return text.removesuffix("\n").removesuffix("\n...")
 
@@ -494,10 +489,10 @@ def spell(loc: Sequence[int | str]) -> str:
 
 
 def _without_tags(loc: Sequence[int | str], schema: _Schema) -> list[int | str]:
-    """Pydantic puts a union's tag into the path (`capacity.0.spot.max`); the user never wrote it there."""
+    """Pydantic puts a union's tag into the path (`capacity.0.spot.max`), which the file does not have."""
     kept: list[int | str] = []
     for part in loc:
-        if part in (OF_PRESET, OF_COMMAND):
+        if part in (PRESET_TAG, COMMAND_TAG):
             continue
         if not _is_tag([*kept, part], len(kept), _setting_at(schema, kept)):
             kept.append(part)

@@ -1,4 +1,4 @@
-"""A stack's identity: the prefix of its names and the value of its tags and filters, unique within an account."""
+"""A stack's identity, unique within an account: the prefix of its names and the value of its tags and filters."""
 
 import re
 import unicodedata
@@ -11,7 +11,7 @@ from components.core.findings import InputError
 from trainer.core.regular_files import read_text_file
 
 CHECKOUT_PROJECT = "gangway"
-"""The project of this checkout. Its stacks predate identities and keep their own names."""
+"""The project of this checkout. Its stacks are older than identities and keep their names."""
 MAX_LENGTH = 40
 _VALID = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _HASH_DIGITS = 6
@@ -19,7 +19,7 @@ _WITH_HASH = re.compile(r".*-[0-9a-f]{6}")
 
 
 def is_valid_identity(text: str) -> bool:
-    """Whether the text can begin the names of buckets and security groups, and be a label of a DNS name."""
+    """Whether the text is valid at the start of bucket and security group names, and as a DNS label."""
     return _VALID.fullmatch(text) is not None and not text.startswith("sg-")
 
 
@@ -36,44 +36,43 @@ def stack_identity(project: str, stack: str) -> str:
         return stack
     digits = sha256(f"{project}/{stack}".encode()).hexdigest()[:_HASH_DIGITS]
     room = MAX_LENGTH - _HASH_DIGITS - 1
-    first, last = _plain(project), _plain(stack)
+    first, last = _to_slug(project), _to_slug(stack)
     # A long project name is cut, to 8 characters or more, so that the stack's name stays readable.
     first = "" if first == last else first[: max(room - len(last) - 1, 8)].rstrip("-")
-    name = _joined(first, last)
+    name = _join(first, last)
     if not re.match(r"(?!sg-)[a-z]", name):
-        name = _joined("p", name)
+        name = _join("p", name)
     return f"{name[:room].rstrip('-')}-{digits}"
 
 
-def _joined(*names: str) -> str:
-    """The names with a dash between them. A name without letters and digits is empty and left out."""
+def _join(*names: str) -> str:
     return "-".join(name for name in names if name)
 
 
-def _plain(name: str) -> str:
-    """The name in lowercase letters, digits and single dashes. Azure's containers allow no two dashes in a row."""
+def _to_slug(name: str) -> str:
+    # Azure's containers allow no two dashes in a row.
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def without_accents(text: str) -> str:
-    """The letters alone: `Uni` for `Ünï`."""
+    """Removes accents: `Uni` for `Ünï`."""
     return "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
 
 
 def folder_stack(folder: str) -> str:
-    """The default name of a project's first stack, derived from the folder's name.
+    """The default name of a project's first stack, derived from the folder's name without accents.
 
-    Accents are dropped; of other letters outside a to z no name can be made (InputError).
+    InputError: the name has other letters outside a to z.
 
     >>> folder_stack("my-cluster"), folder_stack("2nd Try!"), folder_stack("Ünï")
     ('my-cluster', 'stack-2nd-try', 'uni')
     """
     letters = without_accents(folder)
-    name = _plain(letters)
+    name = _to_slug(letters)
     if any(each.isalpha() and not each.isascii() for each in letters):
         raise InputError(
             "DIR",
-            "no name of a stack can be made of this folder's",
+            "the folder's name cannot be turned into a stack name",
             value=folder,
             allowed="letters a to z, also with accents, and digits; or --stack NAME",
             fix=f"add --stack {name or 'dev'}",
@@ -83,8 +82,8 @@ def folder_stack(folder: str) -> str:
 
 
 def project_name(stack_file: Path) -> str:
-    """The name in the Pulumi.yaml of the stack file's project, which is in the same folder, or in the one above if
-    `stackConfigDir` names the file's folder. CHECKOUT_PROJECT for a file outside any project. InputError: no name.
+    """The name in the Pulumi.yaml of the stack file's project: in the same folder, or in the parent folder if its
+    `stackConfigDir` names the file's folder. CHECKOUT_PROJECT outside any project. InputError: no name.
     """
     own_folder = stack_file.absolute().parent
     for folder in (own_folder, own_folder.parent):
@@ -97,7 +96,7 @@ def project_name(stack_file: Path) -> str:
             raise _unreadable(path, str(error).splitlines()[0]) from None
         name = project.get("name") if isinstance(project, dict) else None
         if not isinstance(name, str) or not name:
-            raise _unreadable(path, "holds no `name`")
+            raise _unreadable(path, "it has no `name`")
         if own_folder in (folder, folder / str(project.get("stackConfigDir", "."))):
             return name
     return CHECKOUT_PROJECT

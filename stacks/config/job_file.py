@@ -1,4 +1,4 @@
-"""A job file: one job for an engine that stands already, of a preset of the trainer's or of a command of one's own.
+"""A job file: one job for an existing engine, either a preset of the trainer or a custom command.
 
 {name: digits, preset: dcgan-digits, kimg: 20, max_hours: 1, nodes: {min: 1, max: 2}, processes_per_node: 2}
 {name: mine, command: [python, train.py], image: registry.example.com/mine@sha256:..., max_hours: 4}
@@ -17,7 +17,7 @@ from components.core.findings import InputError
 from components.core.foreign_files import foreign_path
 from components.estimate.regions import read_place
 from stacks.config.job_settings import Overrides, Settings, check_settings
-from stacks.config.own_command import LINED, OF_A_COMMAND, CommandKeys, check_one_workload
+from stacks.config.own_command import COMMAND_KEYS, MULTILINE, CommandKeys, check_one_workload
 from stacks.config.region_settings import RegionsConfig
 from stacks.config.section import Section
 from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig
@@ -28,12 +28,12 @@ from trainer.config.presets import PRESETS
 _RESOURCE = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _LEAST_MEMORY_MIB = 64
-"""In which a shell and a small program begin; less is a slip of the unit, such as m, which is a thousandth."""
-_OF_A_PRESET = ("kimg", "checkpoint_kimg", "seed", "settings", "data_dir")
+"""Enough for a shell and a small program; less is probably a wrong unit, such as m, which is a thousandth."""
+_PRESET_KEYS = ("kimg", "checkpoint_kimg", "seed", "settings", "data_dir")
 
 
 class Priority(StrEnum):
-    """Which of two waiting jobs begins first; of equal ones the earlier."""
+    """Order of waiting jobs; with equal priority, the earlier job starts first."""
 
     LOW = "low"
     NORMAL = "normal"
@@ -73,7 +73,7 @@ class JobFile(CommandKeys):
         kimg: length of the run; required with a preset.
         checkpoint_kimg: distance of two checkpoints; the preset's if omitted.
         seed: seed of the run; the preset's if omitted.
-        settings: other fields of the training configuration, in place of the preset's values.
+        settings: other fields of the training configuration, instead of the preset's values.
         data_dir: folder with the preset's data set on the nodes, read-only; not needed if the preset makes its data.
         nodes: fewest and most nodes.
         resources: requests and limits of a node's pod in Kubernetes' names and quantities, at least 64Mi of memory; no
@@ -108,55 +108,55 @@ class JobFile(CommandKeys):
     regions: RegionsConfig = Field(default=RegionsConfig(), examples=[{"residency": ["EU"]}])
 
     @model_validator(mode="after")
-    def _one_workload(self) -> Self:
+    def _check_workload(self) -> Self:
         check_one_workload(
             self.model_fields_set,
             has_preset=self.preset is not None,
             has_command=bool(self.command),
-            of_a_preset=_OF_A_PRESET,
-            of_a_command=[name for name in OF_A_COMMAND if name != "image"],
+            of_a_preset=_PRESET_KEYS,
+            of_a_command=[name for name in COMMAND_KEYS if name != "image"],
         )
         return self
 
     @model_validator(mode="after")
-    def _one_data_set(self) -> Self:
+    def _check_data_set(self) -> Self:
         if self.data_dir is not None and self.data is not None and self.data.source is not None:
-            raise ValueError("one of data_dir and data.source; leave data_dir out to read the copy, or source out")
+            raise ValueError("only one of data_dir and data.source; leave out data_dir to read the copy, or source")
         return self
 
     @field_validator("resources")
     @classmethod
-    def _quantities(cls, resources: dict[str, str]) -> dict[str, str]:
+    def _check_quantities(cls, resources: dict[str, str]) -> dict[str, str]:
         for name, quantity in resources.items():
             if not _RESOURCE.fullmatch(name):
-                raise ValueError(f"names such as cpu, memory and nvidia.com/gpu; mend {name!r}")
+                raise ValueError(f"names such as cpu, memory and nvidia.com/gpu; fix {name!r}")
             if not _QUANTITY.fullmatch(quantity):
-                raise ValueError(f"quantities such as 8, 500m and 64Gi; mend {name}: {quantity!r}")
+                raise ValueError(f"quantities such as 8, 500m and 64Gi; fix {name}: {quantity!r}")
         if missing := [name for name in ("cpu", "memory") if resources and name not in resources]:
-            raise ValueError(f"cpu and memory beside what else there is; add {missing[0]}")
-        if resources and _amount(resources["memory"]) < _LEAST_MEMORY_MIB * 2**20:
-            raise ValueError(f"{_LEAST_MEMORY_MIB}Mi of memory or more; mend memory: {resources['memory']!r}")
+            raise ValueError(f"both cpu and memory; add {missing[0]}")
+        if resources and _parse_quantity(resources["memory"]) < _LEAST_MEMORY_MIB * 2**20:
+            raise ValueError(f"{_LEAST_MEMORY_MIB}Mi of memory or more; fix memory: {resources['memory']!r}")
         return resources
 
     @model_validator(mode="after")
-    def _known_preset(self) -> Self:
+    def _check_preset(self) -> Self:
         if self.preset is not None and self.preset not in PRESETS:
-            raise InputError.not_among("preset", "no preset of the trainer's", self.preset, PRESETS)
+            raise InputError.not_among("preset", "not a preset of the trainer", self.preset, PRESETS)
         if self.preset is not None and self.kimg is None:
-            raise ValueError("kimg beside preset; write kimg: 20")
+            raise ValueError("kimg is required with preset; write kimg: 20")
         if self.preset is not None:
             check_settings(self.preset, self.settings)
         return self
 
     def overrides(self) -> Overrides:
-        """Fields of the trainer's configuration that have a key here."""
+        """Fields of the trainer's configuration that have their own key."""
         return {"kimg": self.kimg, "checkpoint_kimg": self.checkpoint_kimg, "seed": self.seed}
 
 
-def _amount(quantity: str) -> float:
-    """Of Kubernetes' quantities: 64Gi is 64 * 2**30, 500m a half."""
+def _parse_quantity(quantity: str) -> float:
+    """Parses Kubernetes' quantities: 64Gi is 64 * 2**30, 500m is 0.5."""
     match = _QUANTITY.fullmatch(quantity)
-    assert match is not None, "checked before"
+    assert match is not None, "validated before"
     number, unit = match.groups(default="")
     if unit == "m":
         return float(number) / 1000
@@ -166,9 +166,9 @@ def _amount(quantity: str) -> float:
 
 
 def read_job_file(path: Path) -> JobFile:
-    """InputError: or a group of them, one for each mistake."""
+    """Reads a job file. InputError, or a group of them: one for each mistake."""
     if foreign := foreign_path(path, "job submit"):
         raise foreign
     return read_model(
-        path, JobFile, named="job", keys="name, preset and max_hours", folder="examples/jobs", lined=LINED
+        path, JobFile, named="job", keys="name, preset and max_hours", folder="examples/jobs", lined=MULTILINE
     )

@@ -1,4 +1,4 @@
-"""The TrainConfig of a job, from its preset and what the job changes: plan, findings, bench and nodes use this one.
+"""The TrainConfig of a job, from its preset and the job's changes. Plan, findings, bench and nodes all use it.
 
 `kimg`, `seed` and `checkpoint_kimg` are keys of the job itself.
 """
@@ -16,29 +16,29 @@ from trainer.config.values.flag_names import as_keys
 
 Settings = dict[str, StrictBool | int | float | str]
 Overrides = Mapping[str, float | str | None]
-"""Fields that the job has keys of its own for, and the backend that its machines need; None leaves the preset's."""
+"""Fields with their own key in the job, and the backend of its machines; None keeps the preset's value."""
 
-_OF_THE_JOB = ("preset", "kimg", "checkpoint_kimg", "seed")
+_JOB_KEYS = ("preset", "kimg", "checkpoint_kimg", "seed")
 
 
 def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> None:
-    """Refuses what is no field of TrainConfig, and values that do not go together with the preset's. InputError: its
-    place is `settings`, or a key in there.
+    """InputError, with place `settings` or one of its keys: not a field of TrainConfig, or a value that conflicts with
+    the preset.
     """
     for name, value in settings.items():
-        if name in _OF_THE_JOB:
+        if name in _JOB_KEYS:
             raise InputError(
                 f"settings.{name}",
-                "has a key of its own",
+                "is a key of the job, not of settings",
                 value=value,
                 allowed=f"settings without {name}",
-                fix=f"write {name} beside settings",
+                fix=f"write {name} next to settings",
             )
         if name not in TrainConfig.model_fields:
-            fields = sorted(TrainConfig.model_fields.keys() - set(_OF_THE_JOB))
+            fields = sorted(TrainConfig.model_fields.keys() - set(_JOB_KEYS))
             raise InputError(
                 f"settings.{name}",
-                "no field of the trainer's TrainConfig",
+                "not a field of the trainer's TrainConfig",
                 value=name,
                 allowed=listed(fields, name),
                 fix=nearest_hint(name.replace("-", "_"), fields),
@@ -46,18 +46,18 @@ def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> N
     effective_config(preset, settings)
 
 
-def _explained(error: ValidationError, preset: str, settings: Mapping[str, bool | float | str]) -> InputError:
-    """The first mistake: a rule of the trainer in a file's words, or a value of the wrong kind."""
+def _explain(error: ValidationError, preset: str, settings: Mapping[str, bool | float | str]) -> InputError:
+    """The first mistake: a broken rule of the trainer, or a value of the wrong type."""
     first = error.errors()[0]
     if first["type"] != "rule":
         return explain(error, TrainConfig, "", namespace="settings.")[0]
-    # A rule about several fields names one of them, and the way out, in its context.
+    # A rule about several fields names one of them, and the fix, in its context.
     context = first.get("ctx", {})
     field = context.get("field") or ".".join(str(part) for part in first["loc"])
     allowed = as_keys(first["msg"].removeprefix("Value error, "))
     return InputError(
         f"settings.{field}" if field in settings else "settings",
-        f"{'does' if field in settings else f'{field} does'} not go together with the rest of preset {preset}",
+        f"{'' if field in settings else f'{field} '}conflicts with the rest of preset {preset}",
         value=settings.get(field, context.get("value")),
         allowed=allowed if field in settings else f"{field}: {allowed}",
         fix=as_keys(context["fix"]) if context.get("fix") else f"change {field}, or leave it out",
@@ -67,9 +67,9 @@ def _explained(error: ValidationError, preset: str, settings: Mapping[str, bool 
 def effective_config(
     preset: str, settings: Mapping[str, bool | float | str], overrides: Overrides = MappingProxyType({})
 ) -> TrainConfig:
-    """The configuration; `settings` replace `overrides`. InputError, in `settings`: values that do not go together."""
+    """The configuration; `settings` take precedence over `overrides`. InputError, in `settings`: conflicting values."""
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
         return TrainConfig.model_validate({**PRESETS[preset].model_dump(), **given, **settings})
     except ValidationError as error:
-        raise _explained(error, preset, settings) from None
+        raise _explain(error, preset, settings) from None

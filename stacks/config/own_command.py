@@ -1,6 +1,4 @@
-"""A command of one's own beside the trainer's presets: its keys in a job file and in a stack's job section, with the
-same rules and errors, and what it finds in its environment on every engine.
-"""
+"""A custom command: its keys in job files and stack files, with the same rules and errors, and its environment."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,34 +13,30 @@ from components.core.image_reference import BY_DIGEST
 from stacks.config.section import Section
 
 RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
-"""Variables of a command: the folder that outlives a node, and the file in which it is told of its node's end."""
+"""Variables of a command: the folder that outlives a node, and the file with notices of the node's end."""
 
-OPEN_MEETING = (
-    "its processes meet by the torchrun of its own environment, which knows no key, and talk without authentication. "
-    "Who reaches their ports can end the job, change its gradients, and run code in it where it exchanges Python "
-    "objects (broadcast_object_list, torch.distributed.checkpoint). These are"
+RENDEZVOUS_RISK = (
+    "its processes connect through plain torchrun, without a key or authentication. Anyone who reaches their ports can "
+    "end the job, change its gradients, and run code in it if it exchanges Python objects (broadcast_object_list, "
+    "torch.distributed.checkpoint). These are"
 )
-"""The exposure of a command with several processes in a queue. A list of who can use it follows."""
+"""The exposure of a command with several processes in a queue. The list of who has access follows."""
 
-_OF_SHELLS = (
+_SHELL_VARIABLES = (
     *("BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),
     *("BASH_COMMAND", "BASH_LINENO", "BASH_MONOSECONDS", "BASH_SOURCE", "BASH_SUBSHELL", "BASH_TRAPSIG"),
     *("BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID"),
     *("FUNCNAME", "FUNCNEST", "GROUPS", "HISTCMD", "IFS", "LINENO", "OLDPWD", "OPTERR", "OPTIND", "PIPESTATUS"),
     *("PPID", "PS1", "PS2", "PS4", "PWD", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID", "_"),
 )
-"""Variables to which bash or another sh gives values of its own, or lets nobody give one: what runs a job's scripts
-would hand on something else than the job says.
-"""
+"""Variables that bash or another sh sets itself or makes read-only, so that a job's values would get lost."""
 _Word = Annotated[str, Field(max_length=4096)]
 _Folder = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=200)]
-OF_THE_SYSTEM = (
+SYSTEM_FOLDERS = (
     *("bin", "boot", "dev", "etc", "lib", "lib64", "opt", "proc", "run", "sbin", "sys", "tmp", "usr", "var"),
     *("fsx", "scratch", "shared"),
 )
-"""Folders at the top of a container that are no place for what a command leaves; the last ones are where nodes mount
-their file systems and their own disks.
-"""
+"""Top-level folders of a container that cannot hold outputs; nodes mount file systems and disks at the last ones."""
 
 
 class ExitCodes(Section):
@@ -59,12 +53,12 @@ class ExitCodes(Section):
     unfit: tuple[Whole, ...] = (4,)
 
     @model_validator(mode="after")
-    def _each_once(self) -> Self:
+    def _check_codes(self) -> Self:
         codes = [*self.interrupted, *self.bad_input, *self.unfit]
         if odd := [code for code in codes if not 1 <= code <= 255]:
-            raise ValueError(f"codes from 1 to 255, for 0 is done; take {odd[0]} out")
+            raise ValueError(f"codes from 1 to 255, since 0 means success; remove {odd[0]}")
         if twice := sorted({code for code in codes if codes.count(code) > 1}):
-            raise ValueError(f"each code once; {twice[0]} has two meanings, take one of them out")
+            raise ValueError(f"each code once; {twice[0]} has two meanings, remove one of them")
         return self
 
 
@@ -95,32 +89,32 @@ class CommandKeys(Section):
 
     @field_validator("outputs")
     @classmethod
-    def _apart(cls, outputs: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_outputs(cls, outputs: tuple[str, ...]) -> tuple[str, ...]:
         for folder in outputs:
-            if folder.split("/")[1] in OF_THE_SYSTEM:
-                raise ValueError(f"folders of the command's own, such as /work/results; take {folder} out")
+            if folder.split("/")[1] in SYSTEM_FOLDERS:
+                raise ValueError(f"folders outside the system's, such as /work/results; remove {folder}")
         for one, other in permutations(map(PurePosixPath, outputs), 2):
             if one.is_relative_to(other):
-                raise ValueError(f"folders of which none is in another; take {one} out, {other} holds it")
+                raise ValueError(f"folders that do not contain each other; remove {one}, which is in {other}")
         return outputs
 
     @field_validator("env")
     @classmethod
-    def _names(cls, env: dict[str, str]) -> dict[str, str]:
+    def _check_names(cls, env: dict[str, str]) -> dict[str, str]:
         for name in env:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ValueError(f"names of letters, digits and _, the first no digit; mend {name!r}")
+                raise ValueError(f"names of letters, digits and _, not starting with a digit; rename {name!r}")
             if name.startswith("GANGWAY_"):
-                raise ValueError(f"names without GANGWAY_, which are told to a command; leave {name} out")
-            if name in _OF_SHELLS:
-                raise ValueError(f"names that no shell sets itself, as it does RANDOM, UID and PWD; leave {name} out")
+                raise ValueError(f"names without GANGWAY_, which Gangway sets itself; leave {name} out")
+            if name in _SHELL_VARIABLES:
+                raise ValueError(f"names that shells do not set, unlike RANDOM, UID and PWD; leave {name} out")
         return env
 
 
-LINED = (("command",), ("env",))
-"""Places below which texts may have lines and tabs: a script may stand there."""
-OF_A_COMMAND = ("image", "env", "workdir", "exit_codes", "outputs")
-"""Keys that a preset of a stack has no use for."""
+MULTILINE = (("command",), ("env",))
+"""Places below which texts may have line breaks and tabs: they may be scripts."""
+COMMAND_KEYS = ("image", "env", "workdir", "exit_codes", "outputs")
+"""Keys that a preset does not have."""
 
 
 def check_one_workload(
@@ -129,36 +123,34 @@ def check_one_workload(
     has_preset: bool,
     has_command: bool,
     of_a_preset: Iterable[str],
-    of_a_command: Iterable[str] = OF_A_COMMAND,
+    of_a_command: Iterable[str] = COMMAND_KEYS,
 ) -> None:
-    """`given`: all keys that were written. ValueError: not exactly one of the two, or a key of the other's."""
+    """ValueError: both or neither of preset and command, or a key of the other one. `given`: all keys in the file."""
     if has_preset == has_command:
         fix = "leave one of them out" if has_command else "write preset: dcgan-digits, or command: [python, train.py]"
         raise ValueError(f"exactly one of preset and command; {fix}")
     kind, other = ("command", of_a_command) if has_preset else ("preset", of_a_preset)
     written = set(given)
     if odd := [name for name in other if name in written]:
-        raise ValueError(f"{odd[0]} only beside {kind}; leave {odd[0]} out")
+        raise ValueError(f"{odd[0]} only with {kind}; leave {odd[0]} out")
 
 
 def output_folder(run_dir: str, output: str) -> str:
-    """Where one of `outputs` is kept: beside the run folder, not in it. There the command could put a link in a
-    folder's place, and root, who mounts it, would follow.
+    """Where one of `outputs` is stored: next to the run folder. Inside it, the command could replace a folder by a link
+    that root would follow when mounting.
     """
     return f"{run_dir}.outputs{output}"
 
 
 def outputs_in_mounts(outputs: Iterable[str], mounts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each of `outputs` that is in a folder which is mounted already, or holds one, with that folder."""
+    """Each of `outputs` that is in a mounted folder or contains one, with that folder."""
     for output, mount in product(map(PurePosixPath, outputs), map(PurePosixPath, mounts)):
         if output.is_relative_to(mount) or mount.is_relative_to(output):
             yield str(output), str(mount)
 
 
 def command_variables(job: CommandKeys, run_dir: str, notices: str) -> Mapping[str, str]:
-    """What a command finds in its environment, its own `env` besides. `notices`: a file of the node's, which may not be
-    there yet.
-    """
+    """A command's environment, with its `env`. `notices`: a file of the node that may not exist yet."""
     codes = job.exit_codes
     return {
         RUN_DIR: run_dir,

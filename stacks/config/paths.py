@@ -1,4 +1,4 @@
-"""Where the program runs: in `stacks/` of a checkout, or in a project of somebody's that uses an installed Gangway."""
+"""Where the program runs: in `stacks/` of a checkout, or in a user's project with an installed Gangway."""
 
 import json
 import os
@@ -7,23 +7,23 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-"""What holds components, images, stacks and trainer: a checkout's top, or the installed package's folder."""
+"""The folder of components, images, stacks and trainer: the checkout, or the installed package's folder."""
 
 
 _PYTHONPATH = "PYTHONPATH"
 
 
-def for_modules(variables: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which `python -m` finds Gangway's modules, and nobody else's of the same name: neither in the
-    folder that it begins in, nor further back on the path.
+def module_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which `python -m` finds Gangway's modules before others of the same name, also in the working
+    directory.
     """
     others = [each for each in variables.get(_PYTHONPATH, "").split(os.pathsep) if each not in ("", str(ROOT))]
     return {**variables, _PYTHONPATH: os.pathsep.join([str(ROOT), *others]), "PYTHONSAFEPATH": "1"}
 
 
-def for_users(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment that whoever began an installed Gangway had: without the folder of its own packages, which may
-    have the names of theirs. In a checkout it is theirs to have.
+def user_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The user's environment, without the folder of an installed Gangway, whose packages could hide the user's. In a
+    checkout, the user set it.
     """
     path = variables.get(_PYTHONPATH)
     if path is None or in_checkout():
@@ -34,13 +34,13 @@ def for_users(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_checkout() -> bool:
-    """Whether this is a checkout, and no installed package."""
+    """Whether this is a checkout, not an installed package."""
     return (ROOT / "pyproject.toml").is_file()
 
 
 def installed_from() -> str | None:
-    """The URL that Gangway was installed from, for a requirement such as `gangway-iac[aws] @ URL`; None for an index.
-    We have no release there, so anyone could register the name.
+    """The URL that Gangway was installed from, for a requirement such as `gangway-iac[aws] @ URL`; None for an index,
+    where we have no release, so anyone could register the name.
     """
     if in_checkout():
         return ROOT.as_uri()
@@ -54,22 +54,22 @@ def installed_from() -> str | None:
 
 
 def in_project() -> bool:
-    """Whether the working directory is a Pulumi project beside no checkout: one that `gangway init` has written."""
+    """Whether the working directory is a project that `gangway init` wrote, outside the checkout."""
     here = Path.cwd()
     return here != ROOT and (here / "Pulumi.yaml").is_file() and (here / "__main__.py").is_file()
 
 
 def program_folder() -> Path:
-    """Where the program runs under the engine, and so what a relative path among its inputs starts from."""
+    """Working directory of the program under the engine; relative paths among its inputs start here."""
     return Path.cwd() if in_project() else ROOT / "stacks"
 
 
 def project_folder() -> Path:
-    """Whose stacks the CLI of Pulumi is asked about: the working directory's project, else the one that is here."""
+    """The project whose stacks Pulumi's CLI lists: the working directory, if it is a project, else the checkout."""
     here = Path.cwd()
     return here if (here / "Pulumi.yaml").is_file() else ROOT
 
 
 def trainer_context() -> str:
-    """The folder that the trainer's image is built from, relative to the program's: the same on everybody's machine."""
+    """Build context of the trainer's image, relative to the program's folder: the same on all machines."""
     return os.path.relpath(ROOT, program_folder().resolve())

@@ -1,4 +1,4 @@
-"""What a provider says of stack files: its own section, which of the common settings it reads, in which spelling."""
+"""A provider's part of the stack file: its section, and which of the common settings it reads, in which form."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,9 +11,8 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class OwnSection:
-    """The section that only this provider reads, `gangway:<name>`. `name`: its key; `model`: of what stands there;
-    None in a stack of another provider; `holds`: what it has to hold, as the message says that misses it;
-    `example`: the section as one writes it in a line of YAML.
+    """The section `gangway:<name>` that only this provider reads. `holds`: the keys that the message about a missing
+    section names; `example`: the section in one line of YAML.
     """
 
     name: str
@@ -24,9 +23,8 @@ class OwnSection:
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """Where `storage.source` is. `scheme`: of its addresses; `folder`: how one is called there; `upload_command`: what
-    copies a folder of this machine to an address; `keeps_name`: whether data that moves here from another cloud may
-    keep its bucket's name.
+    """The store of `storage.source`. `folder`: an example address; `upload_command`: copies a local folder to an
+    address; `keeps_name`: whether data from another cloud may keep its bucket's name.
     """
 
     scheme: str
@@ -37,7 +35,7 @@ class ObjectStore:
 
 @dataclass(frozen=True)
 class ImageForm:
-    """How `cluster.image_id` is written."""
+    """The form of `cluster.image_id`."""
 
     pattern: re.Pattern[str]
     example: str
@@ -45,9 +43,9 @@ class ImageForm:
 
 @dataclass(frozen=True)
 class Account:
-    """Pulumi's own namespace of settings for the provider, which would choose another account than the stack file.
-    `namespace`: such as `aws`, of keys such as `aws:profile`; `title`: the provider as people call it; `region_key`:
-    the one key that may stand there, with the stack's region; `instead`: where people say whose account it is.
+    """Pulumi's own settings for the provider, which could select another account than the stack file. `namespace`: such
+    as `aws`, of keys such as `aws:profile`; `title`: the provider's name in messages; `region_key`: the only allowed
+    key, with the stack's region; `instead`: how to select the account.
     """
 
     namespace: str
@@ -61,23 +59,23 @@ class ProviderSettings:
     """One provider's part of the stack file.
 
     Attributes:
-        own: its section; None where the common settings say all.
-        reads_site: whether its machines are those that the stack file itself describes, in gangway:site.
-        examples: config path -> what is shown there in place of the common example, which is AWS's.
-        unsupported: config path -> why nothing reads it; a section, or a key of one that differs from its default.
-        lacking: config path of a key -> why nobody misses it, where it is another provider's peculiarity.
-        data_setting: where a stack names the data that the job trains on.
-        image: how an image is written; None where `cluster.image_id` is unsupported.
-        store: the object store; None where there is none of the provider's.
-        storage_kinds: file systems it has, the usual one first; empty where storage is unsupported.
-        account: Pulumi's own settings for it; None where a stack file has no use for them.
-        has_slices: whether `cluster.topology` means something.
-        deletes_runs: whether `keep_runs: false` of the job or the engine is heeded.
-        nodes_can_leave: whether `job.terminate_when_done` is heeded.
-        runs_commands: whether a job may be a command of one's own.
-        joins_commands: whether it may be one on several nodes.
-        queues: kinds of `engine` with a queue that it can be a cluster of.
-        has_accounting: whether its Slurm can have a database of accounts, and with it teams.
+        own: its section; None if the common settings are enough.
+        reads_site: whether the stack file describes its machines, in gangway:site.
+        examples: config path -> an example that replaces the common one, which is AWS's.
+        unsupported: config path of a section or key -> why it has no effect.
+        lacking: config path of a key of other providers -> why it is not available here.
+        data_setting: the setting that names the training data.
+        image: the form of images; None if `cluster.image_id` is unsupported.
+        store: the provider's object store, if any.
+        storage_kinds: its file systems, the default first; empty if storage is unsupported.
+        account: Pulumi's own settings for it, if there are any.
+        has_slices: whether `cluster.topology` has an effect.
+        deletes_runs: whether `keep_runs: false` of the job or the engine has an effect.
+        nodes_can_leave: whether `job.terminate_when_done` has an effect.
+        runs_commands: whether a job may be a custom command.
+        joins_commands: whether a custom command may use several nodes.
+        queues: supported kinds of `engine` with a queue.
+        has_accounting: whether its Slurm can have an accounting database, which teams require.
     """
 
     own: OwnSection | None = None

@@ -1,4 +1,4 @@
-"""The section `regions`, of stack files and of job files: where a stack, a job and their data may be."""
+"""The section `regions` of stack files and job files: where a stack, a job and their data may be."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,7 +9,7 @@ from components.core.findings import InputError
 from components.estimate.regions import RegionLimits, check_jurisdiction, check_name
 from stacks.config.section import Section
 
-# The mistake's own place is put before it by whoever reads the file.
+# The reader of the file adds the place.
 _Name = Annotated[str, AfterValidator(lambda entry: check_name(entry, ""))]
 _Jurisdiction = Annotated[str, AfterValidator(lambda word: check_jurisdiction(word, ""))]
 _MOST = 200
@@ -30,18 +30,18 @@ class RegionsConfig(Section):
 
     @property
     def limits(self) -> RegionLimits:
-        """As planners take them."""
+        """The section as planners take it."""
         return RegionLimits(self.allow, self.deny, self.residency)
 
 
-def limits_of_options(allow: str | None, deny: str | None, residency: str | None) -> RegionLimits:
-    """Of a command's options, each several with commas between. InputError: one names no region or jurisdiction."""
+def parse_limits(allow: str | None, deny: str | None, residency: str | None) -> RegionLimits:
+    """Parses a command's options, each a list with commas. InputError: an unknown region or jurisdiction."""
 
     def words(option: str, text: str | None) -> Sequence[str]:
         found = () if text is None else tuple(word.strip() for word in text.split(","))
         if "" in found:
             raise InputError(
-                option, "a name is empty", value=text, allowed="names with commas between", fix="leave it out"
+                option, "has an empty name", value=text, allowed="names separated by commas", fix="remove it"
             )
         return found
 

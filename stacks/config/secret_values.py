@@ -1,4 +1,4 @@
-"""Secrets of a stack file: what stands for one that only the engine can decrypt, and who wrote one in plain text."""
+"""Secrets of a stack file: a placeholder for encrypted values, and errors for secrets in plain text."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -8,27 +8,23 @@ from pydantic import BeforeValidator
 from components.core.findings import InputError
 
 ENCRYPTED = "[encrypted in the stack file]"
-"""What stands for a secret that only the engine can decrypt."""
+"""Replaces a secret that only the engine can decrypt."""
 
 
-def _decryptable(value: Any) -> Any:
-    """`{secure: ...}`, as Pulumi writes a secret into the stack file, as the word for it."""
+def _hide_encrypted(value: Any) -> Any:
+    # Pulumi writes secrets into the stack file as `{secure: ...}`.
     return ENCRYPTED if isinstance(value, dict) and set(value) == {"secure"} else value
 
 
-Encrypted = Annotated[str | None, BeforeValidator(_decryptable)]
-"""A setting that has to be encrypted; None when left out."""
+Encrypted = Annotated[str | None, BeforeValidator(_hide_encrypted)]
+"""A setting that must be encrypted; None if omitted."""
 
 
-def in_plain_text(section: str, setting: str, value: str | None, what: str, otherwise: str) -> Iterator[InputError]:
-    """A secret that anybody reads. It is not repeated.
-
-    Args:
-        section: such as hosts.
-        setting: of it.
-        value: of that.
-        what: it is, such as a private key.
-        otherwise: what is had by leaving it out.
+def plaintext_mistakes(
+    section: str, setting: str, value: str | None, what: str, otherwise: str
+) -> Iterator[InputError]:
+    """A mistake if the secret `value` is in plain text; never repeats it. `what`: such as "a private key"; `otherwise`:
+    what is used without the setting.
     """
     if value in (None, ENCRYPTED):
         return
@@ -38,6 +34,6 @@ def in_plain_text(section: str, setting: str, value: str | None, what: str, othe
         yield InputError(
             f"gangway:{section}.{setting}",
             f"{what} in plain text",
-            allowed=f"a secret of the stack; or none, for {otherwise}",
+            allowed=f"a secret of the stack; or leave it out to use {otherwise}",
             fix=f"make a new key, and run `pulumi config set --path --secret gangway:{section}.{setting} < KEYFILE`",
         )

@@ -1,4 +1,4 @@
-"""What every section of a file that people write has in common."""
+"""The base class of all sections of configuration files."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -9,5 +9,5 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
-OF_PRESET, OF_COMMAND = "job of a preset", "job of a command"
-"""Tags of a stack's two kinds of job, which pydantic puts into the path of what is wrong; no key is spelled so."""
+PRESET_TAG, COMMAND_TAG = "job of a preset", "job of a command"
+"""Tags of a stack's two kinds of job. Pydantic puts them into the path of an error; they never equal a key."""

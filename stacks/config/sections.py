@@ -1,6 +1,4 @@
-"""The sections of a stack file that every provider reads, each what a person writes under one `gangway:` key;
-frozen, validated at the door.
-"""
+"""The sections of a stack file that every provider reads, one per `gangway:` key; frozen and validated."""
 
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -27,8 +25,8 @@ from components.estimate.cost import HOURS_PER_MONTH
 from components.estimate.spot import RESTART_SEC
 from images.specs import PROMETHEUS_IMAGE
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
-from stacks.config.own_command import OF_A_COMMAND, CommandKeys, check_one_workload
-from stacks.config.section import OF_COMMAND, OF_PRESET, Section
+from stacks.config.own_command import COMMAND_KEYS, CommandKeys, check_one_workload
+from stacks.config.section import COMMAND_TAG, PRESET_TAG, Section
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
@@ -37,14 +35,14 @@ from trainer.config.values.control import ControlSettings
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
 
 
-def _email(value: str) -> str:
+def _check_email(value: str) -> str:
     if not _EMAIL.fullmatch(value):
         raise ValueError("an e-mail address; write it like ml-platform@example.com")
     return value
 
 
-# The patterns are there for messages alone: what the validators say themselves is more.
-_Email = Annotated[str, AfterValidator(_email), Field(json_schema_extra={"pattern": f"^{_EMAIL.pattern}$"})]
+# The pattern is for messages only; the validator's own message says more.
+_Email = Annotated[str, AfterValidator(_check_email), Field(json_schema_extra={"pattern": f"^{_EMAIL.pattern}$"})]
 
 
 class NodesConfig(Section):
@@ -60,7 +58,7 @@ class NodesConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_number(cls, value: Any) -> Any:
+    def _reject_number(cls, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
             raise ValueError(
                 "a mapping with min and max, such as {min: 2, max: 4}; "
@@ -69,9 +67,9 @@ class NodesConfig(Section):
         return value
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.min > self.max:
-            raise ValueError(f"min not above max; set max: {self.min} or min: {self.max}")
+            raise ValueError(f"min of at most max; set max: {self.min} or min: {self.max}")
         return self
 
 
@@ -140,7 +138,7 @@ class ClusterConfig(Section):
     nodes: ClusterNodesConfig = Field(examples=[{"min": 2, "max": 4}])
     capacity: tuple[Rung, ...] = Field(
         min_length=1,
-        # An alarm's expression takes ten metrics, and one of them is the steps'.
+        # An alarm's expression takes ten metrics, one of which is for steps.
         max_length=9,
         description="rungs, tried in this order",
         examples=[
@@ -154,7 +152,7 @@ class ClusterConfig(Section):
     )
     image_id: str | None = Field(
         default=None,
-        # Whose form it is, `stacks.loading.unsupported_settings` looks at.
+        # `stacks.loading.unsupported_settings` checks the provider's own form.
         pattern=r"^(ami-[0-9a-f]{8,17}|projects/[a-z0-9.:-]+/global/images/(family/)?[a-z]([a-z0-9-]*[a-z0-9])?"
         r"|/[A-Za-z]+(/[A-Za-z0-9_.()-]+)+|[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2,3})$",
         examples=["ami-0123456789abcdef0"],
@@ -169,20 +167,20 @@ class ClusterConfig(Section):
 
     @property
     def given_up_limit(self) -> int:
-        """How many nodes that gave themselves up are too many."""
+        """Number of failed nodes that trips the breaker."""
         return self.breaker.given_up or max(FEWEST_GIVEN_UP, self.nodes.max // 2)
 
     @model_validator(mode="after")
-    def _one_name(self) -> Self:
+    def _check_machine(self) -> Self:
         if (self.accelerator is None) == (self.machine_type is None):
             fix = "leave one of them out" if self.accelerator else "add one; `gangway catalog list` names both"
             raise ValueError(f"exactly one of accelerator and machine_type; {fix}")
         return self
 
     @model_validator(mode="after")
-    def _device_of_the_image(self) -> Self:
+    def _check_root_device(self) -> Self:
         if self.image_id is None and "root_device_name" in self.model_fields_set:
-            raise ValueError("root_device_name only beside the image_id that it belongs to; remove root_device_name")
+            raise ValueError("root_device_name only with image_id; remove root_device_name")
         return self
 
 
@@ -239,7 +237,7 @@ class BudgetConfig(Section):
 
 
 _BASE64 = r"^[A-Za-z0-9+/]+={0,2}$"
-_PRINTED = "`gangway signature IMAGE --key FILE`"
+_SIGNATURE_COMMAND = "`gangway signature IMAGE --key FILE`"
 
 
 class SignatureConfig(Section):
@@ -255,9 +253,9 @@ class SignatureConfig(Section):
         issuer: URL of the identity provider.
     """
 
-    public_key: str | None = Field(default=None, min_length=1, json_schema_extra={"told_by": _PRINTED})
-    payload: str | None = Field(default=None, pattern=_BASE64, json_schema_extra={"told_by": _PRINTED})
-    signature: str | None = Field(default=None, pattern=_BASE64, json_schema_extra={"told_by": _PRINTED})
+    public_key: str | None = Field(default=None, min_length=1, json_schema_extra={"value_source": _SIGNATURE_COMMAND})
+    payload: str | None = Field(default=None, pattern=_BASE64, json_schema_extra={"value_source": _SIGNATURE_COMMAND})
+    signature: str | None = Field(default=None, pattern=_BASE64, json_schema_extra={"value_source": _SIGNATURE_COMMAND})
     signed_as: str | None = Field(default=None, pattern=f"^{NAME}$", examples=["registry.example.com/gan/trainer"])
     identity: str | None = Field(default=None, min_length=1, examples=["releases@example.com"])
     issuer: str | None = Field(
@@ -265,16 +263,16 @@ class SignatureConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         by_key = (self.public_key, self.payload, self.signature)
         keyless = (self.identity, self.issuer)
-        said = [value is not None for value in (*by_key, *keyless, self.signed_as)]
-        looked_at, asked = all(said[:3]), all(said[3:5])
-        if (looked_at and not any(said[3:5])) or (asked and not any(said[:3] + said[5:])):
+        if all(by_key) and not any(keyless):
+            return self
+        if all(keyless) and not any((*by_key, self.signed_as)):
             return self
         raise ValueError(
-            "public_key, payload and signature, which machines look at, or identity and issuer, which `up` asks cosign "
-            f"for; {_PRINTED} prints the first three"
+            "either public_key, payload and signature, which machines verify, or identity and issuer, which `up` "
+            f"verifies with cosign; {_SIGNATURE_COMMAND} prints the first three"
         )
 
 
@@ -288,7 +286,7 @@ class ImageConfig(Section):
 
     prebuilt: str | None = Field(
         default=None,
-        # Its form is the provider's to check, who can name the stack's own region.
+        # The provider checks the form, since it can suggest the stack's region.
         min_length=1,
         json_schema_extra={"pattern": f"@{DIGEST}$"},
         examples=[f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"],
@@ -301,17 +299,17 @@ class ImageConfig(Section):
 
     @field_validator("prebuilt")
     @classmethod
-    def _letters_of_a_name(cls, image: str | None) -> str | None:
+    def _check_letters(cls, image: str | None) -> str | None:
         if image is not None and not set(image) <= LETTERS:
             raise ValueError(
-                "<registry>/<repository>@sha256:<digest>; take out what is no letter, digit or one of . _ - / : @ [ ]"
+                "<registry>/<repository>@sha256:<digest>; remove all but letters, digits and . _ - / : @ [ ]"
             )
         return image
 
 
 MOST_HOURS = 24 * 28
 LEAST_KIMG, LEAST_HOURS = 0.001, 0.01
-"""One image, and 36 seconds: what is shorter is a slip too, and no figure of a plan comes out of it."""
+"""One image, and 36 seconds. Anything shorter is a mistake and makes the plan's figures meaningless."""
 
 
 class AutoscaleConfig(Section):
@@ -332,14 +330,14 @@ class AutoscaleConfig(Section):
     hold_minutes: Number = Field(default=15, ge=1, le=1440)
 
     @model_validator(mode="after")
-    def _something_to_reach(self) -> Self:
+    def _check_objective(self) -> Self:
         if self.deadline is None and self.images_per_sec is None and self.budget_usd is None:
-            raise ValueError("deadline, images_per_sec or budget_usd, one at least; add images_per_sec: 5000")
+            raise ValueError("at least one of deadline, images_per_sec and budget_usd; add images_per_sec: 5000")
         return self
 
 
-_OF_A_COMMAND = (*OF_A_COMMAND, "processes_per_node")
-"""A preset has one process for each accelerator of a node."""
+_COMMAND_KEYS = (*COMMAND_KEYS, "processes_per_node")
+"""A preset always has one process per accelerator."""
 
 
 class StackJob(Section):
@@ -367,7 +365,7 @@ class JobConfig(StackJob):
         kimg: length of the run.
         checkpoint_kimg: distance of two checkpoints; the preset's if omitted.
         seed: seed of initial weights, image order, latents and augmentation; the preset's if omitted.
-        settings: other fields of the training configuration, in place of the preset's values.
+        settings: other fields of the training configuration, instead of the preset's values.
         run_id: id of the run record; generated if omitted.
         controller: changes settings of the run while it trains, within bounds; none if omitted.
         autoscale: objective that decides how many nodes the job gets; `gangway job --scale` applies it.
@@ -391,36 +389,36 @@ class JobConfig(StackJob):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_command(cls, value: Any) -> Any:
-        if isinstance(value, dict) and (odd := [name for name in _OF_A_COMMAND if name in value]):
-            raise ValueError(f"{odd[0]} only beside command; leave {odd[0]} out")
+    def _reject_command_keys(cls, value: Any) -> Any:
+        if isinstance(value, dict) and (odd := [name for name in _COMMAND_KEYS if name in value]):
+            raise ValueError(f"{odd[0]} only with command; leave {odd[0]} out")
         return value
 
     @field_validator("preset")
     @classmethod
-    def _known_preset(cls, preset: str) -> str:
+    def _check_preset(cls, preset: str) -> str:
         if preset not in PRESETS:
             raise ValueError(f"one of {', '.join(PRESETS)}; {nearest_hint(preset, PRESETS)}")
         return preset
 
     @model_validator(mode="after")
-    def _settings_fit_the_preset(self) -> Self:
+    def _check_settings(self) -> Self:
         check_settings(self.preset, self.settings)
         return self
 
     def overrides(self, backend: str | None = None) -> Overrides:
-        """Fields of the trainer's configuration that have a key here, and the backend that the machines need."""
+        """Fields of the trainer's configuration with their own key, and the backend that the machines need."""
         return {"backend": backend, "kimg": self.kimg, "checkpoint_kimg": self.checkpoint_kimg, "seed": self.seed}
 
     def effective_config(self) -> TrainConfig:
-        """What the nodes train, but for the backend that their machines may need."""
+        """The configuration that nodes train, apart from the backend that their machines may need."""
         return effective_config(self.preset, self.settings, self.overrides())
 
 
-class StandingConfig(StackJob):
+class QueueWork(StackJob):
     """Replaces the job if the stack is a cluster with a queue; not a section of the stack file."""
 
-    # Nothing of what comes to the queue is known beforehand.
+    # The queue's jobs are not known in advance.
     run_id: ClassVar[None] = None
     controller: ClassVar[None] = None
     autoscale: ClassVar[None] = None
@@ -431,14 +429,14 @@ class StandingConfig(StackJob):
 class CommandConfig(StackJob, CommandKeys):
     """A custom command in your own container."""
 
-    # Nothing of it is trained by Gangway's trainer.
+    # Gangway's trainer does not run.
     run_id: ClassVar[None] = None
     controller: ClassVar[None] = None
     autoscale: ClassVar[None] = None
 
     @model_validator(mode="before")
     @classmethod
-    def _one_workload(cls, value: Any) -> Any:
+    def _check_workload(cls, value: Any) -> Any:
         if isinstance(value, dict):
             check_one_workload(
                 value,
@@ -449,14 +447,14 @@ class CommandConfig(StackJob, CommandKeys):
         return value
 
 
-def _kind_of_job(value: Any) -> str:
+def _job_tag(value: Any) -> str:
     if isinstance(value, dict):
-        return OF_COMMAND if "command" in value else OF_PRESET
-    return OF_COMMAND if isinstance(value, CommandConfig) else OF_PRESET
+        return COMMAND_TAG if "command" in value else PRESET_TAG
+    return COMMAND_TAG if isinstance(value, CommandConfig) else PRESET_TAG
 
 
 AnyJob = Annotated[
-    Annotated[JobConfig, Tag(OF_PRESET)] | Annotated[CommandConfig, Tag(OF_COMMAND)], Discriminator(_kind_of_job)
+    Annotated[JobConfig, Tag(PRESET_TAG)] | Annotated[CommandConfig, Tag(COMMAND_TAG)], Discriminator(_job_tag)
 ]
 
 
@@ -498,13 +496,13 @@ class HeadConfig(Section):
 
     @field_validator("prometheus_image")
     @classmethod
-    def _one_version(cls, image: str | None) -> str | None:
+    def _check_version(cls, image: str | None) -> str | None:
         if image is None:
             return None
         if image.endswith(":latest"):
             raise ValueError(f"an image of one version; write {image.removesuffix('latest')}v3.5.0")
         if not is_reference(image, ONE_VERSION):
-            raise ValueError("<registry>/<repository>:<tag> or @sha256:<digest>; name one version of Prometheus")
+            raise ValueError("<registry>/<repository>:<tag> or @sha256:<digest>; specify a version of Prometheus")
         return image
 
 

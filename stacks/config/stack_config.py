@@ -1,5 +1,5 @@
-"""StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated at the door.
-`stacks.loading.loader` fills it from a file or from the engine.
+"""StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated.
+`stacks.loading.loader` reads it from a file or from the engine.
 """
 
 from typing import Any, Literal, TypeVar
@@ -24,7 +24,7 @@ from stacks.config.sections import (
     JobConfig,
     NetworkConfig,
     ObserveConfig,
-    StandingConfig,
+    QueueWork,
     StorageConfig,
 )
 
@@ -32,30 +32,30 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig) -> None:
-    """InputError: the teams are promised, or allowed, more nodes than there are."""
+    """InputError: the teams are guaranteed, or allowed, more nodes than the cluster has."""
     promised = sum(team.nodes for team in engine.teams)
     if promised > cluster.nodes.max:
         raise InputError(
             "nodes.max",
-            f"gangway:engine.teams are promised {promised} nodes",
+            f"gangway:engine.teams guarantees {promised} nodes",
             value=cluster.nodes.max,
-            allowed=f"{promised} at least",
-            fix=f"write max: {promised}, or promise less",
+            allowed=f"at least {promised}",
+            fix=f"write max: {promised}, or guarantee fewer nodes",
         )
     for team in engine.teams:
         if team.max_nodes is not None and team.max_nodes > cluster.nodes.max:
             raise InputError(
                 "nodes.max",
-                f"the team {team.name} of gangway:engine.teams may have {team.max_nodes} nodes",
+                f"team {team.name} of gangway:engine.teams may use {team.max_nodes} nodes",
                 value=cluster.nodes.max,
-                allowed=f"{team.max_nodes} at least",
+                allowed=f"at least {team.max_nodes}",
                 fix=f"write max: {team.max_nodes}, or a smaller max_nodes",
             )
 
 
 class StackConfig(Section):
-    """One environment, as its stack file declares it. The loader adds a field for each provider's own section
-    (`stacks.loading.loader.stack_model`), which `section` finds by its type, and sets `stack` and `stack_name`.
+    """One environment, as its stack file declares it. The loader adds a field for each provider's section
+    (`stacks.loading.loader.stack_model`), which `section` finds by type, and sets `stack` and `stack_name`.
 
     Attributes:
         stack: its identity (`stacks.config.identity`), which all names, tags and filters carry.
@@ -116,17 +116,16 @@ class StackConfig(Section):
 
     @field_validator("engine", mode="before")
     @classmethod
-    def _units_when_empty(cls, engine: Any) -> Any:
+    def _default_engine(cls, engine: Any) -> Any:
         return engine or SystemdConfig()
 
     @field_validator("stack", "identity")
     @classmethod
-    def _fits_every_name(cls, identity: str, info: ValidationInfo) -> str:
-        """The identity begins the names of buckets and security groups, and is a label of the head's DNS name."""
+    def _check_identity(cls, identity: str, info: ValidationInfo) -> str:
         setting = info.field_name == "identity"
         if not is_valid_identity(identity) and not (setting and not identity):
             raise ValueError(
-                "1 to 40 of a-z, 0-9 and -, beginning with a letter, not with sg-, not ending with -; "
+                "1 to 40 of a-z, 0-9 and -, starting with a letter, not with sg-, not ending with -; "
                 + ("write another identity, or leave it out" if setting else "rename the stack")
             )
         return identity
@@ -138,21 +137,21 @@ class StackConfig(Section):
 
     @field_validator("tags")
     @classmethod
-    def _who_pays(cls, tags: dict[str, str]) -> dict[str, str]:
+    def _check_tags(cls, tags: dict[str, str]) -> dict[str, str]:
         if missing := [key for key in ("team", "cost_center") if not tags.get(key)]:
-            raise ValueError(f"team and cost_center among the tags; add {' and '.join(missing)}")
+            raise ValueError(f"tags with team and cost_center; add {' and '.join(missing)}")
         return tags
 
     @field_validator("cluster")
     @classmethod
-    def _a_job_has_nodes(cls, cluster: ClusterConfig, info: ValidationInfo) -> ClusterConfig:
+    def _check_nodes(cls, cluster: ClusterConfig, info: ValidationInfo) -> ClusterConfig:
         engine = info.data.get("engine")
         if isinstance(engine, SystemdConfig) and cluster.nodes.min == 0:
             raise InputError(
                 "nodes.min",
-                "the job of a stack goes on with one node at least",
+                "a stack's job needs at least one node",
                 value=0,
-                allowed="1 to 512; 0 where gangway:engine is a queue",
+                allowed="1 to 512; 0 only with a queue in gangway:engine",
                 fix="write min: 1",
             )
         if isinstance(engine, SlurmConfig | KubernetesConfig):
@@ -161,69 +160,69 @@ class StackConfig(Section):
 
     @field_validator("job", mode="before")
     @classmethod
-    def _one_job_or_a_queue(cls, job: Any, info: ValidationInfo) -> Any:
+    def _check_job(cls, job: Any, info: ValidationInfo) -> Any:
         engine = info.data.get("engine")
-        if engine is None:  # it is wrong itself, and is told of
+        if engine is None:  # it is invalid and reported itself
             return job
         job = job or None
-        if job is None and not engine.standing:
+        if job is None and not engine.has_queue:
             raise PydanticCustomError("missing", "Field required")
-        if job is not None and engine.standing:
+        if job is not None and engine.has_queue:
             raise InputError(
                 "",
-                "the cluster has a queue, and no job of its own",
+                "a cluster with a queue cannot have its own job",
                 value=engine.kind,
                 allowed="gangway:job only without gangway:engine, or with kind: systemd",
-                fix="leave gangway:job out, and submit it: gangway job submit FILE",
+                fix="leave gangway:job out, and submit the job: gangway job submit FILE",
             )
         return job
 
     def find_section(self, model: type[SectionT]) -> SectionT | None:
-        """The own section of the stack's provider; None where the stack has no such section."""
+        """The section of the stack's provider; None if the stack has none."""
         return next((value for _, value in self if isinstance(value, model)), None)
 
     def section(self, model: type[SectionT]) -> SectionT:
-        """The own section of the stack's provider, which the loader requires."""
+        """The section of the stack's provider, which the loader requires."""
         found = self.find_section(model)
         assert found is not None, f"{self.provider} has no section {model.__name__}"
         return found
 
     @property
-    def work(self) -> JobConfig | CommandConfig | StandingConfig:
-        """The job, or what stands for it where the stack is a cluster with a queue: priced for a month."""
+    def work(self) -> JobConfig | CommandConfig | QueueWork:
+        """The job, or in a cluster with a queue a month of work."""
         if self.job is not None:
             return self.job
         assert isinstance(self.engine, SlurmConfig | KubernetesConfig), "a job is required without a queue"
-        return StandingConfig(keep_runs=self.engine.keep_runs)
+        return QueueWork(keep_runs=self.engine.keep_runs)
 
     @property
     def job_hours(self) -> float | None:
-        """After how many hours the nodes stop the job; None for a cluster with a queue, whose jobs have their own."""
+        """Hours after which the nodes stop the job; None for a cluster with a queue."""
         return None if self.job is None else self.job.max_hours
 
     @property
     def expected_nodes(self) -> int:
-        """With fewer, some are missing. A job that may be scaled in is expected to have the least alone."""
+        """The number of nodes that should be up; the minimum for an autoscaled job."""
         nodes = self.cluster.nodes
         return nodes.max if self.work.autoscale is None else nodes.min
 
     @property
     def trains(self) -> bool:
-        """Whether the job is of a preset: no one knows the speed, the memory or the energy of anything else."""
+        """Whether the job is a preset; speed, memory and energy of other work are unknown."""
         return isinstance(self.job, JobConfig)
 
     @property
     def training(self) -> JobConfig:
-        """The job, where it is of a preset."""
-        assert isinstance(self.job, JobConfig), "what is about training is asked of a preset alone"
+        """The job, which must be a preset."""
+        assert isinstance(self.job, JobConfig), "only presets train"
         return self.job
 
     @property
     def own_command(self) -> CommandConfig | None:
-        """The job, where it is a command of one's own."""
+        """The job, if it is a custom command."""
         return self.job if isinstance(self.job, CommandConfig) else None
 
     @property
     def ready_image(self) -> str | None:
-        """What the nodes run that is there already; None where `up` builds it."""
+        """The existing image that the nodes run; None if `up` builds it."""
         return self.image.prebuilt if self.own_command is None else self.own_command.image

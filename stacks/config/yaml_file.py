@@ -1,4 +1,4 @@
-"""Reads YAML files that people write: every value that YAML reads as something else than it looks like is a mistake."""
+"""Reads hand-written YAML files. A value that YAML reads as another type than it looks like is a mistake."""
 
 import errno
 import re
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from components.core.findings import InputError
 from components.core.visible import Loc
-from stacks.config.explain_errors import explain, spell, wanted_at
+from stacks.config.explain_errors import describe_setting, explain, spell
 from stacks.config.plain_text import odd_texts
 from trainer.core.regular_files import UnfitFileError, read_text_file
 
@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=BaseModel)
 _MAX_BYTES = 1_000_000
 _MAX_VALUES = 5000
 _MAX_DEPTH = 100
-_OTHER = "name another file"
+_OTHER_FILE = "name another file"
 _TAG = "tag:yaml.org,2002:"
 _READ_AS = {
     _TAG + "bool": "true or false",
@@ -30,13 +30,13 @@ _READ_AS = {
     _TAG + "float": "a number",
     _TAG + "null": "no value",
 }
-_INSTEAD = {
+_PLAIN_FORMS = {
     _TAG + "bool": "true or false, or ",
     _TAG + "int": "a plain number, or ",
     _TAG + "float": "a plain number, or ",
 }
 _Loc = tuple[int | str, ...]
-# The rest is spelled in ways that readers of YAML disagree about: yes, a bare date, a time without its zone.
+# YAML readers disagree about other spellings: yes, a bare date, a time without a zone.
 _PLAIN_BOOLS = ("true", "false")
 _PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[-+]\d\d:\d\d)")
 # Not 010 (octal), 0x10, 1:30 (base 60) or 1_000.
@@ -50,7 +50,7 @@ def read_yaml(
     *,
     kind: str = "stack",
 ) -> Any:
-    """Reads the one document of a YAML file that people write; None for an empty file.
+    """Reads the only document of a YAML file; None for an empty file.
 
     Args:
         path: the file.
@@ -59,8 +59,8 @@ def read_yaml(
         kind: what the file is, for messages: "stack", "job", "suite".
 
     Raises:
-        ExceptionGroup: of InputError, for each value that YAML reads as something else than it looks like.
-        InputError: the file cannot be read at all.
+        ExceptionGroup: of InputError, for each value that YAML reads as another type than it looks like.
+        InputError: the file cannot be read.
     """
     text = _read(path, kind)
     loader = yaml.CSafeLoader(text)
@@ -68,28 +68,38 @@ def read_yaml(
         _check_depth(text, path)
         node = loader.get_single_node()
     except yaml.YAMLError as error:
-        raise _not_yaml(error, path, text) from None
-    if mistakes := list(_misread(node, path, root, settings)):
+        raise _parse_error(error, path, text) from None
+    if mistakes := list(_find_misread(node, path, root, settings)):
         raise ExceptionGroup(f"{path} is not valid", mistakes)
     try:
         return None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise _not_yaml(error, path, text) from None
-    except ValueError as error:  # such as the date 2026-13-01 outside our settings, which PyYAML passes on to Python
-        raise InputError(str(path), f"cannot be read: {error}", fix="mend that value, or put it in quotes") from None
+        raise _parse_error(error, path, text) from None
+    except ValueError as error:  # such as the date 2026-13-01 outside our settings, from Python's datetime
+        raise InputError(str(path), f"cannot be read: {error}", fix="fix that value, or put it in quotes") from None
 
 
 def read_model(
     path: Path, model: type[Model], *, named: str, keys: str, folder: str, lined: Collection[Loc] = ()
 ) -> Model:
-    """What is written in a YAML file, as a model: `named` such as "suite", with `keys` such as "name and kimg"; some to
-    copy are in `folder`. `lined`: places below which texts may have lines. ExceptionGroup: of InputError, one for each
-    mistake; InputError: it cannot be read at all.
+    """Reads a YAML file into a model.
+
+    Args:
+        path: the file.
+        model: the model of the document.
+        named: what the file is, such as "suite".
+        keys: some keys for the message about an empty file, such as "name and kimg".
+        folder: where to find examples.
+        lined: places below which texts may have line breaks.
+
+    Raises:
+        ExceptionGroup: of InputError, one for each mistake.
+        InputError: the file cannot be read.
     """
     data = read_yaml(path, model, kind=named)
     if not isinstance(data, dict):
         raise InputError(
-            str(path), f"no {named}", value=data, allowed=f"keys such as {keys}", fix=f"copy one of {folder}"
+            str(path), f"not a {named} file", value=data, allowed=f"keys such as {keys}", fix=f"copy one of {folder}"
         )
     if odd := list(odd_texts(data, f"{path}: ", lined)):
         raise ExceptionGroup(f"{path} is not valid", odd)
@@ -104,12 +114,13 @@ def _read(path: Path, kind: str) -> str:
         return read_text_file(path, _MAX_BYTES)
     except UnfitFileError as error:
         is_large = error.errno == errno.EFBIG
-        problem = f"too large for a {kind} file" if is_large else f"no {kind} file: {error.strerror}"
-        allowed = f"a regular file of YAML, of {_MAX_BYTES / 1e6:g} MB at most"
-        raise InputError(str(path), problem, value=_size(path), allowed=allowed, fix=_OTHER) from None
+        problem = f"too large for a {kind} file" if is_large else f"not a {kind} file: {error.strerror}"
+        allowed = f"a regular YAML file of at most {_MAX_BYTES / 1e6:g} MB"
+        size = f"{path.stat().st_size:,} bytes" if path.is_file() else None
+        raise InputError(str(path), problem, value=size, allowed=allowed, fix=_OTHER_FILE) from None
     except UnicodeDecodeError:
         raise InputError(
-            str(path), "no UTF-8 text", allowed="a YAML file in UTF-8", fix=f"save it as UTF-8, or {_OTHER}"
+            str(path), "not UTF-8 text", allowed="a YAML file in UTF-8", fix=f"save it as UTF-8, or {_OTHER_FILE}"
         ) from None
     except OSError as error:
         fix = f"allow reading it: chmod u+r {path}" if isinstance(error, PermissionError) else "check the path"
@@ -117,52 +128,47 @@ def _read(path: Path, kind: str) -> str:
         raise InputError(str(path), f"cannot be read: {error.strerror}", allowed=allowed, fix=fix) from None
 
 
-def _size(path: Path) -> str | None:
-    """Of a regular file, for people."""
-    return f"{path.stat().st_size:,} bytes" if path.is_file() else None
-
-
-def _not_yaml(error: yaml.YAMLError, path: Path, text: str) -> InputError:
+def _parse_error(error: yaml.YAMLError, path: Path, text: str) -> InputError:
     mark = getattr(error, "problem_mark", None)
     line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
     return InputError(
         f"{path}, line {mark.line + 1}" if mark else str(path),
-        f"not readable as YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}",
+        f"not valid YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}",
         value=line.strip() or None,
         allowed="YAML, as in the stack files that come with Gangway",
-        fix="indent with spaces instead of tabs" if "\t" in line else "mend the YAML there",
+        fix="indent with spaces instead of tabs" if "\t" in line else "fix the YAML there",
     )
 
 
 def _check_depth(text: str, path: Path) -> None:
-    """Refuses nesting that no stack file has: PyYAML builds nodes by recursion in C, whose stack is not checked."""
+    """Refuses deep nesting: PyYAML builds nodes by recursion in C, which does not check its stack."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
-            raise InputError(str(path), "nested too deeply", allowed=f"{_MAX_DEPTH} levels", fix=_OTHER)
+            raise InputError(str(path), "nested too deeply", allowed=f"{_MAX_DEPTH} levels", fix=_OTHER_FILE)
 
 
-def _misread(
+def _find_misread(
     document: yaml.Node | None, path: Path, root: type[BaseModel] | None, settings: type[BaseModel] | None
 ) -> Iterator[InputError]:
-    """Every key written twice in the file and, among our settings, every value of a type that no setting has."""
+    """Duplicate keys in the file and, among our settings, values that YAML misreads."""
     start: list[tuple[yaml.Node, _Loc]] = [] if document is None else [(document, ())]
     queue, visited = deque(start), 0
     while queue:
         node, loc = queue.popleft()
-        # An alias is visited at each of its uses, as everybody who reads the settings will.
+        # An alias counts at each of its uses, as for every reader of the settings.
         if (visited := visited + 1) > _MAX_VALUES:
             raise InputError(str(path), f"more than {_MAX_VALUES} values, counting aliases", fix="shorten the file")
         ours = root is not None or (len(loc) > 1 and loc[0] == "config" and str(loc[1]).startswith("gangway:"))
         if ours and _is_odd(node):
-            place = f"{_at(path, node)}: {spell(loc if root else loc[1:])}"
-            yield _misread_value(node, place, "this", *_wanted(node, root, settings, loc))
+            place = f"{_get_line(path, node)}: {spell(loc if root else loc[1:])}"
+            yield _misread_value(node, place, "this", *_expected(node, root, settings, loc))
         if isinstance(node, yaml.MappingNode):
-            yield from _twice(node, path)
+            yield from _duplicate_keys(node, path)
             if ours:
                 yield from _misread_keys(node, path, loc if root else loc[1:])
-            queue.extend((value, (*loc, _name(key))) for key, value in node.value)
+            queue.extend((value, (*loc, _key_text(key))) for key, value in node.value)
         elif isinstance(node, yaml.SequenceNode):
             queue.extend((item, (*loc, position)) for position, item in enumerate(node.value))
 
@@ -173,32 +179,32 @@ def _misread_keys(node: yaml.MappingNode, path: Path, loc: _Loc) -> Iterator[Inp
         if key.tag not in (_TAG + "str", _TAG + "merge"):
             number = "" if before is None else _cut_number(before[1], key, value)
             if before is not None and number:
-                name = _name(before[0])
+                name = _key_text(before[0])
                 yield InputError(
-                    f"{_at(path, key)}: {spell((*loc, name))}",
-                    "YAML ends a number at its comma here",
-                    value=f"{_name(before[1])},{_name(key)}",
+                    f"{_get_line(path, key)}: {spell((*loc, name))}",
+                    "in YAML, a comma ends the number here",
+                    value=f"{_key_text(before[1])},{_key_text(key)}",
                     allowed="a number without commas",
                     fix=f"write {name}: {number}",
                 )
             else:
-                yield _misread_value(key, _at(path, key), "this key")
+                yield _misread_value(key, _get_line(path, key), "this key")
         before = (key, value)
 
 
 def _cut_number(value: yaml.Node, key: yaml.Node, after: yaml.Node) -> str:
-    """`60000` where `{usd: 60,000}` has become the number 60 and the key 000 without a value; else empty."""
-    groups = f"{_name(value)},{_name(key)}"
+    """`60000` if `{usd: 60,000}` was read as the number 60 and a key 000 without a value; else empty."""
+    groups = f"{_key_text(value)},{_key_text(key)}"
     alone = isinstance(after, yaml.ScalarNode) and after.value == ""
     return groups.replace(",", "") if alone and re.fullmatch(r"[1-9]\d{0,2},\d{3}", groups) else ""
 
 
-def _name(key: yaml.Node) -> str:
+def _key_text(key: yaml.Node) -> str:
     return str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
 
 
 def _is_odd(node: yaml.Node) -> bool:
-    """Whether YAML makes something of a value that its spelling does not show, or that no setting can be."""
+    """Whether YAML reads a value as another type than it looks like, or as one that no setting has."""
     match node.tag.removeprefix(_TAG):
         case "str" | "null" | "map" | "seq":
             return False
@@ -216,30 +222,30 @@ def _misread_value(node: yaml.Node, place: str, what: str, allowed: str = "", fi
     read_as = _READ_AS.get(node.tag, f"something tagged {node.tag.replace(_TAG, '!!')}")
     if not isinstance(node, yaml.ScalarNode):
         return InputError(place, f"YAML reads {what} as {read_as}", allowed="no tags", fix="write it without the tag")
-    plain = _INSTEAD.get(node.tag, "") if what == "this" else ""
+    plain = _PLAIN_FORMS.get(node.tag, "") if what == "this" else ""
     return InputError(
         place,
         f"YAML reads {what} as {read_as}",
         value=node.value,
         allowed=allowed or "text, decimal numbers, true and false, and a time with its zone",
-        fix=fix or f'write {plain}"{node.value}", in quotes, for text',
+        fix=fix or f'write {plain}"{node.value}" in quotes for text',
     )
 
 
-def _wanted(
+def _expected(
     node: yaml.Node, root: type[BaseModel] | None, settings: type[BaseModel] | None, loc: _Loc
 ) -> tuple[str, str]:
-    """What is allowed at `loc`, and the fix; empty where nothing is known of it, or for a tag of somebody's own."""
+    """What is allowed at `loc`, and the fix; empty for an unknown setting or a custom tag."""
     if not isinstance(node, yaml.ScalarNode) or node.tag not in _READ_AS:
         return "", ""
     if root is not None:
-        return wanted_at(root, loc, node.value)
+        return describe_setting(root, loc, node.value)
     if settings is None:
         return "", ""
-    return wanted_at(settings, (str(loc[1]).removeprefix("gangway:"), *loc[2:]), node.value)
+    return describe_setting(settings, (str(loc[1]).removeprefix("gangway:"), *loc[2:]), node.value)
 
 
-def _twice(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:
+def _duplicate_keys(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:
     first: dict[str, int] = {}
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -247,13 +253,13 @@ def _twice(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:
         line = key.start_mark.line + 1
         if key.value in first:
             yield InputError(
-                f"{_at(path, key)}: {key.value}",
-                f"this key stands in line {first[key.value]} already, and the later would hide the earlier",
+                f"{_get_line(path, key)}: {key.value}",
+                f"duplicate key, first in line {first[key.value]}; the later one would replace the earlier",
                 allowed="each key once",
-                fix="keep one of the two",
+                fix="remove one of them",
             )
         first.setdefault(key.value, line)
 
 
-def _at(path: Path, node: yaml.Node) -> str:
+def _get_line(path: Path, node: yaml.Node) -> str:
     return f"{path}, line {node.start_mark.line + 1}"

@@ -1,5 +1,5 @@
-"""How many nodes a stack's job should have (`components.estimate.autoscale`): the curve that the plan projects or has
-measured, what is asked for, and findings. Who asks for nodes by it: `gangway.jobs.systemd.autoscale_now`.
+"""How many nodes a stack's job should have: speed curve, objective and findings. `components.estimate.autoscale`
+decides, `gangway.jobs.systemd.autoscale_now` requests the nodes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,16 +20,15 @@ from stacks.estimates.throughput import throughput
 
 _PLACE = "gangway:job.autoscale"
 _DOLLARS = "bounds.usd_per_hour"
-"""Providers of whose groups `gangway job --scale` asks for nodes."""
-_MOST_LOOKED_AT = 64
-"""Numbers of nodes that the curve has; of more, so many that are evenly spread, both ends among them."""
+_MAX_POINTS = 64
+"""Most points of the curve; of more node counts, evenly spaced ones with both ends."""
 
 
 def autoscale_findings(
     config: StackConfig, machine: MachineType, cost: CostEstimate | None, now: datetime
 ) -> Iterable[Finding]:
-    """`cost`: the priced plan; None where nothing is priced, and then money is not spoken of. InputError: a deadline in
-    the past, a budget below an hour of one node.
+    """Findings about autoscale. `cost`: None if nothing is priced. InputError: a deadline in the past, or a budget
+    below an hour of one node.
     """
     asked = config.work.autoscale
     if asked is None:
@@ -42,43 +41,43 @@ def autoscale_findings(
         yield Finding.warning(
             "autoscale.speed-unknown",
             _PLACE,
-            f"nobody knows how fast the job is on {machine.name}: no number of nodes is proposed",
-            "write gangway:estimate.images_per_second, as a run has shown it",
+            f"the job's speed on {machine.name} is unknown, so no number of nodes is proposed",
+            "write gangway:estimate.images_per_second from an earlier run",
         )
         return
     wanted = wanted_nodes(config, machine, cost, curve, now)
     if not wanted.reached:
-        yield _missed(config, asked, wanted, now)
-    yield Finding.info("autoscale.begins", _PLACE, f"it would begin with {wanted.reason}")
-    yield from _in_vain(config, machine, asked)
+        yield _unmet_objective(config, asked, wanted, now)
+    yield Finding.info("autoscale.begins", _PLACE, f"the job would start with {wanted.reason}")
+    yield from _ineffective(config, machine, asked)
 
 
 def why_not_scaled(config: StackConfig, machine: MachineType) -> str:
-    """Why `gangway job --scale` asks for no nodes of a stack; empty where it does."""
+    """Why `gangway job --scale` cannot scale a stack; empty if it can."""
     if "scaling" not in get_provider(config.provider).adapters:
-        return "nobody makes the call for it there"
+        return "Gangway cannot resize groups of this provider"
     if machine.backend == "xla":
-        return "the slices of one request come and go together"
+        return "the slices of one request start and end together"
     if config.cluster.capacity[0].kind == "flex-start":
-        return "all nodes of a flex-start rung come by one request"
+        return "all nodes of a flex-start rung come with one request"
     return ""
 
 
 def find_curve(config: StackConfig, machine: MachineType) -> Mapping[int, Rate]:
-    """Images a second by number of nodes, checkpoints and interruptions included; empty where nobody can tell."""
+    """Images a second by number of nodes, with checkpoints and interruptions; empty if unknown."""
     least, most = config.cluster.nodes.min, config.cluster.nodes.max
-    steps = min(most - least, _MOST_LOOKED_AT - 1)
+    steps = min(most - least, _MAX_POINTS - 1)
     numbers = [most] if steps == 0 else [least + round(at * (most - least) / steps) for at in range(steps + 1)]
     found = {}
     for nodes in numbers:
         band = throughput(config, machine, nodes).images_per_second
         if band is not None:
-            found[nodes] = Rate(*(_kept(config, machine, nodes, each) for each in (band.low, band.mid, band.high)))
+            found[nodes] = Rate(*(_net_rate(config, machine, nodes, each) for each in (band.low, band.mid, band.high)))
     return {nodes: rate for nodes, rate in found.items() if rate.mid > 0}
 
 
-def _kept(config: StackConfig, machine: MachineType, nodes: int, images_per_sec: float) -> float:
-    """With its checkpoints and interruptions on the first rung in reach; 0 where it never ends."""
+def _net_rate(config: StackConfig, machine: MachineType, nodes: int, images_per_sec: float) -> float:
+    """Images a second with checkpoints and interruptions on the first rung in reach; 0 if the run never ends."""
     position = first_in_reach(config, machine) or 0
     hours = stops(config, machine, position, nodes, images_per_sec).hours
     return 0.0 if hours == inf else config.training.kimg * 1000 / hours / 3600
@@ -96,9 +95,9 @@ def wanted_nodes(
     present: int | None = None,
     since_change_sec: float = inf,
 ) -> Decision:
-    """What the job should have now. `curve`: not empty; `present`: nodes that it has, None where nobody asks."""
+    """How many nodes the job should have now. `curve`: not empty; `present`: its current nodes, None in a plan."""
     asked, nodes = config.work.autoscale, config.cluster.nodes.max
-    assert asked is not None, "whoever asks has looked"
+    assert asked is not None, "only for autoscaled jobs"
     node_usd, around_usd = None, 0.0
     reserved = plan_rung(config.cluster.capacity[0]).reserved
     if cost is not None:
@@ -124,7 +123,7 @@ def wanted_nodes(
         least_images_per_usd=asked.least_images_per_usd,
         hold_sec=asked.hold_minutes * 60,
     )
-    paid, why = _paid(config, curve, node_usd, state)
+    paid, why = _affordable(config, curve, node_usd, state)
     found = decide(targets, paid, state)
     if why:
         found = replace(found, reason=f"{found.reason}; {why}", left_out_by=_DOLLARS)
@@ -133,28 +132,28 @@ def wanted_nodes(
     return replace(found, reason=f"{found.reason}{mark}") if mark else found
 
 
-def _paid(
+def _affordable(
     config: StackConfig, curve: Mapping[int, Rate], node_usd: float | None, state: State
 ) -> tuple[Mapping[int, Rate], str]:
-    """The numbers that the controller's bound of dollars an hour pays, the fewest and those that are paid for anyway
-    in any case; and why not all.
+    """The node counts within the controller's limit of dollars an hour, and the reason if some are not. The fewest
+    nodes and reserved ones are always included.
     """
     asked = config.work.controller
     bound, fewest = None if asked is None else asked.bounds.usd_per_hour, min(curve)
     if bound is None:
         return curve, ""
     if node_usd is None:
-        most, why = state.nodes or fewest, "nobody knows what one more costs an hour"
+        most, why = state.nodes or fewest, "the price of another node is unknown"
     else:
-        # A bound of three nodes' price is one of three nodes, whatever the last bit says.
+        # A limit of exactly three nodes' price allows three, despite rounding.
         most = floor(bound / node_usd * (1 + 1e-9)) if node_usd else max(curve)
         why = f"a node costs {node_usd:.2f} USD an hour"
     most = max(most, state.paid_nodes)
     paid = {nodes: rate for nodes, rate in curve.items() if nodes <= most} or {fewest: curve[fewest]}
     if len(paid) == len(curve):
         return curve, ""
-    words = "not even the fewest" if fewest > most else f"no more than {max(paid)}"
-    return paid, f"{_DOLLARS} of the controller, {bound:g}, pays {words}: {why}"
+    words = "less than the fewest nodes" if fewest > most else f"at most {max(paid)}"
+    return paid, f"the controller's {_DOLLARS}, {bound:g}, allows {words}: {why}"
 
 
 def _check_deadline(asked: AutoscaleConfig, now: datetime) -> None:
@@ -164,21 +163,21 @@ def _check_deadline(asked: AutoscaleConfig, now: datetime) -> None:
             "in the past",
             value=asked.deadline.isoformat(),
             allowed=f"after {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
-            fix="write a later one, or leave it out",
+            fix="write a later time, or leave it out",
         )
 
 
 def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleConfig, cost: CostEstimate) -> None:
-    """An hour of one node of the rung in use."""
+    """InputError: the budget is below an hour of one node of the rung in use, or its price is unknown."""
     if asked.budget_usd is None or first_in_reach(config, machine) is None:
         return
     lines = rung_lines(config, cost.components, rung_in_use(config, cost))
     if any(line.hourly is None for line in lines):
         raise InputError(
             f"{_PLACE}.budget_usd",
-            f"nobody knows what an hour of {machine.name} costs in {config.region}",
+            f"the price of {machine.name} in {config.region} is unknown",
             value=asked.budget_usd,
-            allowed="only where the price of the rung in use is known",
+            allowed="only with a known price of the rung in use",
             fix="run `gangway prices refresh`, or leave budget_usd out",
         )
     least = sum(line.hourly or 0.0 for line in lines) / config.cluster.nodes.max
@@ -192,25 +191,25 @@ def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleCon
         )
 
 
-def _missed(config: StackConfig, asked: AutoscaleConfig, wanted: Decision, now: datetime) -> Finding:
-    """An error where even the fast end of what is expected is too slow."""
+def _unmet_objective(config: StackConfig, asked: AutoscaleConfig, wanted: Decision, now: datetime) -> Finding:
+    """An error if even the fast end of the expected speed is too slow."""
     make = Finding.warning if wanted.possible else Finding.error
     keys = [name for name in ("deadline", "images_per_sec", "budget_usd") if getattr(asked, name) is not None]
-    never = "is not expected to be reached" if wanted.possible else "cannot be reached"
-    ways = f"a later deadline than {asked.deadline:%Y-%m-%dT%H:%MZ}" if asked.deadline else f"less of {keys[0]}"
-    more = f"more dollars in job.controller.{wanted.left_out_by}, which leaves nodes out"
+    never = "will probably not be reached" if wanted.possible else "cannot be reached"
+    ways = f"a later deadline than {asked.deadline:%Y-%m-%dT%H:%MZ}" if asked.deadline else f"a lower {keys[0]}"
+    more = f"a higher job.controller.{wanted.left_out_by}, which limits the nodes"
     if not wanted.left_out_by:
-        more = f"more nodes in cluster.nodes.max ({config.cluster.nodes.max}) where they are faster"
+        more = f"more nodes than cluster.nodes.max ({config.cluster.nodes.max}) if they are faster"
     return make(
         "autoscale.missed",
         f"{_PLACE}.{keys[0]}",
-        f"{' and '.join(keys)} {never}: {wanted.reason} (seen from {now.astimezone(UTC):%Y-%m-%d %H:%M} UTC)",
+        f"{' and '.join(keys)} {never}: {wanted.reason} (as of {now.astimezone(UTC):%Y-%m-%d %H:%M} UTC)",
         f"allow {ways}, {more}, or less kimg",
     )
 
 
-def _in_vain(config: StackConfig, machine: MachineType, asked: AutoscaleConfig) -> Iterable[Finding]:
-    """What nobody carries out, and what has nothing to choose from."""
+def _ineffective(config: StackConfig, machine: MachineType, asked: AutoscaleConfig) -> Iterable[Finding]:
+    """Settings without effect, and who scales the group."""
     nodes = config.cluster.nodes
     if nodes.min == nodes.max:
         yield Finding.warning(
@@ -220,22 +219,21 @@ def _in_vain(config: StackConfig, machine: MachineType, asked: AutoscaleConfig) 
             "remove autoscale, or write a cluster.nodes.min below max",
         )
     else:
-        yield _who_does_it(config, machine)
+        yield _scaling_finding(config, machine)
     if asked.least_images_per_usd is not None and plan_rung(config.cluster.capacity[0]).reserved:
         yield Finding.warning(
             "autoscale.paid-anyway",
             f"{_PLACE}.least_images_per_usd",
-            "of no effect: the nodes of capacity[0] are paid for whether they are used or not",
+            "of no effect: the nodes of capacity[0] are paid for, used or not",
             "remove least_images_per_usd",
         )
 
 
-def _who_does_it(config: StackConfig, machine: MachineType) -> Finding:
-    """A timer of the stack's owner does, where there is a call for it."""
+def _scaling_finding(config: StackConfig, machine: MachineType) -> Finding:
     most, why_not = config.cluster.nodes.max, why_not_scaled(config, machine)
     spot = any(rung.kind == "spot" for rung in config.cluster.capacity)
     stay = (
-        "; Azure gives a spot node no notice, and none is sent away"
+        "; spot nodes get no notice on Azure, so none are removed"
         if spot and not get_provider(config.provider).has_spot_notice
         else ""
     )
@@ -243,13 +241,13 @@ def _who_does_it(config: StackConfig, machine: MachineType) -> Finding:
         return Finding.info(
             "autoscale.by-command",
             _PLACE,
-            f"the group begins with {most}; `gangway job {config.stack_name} --scale`, from a timer, say, asks it for "
-            f"what is wanted then; `pulumi up` sees no difference in that, `up --refresh` begins anew{stay}",
+            f"the group starts with {most} nodes; `gangway job {config.stack_name} --scale`, for example from a timer, "
+            f"resizes it; `pulumi up` does not undo that, `up --refresh` does{stay}",
         )
     return Finding.warning(
         "autoscale.told-not-done",
         _PLACE,
-        f"the number of nodes is told, here and by `gangway job`; the group asks for {most}, as ever, and nobody "
-        f"starts or stops nodes by it: {why_not}",
-        "change cluster.nodes.max by hand, and run `pulumi up`",
+        f"the plan and `gangway job` only report the number of nodes; the group always has {most}, and nothing starts "
+        f"or stops nodes: {why_not}",
+        "change cluster.nodes.max yourself, and run `pulumi up`",
     )

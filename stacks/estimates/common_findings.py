@@ -1,4 +1,4 @@
-"""What a plan says on every provider: batch, prices, spot caps, the budget, and its own figures. Pure."""
+"""Findings for all providers about batch, data, prices, checkpoints and the budget. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -29,45 +29,51 @@ from stacks.estimates.expected_run import run_findings
 from stacks.estimates.placeholders import placeholder_findings
 from stacks.estimates.provider_findings import runs_deleted
 from stacks.estimates.region_limits import region_findings
-from stacks.estimates.run_costs import Pace, RungCost, dearest_rung, idle_settings, rung_in_use, save_sec, unsaid_usage
-from stacks.estimates.trainer_findings import rounded_down, trainer_findings
+from stacks.estimates.run_costs import (
+    Pace,
+    RungCost,
+    idle_settings,
+    missing_usage,
+    most_expensive_rung,
+    rung_in_use,
+    save_sec,
+)
+from stacks.estimates.trainer_findings import round_down, trainer_findings
 from stacks.estimates.worker_memory import memory_findings
 from trainer.config.parts.fields import SELF_PREPARED
 from trainer.config.prepare_command import prepare_command
 from trainer.config.presets import PRESETS
 
-_TELLING = ("cifar10", "celeba", "ucf101", "digits")
-"""Data sets whose names people give to nothing else."""
-_NAMED_SIZES = 4
-"""Numbers of nodes that one finding speaks of one by one."""
-FAR_FROM_BEST = 1.05
-"""A run that takes longer by this factor than with the best interval is worth a word."""
-ENOUGH = 0.01
-"""Share of the time that checkpoints may take before saving less often is worth anything."""
+_KNOWN_DATASETS = ("cifar10", "celeba", "ucf101", "digits")
+"""Data sets with names that nothing else has."""
+_MAX_LISTED = 4
+"""Node counts that one finding lists."""
+LONG_RUN_FACTOR = 1.05
+"""A run longer than with the best interval by this factor gets a warning."""
+SMALL_SHARE = 0.01
+"""Share of time for checkpoints below which saving less often is not worthwhile."""
 
 
 def common_findings(
     config: StackConfig, machine: MachineType, cost: CostEstimate | None, *, shared: bool = False
 ) -> list[Finding]:
-    """Findings about batch, training, state, data, prices and budget. `cost`: the priced plan; None under the engine,
-    which prices nothing, and then money is not spoken of; `shared`: whether the nodes see one run directory also where
-    the stack has no file system.
+    """Findings about batch, training, state, data, prices and budget. `cost`: None under the engine, which prices
+    nothing; `shared`: whether nodes share a run directory even without a file system.
     """
     unpriced = [
-        *(_of_training(config, machine, cost) if config.trains else run_findings(config, machine, cost)),
+        *(_training(config, machine, cost) if config.trains else run_findings(config, machine, cost)),
         *([] if shared else _state(config)),
         *(_data(config) if config.trains else ()),
         *_pins(config),
         *region_findings(config),
-        *_late_stop(config, cost),
+        *_stop_delay(config, cost),
         *placeholder_findings(config),
         *runs_deleted(config),
     ]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 
 
-def _of_training(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
-    """What concerns the trainer alone."""
+def _training(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
     yield from _batch(config, machine)
     yield from trainer_findings(config, machine)
     yield from memory_findings(config, machine)
@@ -77,9 +83,7 @@ def _of_training(config: StackConfig, machine: MachineType, cost: CostEstimate |
 
 
 def _pins(config: StackConfig) -> Iterable[Finding]:
-    """A tag can be moved to other bytes: two builds of one Dockerfile differ then, and nobody sees it. A signature that
-    no plan has looked at is told.
-    """
+    """Images by tag, which can change unnoticed, and a signature that plans do not verify."""
     bases = {spec.base_image for spec in DOCKERFILE_FLAVOURS.values()} if config.ready_image is None else ()
     for base in sorted(bases):
         if "@" not in pinned_image(base):
@@ -94,28 +98,26 @@ def _pins(config: StackConfig) -> Iterable[Finding]:
         yield Finding.info(
             "image.signed-keyless",
             "gangway:image.signature",
-            f"who runs `up` has cosign look whether {signed.identity} signed the image; machines and plans do not look",
-            "have cosign there, and a way to the registry; a public key is looked at by machines as well",
+            f"only `up` verifies with cosign that {signed.identity} signed the image; machines and plans do not",
+            "install cosign where `up` runs, with access to the registry; machines also verify a public key",
         )
     prometheus = config.head.prometheus_image
     if prometheus is not None and "@" not in pinned_image(prometheus):
         yield Finding.warning(
             "head.prometheus-by-tag",
             "gangway:head.prometheus_image",
-            f"{prometheus} can be moved to another image, which the head would run",
-            f"write its digest behind the tag: {prometheus}@sha256:...",
+            f"the tag {prometheus} can be moved to another image, which the head would run",
+            f"add its digest: {prometheus}@sha256:...",
         )
 
 
 def check_budget(config: StackConfig, cost: CostEstimate) -> None:
-    """Refuses a budget that one hour of the stack, on the first rung of its ladder, would use up.
-
-    What nobody has priced and what a fallback would cost are no part of that hour; `common_findings` speaks of
-    both. InputError: with the smallest budget that makes sense.
+    """InputError: one hour of the stack on its first rung costs more than the budget. Unknown prices and fallback rungs
+    do not count; `common_findings` reports both.
     """
     least = cost.upfront + cost.hourly
     if config.budget.monthly_usd < least:
-        bought = f" and the {cost.upfront:.2f} USD that `up` pays at once" if cost.upfront else ""
+        bought = f" and the {cost.upfront:.2f} USD that `up` pays upfront" if cost.upfront else ""
         raise InputError(
             "gangway:budget.monthly_usd",
             f"below the cost of one hour of this stack at {_basis(config, cost)}{bought}",
@@ -126,17 +128,17 @@ def check_budget(config: StackConfig, cost: CostEstimate) -> None:
 
 
 def _basis(config: StackConfig, cost: CostEstimate) -> str:
-    """Whose prices the totals are made of, such as `the spot price of capacity[0]`, and of which other regions."""
+    """The prices behind the totals, such as `the spot price of capacity[0]`, and other regions among them."""
     position = rung_in_use(config, cost)
     kind = config.cluster.capacity[position].kind
-    # Reserved nodes are billed at the on-demand price, flex-start at that at most; a block is paid for in advance.
+    # Reserved nodes cost the on-demand price, flex-start at most that; a block is paid in advance.
     market = kind if kind in ("spot", "capacity-block") else "on-demand"
     return ", ".join(filter(None, [f"the {market} price of capacity[{position}]", foreign_note(cost.foreign_regions)]))
 
 
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    """The global batch stays what it is when nodes come and go: each worker needs an image, better all equally many.
-    Where a discriminator looks at groups of images, whole groups are shared.
+    """The global batch stays the same when nodes come and go: each worker needs an image, ideally all the same number.
+    If a discriminator looks at groups of images, groups are not split.
     """
     trained, nodes = config.training.effective_config(), config.cluster.nodes
     batch_size, group, per_node = trained.batch_size, trained.group, machine.num_accelerators.value
@@ -148,7 +150,7 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
             "batch.too-small",
             "gangway:cluster.nodes",
             f"batch_size {batch_size} of {whose} has less than one {shared} for each of {nodes.max * per_node} workers",
-            _or_batch_size(
+            _add_batch_size(
                 config,
                 f"set nodes: {{min: {min(nodes.min, most)}, max: {most}}}" if most else smaller,
                 nodes.max * per_node * group,
@@ -162,27 +164,27 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
         fix = f"set nodes: {{min: {even[-1]}, max: {even[-1]}}}{also}" if even else ""
         problem = f"batch_size {batch_size} of {whose} does not divide evenly"
         if machine.backend == "xla":
-            why = "on XLA every worker has the same share, and the trainer refuses to begin"
+            why = "on XLA all workers need the same share, and the trainer refuses to start"
             yield Finding.error(
                 "batch.uneven",
                 "gangway:cluster.nodes",
                 f"{problem} by {uneven[0] * per_node} workers: {why}",
-                _or_batch_size(config, fix or smaller, uneven[0] * per_node * group),
+                _add_batch_size(config, fix or smaller, uneven[0] * per_node * group),
             )
             return
-        waiting = _waiting(batch_size // group, per_node, uneven, shared)
+        waiting = _idle_shares(batch_size // group, per_node, uneven, shared)
         if len(uneven) == 1:
-            fix = _or_batch_size(config, fix, uneven[0] * per_node * group)
+            fix = _add_batch_size(config, fix, uneven[0] * per_node * group)
         yield Finding.info("batch.uneven", "gangway:cluster.nodes", f"{problem} (idle is estimated): {waiting}", fix)
 
 
 def _origin(config: StackConfig, field: str) -> str:
-    """Who has said what is trained with: the stack file, or the preset."""
+    """Where a training setting comes from: the stack file, or the preset."""
     return "job.settings" if field in config.training.settings else config.training.preset
 
 
-def _or_batch_size(config: StackConfig, fix: str, workers: int) -> str:
-    """The fix, and beside it the next batch that these workers share evenly, where the stack file has said its own."""
+def _add_batch_size(config: StackConfig, fix: str, workers: int) -> str:
+    """The fix; if the stack file sets batch_size, also the next size that these workers share evenly."""
     if "batch_size" not in config.training.settings:
         return fix
     batch_size = config.training.effective_config().batch_size
@@ -190,8 +192,8 @@ def _or_batch_size(config: StackConfig, fix: str, workers: int) -> str:
     return f"{fix}, or {even}" if fix else f"set {even}"
 
 
-def _waiting(batch_size: int, per_node: int, uneven: list[int], shared: str) -> str:
-    """Who waits for the others at these numbers of nodes; more than a few are told by the worst of the rest."""
+def _idle_shares(batch_size: int, per_node: int, uneven: list[int], shared: str) -> str:
+    """How many workers idle at these node counts; after a few, only the worst of the rest."""
 
     def idle(num: int) -> float:  # estimated: a step takes as long as its largest share has images
         workers = num * per_node
@@ -199,44 +201,42 @@ def _waiting(batch_size: int, per_node: int, uneven: list[int], shared: str) -> 
 
     sentences = [
         f"on {num} node{'s' if num > 1 else ''} {num * per_node - batch_size % (num * per_node)} of {num * per_node} "
-        f"workers get one {shared} less ({idle(num):.0%} idle)"
-        for num in uneven[:_NAMED_SIZES]
+        f"workers get one {shared} fewer ({idle(num):.0%} idle)"
+        for num in uneven[:_MAX_LISTED]
     ]
-    rest = uneven[_NAMED_SIZES:]
+    rest = uneven[_MAX_LISTED:]
     if rest:
         worst = max(map(idle, rest))
-        sentences.append(
-            f"so it is with {len(rest)} other numbers of nodes up to {rest[-1]} ({worst:.0%} idle at most)"
-        )
+        sentences.append(f"likewise for {len(rest)} other numbers of nodes up to {rest[-1]} (at most {worst:.0%} idle)")
     return "; ".join(sentences)
 
 
 def _state(config: StackConfig) -> Iterable[Finding]:
-    """Checkpoints and data must be where every node, also the next one, can read them."""
+    """Checkpoints and data must be readable by all nodes, also later ones."""
     if config.storage is not None:
         return
     if config.cluster.nodes.max > 1:
         yield Finding.error(
             "storage.not-shared",
             "gangway:storage",
-            "several nodes need one file system for data and checkpoints, and this stack has none",
+            "several nodes need a shared file system for data and checkpoints, but this stack has none",
             "set gangway:cluster.nodes: {min: 1, max: 1}, or add a storage section",
         )
     if any(isinstance(rung, Spot) for rung in config.cluster.capacity):
         yield Finding.warning(
             "storage.lost-with-node",
             "gangway:storage",
-            "checkpoints stay on the node's own volume, which a spot interruption takes away",
-            "a storage section keeps them",
+            "checkpoints are on the node's volume, which a spot interruption deletes",
+            "add a storage section",
         )
 
 
 def _data(config: StackConfig) -> Iterable[Finding]:
-    """Data that no node can fetch by itself: it would be found missing when the cluster is up and paid for."""
+    """Data that nodes cannot fetch by themselves; otherwise it would be missing once the cluster is paid for."""
     trained = config.training.effective_config()
     provider = get_provider(config.provider)
     named = (config.storage and config.storage.source) or provider.own_data(config)
-    if named and (other := _other_data(config, trained.dataset, named)):
+    if named and (other := _misnamed_data(config, trained.dataset, named)):
         yield other
         return
     if trained.dataset in SELF_PREPARED:
@@ -249,13 +249,13 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         if store is None:
             fix = f"write them with `{prepare_command(trained, named)}` on a machine that has that folder"
         else:
-            fix = f"write them with `{prepare} && {store.upload_command('DIR', named)}`; where {named} holds the "
-            fix += f"originals, make it the source of that command and name another folder in {setting}"
+            fix = f"write them with `{prepare} && {store.upload_command('DIR', named)}`; if {named} contains the "
+            fix += f"originals, use it as the source of that command and name another folder in {setting}"
         yield Finding.info(
             "data.prepared",
             "gangway:job.settings" if "dataset" in config.training.settings else "gangway:job.preset",
             f"the job reads shards of {trained.dataset} at {size} from {named}: index.json and 00000.npy, 00001.npy, "
-            "... have to be there before `up`; nodes decode no original files",
+            "... must exist there before `up`, since nodes do not decode original files",
             f"{fix}; docs/data.md",
         )
         return
@@ -264,28 +264,28 @@ def _data(config: StackConfig) -> Iterable[Finding]:
     yield Finding.error(
         "data.missing",
         f"gangway:{setting}",
-        f"{_origin(config, 'dataset')} trains on {trained.dataset}: no node fetches that by itself, and nothing says "
-        "where it is",
-        f"write it with `{' && '.join([prepare, *uploads])}` and name its folder in {setting}, or take a preset "
-        f"on data that nodes make themselves: {', '.join(ready)}",
+        f"{_origin(config, 'dataset')} trains on {trained.dataset}, which nodes cannot fetch by themselves, and no "
+        "setting names its location",
+        f"write it with `{' && '.join([prepare, *uploads])}` and name its folder in {setting}, or use a preset "
+        f"with data that nodes generate: {', '.join(ready)}",
     )
 
 
-def _other_data(config: StackConfig, dataset: str, named: str) -> Finding | None:
-    """A folder that is called like another data set: the trainer refuses shards of one. A name proves nothing, and a
-    folder of one's own pictures is called as one likes.
+def _misnamed_data(config: StackConfig, dataset: str, named: str) -> Finding | None:
+    """A folder with the name of another data set, whose shards the trainer would refuse. Only a warning, since the name
+    proves nothing; your image folders may have any name.
     """
     words = re.split(r"[^a-z0-9]+", named.lower())
-    called = [name for name in _TELLING if any(word.startswith(name) for word in words)]
+    called = [name for name in _KNOWN_DATASETS if any(word.startswith(name) for word in words)]
     if not called or dataset in (*called, "folder"):
         return None
     on_it = [name for name, preset in PRESETS.items() if preset.dataset == called[0]]
     return Finding.warning(
         "data.other-name",
         "gangway:job.settings" if "dataset" in config.training.settings else "gangway:job.preset",
-        f"the job trains on {dataset}, and {named} is called like {called[0]}: where its shards are of that, the "
-        "trainer refuses them on the nodes",
-        f"take a preset on {called[0]} ({', '.join(on_it)}), or name the folder of {dataset}'s shards",
+        f"the job trains on {dataset}, but {named} has the name of {called[0]}: if its shards are of that data set, "
+        "the trainer refuses them on the nodes",
+        f"use a preset for {called[0]} ({', '.join(on_it)}), or name the folder with the shards of {dataset}",
     )
 
 
@@ -296,15 +296,15 @@ def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
             "cost.other-region",
             "gangway:region",
             f"{lines} of {len(cost.components)} prices are not listed for {config.region}: those of "
-            f"{', '.join(regions)} stand in, so that no total is a bound; each line says whose price it has",
+            f"{', '.join(regions)} replace them, so totals are not bounds; each line names its region",
             "run `gangway prices refresh`, which reads most of them",
         )
-    fix = "run `gangway prices refresh`, which reads most of them; else add what it costs yourself"
+    fix = "run `gangway prices refresh`, which reads most of them; else add the cost yourself"
     if config.site is not None:
-        fix = "write what an hour of a node costs you: gangway:site.usd_per_node_hour"
+        fix = "write your price of a node hour: gangway:site.usd_per_node_hour"
     for name in cost.unknown:
-        said = f"not in the estimate, price unknown: {name}"
-        yield Finding.warning("cost.price-unknown", "gangway:cluster", said, fix)
+        message = f"not in the estimate, price unknown: {name}"
+        yield Finding.warning("cost.price-unknown", "gangway:cluster", message, fix)
 
 
 def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
@@ -321,19 +321,19 @@ def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
         yield Finding.warning(
             "budget.unknown-price",
             path,
-            f"the budget is held against known prices only, and so not against: {'; '.join(unknown)}",
-            "add what these cost to monthly_usd yourself",
+            f"the budget is compared with known prices only, without: {'; '.join(unknown)}",
+            "add the cost of these to monthly_usd yourself",
         )
     yield from _fallback_budget(config, cost)
 
 
 def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
-    """Whether the budget also carries the dearest rung behind the first, which may replace it at any hour."""
-    dearest, stack_hourly = dearest_rung(config, cost)
+    """Whether the budget is enough for the most expensive fallback rung, which may be used at any time."""
+    fallback, stack_hourly = most_expensive_rung(config, cost)
     budget, monthly = config.budget.monthly_usd, stack_hourly * HOURS_PER_MONTH + cost.upfront
-    if dearest == rung_in_use(config, cost) or monthly <= budget:
+    if fallback == rung_in_use(config, cost) or monthly <= budget:
         return
-    rung = f"the fallback capacity[{dearest}] ({config.cluster.capacity[dearest].kind})"
+    rung = f"the fallback capacity[{fallback}] ({config.cluster.capacity[fallback].kind})"
     lasts = "not one hour" if stack_hourly > budget else f"{budget / stack_hourly:.0f} of {HOURS_PER_MONTH} hours"
     yield Finding.warning(
         "budget.fallback",
@@ -343,15 +343,15 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
     )
 
 
-def _late_stop(config: StackConfig, cost: CostEstimate | None) -> Iterable[Finding]:
-    """How late the budget's stop comes, and what all nodes cost until then; not a word of money where it is unknown."""
+def _stop_delay(config: StackConfig, cost: CostEstimate | None) -> Iterable[Finding]:
+    """How late the budget's stop comes, and what all nodes cost until then, if known."""
     budget, delay = config.budget, load_billing().delays.get(config.provider)
     if budget.stop_at_percent is None or delay is None:
         return
     (least, most), fact = delay.stop_hours, delay.most_hours
     hours = f"{least:g} to {most:g} h" if least else f"up to {most:g} h"
     late = f"no hard limit: the stop typically comes {hours} after the cost ({fact.source}; {fact.dated})"
-    position, hourly = (0, 0.0) if cost is None else dearest_rung(config, cost)
+    position, hourly = (0, 0.0) if cost is None else most_expensive_rung(config, cost)
     if cost is not None and hourly:
         kind, regions = config.cluster.capacity[position].kind, foreign_regions(cost.components)
         prices = f", in part at the prices of {', '.join(regions)}" if regions else ""
@@ -365,44 +365,43 @@ def _late_stop(config: StackConfig, cost: CostEstimate | None) -> Iterable[Findi
         "budget.late",
         "gangway:budget.stop_at_percent",
         late,
-        "keep that margin between stop_at_percent and what you may spend",
+        "keep that margin between stop_at_percent and your real limit",
     )
 
 
 def money_findings(
     config: StackConfig, rungs: Sequence[RungCost], job: Pace | None, lines: Sequence[CostComponent], today: date
 ) -> tuple[Finding, ...]:
-    """All findings about the estimate. `job`: None for a command of one's own, whose checkpoints nobody knows."""
+    """All findings about the estimate. `job`: None for a custom command, whose checkpoints are unknown."""
     rungs = [rung for rung in rungs if rung.in_reach]
     return (
         *(() if job is None else _interruptions(config, rungs, job)),
         *_owned_blocks(config),
         *stale_prices(lines, rungs, today),
-        *_unsaid(config),
-        *_ignored(config),
+        *_missing_usage(config),
+        *_ignored_estimates(config),
     )
 
 
 def _owned_blocks(config: StackConfig) -> Iterable[Finding]:
-    """Blocks that somebody bought before, at a price that only they know."""
+    """Blocks that were bought earlier, at an unknown price."""
     for position, rung in enumerate(config.cluster.capacity):
         if isinstance(rung, CapacityBlock) and not rung.purchase and rung.paid_usd_per_hour is None:
             path = f"gangway:cluster.capacity[{position}].paid_usd_per_hour"
             yield Finding.warning(
                 "cost.block-not-included",
                 path,
-                f"the block {rung.id} was paid for before: no total has its cost in it",
-                "write what a node's hour of it cost, in US dollars: paid_usd_per_hour",
+                f"the block {rung.id} was paid for earlier, and no total includes its cost",
+                "write its price per node hour in US dollars: paid_usd_per_hour",
             )
 
 
 def _interruptions(config: StackConfig, rungs: Sequence[RungCost], job: Pace) -> Iterable[Finding]:
-    """What nodes that are taken or fail mean to the run, on rungs in reach."""
     for rung in rungs:
         yield from _spot(config, rung, job)
     ending = [rung for rung in rungs if rung.spot.feasible]
     known = [rung for rung in ending if rung.taken is not None and rung.taken.value is not None]
-    # Where no rung is spot of a known rate, checkpoints cost their time on the first alone, once said.
+    # Without a spot rung of known rate, checkpoints matter on the first rung, and one finding is enough.
     for rung in known or [rung for rung in rungs[:1] if rung.spot.feasible]:
         yield from _interval(config, rung, job)
 
@@ -415,36 +414,35 @@ def _spot(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
         yield Finding.info(
             "capacity.spot-rate-unknown",
             path,
-            f"how often such nodes are taken is not known, so their run is priced with failures alone: "
-            f"{rung.taken.source}",
-            "where you have seen it, write gangway:estimate.taken_percent_per_month",
+            f"the interruption rate of these nodes is not known, so only failures are priced: {rung.taken.source}",
+            "if you have measured it, write gangway:estimate.taken_percent_per_month",
         )
 
 
 def _infeasible(config: StackConfig, rung: RungCost, job: Pace, path: str) -> Finding:
-    """An error where it holds over the whole band of speeds; else only at the speed that the rung is priced for."""
+    """An error if it is true for the whole band of speeds, a warning if only for the rung's speed."""
     spot, restart_sec = rung.spot, config.estimate.restart_sec
     mtbf_sec = spot.mtbf_hours * 3600
     lost_sec = spot.interval_sec / 2 + restart_sec
-    elsewhere = "take fewer nodes, or put another kind of capacity in its place"
+    alternative = "use fewer nodes, or another kind of capacity"
     best_sec = spot.best_interval_sec
-    every = rounded_down(best_sec * job.images_per_second / 1000)
-    mends = best_sec / 2 + restart_sec < mtbf_sec
+    every = round_down(best_sec * job.images_per_second / 1000)
+    is_enough = best_sec / 2 + restart_sec < mtbf_sec
     surely = job.shortest_sec / 2 + restart_sec >= mtbf_sec
     faster = "" if surely else f" at {job.images_per_second:,.0f} images/s ({job.source}); it may be faster"
     make = Finding.error if surely else Finding.warning
     return make(
         "capacity.spot-infeasible",
         path,
-        f"on {rung.kind} this job is not expected to end: its {config.cluster.nodes.max} nodes lose one every "
-        f"{spot.mtbf_hours:.2f} h, and each costs {lost_sec / 3600:.2f} h (half an interval of checkpoints, and the "
+        f"on {rung.kind} this job will probably never end: its {config.cluster.nodes.max} nodes lose one every "
+        f"{spot.mtbf_hours:.2f} h, and each loss costs {lost_sec / 3600:.2f} h (half a checkpoint interval, and the "
         f"restart){faster}",
-        f"set gangway:job.checkpoint_kimg: {every:g}, or {elsewhere}" if mends else elsewhere,
+        f"set gangway:job.checkpoint_kimg: {every:g}, or {alternative}" if is_enough else alternative,
     )
 
 
 def _interval(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
-    """Whether another interval would end the run clearly sooner, at whichever end of the job's band of speeds."""
+    """Whether another interval would end the run clearly sooner, at both ends of the band of speeds."""
     spot, restart_sec = rung.spot, config.estimate.restart_sec
     mtbf_sec, run_sec = spot.mtbf_hours * 3600, config.work.max_hours * 3600
     saving_sec = save_sec(config)
@@ -460,25 +458,25 @@ def _interval(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Findin
     if often and job.checkpoint_kimg >= config.training.kimg:
         return  # saved once, at its end
     surely = ratio(job.longest_sec if often else job.shortest_sec)
-    if min(surely, ratio(job.interval_sec)) <= FAR_FROM_BEST or often != (job.longest_sec < best_sec):
+    if min(surely, ratio(job.interval_sec)) <= LONG_RUN_FACTOR or often != (job.longest_sec < best_sec):
         return
-    # Near the optimum little is won: what is enough is better advice than hours without a checkpoint.
-    advised_sec = min(best_sec, saving_sec / ENOUGH) if often else best_sec
+    # Near the optimum the gain is small: do not advise hours without a checkpoint.
+    advised_sec = min(best_sec, saving_sec / SMALL_SHARE) if often else best_sec
     yield Finding.warning(
         "checkpoint.interval",
         "gangway:job.checkpoint_kimg",
         f"a checkpoint every {job.checkpoint_kimg:g} kimg, {span(job.interval_sec)} at "
         f"{job.images_per_second:,.0f} images/s ({job.source}), is too {'often' if often else 'seldom'} for "
-        f"{rung.kind}: the run takes {ratio(job.interval_sec) - 1:.0%} longer than with one every {span(best_sec)}, "
-        f"which is best (Young and Daly; a checkpoint is taken to cost {saving_sec:.2g} s: "
+        f"{rung.kind}: the run takes {ratio(job.interval_sec) - 1:.0%} longer than with the best interval, "
+        f"{span(best_sec)} (Young and Daly; a checkpoint is assumed to take {saving_sec:.2g} s: "
         "gangway:estimate.checkpoint_sec)",
-        f"set checkpoint_kimg: {rounded_down(advised_sec * job.images_per_second / 1000):g}, "
+        f"set checkpoint_kimg: {round_down(advised_sec * job.images_per_second / 1000):g}, "
         f"one every {span(advised_sec)}",
     )
 
 
 def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], today: date) -> Iterable[Finding]:
-    """What of the bill, and of the rates of interruptions, is too old by its source's own date, or has none."""
+    """Prices and interruption rates whose source is too old, or has no date."""
     used = {line.name: (line.as_of, line.read_on, line.confidence) for line in lines if line.price is not None}
     for rung in rungs:
         if rung.taken is not None and rung.taken.value is not None:
@@ -488,44 +486,45 @@ def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], toda
     stale = {name: source for name, source in used.items() if is_stale(source[0], source[2], today)}
     old = {name: as_of for name, (as_of, _, confidence) in stale.items() if as_of and confidence != "recalled"}
     undated = {name: source for name, source in stale.items() if name not in old}
-    said = []
+    parts = []
     if old:
-        said.append(f"{len(old)} older than {STALE_DAYS} days, the oldest of {min(old.values())} ({_some(list(old))})")
+        parts.append(
+            f"{len(old)} older than {STALE_DAYS} days, the oldest of {min(old.values())} ({_first_name(list(old))})"
+        )
     if undated:
         read = sorted(day for as_of, read_on, _ in undated.values() if (day := read_on or as_of))
         since = f", read from {read[0]} on" if read else ""
-        said.append(f"{len(undated)} undated or recalled{since} ({_some(list(undated))})")
-    if said:
+        parts.append(f"{len(undated)} undated or recalled{since} ({_first_name(list(undated))})")
+    if parts:
         yield Finding.warning(
             "prices.stale",
             "gangway:region",
-            f"of {len(used)} figures, {'; '.join(said)}",
+            f"of {len(used)} figures, {'; '.join(parts)}",
             "run `gangway prices refresh`, which reads most of them",
         )
 
 
-def _some(names: Sequence[str]) -> str:
-    """The first of the names, without what stands behind its colon; `--full` has all of them."""
+def _first_name(names: Sequence[str]) -> str:
     return names[0].split(":")[0] + (", ..." if len(names) > 1 else "")
 
 
-def _unsaid(config: StackConfig) -> Iterable[Finding]:
-    if unsaid := unsaid_usage(config):
+def _missing_usage(config: StackConfig) -> Iterable[Finding]:
+    if missing := missing_usage(config):
         yield Finding.info(
             "cost.usage-unsaid",
             "gangway:estimate",
-            f"not in the estimate, since no declaration fixes how much: {'; '.join(unsaid)}",
-            "write under gangway:estimate what an earlier run has shown",
+            f"not in the estimate, because the amounts are unknown: {'; '.join(missing)}",
+            "write the amounts of an earlier run under gangway:estimate",
         )
 
 
-def _ignored(config: StackConfig) -> Iterable[Finding]:
+def _ignored_estimates(config: StackConfig) -> Iterable[Finding]:
     for name, why in idle_settings(config).items():
         yield Finding.warning("estimate.ignored", f"gangway:estimate.{name}", f"of no effect: {why}", f"remove {name}")
 
 
 def span(seconds: float) -> str:
-    """A length of time as people say it."""
+    """Formats a duration in s, min or h."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,6 +1,4 @@
-"""What the trainer's controller may change on a stack's machines, what it asks for in vain there, and bounds that no
-machine or price allows. Pure.
-"""
+"""What the trainer's controller may change on a stack's machines; useless settings and impossible bounds. Pure."""
 
 from collections.abc import Iterable
 from math import ceil
@@ -11,7 +9,7 @@ from components.estimate.cost import CostEstimate, foreign_mark
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.autoscale import why_not_scaled
 from stacks.estimates.run_costs import rung_lines, unmet_caps
-from stacks.estimates.throughput import trained_on
+from stacks.estimates.throughput import get_train_config
 from stacks.estimates.trainer_findings import node_of
 from trainer.config.control_bounds import misfits
 from trainer.config.refusals import refusals
@@ -20,13 +18,13 @@ from trainer.config.values.control import Bounds, ControlSettings
 _PLACE = "gangway:job.controller"
 _BOUNDS = f"{_PLACE}.bounds"
 _FREE = ("loader_threads", "prefetch", "threads")
-"""May change without bounds, as far as the node has cores."""
+"""May change without bounds, up to the node's cores."""
 _BOUNDED = ("batch_gpu", "batch_size", "precision", "compile", "watts", "nodes")
 _NEEDS_ROOT = (
-    "NVML sets a power limit for root alone, and the job's container is nobody's and has no capabilities: it is "
-    "refused, and told in the run's events"
+    "NVML sets a power limit for root only, and the job's container has neither root nor capabilities: the change is "
+    "refused, and recorded in the run's events"
 )
-_NOBODYS = "a run starts and stops no nodes, and none of its policies asks for any: job.autoscale does"
+_NODES_UNUSED = "a run does not start or stop nodes; job.autoscale does"
 _ON_XLA = {
     "threads": "operators run on the chips",
     "watts": "a TPU takes no power limit",
@@ -36,8 +34,8 @@ _ON_XLA = {
 
 
 def controller_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
-    """`cost`: the priced plan; None where nothing is priced. InputError: a bound that cannot be kept on this machine,
-    or at its price.
+    """Findings about the controller. `cost`: None if nothing is priced. InputError: a bound that is impossible on this
+    machine, or at its price.
     """
     asked = config.work.controller
     if asked is None:
@@ -46,21 +44,21 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
     _check_watts(machine, asked.bounds)
     if cost is not None:
         _check_money(config, machine, asked, cost)
-    yield _in_short(config, machine, asked)
-    yield from _idle(asked)
-    yield from _in_vain(config, machine, asked.bounds)
+    yield _summary(config, machine, asked)
+    yield from _ignored_bounds(asked)
+    yield from _ineffective(config, machine, asked.bounds)
     if cost is not None:
-        yield from _too_dear(config, machine, asked.bounds, cost)
-    yield from _meter(machine, asked)
-    yield from _cores(machine, asked.bounds)
-    yield from _refused(config, machine, asked.bounds)
-    yield from _outside(config, machine, asked.bounds)
+        yield from _over_bound(config, machine, asked.bounds, cost)
+    yield from _missing_meter(machine, asked)
+    yield from _excess_threads(machine, asked.bounds)
+    yield from _refused_precisions(config, machine, asked.bounds)
+    yield from _start_outside(config, machine, asked.bounds)
 
 
 def _check_run(config: StackConfig, machine: MachineType, bounds: Bounds) -> None:
-    """What the trainer would refuse when it starts."""
+    """InputError: bounds that the trainer would refuse at its start."""
     nodes, each = config.cluster.nodes, machine.num_accelerators.value
-    trained, fewest = trained_on(config, machine), max(1, nodes.min) * each
+    trained, fewest = get_train_config(config, machine), max(1, nodes.min) * each
     for found in misfits(bounds, trained, nodes.max * each, least_workers=fewest):
         raise InputError(
             f"{_BOUNDS}.{found.field}",
@@ -79,8 +77,8 @@ def _check_watts(machine: MachineType, bounds: Bounds) -> None:
     if most > limit.value:
         raise InputError(
             f"{_BOUNDS}.watts",
-            f"above the limit of {machine.accelerator.rpartition('x')[0] or machine.accelerator}, {limit.value:g} W "
-            f"({limit.source})",
+            f"above the power limit of {machine.accelerator.rpartition('x')[0] or machine.accelerator}, "
+            f"{limit.value:g} W ({limit.source})",
             value=[least, most],
             allowed=f"at most {limit.value:g}",
             fix=f"write watts: [{min(least, limit.value):g}, {limit.value:g}]",
@@ -88,16 +86,16 @@ def _check_watts(machine: MachineType, bounds: Bounds) -> None:
 
 
 def _check_money(config: StackConfig, machine: MachineType, asked: ControlSettings, cost: CostEstimate) -> None:
-    """The fewest nodes on the cheapest rung have to fit below what an hour may cost, and an aim needs its prices."""
+    """InputError: the fewest nodes on the cheapest rung exceed the limit per hour, or a needed price is unknown."""
     bound, each = asked.bounds.usd_per_hour, _node_prices(config, machine, cost)
     if not each:
         if asked.objective == "cost" or bound is not None:
             name, value = ("objective", "cost") if asked.objective == "cost" else ("bounds.usd_per_hour", bound)
             raise InputError(
                 f"{_PLACE}.{name}",
-                f"nobody knows what an hour of {machine.name} costs in {config.region}",
+                f"the price of {machine.name} in {config.region} is unknown",
                 value=value,
-                allowed="only where the price of a rung is known",
+                allowed="only with a known price of a rung",
                 fix=f"run `gangway prices refresh`, or leave {name.rpartition('.')[2]} out",
             )
         return
@@ -107,7 +105,7 @@ def _check_money(config: StackConfig, machine: MachineType, asked: ControlSettin
         nodes = "one node costs" if fewest == 1 else f"the fewest nodes, {fewest}, cost"
         raise InputError(
             f"{_BOUNDS}.usd_per_hour",
-            f"below what {nodes} on the cheapest rung",
+            f"less than {nodes} on the cheapest rung",
             value=bound,
             allowed=f"at least {least:.2f} USD{foreign_mark(cost.components)}",
             fix=f"write usd_per_hour: {ceil(least)}",
@@ -115,7 +113,7 @@ def _check_money(config: StackConfig, machine: MachineType, asked: ControlSettin
 
 
 def _node_prices(config: StackConfig, machine: MachineType, cost: CostEstimate) -> list[float]:
-    """US dollars an hour of a node on each rung that machines come to and whose price is known."""
+    """US dollars per node hour of each rung in reach with a known price."""
     unmet, each = unmet_caps(config, machine), []
     for position in range(len(config.cluster.capacity)):
         lines = [line.hourly for line in rung_lines(config, cost.components, position)]
@@ -125,10 +123,10 @@ def _node_prices(config: StackConfig, machine: MachineType, cost: CostEstimate) 
     return each
 
 
-def _in_short(config: StackConfig, machine: MachineType, asked: ControlSettings) -> Finding:
-    """Who decides what, within which bounds, and what stays as it is."""
+def _summary(config: StackConfig, machine: MachineType, asked: ControlSettings) -> Finding:
+    """The policy, what it may change within which bounds, and what stays as it is."""
     if asked.policy == "fixed":
-        return Finding.info("controller", _PLACE, "policy fixed decides nothing: what others are compared with")
+        return Finding.info("controller", _PLACE, "policy fixed changes nothing; it is the baseline for other policies")
     ignored, bounds = _ignored(config, machine), asked.bounds
     within = [
         f"{name} {_range(getattr(bounds, name))}"
@@ -136,11 +134,11 @@ def _in_short(config: StackConfig, machine: MachineType, asked: ControlSettings)
         if getattr(bounds, name) and name not in ignored
     ]
     free = [name for name in _FREE if getattr(bounds, name) is None and name not in ignored]
-    changes = [*within, f"{' and '.join(free)} as far as a node has cores"] if free else within
+    changes = [*within, f"{' and '.join(free)} up to the node's cores"] if free else within
     stays = [name for name in _BOUNDED if not getattr(bounds, name)]
-    acts = "may change" if asked.mode == "act" else "changes nothing and tells what it would do with"
-    says = f"policy {asked.policy}, for {asked.objective}, {acts} {', '.join(changes)}"
-    return Finding.info("controller", _PLACE, f"{says}; as started: {', '.join(stays)}" if stays else says)
+    acts = "may change" if asked.mode == "act" else "changes nothing, but reports what it would do with"
+    message = f"policy {asked.policy}, for {asked.objective}, {acts} {', '.join(changes)}"
+    return Finding.info("controller", _PLACE, f"{message}; unchanged: {', '.join(stays)}" if stays else message)
 
 
 def _range(bound: tuple[float, float] | tuple[str, ...] | bool) -> str:
@@ -150,7 +148,7 @@ def _range(bound: tuple[float, float] | tuple[str, ...] | bool) -> str:
     return (" or " if isinstance(bound[0], str) else " to ").join(words)
 
 
-def _idle(asked: ControlSettings) -> Iterable[Finding]:
+def _ignored_bounds(asked: ControlSettings) -> Iterable[Finding]:
     if asked.policy == "fixed" and asked.bounds != Bounds():
         yield Finding.warning(
             "controller.ignored", _BOUNDS, "of no effect: policy fixed changes nothing", "remove bounds, or the policy"
@@ -158,29 +156,29 @@ def _idle(asked: ControlSettings) -> Iterable[Finding]:
 
 
 def _ignored(config: StackConfig, machine: MachineType) -> dict[str, str]:
-    """Settings that nothing on these machines carries out, and why."""
+    """Settings without effect on these machines, and why."""
     if machine.backend == "xla":
-        return {**_ON_XLA, "nodes": _NOBODYS}
-    fixed = {"watts": _NEEDS_ROOT, "nodes": _NOBODYS}
-    if why := _compiled_for_good(config, machine):
+        return {**_ON_XLA, "nodes": _NODES_UNUSED}
+    fixed = {"watts": _NEEDS_ROOT, "nodes": _NODES_UNUSED}
+    if why := _fixed_compile(config, machine):
         fixed["compile"] = why
     return fixed
 
 
-def _compiled_for_good(config: StackConfig, machine: MachineType) -> str:
-    """Why losses stay as compiled, or not, as they are at the beginning; empty where they can be switched."""
-    trained = trained_on(config, machine)
+def _fixed_compile(config: StackConfig, machine: MachineType) -> str:
+    """Why compilation of losses cannot be switched during the run; empty if it can."""
+    trained = get_train_config(config, machine)
     if trained.compile == "off":
         return "the job's settings have compile: off"
     if trained.cuda_graphs:
-        return "CUDA graphs are recorded of what was compiled"
+        return "CUDA graphs record the compiled code"
     if not trained.batch_gpu and config.cluster.nodes.max * machine.num_accelerators.value > 1:
-        return "the compiled graphs of several workers average gradients, and stay as they are"
+        return "with several workers, the compiled graphs average gradients and cannot change"
     return ""
 
 
-def _in_vain(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    """Bounds of what cannot be changed here."""
+def _ineffective(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
+    """Bounds of settings that cannot be changed here."""
     ignored = _ignored(config, machine)
     for name in bounds.model_fields_set:
         if getattr(bounds, name) and name in ignored:
@@ -189,40 +187,38 @@ def _in_vain(config: StackConfig, machine: MachineType, bounds: Bounds) -> Itera
             )
 
 
-def _too_dear(config: StackConfig, machine: MachineType, bounds: Bounds, cost: CostEstimate) -> Iterable[Finding]:
-    """What all nodes may cost, where the group asks for more of them than that pays on a rung, and nothing keeps it."""
+def _over_bound(config: StackConfig, machine: MachineType, bounds: Bounds, cost: CostEstimate) -> Iterable[Finding]:
+    """All nodes on the most expensive rung cost more than the limit per hour."""
     bound, nodes = bounds.usd_per_hour, config.cluster.nodes.max
-    dearest = max(_node_prices(config, machine, cost), default=0.0)
-    if bound is None or nodes * dearest <= bound:
+    highest = max(_node_prices(config, machine, cost), default=0.0)
+    if bound is None or nodes * highest <= bound:
         return
     scaled = config.work.autoscale is not None and not why_not_scaled(config, machine)
     keeps = (
-        f"`gangway job {config.stack_name} --scale` keeps to it, whenever it is called"
-        if scaled
-        else "nobody keeps to it"
+        f"only `gangway job {config.stack_name} --scale` enforces it, when it runs" if scaled else "nothing enforces it"
     )
     yield Finding.warning(
         "controller.usd-per-hour",
         f"{_BOUNDS}.usd_per_hour",
-        f"{nodes} nodes, for which the group asks at first, cost {nodes * dearest:.2f} USD an hour on the "
-        f"dearest rung{foreign_mark(cost.components)}, above {bound:g}: {keeps}",
-        "fewer cluster.nodes.max" if scaled else "fewer cluster.nodes.max, or job.autoscale where groups are scaled",
+        f"the group starts with {nodes} nodes, which cost {nodes * highest:.2f} USD an hour on the most expensive "
+        f"rung{foreign_mark(cost.components)}, above {bound:g}: {keeps}",
+        "lower cluster.nodes.max" if scaled else "lower cluster.nodes.max, or use job.autoscale if it can scale",
     )
 
 
-def _meter(machine: MachineType, asked: ControlSettings) -> Iterable[Finding]:
+def _missing_meter(machine: MachineType, asked: ControlSettings) -> Iterable[Finding]:
     if asked.objective in ("energy", "carbon") and machine.backend == "xla":
         yield Finding.warning(
             "controller.no-meter",
             f"{_PLACE}.objective",
-            f"{asked.objective} needs joules, and a TPU has no energy counter that the trainer reads: without one it "
-            "decides nothing, and says so",
+            f"{asked.objective} needs an energy meter, which TPUs do not offer to the trainer: the controller will "
+            "change nothing, and say so",
             "set objective: time, or cost",
         )
 
 
-def _cores(machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    """Threads of one worker beyond its share of the node's."""
+def _excess_threads(machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
+    """Threads of one worker above its share of the node's cores."""
     share = max(1, int(machine.vcpus_per_accelerator))
     for name in ("loader_threads", "threads"):
         bound = getattr(bounds, name)
@@ -230,17 +226,17 @@ def _cores(machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
             yield Finding.warning(
                 "controller.cores",
                 f"{_BOUNDS}.{name}",
-                f"up to {bound[1]} threads a worker, and {machine.name} has {share} for each of its "
-                f"{machine.num_accelerators.value} workers ({machine.vcpus.value} in all)",
+                f"up to {bound[1]} threads per worker, but {machine.name} has {share} for each of its "
+                f"{machine.num_accelerators.value} workers ({machine.vcpus.value} in total)",
                 f"set {name}: [{min(bound[0], share)}, {share}]",
             )
 
 
-def _refused(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    """Numbers that the trainer would refuse to compute in on these accelerators."""
+def _refused_precisions(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
+    """Precisions that the trainer would refuse on these accelerators."""
     if machine.backend not in ("nccl", "xla"):
         return
-    trained, node = trained_on(config, machine), node_of(machine)
+    trained, node = get_train_config(config, machine), node_of(machine)
     for precision in bounds.precision:
         other = trained.model_copy(update={"precision": precision})
         found = next((one for one in refusals(other, node, config.cluster.nodes.min) if one.field == "precision"), None)
@@ -254,16 +250,16 @@ def _refused(config: StackConfig, machine: MachineType, bounds: Bounds) -> Itera
             )
 
 
-def _outside(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    """A micro-batch that the run begins with and that its own bounds leave out."""
-    trained = trained_on(config, machine)
+def _start_outside(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
+    """The run starts with a micro-batch outside its bounds."""
+    trained = get_train_config(config, machine)
     workers = config.cluster.nodes.max * machine.num_accelerators.value
     start, bound = trained.batch_gpu or ceil(trained.batch_size / workers), bounds.batch_gpu
     if bound is not None and not bound[0] <= start <= bound[1]:
         yield Finding.warning(
             "controller.begins-outside",
             f"{_BOUNDS}.batch_gpu",
-            f"the run begins with {start} images at once, outside {bound[0]} to {bound[1]}: there is no way back to "
-            "what it began with",
+            f"the run starts with {start} images at once, outside {bound[0]} to {bound[1]}: the controller cannot "
+            "return to this value",
             f"set batch_gpu: [{min(bound[0], start)}, {max(bound[1], start)}]",
         )

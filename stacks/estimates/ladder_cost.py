@@ -1,4 +1,4 @@
-"""The ladder of a stack as one figure: its rungs as `components.estimate.ladder` takes them, and the assumptions."""
+"""The cost of a stack's whole ladder, by `components.estimate.ladder`, and its assumptions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,8 +13,8 @@ from stacks.estimates.run_costs import RungCost, save_sec
 
 
 def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungCost], paid: float) -> LadderEstimate:
-    """What a run of a training on all rungs together comes to, max_hours at most. Where the rate at which spot is taken
-    is not known, only the least and the most are given. `paid`: dollars of a run however long it takes.
+    """The cost of a training on all rungs together, for at most max_hours. If the interruption rate of spot is unknown,
+    only a lower and an upper bound. `paid`: dollars of a run that do not depend on its length.
     """
     least, most = failure_band(machine)
     job = LadderJob(
@@ -23,13 +23,12 @@ def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungC
         restart_sec=config.estimate.restart_sec,
         max_hours=config.work.max_hours,
     )
-    found = estimate_ladder([_rung(rung) for rung in rungs], job)
-    return found.plus(paid)
+    return estimate_ladder([_rung(rung) for rung in rungs], job).plus(paid)
 
 
 def _rung(rung: RungCost) -> LadderRung:
-    """A rung that is not spot is assumed to be there whenever it is asked for."""
-    assert rung.undisturbed_hours is not None, "ladders are of trainings"
+    """Rungs other than spot are assumed to be always available."""
+    assert rung.undisturbed_hours is not None, "only trainings have a ladder"
     plain = LadderRung(
         rung.hourly, rung.num_nodes, rung.undisturbed_hours, rung.spot.interval_sec, usd_high=rung.hourly_high
     )
@@ -47,15 +46,16 @@ def _rung(rung: RungCost) -> LadderRung:
 
 
 def assumptions(rungs: Sequence[RungCost]) -> str:
-    """What the figure and its ends rest on."""
-    table, said = load_reliability(), []
+    """The assumptions behind the figure and its bounds."""
+    table, parts = load_reliability(), []
     market = table.spot
     if any(rung.taken is not None and rung.in_reach for rung in rungs):
         there, low, high = (fact.value for fact in (market.there, market.there_low, market.there_high))
-        said.append(
-            f"spot is there {there:.0%} of the time ({low:.0%} to {high:.0%}) and a node taken as its month's bucket "
-            f"says (up to once in {1 / market.most_taken_per_hour.value:.1f} h), as traces of {market.there.dated} show"
+        parts.append(
+            f"spot is available {there:.0%} of the time ({low:.0%} to {high:.0%}), by traces of {market.there.dated}, "
+            "and nodes are interrupted at the catalogue's monthly rate (up to once in "
+            f"{1 / market.most_taken_per_hour.value:.1f} h)"
         )
     rarest, most = (8 * 24_000 / fact.value for fact in (table.band.rarest, table.band.most_often))
-    failing = f"eight accelerators fail as Meta's did, {rarest:.2g} to {most:.2g} times in 1,000 days"
-    return "; ".join([*said, "other rungs are there when asked for", failing])
+    failing = f"eight accelerators fail {rarest:.2g} to {most:.2g} times in 1,000 days, as Meta's did"
+    return "; ".join([*parts, "other rungs are always available", failing])

@@ -1,4 +1,4 @@
-"""Values of a stack file that were copied from an example and never replaced. Pure."""
+"""Values of a stack file that are still those of an example. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
 
 _KINDS = {
-    # RFC 2606 and RFC 6761: nobody can own these names.
+    # RFC 2606 and RFC 6761: no one can own these names.
     "a name reserved for examples": r"(?:[@/.]|^)example\.(?:com|net|org|edu)\b|\.(?:example|invalid)\b",
     # RFC 5737 and RFC 3849.
     "a network reserved for documentation": r"\b(?:192\.0\.2|198\.51\.100|203\.0\.113)\.\d|\b2001:0?db8:",
@@ -20,12 +20,12 @@ _KINDS = {
 }
 _PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KINDS.items())
 _NOT_SETTINGS = ("stack", "stack_name", "job", "tags")
-"""Sections whose text is nobody's address or id: of commands and labels anything may be part."""
+"""Sections without addresses and ids; commands and labels may contain anything."""
 _NAMED = 3
 
 
 def example_kind(text: str) -> str:
-    """Which kind of placeholder `text` holds; empty where it holds none.
+    """The kind of placeholder in `text`; empty for none.
 
     >>> example_kind("ml@example.com"), example_kind("ml@acme.io")
     ('a name reserved for examples', '')
@@ -34,7 +34,6 @@ def example_kind(text: str) -> str:
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Every text below `value`, with its config path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
@@ -46,7 +45,7 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def placeholder_findings(config: StackConfig) -> Iterator[Finding]:
-    """One finding of all of them: a plan needs no account, so that an example can be planned as it is."""
+    """One warning for all placeholders; no error, since plans work without an account."""
     written = config.model_dump(mode="json", exclude_unset=True, exclude=set(_NOT_SETTINGS))
     found = [(path, text, kind) for path, text in _texts(written, "") if (kind := example_kind(text))]
     if not found:
@@ -58,6 +57,6 @@ def placeholder_findings(config: StackConfig) -> Iterator[Finding]:
     yield Finding.warning(
         "config.placeholder",
         f"gangway:{found[0][0]}",
-        f"still as in an example, {shown}{more}: alarms reach nobody, or `up` fails",
-        "write your own values there",
+        f"values of an example: {shown}{more}; alarms will reach no one, or `up` will fail",
+        "write your own values",
     )

@@ -1,4 +1,4 @@
-"""Findings that are the same with every provider, in the same words. Pure."""
+"""Findings that are the same for all providers. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -21,69 +21,66 @@ CLUSTER = "gangway:cluster"
 
 
 def trainable(machine: MachineType) -> Iterable[Finding]:
-    """The trainer's image is x86_64 with CUDA 13, which begins with Turing."""
+    """The trainer's image is for x86_64 with CUDA 13, which supports Turing and later."""
     why = None
     if machine.backend != "nccl":
-        why = f"its accelerators need {machine.backend}, and the trainer has no such backend"
+        why = f"its accelerators need the backend {machine.backend}, which the trainer does not have"
     elif machine.architecture != "x86_64":
-        why = f"it is {machine.architecture}, and the trainer's image is x86_64"
+        why = f"it is {machine.architecture}, but the trainer's image is x86_64"
     elif machine.accelerator.startswith("V100"):
-        why = "the trainer's image holds CUDA 13, which no longer runs on Volta"
+        why = "the trainer's image has CUDA 13, which does not support Volta"
     if why:
         yield Finding.error(
             "machine.not-trained-on",
             CLUSTER,
-            f"{machine.name} can be declared, but nothing would train on it: {why}",
-            "choose a machine type with NVIDIA GPUs of Turing or later; `gangway catalog list` names them",
+            f"{machine.name} can be declared, but the trainer cannot run on it: {why}",
+            "choose a machine type with NVIDIA GPUs of Turing or later; `gangway catalog list` shows them",
         )
 
 
 def runs_commands(machine: MachineType) -> Iterable[Finding]:
-    """The same of a command of one's own: the nodes' image is x86_64 with NVIDIA's driver, and has docker for it."""
+    """The same for a custom command: nodes have an x86_64 image with NVIDIA's driver and Docker."""
     if machine.backend != "nccl" or machine.architecture != "x86_64":
         yield Finding.error(
             "machine.not-run-on",
             CLUSTER,
-            f"{machine.name} can be declared, but no command would run on it: nodes are x86_64, with NVIDIA GPUs",
-            "choose a machine type with NVIDIA GPUs; `gangway catalog list` names them",
+            f"{machine.name} can be declared, but commands cannot run on it: nodes must be x86_64 with NVIDIA GPUs",
+            "choose a machine type with NVIDIA GPUs; `gangway catalog list` shows them",
         )
 
 
 def fabric_check(config: StackConfig, least_gbps: float | None) -> Iterable[Finding]:
-    """What the job has to reach before it starts; nothing where nothing is tested."""
+    """The bandwidth that the job must reach before it starts; nothing without a test."""
     if least_gbps is not None:
         share = f"{config.cluster.fabric_check.min_fraction:g} of the fabric's"
-        why = "as much as PCIe carries between its GPUs" if least_gbps == PCIE_BUS_GBPS else share
+        why = "what PCIe carries between its GPUs" if least_gbps == PCIE_BUS_GBPS else share
         yield Finding.info(
             "fabric.check",
             f"{CLUSTER}.fabric_check",
-            f"before the job an all-reduce has to reach {least_gbps:g} Gbit/s, {why}, or it does not start",
-            "set fabric_check: {enabled: false} to start without",
+            f"the job starts only if an all-reduce reaches {least_gbps:g} Gbit/s, {why}",
+            "set fabric_check: {enabled: false} to start without a check",
         )
 
 
 def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> Iterable[Finding]:
-    """A fabric check that somebody wrote where several nodes have nothing to be tested: `why`; or one node has, or a
-    command of one's own runs.
+    """An explicit fabric check without effect: with a custom command, with one node, or with several nodes without a
+    fabric, which `why` names.
     """
-    written = "fabric_check" in config.cluster.model_fields_set and config.cluster.fabric_check.enabled
-    nothing = f"{'one node' if config.cluster.nodes.max < 2 else why} has no fabric to be tested"
+    is_explicit = "fabric_check" in config.cluster.model_fields_set and config.cluster.fabric_check.enabled
+    reason = f"{'one node' if config.cluster.nodes.max < 2 else why} has no fabric to test"
     if config.own_command is not None:
-        nothing = "nobody tests the fabric before a command of your own"
-    if written and least_gbps is None:
+        reason = "the fabric is not tested before a custom command"
+    if is_explicit and least_gbps is None:
         yield Finding.warning(
-            "fabric.check-ignored",
-            f"{CLUSTER}.fabric_check",
-            f"of no effect: {nothing}",
-            "remove fabric_check",
+            "fabric.check-ignored", f"{CLUSTER}.fabric_check", f"of no effect: {reason}", "remove fabric_check"
         )
 
 
-def sold_here(
+def offering_findings(
     config: StackConfig, machine: MachineType, provider: Provider, zone: str, today: date
 ) -> Iterable[Finding]:
-    """Whether region and zones sell the cluster's machine type, and the rungs' further ones. `zone`: the cluster's own,
-    empty for none; `today`: against which a list is old.
+    """Whether region and zones offer the cluster's machine type and those of its rungs. `zone`: the cluster's, may be
+    empty; `today`: to tell whether a list is old.
     """
     catalog, ladder = load_provider(provider), plan_ladder(config.cluster.capacity)
     region, reserved = config.region, all(rung.reserved for rung in ladder)
@@ -102,16 +99,16 @@ def sold_here(
 
 
 def ways_out(config: StackConfig, remaining: Mapping[str, str], fix: str = "") -> Iterable[Finding]:
-    """What can leave a stack's network, in one line; nothing where nothing can. `remaining`: the ways that
-    `egress: endpoints` leaves open on this provider -> why they are; `fix`: what closes them.
+    """How data can leave a stack's network. `remaining`: ways that `egress: endpoints` leaves open on this provider ->
+    why; `fix`: how to close them.
     """
     path = "gangway:network.egress"
     if config.network.egress is Egress.NAT:
         yield Finding.info(
             "network.ways-out",
             path,
-            "machines reach the whole internet: what runs on them can send its data anywhere",
-            "where images hold all that machines would install, egress: endpoints closes it",
+            "machines reach the whole internet: programs on them can send data anywhere",
+            "if the images contain all packages, close it with egress: endpoints",
         )
     elif remaining:
         ways, reasons = " and ".join(remaining), "; ".join(remaining.values())
@@ -119,30 +116,30 @@ def ways_out(config: StackConfig, remaining: Mapping[str, str], fix: str = "") -
 
 
 def zone(name: str, reason: str) -> Iterable[Finding]:
-    """A zone that nobody chose."""
+    """The zone that the plan chose."""
     if reason:
         yield Finding.info(
             "placement.zone",
             f"{CLUSTER}.zone",
             f"{name} chosen: {reason}; nodes and file system share one zone",
-            "where your quota or capacity is elsewhere, write that zone",
+            "if your quota or capacity is in another zone, write that one",
         )
 
 
 def spot_notice(config: StackConfig, notice_sec: int) -> Iterable[Finding]:
-    """How long a spot machine may save."""
+    """How long spot machines have to save a checkpoint."""
     spots = [index for index, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
     if spots:
         yield Finding.info(
             "capacity.notice",
             f"{CLUSTER}.capacity[{spots[0]}]",
-            f"spot machines get {notice_sec} s of notice: the job has 25 s for its checkpoint, and what was trained "
-            f"since the last one is lost where that is too short",
+            f"spot machines get {notice_sec} s of notice: the job has 25 s for its checkpoint; if that is too short, "
+            "training since the last checkpoint is lost",
         )
 
 
 def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> Iterable[Finding]:
-    """Price caps with which no machine will come, and caps that cap nothing."""
+    """Price caps that keep all machines away, and caps without effect."""
     catalog, unmet = load_provider(provider), unmet_caps(config, machine)
     spot = catalog.price(machine.name, config.region, "spot")
     on_demand = catalog.price(machine.name, config.region, "on-demand")
@@ -160,93 +157,93 @@ def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> 
             yield Finding.warning(
                 "capacity.spot-cap-high",
                 path,
-                f"{cap:g} USD is above the price on demand, {on_demand.usd:g} USD, which is the limit without it "
+                f"{cap:g} USD is above the on-demand price, {on_demand.usd:g} USD, which is the limit without a cap "
                 f"({on_demand.source}, {on_demand.expected.dated})",
-                "leave max_usd_per_hour out: the price on demand is the limit then",
+                "leave max_usd_per_hour out: the on-demand price is the default limit",
             )
 
 
 def _unmet_cap(cap: float, lowest: LowestSpot, path: str, first: int | None) -> Finding:
-    """A cap below all that spot was seen to cost; an error where no other rung has machines for the job."""
+    """A cap below the lowest spot price seen; an error if no other rung has machines for the job."""
     source = f"{lowest.quote.source}, {lowest.quote.expected.dated}"
-    make, so = Finding.warning, "the plan counts nothing of this rung"
+    make, so = Finding.warning, "the plan ignores this rung"
     if first is None:
         make, so = Finding.error, "the job never starts"
     return make(
         "capacity.spot-cap-low",
         path,
-        f"{cap:g} USD is below the lowest spot price seen for {lowest.machine_type}, {lowest.quote.low:g} USD, so that "
-        f"no machine will come, and {so} ({source})",
+        f"{cap:g} USD is below the lowest spot price seen for {lowest.machine_type}, {lowest.quote.low:g} USD: no "
+        f"machine will come, and {so} ({source})",
         f"set max_usd_per_hour: {lowest.quote.high:g}",
     )
 
 
 def _low_cap(cap: float, spot: PriceQuote, path: str, machine: MachineType) -> Finding:
-    """A cap below the highest price that spot was seen to cost: machines come less often."""
+    """A cap below the highest spot price seen: machines come less often."""
     seen = "seen" if spot.low is None else f"seen, {spot.low:g} to {spot.high:g} USD"
     counted = min(cap, spot.usd or cap)
     return Finding.info(
         "capacity.spot-cap-within",
         path,
-        f"{cap:g} USD is below the upper end of the spot prices of {machine.name} {seen}: while the price is above, no "
-        f"machine comes, and one that is there is taken back; the bill counts {counted:g} USD ({spot.source}, "
+        f"{cap:g} USD is below the highest spot price of {machine.name} {seen}: while the price is above the cap, no "
+        f"machine comes, and running ones are reclaimed; the bill counts {counted:g} USD ({spot.source}, "
         f"{spot.expected.dated})",
-        f"set max_usd_per_hour: {spot.high:g} for what was seen",
+        f"set max_usd_per_hour: {spot.high:g} for all prices seen",
     )
 
 
 def member_key_refreshed(config: StackConfig, *, has_key: bool) -> Iterable[Finding]:
-    """Another member key: who has it from when on; or that nobody has one."""
+    """A renewed member key, and when machines get it; or a setting without effect."""
     number, place = config.work.member_key_refresh, "gangway:job.member_key_refresh"
     if number and has_key:
         yield Finding.info(
             "job.member-key",
             place,
-            f"member key number {number}: machines get it when they start, and meet none that have another",
-            "after the `up` that makes it start the head again first, then the nodes",
+            f"member key number {number}: machines get it when they start, and do not connect to machines with another",
+            "after the `up` that creates it, restart the head first, then the nodes",
         )
     elif number:
         yield Finding.warning(
             "job.member-key-ignored",
             place,
-            "of no effect: one node meets nobody, and a command's torchrun knows no key",
+            "of no effect: a single node connects to no other, and a command's torchrun does not use the key",
             "remove member_key_refresh",
         )
 
 
 def nodes_stay(config: StackConfig, *, can_leave: bool = True) -> Iterable[Finding]:
-    """Nodes that go on costing; `can_leave` where they could leave by themselves."""
+    """Nodes that cost after the job. `can_leave`: whether they could terminate by themselves."""
     if not config.work.terminate_when_done:
         yield Finding.info(
             "job.nodes-stay",
             "gangway:job.terminate_when_done",
             "the nodes stay, and cost, when the job is done",
-            "set terminate_when_done: true, or destroy the stack then" if can_leave else "destroy the stack then",
+            "set terminate_when_done: true, or destroy the stack afterwards" if can_leave else "destroy the stack then",
         )
 
 
 def runs_deleted(config: StackConfig) -> Iterable[Finding]:
-    """Records that do not outlive the stack."""
+    """Records that are deleted with the stack."""
     if not config.work.keep_runs:
         yield Finding.warning(
             "job.runs-deleted",
-            f"gangway:{'engine' if config.engine.standing else 'job'}.keep_runs",
-            "`destroy` deletes the run bucket with all records and checkpoints in it",
-            "remove keep_runs, or copy the runs away before `destroy`",
+            f"gangway:{'engine' if config.engine.has_queue else 'job'}.keep_runs",
+            "`destroy` deletes the run bucket with all its records and checkpoints",
+            "remove keep_runs, or copy the runs before `destroy`",
         )
 
 
 def unknown_replacements(config: StackConfig, resources: Sequence[Declared]) -> Iterable[Finding]:
-    """Names in allow_replace that no resource with data has: misspelt, or removed by this update."""
+    """Names in allow_replace without a resource with data: misspelt, or removed by this update."""
     guarded = get_provider(config.provider).retention.guarded
     names = sorted({resource.name for resource in resources if kind(resource.type) in guarded})
     for name in config.allow_replace:
         if name not in names:
-            there = f"those of this plan: {', '.join(names)}" if names else "this plan has none"
+            existing = f"those of this plan: {', '.join(names)}" if names else "this plan has none"
             yield Finding.warning(
                 "data.allow-replace-unknown",
                 "gangway:allow_replace",
-                f"{name} is not the name of a resource with data ({there}): it has an effect only if this update "
+                f"{name} is not the name of a resource with data ({existing}): it has an effect only if this update "
                 "removes a resource of that name",
                 f"remove {name}, or write one of these names",
             )

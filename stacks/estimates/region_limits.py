@@ -1,6 +1,4 @@
-"""What a stack file's `regions` forbid of the stack: its region, where its data come from, and where its resources say
-that they are. Pure.
-"""
+"""Checks a stack's region, its data source and its declared resources against `regions` of the stack file. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -16,26 +14,28 @@ CODE: Final = "regions.refused"
 _REGIONS: Final = frozenset({"region", "location", "locations", "vpcregion", "storagelocations", "sourceregion"})
 _ZONES: Final = frozenset({"zone", "availabilityzone"})
 _EVERYWHERE: Final = "global"
-"""What holds names and addresses alone: Azure's DNS zones and groups of who is told."""
+"""Region of resources with names and addresses only: Azure's DNS zones and action groups."""
 _PACKAGES: Final = ("aws:", "gcp:", "azure-native:", "openstack:", "pulumi:providers:", "pulumi-python:dynamic/")
 _NAMED: Final = 3
 
 
 def get_place(config: StackConfig) -> Place:
-    """Where the stack is."""
+    """The stack's place."""
     country = config.site.country or "" if config.site is not None else ""
     return Place(config.provider, config.region, country)
 
 
 def region_findings(config: StackConfig) -> Iterator[Finding]:
-    """Of what the stack file itself says: the region, and the region of `storage.source`."""
+    """Checks the stack's region and the region of `storage.source`."""
     limits, here = config.regions.limits, get_place(config)
     if not limits.asked:
         return
     if (refused := refusal(limits, here)) is not None:
-        unsaid = config.site is not None and not config.site.country
+        is_missing = config.site is not None and not config.site.country
         fix = (
-            "write gangway:site.country, two letters" if unsaid else "choose another region, or change gangway:regions"
+            "write gangway:site.country, two letters"
+            if is_missing
+            else "choose another region, or change gangway:regions"
         )
         yield Finding.error(CODE, "gangway:region", f"{refused.said} (regions.{refused.why})", fix)
     if config.storage is None or config.storage.source is None:
@@ -45,22 +45,20 @@ def region_findings(config: StackConfig) -> Iterator[Finding]:
         yield Finding.warning(
             "regions.source-unsaid",
             "gangway:storage.source",
-            f"nobody has said in which region {config.storage.source} is: it is not held against gangway:regions",
+            f"the region of {config.storage.source} is not known, so gangway:regions is not checked for it",
             "write gangway:estimate.source_region",
         )
     elif source != config.region and (refused := refusal(limits, Place(config.provider, source))) is not None:
         yield Finding.error(
             CODE,
             "gangway:storage.source",
-            f"its bucket, from where data are copied: {refused.said} (regions.{refused.why})",
-            "copy the data to a region that is allowed first, or change gangway:regions",
+            f"the bucket that data is copied from: {refused.said} (regions.{refused.why})",
+            "copy the data to an allowed region first, or change gangway:regions",
         )
 
 
 def resource_findings(config: StackConfig, resources: Sequence[Declared]) -> Iterator[Finding]:
-    """Of what declared resources say, buckets, copies and snapshots among them; those in the stack's own region are
-    `region_findings`' matter.
-    """
+    """Checks declared resources in other regions, such as buckets, copies and snapshots."""
     limits, here = config.regions.limits, get_place(config)
     if not limits.asked:
         return
@@ -77,12 +75,12 @@ def resource_findings(config: StackConfig, resources: Sequence[Declared]) -> Ite
             CODE,
             "gangway:regions",
             f"{', '.join(names[:_NAMED])}{more}: {said}",
-            "move them to a region that is allowed, or change gangway:regions",
+            "move them to an allowed region, or change gangway:regions",
         )
 
 
 def _regions(inputs: Any, provider: str, key: str = "") -> Iterable[str]:
-    """What keys that name regions and zones hold, at any depth, as regions: Azure writes `East US 2` for eastus2."""
+    """The regions in keys for regions and zones, at any depth. Azure writes `East US 2` for eastus2."""
     if isinstance(inputs, Mapping):
         for name, value in inputs.items():
             yield from _regions(value, provider, str(name).lower())
@@ -90,7 +88,7 @@ def _regions(inputs: Any, provider: str, key: str = "") -> Iterable[str]:
         for value in inputs:
             yield from _regions(value, provider, key)
     elif isinstance(inputs, str) and not is_unknown(inputs) and key in (*_REGIONS, *_ZONES):
-        # Of a site's regions nobody knows how they are spelled.
+        # The names of a site's regions are arbitrary.
         word = inputs.replace(" ", "").lower() if load_jurisdictions().regions(provider) else inputs
         region = _region_of_zone(word, provider)
         if region is not None or key in _REGIONS:
@@ -98,7 +96,7 @@ def _regions(inputs: Any, provider: str, key: str = "") -> Iterable[str]:
 
 
 def _region_of_zone(word: str, provider: str) -> str | None:
-    """`us-east-2` of us-east-2a, `us-central1` of us-central1-a, and of a region itself; None of anything else."""
+    """`us-east-2` for us-east-2a, `us-central1` for us-central1-a, and a region for itself; else None."""
     known = load_jurisdictions().regions(provider)
     parts = (word, word.rpartition("-")[0], word.rstrip("abcdefghijklmnopqrstuvwxyz"))
     return next((region for region in parts if region in known), None)

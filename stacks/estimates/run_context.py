@@ -1,4 +1,4 @@
-"""What the trainer is told by who starts it: the context of the run, and the image, by the digest of its content."""
+"""The run context for the trainer, and the build of its image, tagged by content."""
 
 import hashlib
 import os
@@ -28,9 +28,9 @@ def dockerfile_for(flavour: Flavour) -> str:
 
 
 def content_tag(dockerfile: str, root: Path = ROOT) -> str:
-    """The image's tag: `content-` and 16 hexadecimal digits over all that goes in. Equal content is built once.
+    """The image's tag: `content-` and 16 hexadecimal digits of a hash, so that equal content is built once.
 
-    All that goes in is the Dockerfile, what it copies, and .dockerignore, which decides what of that the builder sees.
+    The content is the Dockerfile, the files that it copies, and .dockerignore, which filters those.
     """
     digest = hashlib.sha256(dockerfile.encode())
     copied = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
@@ -47,7 +47,7 @@ def build_image(
     registry: RegistryLogin,
     opts: pulumi.ResourceOptions,
 ) -> TrainerImage:
-    """Has `up` build the image of a flavour, push it to `repository_url` and know it by its digest from then on."""
+    """Has `up` build the image of a flavour, push it to `repository_url` and return its digest."""
     dockerfile = dockerfile_for(flavour)
     return TrainerImage(
         name,
@@ -72,14 +72,20 @@ def cloud_context(
     num_nodes: int | None = None,
     peak_tflops: Mapping[str, Fact[float | None]] | None = None,
 ) -> RunContext:
-    """The context of a run in the cloud, with the price of each kind of capacity that its nodes may come from.
-    `machine`: one node, as the trainer counts nodes: what runs one launcher; `rows`: its prices by region; `num_nodes`:
-    how many of them; the stack's own number when left out; `peak_tflops`: of what one worker drives, by number format,
-    where the trainer does not know the device's itself.
+    """The context of a run in the cloud, with the price of each kind of its capacity.
+
+    Args:
+        config: the stack.
+        machine: one node in the trainer's sense, which runs one launcher.
+        region: the stack's region.
+        rows: prices of the machine by region.
+        image_digest: digest of the trainer's image.
+        num_nodes: number of nodes; the stack's if omitted.
+        peak_tflops: peak of one worker by number format, if the trainer does not know the device.
     """
     ladder = config.cluster.capacity
     kinds = tuple(rung.kind for rung in ladder)
-    # The first rung of a kind stands for all of them: their nodes cost alike, but for two blocks bought apart.
+    # The first rung of each kind: nodes of one kind cost the same, except separate blocks.
     prices = {rung.kind: _price(rung, config.cluster.nodes.max, rows, config.region) for rung in reversed(ladder)}
     made, boards = machine_emissions(machine), machine.num_accelerators.value
 
@@ -99,8 +105,8 @@ def cloud_context(
         usd_per_hour_by_kind=prices,
         accelerators_per_node=machine.num_accelerators.value,
         embodied_kg_per_accelerator=_quantity(each(made.kg), "kg"),
-        embodied_kg_low=_end(each(made.low), "low"),
-        embodied_kg_high=_end(each(made.high), "high"),
+        embodied_kg_low=_band_end(each(made.low), "low"),
+        embodied_kg_high=_band_end(each(made.high), "high"),
         accelerator_life_hours=_quantity(life_hours(), "h"),
         accelerator_watts=_quantity(machine.accelerator_watts, "W"),
         accelerator_tflops={numbers: _quantity(peak, "TFLOP/s") for numbers, peak in (peak_tflops or {}).items()},
@@ -113,14 +119,14 @@ def cloud_context(
 
 
 def local_context(stack: str, run_id: str) -> RunContext:
-    """The context of a run on this machine, about whose bill and grid nothing is known."""
+    """The context of a run on this machine, whose cost and grid are unknown."""
     return RunContext(
         run_id=run_id,
         stack=stack,
         provider="local",
         region="this machine",
         machine_type=f"{os.cpu_count()} CPU cores",
-        usd_per_hour=Quantity.absent("USD/h", "nobody bills this machine; the plan estimates the cloud's bill"),
+        usd_per_hour=Quantity.absent("USD/h", "this machine is not billed; the plan estimates the cloud's bill"),
         pue=Quantity(value=1.0, unit="1", provenance="assumed", source="no data centre around this machine"),
         intensity_g_per_kwh=Quantity(
             value=480.0,
@@ -133,7 +139,7 @@ def local_context(stack: str, run_id: str) -> RunContext:
 
 
 def _price(rung: AnyRung, num_nodes: int, rows: Sequence[MachinePrice], region: str) -> Quantity:
-    """What a node of a rung is expected to cost an hour: reservations what they do on demand."""
+    """The expected price of a node hour of a rung; reservations cost the on-demand price."""
     if isinstance(rung, CapacityBlock) and rung.upfront_usd and rung.starts_at and rung.ends_at:
         hours = (rung.ends_at - rung.starts_at).total_seconds() / 3600
         return Quantity(
@@ -153,17 +159,15 @@ def _price(rung: AnyRung, num_nodes: int, rows: Sequence[MachinePrice], region: 
     return _quantity(quote.expected, "USD/h", note=f"{rung.kind}, {quote.priced_in}{at_most}")
 
 
-def _end(fact: Fact[float | None], name: str) -> Quantity:
-    """One end of the band of embodied emissions. The source stands at the figure itself: user data has little room."""
+def _band_end(fact: Fact[float | None], name: str) -> Quantity:
+    """One end of the band of embodied emissions. Only the figure itself has the source, since user data is limited."""
     if fact.value is None:
         return Quantity.absent("kg", fact.source)
     return Quantity(value=fact.value, unit="kg", provenance="assumed", source=name)
 
 
 def _utilisation(config: StackConfig, machine: MachineType, num_nodes: int | None) -> Quantity:
-    """The share of its board power that an accelerator without a meter draws: as the plan counts it, less while it
-    waits. No record counts a TPU's energy.
-    """
+    """The share of board power that an accelerator without a meter draws, as in the plan. TPUs are not counted."""
     waiting = 0.0 if machine.backend == "xla" else throughput(config, machine, num_nodes).usual_waiting
     share = _quantity(board_share(machine, waiting), "1")
     return share.model_copy(update={"provenance": "estimated"}) if waiting else share

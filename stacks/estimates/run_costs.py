@@ -1,5 +1,5 @@
-"""What a run costs: each rung of the capacity ladder (spot with its interruptions), and what is paid by use, as far as
-the stack file says how much: data that pass a gateway or leave a region, log lines, what is kept. Pure.
+"""What a run costs: each rung of the capacity ladder, spot with its interruptions, and usage that the stack file
+declares: traffic, log lines, stored data. Pure.
 """
 
 import re
@@ -34,96 +34,96 @@ from stacks.estimates.throughput import Band, Throughput, about, throughput
 from trainer.config.network_size import state_gib
 
 _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
-"""Services of the catalogue: the way out, and from which volume in a month on another price holds."""
+"""Egress services of the catalogue, with the monthly volume from which a price applies."""
 _GIB_PER_TIB = 1024
-OF_SPOT = ("taken_percent_per_month",)
-"""Settings that only the estimate of spot reads."""
-OF_TRAINING = ("images_per_second", "checkpoint_sec", "restart_sec")
-"""Settings of a training's speed and its stops."""
-OF_BILLED = (
+_SPOT_SETTINGS = ("taken_percent_per_month",)
+_TRAINING_SETTINGS = ("images_per_second", "checkpoint_sec", "restart_sec")
+BILLED_SETTINGS = (
     *("source_gib", "source_region", "nat_gib", "log_gib", "download_gib", "run_bucket_gib", "image_gib"),
     *("flow_log_gib", "key_operations"),
 )
-"""Settings of what a provider bills by use."""
+"""Settings of usage that a provider bills."""
 _FLOW_LOGS = {"flow-log-collection": "flow logs, a run", "flow-log-storage": "flow logs kept for a month, a run's"}
 _OPERATIONS = 10_000
-"""Of a key, that its price is for."""
+"""Key operations per unit of their price."""
 
 
 def usage_lines(config: StackConfig, resources: Sequence[Declared] = ()) -> list[CostComponent]:
-    """The lines of what the stack file says is used; `resources` are the stack's."""
+    """The bill's lines for declared usage. `resources`: the stack's."""
     if config.site is not None:
         return []
-    lines = [*_data_set(config)]
-    for setting, label, service, amount in _said(config):
+    lines = [*_data_transfer(config)]
+    for setting, label, service, amount in _run_usage(config):
         line = used_once(label, _price(config, service), amount, config.region)
-        lines += of_resources([line], *_paid_by(setting, resources))
-    for setting, label, service, gib in _kept(config, resources):
+        lines += of_resources([line], *_billed_resources(setting, resources))
+    for setting, label, service, gib in _stored_usage(config, resources):
         line = from_service(label, _price(config, service), gib, config.region)
-        lines += of_resources([line], *_paid_by(setting, resources))
+        lines += of_resources([line], *_billed_resources(setting, resources))
     return lines
 
 
-def _paid_by(setting: str, resources: Sequence[Declared]) -> list[Declared]:
-    """The resources whose bill a setting is for."""
+def _billed_resources(setting: str, resources: Sequence[Declared]) -> list[Declared]:
+    """The resources that a usage setting is about."""
     table = load_billing()
     return [one for one in resources if (row := table.by_use_of(one.type)) is not None and setting in row.settings]
 
 
-def unsaid_usage(config: StackConfig) -> tuple[str, ...]:
-    """What would cost something and is not in the estimate, with the settings that would put it there."""
+def missing_usage(config: StackConfig) -> tuple[str, ...]:
+    """Usage that costs but is not in the estimate, with its settings."""
     own = config.estimate
     if config.site is not None:
         return ()
-    elsewhere, idle = own.source_region != config.region, _no_use(config)
-    unsaid = {
-        "the data set's way, where its bucket is in another region (source_region, source_gib)": _source(config)
-        and (own.source_region is None or (elsewhere and own.source_gib is None)),
+    is_foreign, idle = own.source_region != config.region, _unused_settings(config)
+    missing = {
+        "transfer of the data set from another region (source_region, source_gib)": _has_source(config)
+        and (own.source_region is None or (is_foreign and own.source_gib is None)),
         "data through the NAT gateway (nat_gib)": not idle["nat_gib"] and own.nat_gib is None,
         "log lines (log_gib)": own.log_gib is None,
         "results that leave the cloud (download_gib)": own.download_gib is None,
-        "what the run bucket holds (run_bucket_gib)": own.run_bucket_gib is None,
+        "contents of the run bucket (run_bucket_gib)": own.run_bucket_gib is None,
         "images in the registry (image_gib)": not idle["image_gib"] and own.image_gib is None,
         "flow logs (flow_log_gib)": not idle["flow_log_gib"] and own.flow_log_gib is None,
         "operations on the stack's key (key_operations)": not idle["key_operations"] and own.key_operations is None,
         "requests, messages and calls": True,
     }
-    return tuple(what for what, is_unsaid in unsaid.items() if is_unsaid)
+    return tuple(usage for usage, is_missing in missing.items() if is_missing)
 
 
 def idle_settings(config: StackConfig) -> dict[str, str]:
-    """Settings of gangway:estimate that change no figure of this stack -> why."""
+    """Settings of gangway:estimate that change no figure of this stack, and why."""
     own = config.estimate
     spot = any(isinstance(rung, Spot) for rung in config.cluster.capacity)
-    reasons = dict.fromkeys(OF_SPOT, "" if spot else "no rung is spot")
+    reasons = dict.fromkeys(_SPOT_SETTINGS, "" if spot else "no rung is spot")
     if config.own_command is not None:
-        reasons |= dict.fromkeys((*OF_SPOT, *OF_TRAINING), "nothing is forecast of a command of your own")
+        reasons |= dict.fromkeys((*_SPOT_SETTINGS, *_TRAINING_SETTINGS), "custom commands are not forecast")
     elif config.job is None:
-        reasons |= dict.fromkeys((*OF_SPOT, *OF_TRAINING), "nothing is forecast of the jobs of a queue")
+        reasons |= dict.fromkeys((*_SPOT_SETTINGS, *_TRAINING_SETTINGS), "jobs of a queue are not forecast")
     if config.site is not None:
-        reasons |= dict.fromkeys(OF_BILLED, f"no list has what use costs with provider: {config.provider}")
+        reasons |= dict.fromkeys(BILLED_SETTINGS, f"provider: {config.provider} has no list prices for usage")
     else:
-        reasons |= _no_use(config)
+        reasons |= _unused_settings(config)
     return {name: why for name, why in reasons.items() if why and name in own.model_fields_set}
 
 
-def _no_use(config: StackConfig) -> dict[str, str]:
-    """Of each setting of what a provider may bill, why it is not billed in this stack; empty where it is."""
+def _unused_settings(config: StackConfig) -> dict[str, str]:
+    """By setting, why the provider does not bill it in this stack; empty if it does."""
     services = _services(config)
-    source = "" if _source(config) else "there is no storage.source"
+    source = "" if _has_source(config) else "there is no storage.source"
     flow_logs = "" if config.network.flow_logs else "there are no flow logs"
-    built = "" if config.ready_image is None else "the stack has no registry: its image is there already"
+    built = "" if config.ready_image is None else "the stack has no registry, since its image exists already"
     return {
         "source_gib": source,
         "source_region": source,
         "nat_gib": "" if config.network.egress is Egress.NAT else "there is no NAT gateway",
-        "image_gib": built if "image-storage" in services else "the registry's price has the images in it",
-        "flow_log_gib": flow_logs if "flow-log-collection" in services else "flow logs are log lines there (log_gib)",
-        "key_operations": "" if config.encryption == "customer-key" else "there is no key of the stack's own",
+        "image_gib": built if "image-storage" in services else "the registry's price includes images",
+        "flow_log_gib": flow_logs
+        if "flow-log-collection" in services
+        else "flow logs are billed as log lines (log_gib)",
+        "key_operations": "" if config.encryption == "customer-key" else "the stack has no key",
     }
 
 
-def _source(config: StackConfig) -> bool:
+def _has_source(config: StackConfig) -> bool:
     return config.storage is not None and config.storage.source is not None
 
 
@@ -135,19 +135,19 @@ def _price(config: StackConfig, service: str) -> ServicePrice:
     return get_provider(config.provider).catalog_here().service_price(config.provider, config.region, service)
 
 
-def _data_set(config: StackConfig) -> Iterable[CostComponent]:
-    """Its way from another region, at the price of that pair of regions."""
+def _data_transfer(config: StackConfig) -> Iterable[CostComponent]:
+    """The data set's transfer from another region, at the price of that pair of regions."""
     own = config.estimate
-    if not _source(config) or own.source_gib is None or own.source_region in (None, config.region):
+    if not _has_source(config) or own.source_gib is None or own.source_region in (None, config.region):
         return
     usd = transfer_price(config.provider, own.source_region, config.region)
     price = ServicePrice(provider=config.provider, region=config.region, service="transfer", unit="GiB", usd=usd)
     yield used_once(f"data set from {own.source_region}, once", price, own.source_gib, config.region)
 
 
-def _said(config: StackConfig) -> Iterable[tuple[str, str, str, float]]:
-    """Setting, label, service of the catalogue, and how much of it a run uses up."""
-    own, idle = config.estimate, _no_use(config)
+def _run_usage(config: StackConfig) -> Iterable[tuple[str, str, str, float]]:
+    """Setting, label, service of the catalogue, and a run's usage of it."""
+    own, idle = config.estimate, _unused_settings(config)
     if not idle["nat_gib"] and own.nat_gib is not None:
         yield "nat_gib", "data through the NAT gateway, a run", "nat-data", own.nat_gib
     if own.log_gib is not None:
@@ -162,32 +162,37 @@ def _said(config: StackConfig) -> Iterable[tuple[str, str, str, float]]:
         yield from _egress(config, own.download_gib)
 
 
-def _kept(config: StackConfig, resources: Sequence[Declared]) -> Iterable[tuple[str, str, str, float]]:
-    """Setting, label, service of the catalogue, GiB at any time."""
+def _stored_usage(config: StackConfig, resources: Sequence[Declared]) -> Iterable[tuple[str, str, str, float]]:
+    """Setting, label, service of the catalogue, and stored GiB."""
     own, bucket_service = config.estimate, get_provider(config.provider).bucket_service
     if own.run_bucket_gib is not None and bucket_service is not None:
         yield "run_bucket_gib", f"run bucket: {own.run_bucket_gib:g} GiB", bucket_service(resources), own.run_bucket_gib
-    if own.image_gib is not None and not _no_use(config)["image_gib"]:
+    if own.image_gib is not None and not _unused_settings(config)["image_gib"]:
         yield "image_gib", f"image registry: {own.image_gib:g} GiB", "image-storage", own.image_gib
 
 
 def _egress(config: StackConfig, gib: float) -> Iterable[tuple[str, str, str, float]]:
-    """Each tier of the way out with its own price, as if nothing else left the cloud in that month."""
+    """Egress by price tier, as if nothing else left the cloud in that month."""
     tiers = sorted((int(match[1] or 0), match[0]) for name in _services(config) if (match := _TIER.fullmatch(name)))
     ends = (*(start for start, _ in tiers[1:]), inf)
     for (start, service), end in zip(tiers, ends, strict=True):
         part = min(gib, end * _GIB_PER_TIB) - start * _GIB_PER_TIB
         if part > 0:
-            beyond = f", beyond {start} TiB" if start else ""
-            yield "download_gib", f"results that leave the cloud, a run{beyond}", service, part
+            above = f", beyond {start} TiB" if start else ""
+            yield "download_gib", f"results that leave the cloud, a run{above}", service, part
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a job goes, and so how far its checkpoints are apart. `checkpoint_kimg`: thousands of images from one
-    checkpoint to the next; `images_per_second`: of the whole job; `interval_sec`: from one checkpoint to the next, at
-    most the run, or max_hours; `shortest_sec` and `longest_sec`: the ends of its band; `source`: where the images per
-    second are from.
+    """Speed of a job and distance of its checkpoints.
+
+    Attributes:
+        checkpoint_kimg: distance of checkpoints in thousands of images.
+        images_per_second: speed of the whole job.
+        interval_sec: distance of checkpoints in seconds, at most the run or max_hours.
+        shortest_sec: lower end of the interval's band.
+        longest_sec: upper end of it.
+        source: source of the speed.
     """
 
     checkpoint_kimg: float
@@ -204,29 +209,28 @@ class Pace:
 
 @dataclass(frozen=True)
 class RungCost:
-    """One rung, with the nodes that would come from it alone.
+    """Cost of one rung, if all nodes come from it.
 
     Attributes:
-        position: in the ladder.
-        kind: of capacity.
-        num_nodes: of the job on this rung; speed, failures, dollars and energy are of so many.
-        in_reach: whether machines can come: not where its price cap is below all that spot was seen at.
-        nodes_hourly: US dollars an hour of its nodes and their disks; None where a price is not known, or out of reach.
-        hourly: of the whole stack on this rung; None likewise.
+        position: index in the ladder.
+        kind: kind of capacity.
+        num_nodes: nodes of the job on this rung; the other figures are for them.
+        in_reach: whether machines can come; not if its price cap is below the lowest spot price seen.
+        nodes_hourly: US dollars per hour of nodes and disks; None if a price is unknown, or out of reach.
+        hourly: US dollars per hour of the whole stack; None likewise.
         hourly_high: the same at the highest prices.
-        bound: what these are.
-        foreign_regions: whose prices they hold beside the stack's own region's.
-        monthly: of 730 such hours, purchases and usage included.
-        run_hours: expected from the start of the nodes to the end of the run, max_hours at most; None where it would
-            never end.
-        run: US dollars of such a run; None where a price or an end is missing.
-        share: of the images, expected by max_hours, 0..1; None likewise.
-        undisturbed_hours: of training alone, without checkpoints and interruptions; None of a custom command.
-        spot_if_trained: training with its checkpoints and interruptions, of nodes that are taken or fail, after the
-            nodes' start and regardless of max_hours; where the rate at which spot is taken is not known, of failures
-            alone. None of a custom command, which is assumed to run for all of max_hours.
-        taken: share of nodes taken within 720 hours; None on capacity that is not taken back.
-        failures: how often one node fails in an hour.
+        bound: whether these are bounds.
+        foreign_regions: other regions whose prices are used.
+        monthly: US dollars of 730 hours, with purchases and usage.
+        run_hours: expected hours from the nodes' start to the run's end, at most max_hours; None if it never ends.
+        run: US dollars of such a run; None if a price or the end is missing.
+        share: expected share of the images by max_hours, 0..1; None likewise.
+        undisturbed_hours: hours of training without checkpoints and interruptions; None for a custom command.
+        spot_if_trained: training with checkpoints, interruptions and failures, after the nodes' start and ignoring
+            max_hours; without interruptions if their rate is unknown. None for a custom command, which is assumed to
+            run for all of max_hours.
+        taken: share of nodes interrupted within 720 hours; None for capacity that is not reclaimed.
+        failures: failures of one node per hour.
     """
 
     position: int
@@ -255,7 +259,7 @@ class RungCost:
     @property
     def spot(self) -> SpotEstimate:
         """The interruptions of a training."""
-        assert self.spot_if_trained is not None, "asked of a training alone"
+        assert self.spot_if_trained is not None, "only for trainings"
         return self.spot_if_trained
 
     def to_json(self) -> dict[str, Any]:
@@ -271,15 +275,15 @@ class RungCost:
 
 
 def rung_lines(config: StackConfig, lines: Sequence[CostComponent], position: int) -> list[CostComponent]:
-    """The bill's lines of one rung's nodes: they begin with the pool's name, but for the slices of a queued request."""
+    """The bill's lines of one rung's nodes: they begin with the pool's name, except slices of a queued request."""
     pool = f"{config.stack}-{position}-{config.cluster.capacity[position].kind}:"
     own = [line for line in lines if line.name.startswith(pool)]
     return own or [line for line in lines if line.unit == "chip-hours"]
 
 
 def rung_nodes(config: StackConfig, machine: MachineType, position: int) -> int:
-    """Nodes that the job has on one rung: all on the first, and on each where rungs never share a job; below the first,
-    those that the job needs to go on. A queue's rungs all grow to the most.
+    """Nodes of the job on one rung: all on the first rung, and on each if a job never mixes rungs; on the others the
+    minimum. A queue's rungs all grow to the maximum.
     """
     nodes = config.cluster.nodes
     is_whole = position == 0 or config.job is None or get_provider(config.provider).has_isolated_rungs(machine)
@@ -292,16 +296,15 @@ def run_nodes(config: StackConfig, machine: MachineType) -> int:
 
 
 class LowestSpot(NamedTuple):
-    """The machine type of a rung whose spot price was seen lowest."""
+    """The machine type of a rung with the lowest spot price seen."""
 
     machine_type: str
     quote: PriceQuote
 
 
 def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, LowestSpot]:
-    """The rungs that no machine comes to, since spot has never been as cheap there as their cap, with the lowest price
-    seen. Bill, ladder, expected run, budget and findings all leave them out by this. What is not known in this region
-    keeps nothing away.
+    """Rungs whose price cap is below the lowest spot price seen, with that price: no machine comes. Bill, ladder,
+    expected run, budget and findings all exclude them. Unknown prices exclude nothing.
     """
     unmet, provider = {}, get_provider(config.provider)
     if not provider.caps_spot:
@@ -311,26 +314,26 @@ def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, LowestSpo
             names = dict.fromkeys((machine.name, *rung.machine_types))
             catalog = provider.catalog_here()
             quotes = [(name, catalog.price(name, config.region, "spot")) for name in names]
-            seen = [LowestSpot(name, found) for name, found in quotes if found is not None and _is_seen(found)]
+            seen = [LowestSpot(name, found) for name, found in quotes if found is not None and _is_price_known(found)]
             lowest = min(seen, key=lambda each: each.quote.low or 0.0, default=None)
             if lowest is not None and len(seen) == len(names) and rung.max_usd_per_hour < (lowest.quote.low or 0.0):
                 unmet[position] = lowest
     return unmet
 
 
-def _is_seen(spot: PriceQuote) -> bool:
-    """Whether the lowest price of spot in this very region is known."""
+def _is_price_known(spot: PriceQuote) -> bool:
+    """Whether the lowest spot price in this region is known."""
     return spot.low is not None and not spot.foreign_region
 
 
 def first_in_reach(config: StackConfig, machine: MachineType) -> int | None:
-    """The first rung that machines can come to; None where there is none, and the job never starts."""
+    """The first rung that machines can come from; None if there is none, so that the job never starts."""
     unmet = unmet_caps(config, machine)
     return next((position for position in range(len(config.cluster.capacity)) if position not in unmet), None)
 
 
 def bill_in_reach(config: StackConfig, machine: MachineType, lines: Sequence[CostComponent]) -> list[CostComponent]:
-    """The bill without what no machine comes to: nothing of it is paid, and the next rung is the one in use."""
+    """The bill without rungs out of reach, which cost nothing; the next rung is then the one in use."""
     unmet, first = unmet_caps(config, machine), first_in_reach(config, machine)
     if not unmet:
         return list(lines)
@@ -338,19 +341,19 @@ def bill_in_reach(config: StackConfig, machine: MachineType, lines: Sequence[Cos
     changed = {id(line): replace(line, standby=False) for line in lines if id(line) in in_use}
     for position, lowest in unmet.items():
         for line in rung_lines(config, lines, position):
-            changed[id(line)] = _unpaid(line, lowest.quote)
+            changed[id(line)] = _unused_line(line, lowest.quote)
     return [changed.get(id(line), line) for line in lines]
 
 
-def _unpaid(line: CostComponent, lowest: PriceQuote) -> CostComponent:
-    """A line of a rung that no machine comes to. Its nodes bear the lowest price seen, and not the cap."""
+def _unused_line(line: CostComponent, lowest: PriceQuote) -> CostComponent:
+    """A line of a rung out of reach. Its nodes show the lowest price seen, not the cap."""
     line = replace(line, quantity=0.0, hourly=0.0, standby=True, is_limit=False, price_high=None)
     if line.unit != "hours":
         return line
     fact = lowest.expected
     return replace(
         line,
-        name=f"{line.name.removesuffix(', at most')}: none comes",
+        name=f"{line.name.removesuffix(', at most')}: none will come",
         price=lowest.low,
         source=f"{fact.source}, the lowest seen: max_usd_per_hour is below",
         as_of=fact.as_of_text,
@@ -360,37 +363,33 @@ def _unpaid(line: CostComponent, lowest: PriceQuote) -> CostComponent:
 
 
 def rung_in_use(config: StackConfig, cost: CostEstimate) -> int:
-    """The rung that the bill is of: the first whose nodes do not stand by."""
+    """The rung of the bill: the first whose nodes are not on standby."""
     positions = range(len(config.cluster.capacity))
     return next((at for at in positions if any(not c.standby for c in rung_lines(config, cost.components, at))), 0)
 
 
-def dearest_rung(config: StackConfig, cost: CostEstimate) -> tuple[int, float]:
-    """The rung on which the stack costs most, and US dollars an hour of it there; of known prices, at their highest."""
+def most_expensive_rung(config: StackConfig, cost: CostEstimate) -> tuple[int, float]:
+    """The rung on which the stack costs most, with its US dollars per hour; the highest of known prices."""
     positions, in_use = range(len(config.cluster.capacity)), rung_in_use(config, cost)
     of_rungs = [rung_lines(config, cost.components, at) for at in positions]
-    # What is reserved further down is paid for anyway, and in the totals.
+    # Reserved nodes of later rungs are paid anyway, and in the totals.
     hourly = [sum(c.hourly_high or 0.0 for c in of_rungs[at] if c.standby or at == in_use) for at in positions]
-    dearest = max(positions, key=lambda at: (hourly[at], at == in_use))
-    return dearest, cost.hourly_high - hourly[in_use] + hourly[dearest]
+    top = max(positions, key=lambda at: (hourly[at], at == in_use))
+    return top, cost.hourly_high - hourly[in_use] + hourly[top]
 
 
 def most_usd(config: StackConfig, cost: CostEstimate) -> float:
-    """US dollars of a run at most: all of max_hours on the dearest rung; of known prices. `most_bound` says whether it
-    is a bound.
-    """
-    return dearest_rung(config, cost)[1] * cost.run_hours + cost.upfront + cost.once
+    """US dollars of all of max_hours on the most expensive rung; `most_bound` tells whether that is a bound."""
+    return most_expensive_rung(config, cost)[1] * cost.run_hours + cost.upfront + cost.once
 
 
 def most_bound(cost: CostEstimate) -> Bound:
-    """What `most_usd` is: any rung may be the dearest."""
+    """Whether `most_usd` is a bound: any rung may be the most expensive."""
     return bound(cost.components, at_most=True)
 
 
 def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
-    """How far checkpoints are apart in seconds, which the trainer counts in images. `speed`: None, as where nobody can
-    tell it, takes the slowest that still ends the run in time: a job may be no faster.
-    """
+    """The distance of checkpoints in seconds. Without a known `speed`: at the slowest that ends the run in time."""
     job, measured = config.training, config.estimate.images_per_second
     every = job.effective_config().checkpoint_kimg
     if speed is not None and speed.images_per_second is not None:
@@ -406,22 +405,22 @@ def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
 
 
 def _interval_sec(config: StackConfig, images_per_second: float) -> float:
-    """The trainer also saves at the end: no two checkpoints are further apart than the run is long."""
+    # The trainer also saves at the end, so checkpoints are never further apart than the run is long.
     job = config.training
     images = min(job.effective_config().checkpoint_kimg, job.kimg) * 1000
     return min(images / images_per_second, job.max_hours * 3600)
 
 
 def save_sec(config: StackConfig) -> float:
-    """How long training stands still for a checkpoint: as the stack file says, else as long as writing one took where
-    it was measured. The trainer writes beside the training, so this is an upper end.
+    """How long training pauses for a checkpoint: by the stack file, else at the measured write speed. An upper bound,
+    since the trainer writes in the background.
     """
     own = config.estimate.checkpoint_sec
     return state_gib(config.training.effective_config()) * (1 << 30) / SAVE_BYTES_PER_SEC if own is None else own
 
 
 def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
-    """The share of the nodes taken within 720 hours: the stack file's, else the catalogue's."""
+    """The share of nodes interrupted within 720 hours: the stack file's, else the catalogue's."""
     percent = config.estimate.taken_percent_per_month
     spot_taken = get_provider(config.provider).spot_taken
     assert spot_taken is not None, "a provider without spot refuses such a rung"
@@ -441,12 +440,12 @@ def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
 def price_ladder(
     config: StackConfig, machine: MachineType, lines: Sequence[CostComponent], job: Pace | None
 ) -> tuple[RungCost, ...]:
-    """Each rung of the ladder, first choice first, at the speed of its own nodes. `job`: the pace on `run_nodes`; None
-    for a custom command.
+    """Prices each rung of the ladder at the speed of its nodes. `job`: the pace on `run_nodes`; None for a custom
+    command.
     """
     positions, unmet = range(len(config.cluster.capacity)), unmet_caps(config, machine)
     of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
-    # What nobody has priced is missing on every rung alike: it is said of the whole bill, not of a rung.
+    # Unknown prices of other lines are missing on every rung alike: findings report them for the whole bill.
     around = [line for line in lines if id(line) not in of_rungs]
     paid = sum(line.upfront + line.once for line in lines)
     counts = {rung_nodes(config, machine, at) for at in positions}
@@ -466,8 +465,8 @@ def _rung(
     paid: float,
     rates: Mapping[int, float],
 ) -> RungCost:
-    """`own`: the lines of its nodes; None where none comes. `rates`: images a second by number of nodes; empty for a
-    custom command.
+    """`own`: the lines of its nodes; None out of reach. `rates`: images a second by number of nodes; empty for a custom
+    command.
     """
     rung, unknown = config.cluster.capacity[position], own is None or any(line.hourly is None for line in own)
     num_nodes = rung_nodes(config, machine, position)
@@ -504,7 +503,7 @@ def _rung(
 
 
 def _rate(config: StackConfig, machine: MachineType, num_nodes: int, job: Pace) -> float:
-    """Images a second on so many nodes: the job's pace, scaled as the projection scales, else in proportion."""
+    """Images a second on `num_nodes`: the job's pace, scaled like the projection, else in proportion."""
     if num_nodes == (own := run_nodes(config, machine)):
         return job.images_per_second
     here, there = (throughput(config, machine, count).images_per_second for count in (num_nodes, own))
@@ -516,12 +515,12 @@ def _undisturbed_hours(config: StackConfig, images_per_second: float) -> float:
 
 
 def start_hours(config: StackConfig) -> float:
-    """From the request for nodes to the first step: they boot, pull the image, mount and join."""
+    """From the request for nodes to the first step: boot, image, mounts, rendezvous."""
     return config.estimate.restart_sec / 3600
 
 
 def _within_limit(config: StackConfig, training: SpotEstimate) -> tuple[float, float]:
-    """Hours of a run with its start, max_hours at most, and the share of the images that it makes by then."""
+    """Hours of a run with its start, at most max_hours, and the share of images by then."""
     start, most = start_hours(config), config.work.max_hours
     return min(start + training.hours, most), min(1.0, max(0.0, most - start) / training.hours)
 
@@ -534,8 +533,8 @@ def stops(
     images_per_second: float,
     nodes_hourly: float = 0.0,
 ) -> SpotEstimate:
-    """All images of the job at this speed on so many nodes of one rung, with its checkpoints and interruptions; without
-    the first start. `nodes_hourly`: US dollars of all these nodes.
+    """The whole job at this speed on one rung, with checkpoints and interruptions, without the first start.
+    `nodes_hourly`: US dollars of all nodes.
     """
     fact = taken(config, machine) if isinstance(config.cluster.capacity[position], Spot) else None
     return estimate_spot(

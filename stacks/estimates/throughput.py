@@ -1,6 +1,6 @@
-"""How many images a second a job trains on its machines: as the stack file has measured it, else projected with a band
-from the work of a step, the accelerator's peak, what a step waits for, and the links between workers, each segment of
-a run by its own batch and precision. Pure.
+"""How many images a second a job trains on its machines: measured in the stack file, else projected as a band from the
+work of a step, the accelerator's peak, waiting, and the links between workers, with each segment of a run by its own
+batch and precision. Pure.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,16 +27,16 @@ from trainer.config.values.accelerators import find_peak
 from trainer.config.values.segments import Span
 
 _FLOAT32 = 4
-_COUNTED = 167.5
+_DCGAN_OPERATIONS = 167.5
 """Operations of a step of dcgan-digits (`step_operations`)."""
 _GRAPH_SHARE = 0.2
-"""Of an operation's launch, where it is replayed from a CUDA graph; assumed."""
+"""Share of a launch if the operation is replayed from a CUDA graph; assumed."""
 
 
 class Assumed(NamedTuple):
-    """What nobody knows before a run. `utilisation`: share of the accelerator's peak that a step's products reach;
-    `launches`: that the host makes for one operation of a step; `launch_sec`: until it has made one; `overlap`: share
-    of the products' time during which gradients travel; `hidden`: whether the host launches while the device computes.
+    """Assumptions about a run. `utilisation`: share of the accelerator's peak that a step's matrix products reach;
+    `launches`: kernel launches per operation of a step; `launch_sec`: time of one; `overlap`: share of the products'
+    time during which gradients travel; `hidden`: whether the host launches while the device computes.
     """
 
     utilisation: float
@@ -47,38 +47,38 @@ class Assumed(NamedTuple):
 
 
 SLOW, USUAL, FAST = (
-    Assumed(0.02, 344 / _COUNTED, 50e-6, 0.0, hidden=False),
-    Assumed(0.08, 284 / _COUNTED, 15e-6, 0.5, hidden=True),
-    Assumed(0.3, 224 / _COUNTED, 5e-6, 1.0, hidden=True),
+    Assumed(0.02, 344 / _DCGAN_OPERATIONS, 50e-6, 0.0, hidden=False),
+    Assumed(0.08, 284 / _DCGAN_OPERATIONS, 15e-6, 0.5, hidden=True),
+    Assumed(0.3, 224 / _DCGAN_OPERATIONS, 5e-6, 1.0, hidden=True),
 )
 """Calibrated by published speeds of GANs on V100, A100 and L40, at 5 to 18 % of the peak (test_throughput.py). A
 launch takes 4 to 6 us by https://susun-blog.com/blog/pegainfer-3-cuda-graph, and several times that with Python and
-autograd, assumed. Launch-bound runs of dcgan-digits made 224 to 344 launches a step (measured, November 2026); of other
-networks the same share is assumed.
+autograd (assumed). Launch-bound runs of dcgan-digits made 224 to 344 launches a step (measured, November 2026); other
+networks are assumed to have the same ratio.
 """
 _LEAST_WAITING = Assumed(SLOW.utilisation, FAST.launches, FAST.launch_sec, FAST.overlap, hidden=True)
-"""No step of the band waits for a smaller share of its time."""
+"""The assumptions with the smallest share of waiting in the band."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """A figure and how far off it may be; `low` is the smallest."""
+    """A figure with its range; `low` is the smallest."""
 
     low: float
     mid: float
     high: float
 
     def over(self, number: float) -> "Band":
-        """`number` divided by it, so that low becomes high."""
+        """`number` divided by the band, so that low becomes high."""
         return Band(number / self.high, number / self.mid, number / self.low)
 
     def map(self, function: Callable[[float], float]) -> "Band":
-        """`function`, which does not fall, of each."""
+        """Applies a non-decreasing `function` to each figure."""
         return Band(function(self.low), function(self.mid), function(self.high))
 
 
 def about(number: float) -> str:
-    """To two digits: a projection knows no more.
+    """Rounds to two digits, the precision of a projection.
 
     >>> about(25473), about(6.04)
     ('25,000', '6')
@@ -88,13 +88,13 @@ def about(number: float) -> str:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Of training alone, on all nodes that the stack may have.
+    """Speed of training, without checkpoints and interruptions.
 
     Attributes:
-        images_per_second: of the whole job; None where nobody can tell.
-        provenance: measured by the stack file, projected, or unknown.
-        source: what it rests on, or why it is not known.
-        waiting: shares of a step's time in which no product is computed: at least, and as usual; None likewise.
+        images_per_second: speed of the whole job; None if unknown.
+        provenance: measured in the stack file, projected, or unknown.
+        source: basis of the figure, or why it is unknown.
+        waiting: least and usual share of a step without matrix products; None if unknown.
     """
 
     images_per_second: Band | None
@@ -104,7 +104,7 @@ class Throughput:
 
     @property
     def usual_waiting(self) -> float:
-        """The usual share of a step in which nothing is computed; 0 where nothing says that there is one."""
+        """The usual share of a step in which nothing is computed; 0 if unknown."""
         return 0.0 if self.waiting is None else self.waiting[1]
 
     def to_json(self) -> dict[str, Any]:
@@ -113,15 +113,15 @@ class Throughput:
 
 
 class WorkerPeak(NamedTuple):
-    """Of what one worker drives: TFLOP/s, in which numbers, by whom."""
+    """Peak of one worker's device in TFLOP/s, with number format and source."""
 
     tflops: float
     numbers: str
     source: str
 
 
-def trained_on(config: StackConfig, machine: MachineType) -> TrainConfig:
-    """What the nodes train: with PyTorch/XLA where the machine needs it, unless the settings name a backend."""
+def get_train_config(config: StackConfig, machine: MachineType) -> TrainConfig:
+    """What the nodes train: with PyTorch/XLA if the machine needs it and the settings name no backend."""
     effective = config.training.effective_config()
     if machine.backend == "xla" and "backend" not in config.training.settings:
         return effective.model_copy(update={"backend": "xla"})
@@ -129,19 +129,19 @@ def trained_on(config: StackConfig, machine: MachineType) -> TrainConfig:
 
 
 def get_model(machine: MachineType) -> str:
-    """`A100-80G` of `A100-80Gx8`; a TPU slice's generation."""
+    """`A100-80G` for `A100-80Gx8`; a TPU slice's generation."""
     if machine.backend == "xla":
         return plan_slice(accelerator_type=machine.accelerator).generation
     return machine.accelerator.rpartition("x")[0]
 
 
 def worker_peak(trained: TrainConfig, machine: MachineType) -> WorkerPeak | None:
-    """The peak that this training could reach; None where nobody says, or a worker computes on its processor."""
+    """The peak for this training; None if unknown, or if workers compute on CPUs."""
     if trained.backend == "gloo":
         return None
     if machine.backend == "xla":
         peak = worker_tflops(plan_slice(accelerator_type=machine.accelerator))
-        # XLA multiplies float32 in bfloat16 too, unless it is told otherwise.
+        # XLA also multiplies float32 in bfloat16 by default.
         return None if peak.value is None else WorkerPeak(peak.value, "bf16", peak.source)
     if machine.backend != "nccl":
         return None
@@ -153,29 +153,29 @@ def worker_peak(trained: TrainConfig, machine: MachineType) -> WorkerPeak | None
 
 
 def throughput(config: StackConfig, machine: MachineType, num_nodes: int | None = None) -> Throughput:
-    """Measured, else projected. `num_nodes`: of the job; all that the stack may have where left out. What the stack
-    file has measured is of all nodes; for fewer it is scaled as the projection scales.
+    """Measured, else projected. `num_nodes`: the stack's maximum if omitted. The stack file's measurement is for all
+    nodes; for fewer it is scaled like the projection.
     """
     most = config.cluster.nodes.max
     num_nodes = most if num_nodes is None else num_nodes
     if config.own_command is not None:
-        return Throughput(None, "unknown", "a command of your own: nothing here knows how fast it is")
+        return Throughput(None, "unknown", "the speed of a custom command is not known")
     if config.job is None:
-        return Throughput(None, "unknown", "a cluster with a queue: nothing is known of the jobs that will come")
+        return Throughput(None, "unknown", "the jobs of a queue are not known in advance")
     measured = config.estimate.images_per_second
     if measured is not None:
         source = "gangway:estimate.images_per_second"
         if num_nodes == most:
             return Throughput(Band(measured, measured, measured), "measured", source)
-        fewer, top = (project(trained_on(config, machine), machine, count) for count in (num_nodes, most))
-        rate = _scaled(measured, fewer.images_per_second, top.images_per_second, num_nodes / most)
-        scaled = f"{source} of {most} nodes, scaled to {num_nodes} as the projection scales"
+        fewer, top = (project(get_train_config(config, machine), machine, count) for count in (num_nodes, most))
+        rate = _scale(measured, fewer.images_per_second, top.images_per_second, num_nodes / most)
+        scaled = f"{source} of {most} nodes, scaled to {num_nodes} like the projection"
         return Throughput(rate, "projected", scaled, fewer.waiting)
-    return project(trained_on(config, machine), machine, num_nodes)
+    return project(get_train_config(config, machine), machine, num_nodes)
 
 
-def _scaled(measured: float, fewer: Band | None, top: Band | None, share: float) -> Band:
-    """What is measured on all nodes, for fewer of them. Without a projection: at least in proportion."""
+def _scale(measured: float, fewer: Band | None, top: Band | None, share: float) -> Band:
+    """Scales a measurement on all nodes to fewer. Without a projection: at least in proportion."""
     if fewer is None or top is None:
         return Band(measured * share, measured * share, measured)
     ratios = (fewer.low / top.low, fewer.mid / top.mid, fewer.high / top.high)
@@ -183,7 +183,7 @@ def _scaled(measured: float, fewer: Band | None, top: Band | None, share: float)
 
 
 def find_network(machine: MachineType, num_nodes: int) -> Network | None:
-    """What gradients travel over; None where one worker is alone. InputError: nobody says how fast it is."""
+    """The network for gradients; None for a single worker. InputError: its speed is unknown."""
     workers = machine.num_accelerators.value
     if num_nodes * workers == 1:
         return None
@@ -194,8 +194,8 @@ def find_network(machine: MachineType, num_nodes: int) -> Network | None:
 
 
 class Work(NamedTuple):
-    """Of a step while networks have one size. `share`: of the run's images shown at it; `flop`: for each real image;
-    `operations`: that the host starts for one micro-batch; `gradient_bytes`: that all workers average.
+    """Work of a step at one size of the networks. `share`: share of the run's images at this size; `flop`: per real
+    image; `operations`: that the host starts per micro-batch; `gradient_bytes`: averaged over all workers.
     """
 
     share: float
@@ -205,13 +205,13 @@ class Work(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a step is made of, whatever runs it.
+    """A step, independent of the hardware.
 
     Attributes:
-        work: at each size of the networks.
+        work: work at each size of the networks.
         images: real images, over all workers.
-        largest: the same of the worker that has most: the others wait for it.
-        starts: how often its operations are started, for micro-batches; less where they are replayed.
+        largest: real images of the worker with most, which the others wait for.
+        starts: how often operations are started, once per micro-batch; less if they are replayed.
     """
 
     work: tuple[Work, ...]
@@ -221,7 +221,7 @@ class Step(NamedTuple):
 
 
 def get_step(trained: TrainConfig, workers: int, span: Span | None = None) -> Step:
-    """Of a configuration on so many workers, in a part of its run; None for all of it."""
+    """The step of a configuration on `workers`. `span`: part of the run; all of it if omitted."""
     share = ceil(trained.batch_size / workers)
     work = tuple(
         Work(stage.share, step_flop(stage.config), step_operations(stage.config), _gradient_bytes(stage.config))
@@ -236,8 +236,8 @@ def _gradient_bytes(config: TrainConfig) -> float:
 
 
 class Leg(NamedTuple):
-    """A segment of a run, in which batch and precision stay as they are. `share`: of the run's images; `tflops`: the
-    peak of what one worker drives, in the numbers that it computes in.
+    """A segment of a run, with constant batch and precision. `share`: share of the run's images; `tflops`: peak of one
+    worker at that precision.
     """
 
     share: float
@@ -246,14 +246,14 @@ class Leg(NamedTuple):
 
 
 class StepTime(NamedTuple):
-    """Seconds of a step, on the mean over its sizes. `products_sec`: of the products alone; `whole_sec`: all of it."""
+    """Mean seconds of a step over its sizes. `products_sec`: matrix products only; `whole_sec`: all of it."""
 
     products_sec: float
     whole_sec: float
 
 
 def step_time(step: Step, tflops: float, network: Network | None, workers: int, assumed: Assumed) -> StepTime:
-    """By what is assumed. `tflops`: the peak of what one worker drives; `network`: None for one worker."""
+    """The time of a step under these assumptions. `tflops`: peak of one worker; `network`: None for one worker."""
     products = whole = 0.0
     for work in step.work:
         products_sec = step.largest * work.flop / (tflops * 1e12 * assumed.utilisation)
@@ -266,7 +266,7 @@ def step_time(step: Step, tflops: float, network: Network | None, workers: int, 
 
 
 def image_time(legs: Sequence[Leg], network: Network | None, workers: int, assumed: Assumed) -> StepTime:
-    """The same for one image, on the mean over the run: each segment's by its own batch and precision."""
+    """Mean time of one image over the run, each segment with its own batch and precision."""
     times = [(leg, step_time(leg.step, leg.tflops, network, workers, assumed)) for leg in legs]
     return StepTime(
         sum(leg.share * time.products_sec / leg.step.images for leg, time in times),
@@ -275,12 +275,12 @@ def image_time(legs: Sequence[Leg], network: Network | None, workers: int, assum
 
 
 def rates(legs: Sequence[Leg], network: Network | None, workers: int) -> Band:
-    """Images a second, over the whole run."""
+    """Images a second over the whole run."""
     return Band(*(1 / image_time(legs, network, workers, assumed).whole_sec for assumed in (SLOW, USUAL, FAST)))
 
 
 class Course(NamedTuple):
-    """A run on machines: its segments, and of each what it is projected by."""
+    """A run on machines: its segments, with the peak and work of each."""
 
     stretches: Sequence[Stretch]
     peaks: Sequence[WorkerPeak]
@@ -288,7 +288,7 @@ class Course(NamedTuple):
 
     @property
     def least_sec(self) -> float:
-        """Of one worker for one image of the run, at the full peak: no run is faster."""
+        """Seconds of one worker per image at the full peak; no run is faster."""
         return sum(
             leg.share * least_flop(stretch.config, stretch.span) / (leg.tflops * 1e12)
             for stretch, leg in zip(self.stretches, self.legs, strict=True)
@@ -297,17 +297,18 @@ class Course(NamedTuple):
     @property
     def peaks_in_words(self) -> str:
         """Each peak once, in the run's order."""
-        told = dict.fromkeys(f"{each.tflops:g} TFLOP/s {each.numbers}, {each.source}" for each in self.peaks)
-        return "; then ".join(told)
+        return "; then ".join(
+            dict.fromkeys(f"{each.tflops:g} TFLOP/s {each.numbers}, {each.source}" for each in self.peaks)
+        )
 
     def shares_in_words(self, workers: int) -> str:
-        """Of how many images a worker has how many in a step, in the run's order."""
+        """Images of a worker and of the batch, in the run's order."""
         sizes = dict.fromkeys(stretch.config.batch_size for stretch in self.stretches)
         return ", then ".join(f"{ceil(size / workers)} of {size}" for size in sizes)
 
 
 def find_course(trained: TrainConfig, machine: MachineType, workers: int) -> Course | None:
-    """Of all segments that the run reaches, on so many workers; None where nobody knows a worker's peak in one."""
+    """All segments that the run reaches, on `workers`; None if a worker's peak is unknown."""
     reached = stretches(trained)
     peaks = [peak for each in reached if (peak := worker_peak(each.config, machine)) is not None]
     if len(peaks) < len(reached):
@@ -320,12 +321,12 @@ def find_course(trained: TrainConfig, machine: MachineType, workers: int) -> Cou
 
 
 def project(trained: TrainConfig, machine: MachineType, num_nodes: int) -> Throughput:
-    """The band of the whole run on so many nodes, segment by segment; unknown with the reason."""
+    """The band of the whole run on `num_nodes`, segment by segment; or the reason why it is unknown."""
     workers = num_nodes * machine.num_accelerators.value
     course = find_course(trained, machine, workers)
     if course is None:
-        why = "a worker computes on its processor" if trained.backend == "gloo" else "its peak is in no table here"
-        return Throughput(None, "unknown", f"nothing to project from on {machine.name}: {why}")
+        why = "workers compute on CPUs" if trained.backend == "gloo" else "its peak is not known"
+        return Throughput(None, "unknown", f"no projection for {machine.name}: {why}")
     try:
         network = find_network(machine, num_nodes)
     except InputError as unknown:

@@ -1,1 +1,1 @@
-"""Loads a stack file: finds it, reads it, and checks it against its provider. Mistakes are InputErrors."""
+"""Finds and reads stack files, and checks them against their provider. Mistakes are InputErrors."""

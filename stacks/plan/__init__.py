@@ -1,1 +1,1 @@
-"""`gangway plan`: a stack file, judged and priced offline. Nothing here asks a cloud."""
+"""`gangway plan`: checks and prices a stack file offline, without a cloud."""

@@ -1,4 +1,4 @@
-"""Which resources a bill covers: each has a line, is free, is paid by use alone, or is warned of."""
+"""Which resources a bill covers: each has a line, is free, is billed by use only, or gets a warning."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from components.estimate.cost import CostComponent, Declared, get_key
 
 
 class Coverage(StrEnum):
-    """What a bill says of a resource. `PRICED`: a line, whose price may be unknown and is warned of then."""
+    """How a bill covers a resource. `PRICED`: by a line, even if its price is unknown."""
 
     PRICED = "priced"
     FREE = "free"
@@ -19,12 +19,12 @@ class Coverage(StrEnum):
 
 
 def is_billable(kind: str) -> bool:
-    """Whether a cloud may bill it: neither a component nor a provider of Pulumi's."""
+    """Whether a cloud may bill it: components and Pulumi's own resources are free."""
     return not kind.startswith(("gangway:", "pulumi:"))
 
 
 def coverage(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> dict[str, Coverage]:
-    """What the bill says of each resource, by `get_key`."""
+    """How the bill covers each resource, by `get_key`."""
     priced, table = {key for line in lines for key in line.of}, load_billing()
 
     def of(resource: Declared) -> Coverage:
@@ -38,7 +38,7 @@ def coverage(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> d
 
 
 def unpriced(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> Iterable[Finding]:
-    """Resources that no line is for and nobody knows to be free."""
+    """Warnings for resources without a line that are not known to be free."""
     found = [key.partition("::")[0] for key, what in coverage(resources, lines).items() if what is Coverage.NOWHERE]
     for kind, number in sorted(Counter(found).items()):
         yield Finding.warning(

@@ -1,5 +1,5 @@
-"""What changed from an earlier plan (`gangway plan --json`) to this one: resources, dollars, energy, carbon. Not a diff
-against the cloud: that is `pulumi preview`.
+"""Compares a plan with an earlier one (`gangway plan --json`): resources, dollars, energy, carbon. `pulumi preview`
+compares with the cloud.
 """
 
 import json
@@ -27,7 +27,7 @@ from trainer.core.regular_files import read_text_file
 
 @dataclass(frozen=True)
 class Change:
-    """A resource that changed. `effect`: the gravest of its changes, None where it is new. `is_retained`: the old one
+    """A changed resource. `effect`: the most severe of its changes, None for a new one. `is_retained`: the old one
     stays in the cloud, outside the stack.
     """
 
@@ -46,7 +46,7 @@ class Change:
 
 
 class Basis(StrEnum):
-    """What a figure counts on: rates at the prices of this plan, the expected run, or all that the run may take."""
+    """The basis of a figure: rates, the expected run, or the longest run."""
 
     RATE = ""
     EXPECTED = "expected"
@@ -55,7 +55,7 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True)
 class Delta:
-    """A figure before and now; None where nobody knows it, or the earlier plan does not have it."""
+    """A figure before and now; None if it is unknown, or not in the earlier plan."""
 
     what: str
     basis: Basis
@@ -70,13 +70,13 @@ class Delta:
 
     @property
     def change(self) -> float | None:
-        """Now less before; None where either is not known."""
+        """Now minus before; None if either is unknown."""
         return None if self.before is None or self.now is None else self.now - self.before
 
 
 @dataclass(frozen=True)
 class Difference:
-    """From one plan to the next of the same stack. `tags_only`: resources of which nothing but tags changed."""
+    """The difference between two plans of a stack. `tags_only`: resources with changed tags only."""
 
     added: tuple[Change, ...]
     removed: tuple[Change, ...]
@@ -97,26 +97,26 @@ class Difference:
         }
 
     def data_losses(self, allowed: Sequence[str]) -> tuple[Finding, ...]:
-        """An error for each resource whose data the update loses, but for those that `gangway:allow_replace` names."""
+        """An error for each resource whose data the update loses, except those `allowed` by `gangway:allow_replace`."""
         lost = [("replace", one) for one in self.changed if one.effect is Effect.DATA_LOST]
         lost += [("remove", one) for one in self.removed if one.effect is Effect.DATA_LOST]
         return tuple(_loss(action, one) for action, one in lost if one.name not in allowed)
 
 
-class _Loose(BaseModel):
-    """Of an earlier plan only what is compared: a later Gangway may print more."""
+class _Lenient(BaseModel):
+    """The compared fields of an earlier plan, which may have others."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
 
-class _Resource(_Loose):
+class _Resource(_Lenient):
     urn: str
     type: str
     name: str
     inputs: dict[str, Any]
 
 
-class _Line(_Loose):
+class _Line(_Lenient):
     name: str
     unit: str
     quantity: float
@@ -125,11 +125,11 @@ class _Line(_Loose):
     standby: bool
 
 
-class _Most(_Loose):
+class _Most(_Lenient):
     usd: float
 
 
-class _Cost(_Loose):
+class _Cost(_Lenient):
     currency: str
     hourly: float
     monthly: float
@@ -137,30 +137,30 @@ class _Cost(_Loose):
     components: list[_Line]
 
 
-class _Band(_Loose):
+class _Band(_Lenient):
     mid: float
 
 
-class _Run(_Loose):
+class _Run(_Lenient):
     usd: _Band | None = None
 
 
-class _Energy(_Loose):
+class _Energy(_Lenient):
     kwh: float | None
     kwh_most: float | None = None
 
 
-class _Carbon(_Loose):
+class _Carbon(_Lenient):
     gco2e: float | None
     gco2e_most: float | None = None
 
 
-class _Finding(_Loose):
+class _Finding(_Lenient):
     code: str
     path: str
 
 
-class _Plan(_Loose):
+class _Plan(_Lenient):
     stack: str
     provider: str
     region: str
@@ -173,7 +173,7 @@ class _Plan(_Loose):
 
 
 def read_plan(path: Path, stack: str) -> dict[str, Any]:
-    """An earlier plan of `stack`. InputError: the file cannot be read, is no plan, or is another stack's."""
+    """An earlier plan of `stack`. InputError: the file cannot be read, is not a plan, or is another stack's."""
     fix = f"write one with `gangway plan {stack} --json > previous.json`"
     try:
         data = all_visible(json.loads(read_text_file(path)))
@@ -181,7 +181,7 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
         raise InputError(str(path), f"cannot be read: {error.strerror}", fix=fix) from None
     except (ValueError, RecursionError) as error:
         place = f"{path}:{error.lineno}" if isinstance(error, json.JSONDecodeError) else str(path)
-        raise InputError(place, "not JSON", allowed="what `gangway plan --json` printed", fix=fix) from None
+        raise InputError(place, "not JSON", allowed="the output of `gangway plan --json`", fix=fix) from None
     try:
         plan = _Plan.model_validate(data)
     except ValidationError as error:
@@ -190,7 +190,7 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
             wrong.within(str(path)),
             f"not a plan: {wrong.what}",
             value=wrong.value,
-            allowed="what `gangway plan --json` printed",
+            allowed="the output of `gangway plan --json`",
             fix=fix,
         ) from None
     if plan.stack != stack:
@@ -200,7 +200,7 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
 
 
 def compare(before: Mapping[str, Any], now: Mapping[str, Any], planned: Sequence[PlannedResource] = ()) -> Difference:
-    """Both as `gangway plan --json` prints them. `planned`: this plan's resources, for their options."""
+    """Compares two outputs of `gangway plan --json`. `planned`: this plan's resources, for their options."""
     old, new = ({r["urn"]: r for r in plan["resources"]} for plan in (before, now))
     was, is_ = ({(f["code"], f["path"]) for f in plan["findings"]} for plan in (before, now))
     moves = any(before[key] != now[key] for key in ("provider", "region"))
@@ -223,17 +223,15 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any], planned: Sequence
     )
 
 
-def with_difference(plan: Plan, previous: Mapping[str, Any]) -> tuple[Plan, Difference]:
-    """What changed since `previous`; and the plan with an error for each resource whose data that loses, and for a
-    change that `up` refuses.
-    """
+def add_comparison(plan: Plan, previous: Mapping[str, Any]) -> tuple[Plan, Difference]:
+    """The difference from `previous`, and the plan with errors for lost data and for changes that `up` refuses."""
     difference = compare(previous, plan.plain(), plan.resources)
     errors = (*refusals(plan.config, previous), *difference.data_losses(plan.config.allow_replace))
     return replace(plan, findings=(*plan.findings, *errors)), difference
 
 
 def refusals(config: StackConfig, previous: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Changes since a plan (`gangway plan --json`) that `up` refuses before it sends anything."""
+    """Changes since a plan (`gangway plan --json`) that `up` refuses at its start."""
     declared = {one["urn"]: {"type": one["type"], "outputs": one["inputs"]} for one in previous["resources"]}
     try:
         check_addresses(config, declared)
@@ -276,7 +274,7 @@ def _figures(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Delta, 
 
 
 def _figure(plan: Mapping[str, Any], path: str) -> float | None:
-    """The figure at `cost.run_most.usd`; None where a part of the path is missing."""
+    """The figure at a path such as `cost.run_most.usd`; None if a part is missing."""
     found: Any = plan
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None

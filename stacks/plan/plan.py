@@ -1,5 +1,5 @@
-"""The offline plan: the very program `pulumi up` runs, under the SDK's test runtime, priced and checked, without
-credentials, network or CLI. Ids of resources that do not exist yet are written `${Type.name.id}`.
+"""The offline plan: runs the program of `pulumi up` in the SDK's test runtime, then prices and checks it, without
+credentials, network or CLI. Ids that do not exist yet are written `${Type.name.id}`.
 """
 
 import json
@@ -33,8 +33,8 @@ from stacks.estimates.run_costs import (
     Pace,
     RungCost,
     bill_in_reach,
-    dearest_rung,
     most_bound,
+    most_expensive_rung,
     most_usd,
     pace,
     price_ladder,
@@ -51,10 +51,9 @@ from stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything `gangway plan` prints. Cost, energy and emissions are of all of max_hours on the first rung that
-    machines can come to; rungs, ladder and `expected` are what a run is expected to take at its speed. Nobody knows
-    that of a command of one's own: its rungs are priced for all of max_hours, ladder, pace and energy are absent. So
-    they are of a cluster with a queue, priced for a month, whose `job` is empty.
+    """Everything that `gangway plan` prints. Cost, energy and emissions are for all of max_hours on the first rung in
+    reach; rungs, ladder and `expected` for the expected run. A custom command is priced for all of max_hours, a
+    cluster with a queue (with an empty `job`) for a month, both without ladder, pace and energy.
     """
 
     config: StackConfig
@@ -73,44 +72,44 @@ class Plan:
 
     @property
     def ladder(self) -> LadderEstimate:
-        """All rungs as one, of a training."""
-        assert self.ladder_if_trained is not None, "asked of a training alone"
+        """The ladder of a training."""
+        assert self.ladder_if_trained is not None, "only for trainings"
         return self.ladder_if_trained
 
     @property
     def pace(self) -> Pace:
-        """Of a training, likewise."""
-        assert self.pace_if_trained is not None, "asked of a training alone"
+        """The pace of a training."""
+        assert self.pace_if_trained is not None, "only for trainings"
         return self.pace_if_trained
 
     @property
     def rung(self) -> RungCost | None:
-        """The rung in use: the first that machines can come to; None where there is none."""
+        """The rung in use: the first in reach, if any."""
         return next((rung for rung in self.rungs if rung.in_reach), None)
 
     @property
     def most_usd(self) -> float:
-        """US dollars of a run at most: all of max_hours on `dearest`; of known prices."""
+        """US dollars of all of max_hours on `top_rung`, with known prices."""
         return most_usd(self.config, self.cost)
 
     @property
-    def dearest(self) -> RungCost:
-        """The rung on which the stack costs most."""
-        return self.rungs[dearest_rung(self.config, self.cost)[0]]
+    def top_rung(self) -> RungCost:
+        """The most expensive rung."""
+        return self.rungs[most_expensive_rung(self.config, self.cost)[0]]
 
     def _run_most(self) -> dict[str, Any] | None:
         if self.rung is None:
             return None
         return {
             "usd": self.most_usd,
-            "position": self.dearest.position,
-            "kind": self.dearest.kind,
+            "position": self.top_rung.position,
+            "kind": self.top_rung.kind,
             "bound": most_bound(self.cost),
             "foreign_regions": foreign_regions(self.cost.components),
         }
 
     def hourly_with(self, nodes: int) -> float | None:
-        """US dollars an hour with so many nodes of the rung in use; None where their price is not known."""
+        """US dollars per hour with `nodes` of the rung in use; None if their price is unknown."""
         of_all = None if self.rung is None else self.rung.nodes_hourly
         if of_all is None:
             return None
@@ -122,7 +121,7 @@ class Plan:
         return team_access(self.config.stack, self.resources)
 
     def _standing(self) -> dict[str, Any] | None:
-        """What a cluster with a queue costs an hour, by the nodes that are up; None where the stack is one job."""
+        """The cost per hour of a cluster with a queue, by running nodes; None for a stack with a job."""
         if self.config.job is not None:
             return None
         nodes = self.config.cluster.nodes
@@ -134,7 +133,7 @@ class Plan:
 
     @property
     def idle_hourly(self) -> float | None:
-        """US dollars an hour when no job runs: of everything, or of what stays once the nodes have left."""
+        """US dollars per hour without a running job, with or without nodes."""
         stays = get_provider(self.config.provider).nodes_stay(self.resources)
         if self.rung is None:
             return self.cost.hourly
@@ -147,16 +146,16 @@ class Plan:
 
     @property
     def errors(self) -> list[Finding]:
-        """The findings that forbid `up`."""
+        """Findings that forbid `up`."""
         return [finding for finding in self.findings if finding.severity is Severity.ERROR]
 
     @property
     def has_errors(self) -> bool:
-        """Whether there are any of them."""
+        """Whether any finding forbids `up`."""
         return bool(self.errors)
 
     def plain(self) -> dict[str, Any]:
-        """The plan as its JSON file holds it: tuples are lists there, and would not be equal to them."""
+        """The plan as read from its JSON file, with lists instead of tuples."""
         plain: dict[str, Any] = json.loads(json.dumps(self.to_json()))
         return plain
 
@@ -193,26 +192,26 @@ class Plan:
 
 
 def run_program(config: StackConfig, cloud: Cloud, planned: Any = None) -> Recording:
-    """Runs the stack's program against `cloud`; the recording's result is what the stack exports. InputError: whatever
-    the program finds wrong with `config`.
+    """Runs the stack's program against `cloud`; the recording's result has the exports. InputError: a mistake in
+    `config`.
     """
     return record(lambda: build(config, planned), cloud, config.stack)
 
 
 def _footprint(config: StackConfig, planned: Any, run: ExpectedRun) -> tuple[EnergyEstimate, EmbodiedEstimate]:
-    """What the run draws, and its share of making the machines, for the hours that it takes."""
+    """Energy of the run, and its share of the machines' embodied emissions."""
     machine, num_nodes, band = planned.machine, run_nodes(config, planned.machine), run.hours
     most = config.work.max_hours
     hours = RunHours.at_most(most) if band is None else RunHours(band.low, band.mid, band.high, most)
     energy = estimate_energy(machine, num_nodes, hours, planned.region, run.throughput.usual_waiting)
     if not config.trains:
-        whose = "a custom command draws" if config.job is not None else "jobs of a queue will draw"
-        energy = energy.unknown(f"what {whose} is not known")
+        subject = "a custom command" if config.job is not None else "a queue's jobs"
+        energy = energy.unknown(f"the power of {subject} is not known")
     return energy, estimate_embodied(machine, num_nodes, hours)
 
 
 def _kimg(config: StackConfig, run: ExpectedRun) -> tuple[float, float, float] | None:
-    """Thousands of images of a training, when fastest, as expected, and when slowest."""
+    """Thousands of images of a training: fastest, expected and slowest."""
     if not config.trains or run.share is None:
         return None
     kimg, share = config.training.kimg, run.share

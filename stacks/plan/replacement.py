@@ -1,6 +1,6 @@
-"""What an update from an earlier plan of a stack does to each resource: updates it in place, changes what new nodes are
-made from, replaces it, restarts nodes or loses data. Reads `components.catalog.replaces`. As in the engine, a replaced
-resource changes every input that names an output of it.
+"""What an update from an earlier plan does to each resource: updates it in place, changes the template of new nodes,
+replaces it, restarts nodes or loses data. Reads `components.catalog.replaces`. As in the engine, replacing a resource
+changes all inputs that reference its outputs.
 """
 
 import gzip
@@ -19,21 +19,21 @@ from stacks.base.rule import kind
 from stacks.recording import PlannedResource
 
 _REFERENCE = re.compile(r"\$\{(\w+\.[^.}]+)\.([^}]+)\}")
-_VOLATILE = {
+_ALWAYS_NEW = {
     "aws:ec2:LaunchTemplate": frozenset({"latestVersion"}),
     "docker-build:index:Image": frozenset({"contextHash", "digest", "ref"}),
 }
-"""Outputs that every update changes."""
+"""Outputs that change with every update."""
 _GZIPPED = "H4sI"
-"""How gzip's first bytes look in base64: user data is written so."""
+"""The first bytes of gzip in base64, as in user data."""
 _SECRET = "[secret]"
-_OWN = ("gangway:", "pulumi:")
-"""How types begin that are in no cloud: components, and the engine's own."""
+_NOT_IN_CLOUD = ("gangway:", "pulumi:")
+"""Prefixes of types that are in no cloud: components, and the engine's own."""
 _REGION, _MOVED = "region", "another region"
 
 
 class Effect(IntEnum):
-    """What a change does, the mildest first. Printed as in docs/reference/changing-settings.md."""
+    """What a change does, mildest first. Printed as in docs/reference/changing-settings.md."""
 
     IN_PLACE = 0
     NEW_NODES = 1
@@ -60,7 +60,7 @@ _EFFECTS = {
 
 @dataclass(frozen=True)
 class PropertyChange:
-    """A changed input: its path, what the change does, and why it replaces the resource; empty where it does not."""
+    """A changed input, its effect, and why it replaces the resource, if it does."""
 
     path: str
     effect: Effect
@@ -72,7 +72,7 @@ class PropertyChange:
 
 
 class Update:
-    """From one plan's resources to the next ones of the same stack.
+    """An update from one plan's resources to the next plan's.
 
     Args:
         provider: the stack's.
@@ -97,21 +97,21 @@ class Update:
         self._replaced: set[str] = set()
         self._causes: dict[tuple[str, str], str] = {}
         self._by_tags: set[tuple[str, str]] = set()
-        self._changes = {urn: self._direct(urn) for urn in before.keys() & now.keys()}
+        self._changes = {urn: self._direct_changes(urn) for urn in before.keys() & now.keys()}
         if moves:
             for urn, changes in self._changes.items():
-                if not str(now[urn]["type"]).startswith(_OWN):
+                if not str(now[urn]["type"]).startswith(_NOT_IN_CLOUD):
                     changes.setdefault(_REGION, Changed(_REGION, None, None))
                     self._causes[urn, _REGION] = _MOVED
         self._renew_secrets()
-        self._follow()
+        self._follow_replacements()
 
     def changed(self) -> Iterator[str]:
-        """The URNs of resources that are there before and now, and change."""
+        """The URNs of changed resources that exist before and now."""
         return (urn for urn in sorted(self._changes) if self._changes[urn])
 
     def properties(self, urn: str) -> tuple[PropertyChange, ...]:
-        """The changed inputs of one of them."""
+        """The changed inputs of a resource."""
         found = {}
         for place, changed in self._changes[urn].items():
             reason = self._reason(urn, place, changed)
@@ -119,10 +119,11 @@ class Update:
         return tuple(found[place] for place in sorted(found))
 
     def effect_of_removal(self, urn: str) -> Effect:
-        """What the removal of a resource does that this plan no longer has."""
+        """What the removal of a resource does."""
         effect = self._effect(urn, True, "")
-        gone = effect in (Effect.HEAD_REPLACED, Effect.NODES_RESTARTED)
-        return Effect.NODES_RESTARTED if gone else effect if effect is Effect.DATA_LOST else Effect.IN_PLACE
+        if effect in (Effect.HEAD_REPLACED, Effect.NODES_RESTARTED):
+            return Effect.NODES_RESTARTED
+        return effect if effect is Effect.DATA_LOST else Effect.IN_PLACE
 
     def is_tags_only(self, urn: str) -> bool:
         """Whether nothing but its tags changes, and no node restarts."""
@@ -134,22 +135,22 @@ class Update:
         )
 
     def _is_tag(self, type_: str, path: str) -> bool:
-        """Whether an input holds tags, of the resource or of what it starts."""
-        return _is_among(path, (self._tags.get(type_, ""), *self._provider.tags.started_inputs))
+        """Whether an input is for tags of the resource or of what it starts."""
+        return _matches(path, (self._tags.get(type_, ""), *self._provider.tags.started_inputs))
 
-    def _direct(self, urn: str) -> dict[str, Changed]:
-        """The leaves that differ, by their place; those that the engine is told to ignore apart."""
+    def _direct_changes(self, urn: str) -> dict[str, Changed]:
+        """Changed leaves by their place, without those in `ignore_changes`."""
         option = self._options.get(urn)
         ignored = option.ignore_changes if option else ()
         places = _places(self._before[urn]["inputs"], self._now[urn]["inputs"], "")
         return {
-            place: Changed(_plain(place), before, now)
+            place: Changed(_without_indices(place), before, now)
             for place, before, now in places
             if not any(place == one or place.startswith((f"{one}.", f"{one}[")) for one in ignored)
         }
 
-    def _follow(self) -> None:
-        """Until nothing more is replaced: what names an output of a replaced resource changes with it."""
+    def _follow_replacements(self) -> None:
+        """Adds changes of inputs that reference replaced resources, until nothing more is replaced."""
         users = self._users()
         waiting = [urn for urn in sorted(self._changes) if self._changes[urn]]
         while waiting:
@@ -158,7 +159,7 @@ class Update:
                 self._replaced.add(urn)
             type_ = kind(self._now[urn]["type"])
             for user, place, output in users.get(urn, ()):
-                fresh = urn in self._replaced or output in _VOLATILE.get(type_, ())
+                fresh = urn in self._replaced or output in _ALWAYS_NEW.get(type_, ())
                 if fresh and place not in self._changes[user]:
                     self._add(user, place, self._now[urn]["name"])
                     waiting.append(user)
@@ -166,11 +167,11 @@ class Update:
                         self._by_tags.add((user, place))
 
     def _add(self, urn: str, place: str, followed: str) -> None:
-        self._changes[urn][place] = Changed(_plain(place), None, None)
+        self._changes[urn][place] = Changed(_without_indices(place), None, None)
         self._causes[urn, place] = f"follows {followed}"
 
     def _renew_secrets(self) -> None:
-        """A secret is not in a plan. It is another one where the resource that keeps it has another name."""
+        """Plans do not contain secrets. A secret has changed if the resource that stores it has a new name."""
         new = {urn for urn in self._now.keys() - self._before.keys() if self._now[urn]["type"] == STASH}
         for urn in self._changes:
             kept = self._options[urn].dependencies & new if urn in self._options else ()
@@ -180,7 +181,7 @@ class Update:
                         self._add(urn, place, self._now[stash]["name"])
 
     def _users(self) -> dict[str, list[tuple[str, str, str]]]:
-        """By URN, who names an output of it: the URN, the place and the output."""
+        """By URN, references to its outputs: the user's URN, the place and the output."""
         labels = {f"{one['type'].rpartition(':')[2]}.{one['name']}": urn for urn, one in self._now.items()}
         found: dict[str, list[tuple[str, str, str]]] = {}
         for user in self._changes:
@@ -191,7 +192,7 @@ class Update:
         return found
 
     def _reason(self, urn: str, place: str, changed: Changed) -> str:
-        """Why this change replaces the resource; empty where it does not."""
+        """Why this change replaces the resource; empty if it does not."""
         cause = self._causes.get((urn, place), "")
         if cause == _MOVED:
             return cause
@@ -207,26 +208,26 @@ class Update:
         restarted = Effect.HEAD_REPLACED if "head" in one["name"] else Effect.NODES_RESTARTED
         if replaced and type_ in retention.guarded:
             return Effect.REPLACED if retention.is_disposable(urn, one["inputs"]) else Effect.DATA_LOST
-        if type_ in nodes.machines and (replaced or _is_among(path, nodes.restarting.get(type_, ()))):
+        if type_ in nodes.machines and (replaced or _matches(path, nodes.restarting.get(type_, ()))):
             return restarted
         if type_ in nodes.templates and (replaced or path.partition(".")[0] != self._tags.get(type_)):
             return Effect.NEW_NODES
         if replaced:
             return Effect.REPLACED
-        known = load().knows(type_) or one["type"].startswith(_OWN)
+        known = load().knows(type_) or one["type"].startswith(_NOT_IN_CLOUD)
         return Effect.IN_PLACE if known else Effect.UNKNOWN
 
 
-def _is_among(path: str, inputs: Collection[str]) -> bool:
+def _matches(path: str, inputs: Collection[str]) -> bool:
     return "*" in inputs or any(path == one or path.startswith(f"{one}.") for one in inputs)
 
 
-def _plain(place: str) -> str:
+def _without_indices(place: str) -> str:
     return re.sub(r"\[\d+\]", "", place)
 
 
 def _places(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Where two values differ: the place, the value before and now."""
+    """Differences between two values: place, value before, value now."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in sorted({*old, *new}):
             yield from _places(old.get(key), new.get(key), f"{path}.{key}" if path else key)
@@ -238,7 +239,7 @@ def _places(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The texts in some inputs, each with its place."""
+    """The strings in inputs, with their places."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _leaves(one, f"{path}.{key}" if path else key)
@@ -246,14 +247,14 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
         for index, one in enumerate(value):
             yield from _leaves(one, f"{path}[{index}]")
     elif isinstance(value, str):
-        yield path, _unpacked(value)
+        yield path, _decompress(value)
 
 
-def _unpacked(text: str) -> str:
-    """The text of gzipped user data; other texts as they are."""
+def _decompress(text: str) -> str:
+    """The text of gzipped user data; other texts unchanged."""
     if not text.startswith(_GZIPPED):
         return text
     try:
         return gzip.decompress(b64decode(text)).decode()
-    except (ValueError, OSError, EOFError, zlib.error):  # a user's own text that only begins so
+    except (ValueError, OSError, EOFError, zlib.error):  # a user's text with the same beginning
         return text

@@ -44,14 +44,14 @@ def team_access(stack: str, resources: Sequence[PlannedResource]) -> tuple[TeamA
     manifests = [each.inputs for each in resources if each.type.startswith("kubernetes:") and "kind" in each.inputs]
     teams = sorted(each["metadata"]["name"] for each in manifests if each["kind"] == "Namespace")
     rows = [
-        *_by_roles(stack, teams, manifests),
-        *_by_volumes(stack, manifests),
-        *(row for team in teams for row in _by_the_cloud(team, resources)),
+        *_role_rows(stack, teams, manifests),
+        *_volume_rows(stack, manifests),
+        *(row for team in teams for row in _cloud_rows(team, resources)),
     ]
     return tuple(sorted(rows, key=lambda row: (row.team, row.principal, row.where, row.resource)))
 
 
-def _by_roles(stack: str, teams: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -> Iterator[TeamAccess]:
+def _role_rows(stack: str, teams: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -> Iterator[TeamAccess]:
     roles = {_key(each, each["kind"]): each["rules"] for each in manifests if each["kind"] in ("Role", "ClusterRole")}
     for binding in (each for each in manifests if each["kind"] in ("RoleBinding", "ClusterRoleBinding")):
         namespace = binding["metadata"].get("namespace")
@@ -78,7 +78,7 @@ def _get_teams(subject: Mapping[str, str], teams: Sequence[str]) -> Sequence[str
     return [team for team in teams if name in (f"{MEMBER_GROUP}{team}", f"system:serviceaccounts:{team}")]
 
 
-def _by_volumes(stack: str, manifests: Sequence[Mapping[str, Any]]) -> Iterator[TeamAccess]:
+def _volume_rows(stack: str, manifests: Sequence[Mapping[str, Any]]) -> Iterator[TeamAccess]:
     """Pods of a team can mount the claims of its namespace. The claim of run folders is one volume for all teams."""
     apart = any((each["kind"], each["metadata"]["name"]) == ("ValidatingAdmissionPolicyBinding", RUNS_APART)
                 for each in manifests)  # fmt: skip
@@ -90,7 +90,7 @@ def _by_volumes(stack: str, manifests: Sequence[Mapping[str, Any]]) -> Iterator[
             yield TeamAccess(team, f"pods of {team}", stack, f"claim {name}", where, verbs)
 
 
-def _by_the_cloud(team: str, resources: Sequence[PlannedResource]) -> Iterator[TeamAccess]:
+def _cloud_rows(team: str, resources: Sequence[PlannedResource]) -> Iterator[TeamAccess]:
     """Cloud resources whose inputs name the team's pods, in any form that a cloud uses. Usually there are none."""
     named = re.compile(
         rf'(system:serviceaccount:|/ns/|/namespace/|\.svc\.id\.goog\[|"[nN]amespace": "){re.escape(team)}["/:\]]'

@@ -2,5 +2,5 @@
 `stacks.plan.rules`.
 
 An error fails the preview or the update, a warning is advice; `--policy-pack-config` changes either. The engine makes
-this folder sys.path[0]: no module here may be called like one of the standard library.
+this folder sys.path[0]: no module here may have the name of a standard-library module.
 """

@@ -1,10 +1,10 @@
-"""The policy pack's program: `pulumi preview --policy-pack stacks/policy` runs this file. Not a command of its own."""
+"""The policy pack's program, which `pulumi preview --policy-pack stacks/policy` runs."""
 
 import os
 import sys
 from pathlib import Path
 
-# The engine makes this folder sys.path[0]; the packages live two above.
+# The engine makes this folder sys.path[0]; the packages are two folders up.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from stacks.base.extras import missing_extra

@@ -1,6 +1,4 @@
-"""Policies made of the rules: one a code, with the rule's severity as its enforcement level; and what the engine
-sends of a resource in the words the rules read.
-"""
+"""Makes a policy from each rule, with the rule's severity as enforcement level, and converts the engine's resources."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,12 +28,12 @@ from stacks.plan.rules.resource_rules import SiteGrid, find_grid
 
 LEVELS = {Severity.ERROR: EnforcementLevel.MANDATORY, Severity.WARNING: EnforcementLevel.ADVISORY}
 STACK = "pulumi:pulumi:Stack"
-"""What the engine registers before anything else."""
+"""The first resource that the engine registers."""
 
 
 @dataclass(frozen=True)
 class EngineResource:
-    """A resource as the engine is about to make it; see `components.estimate.cost.Declared`. Its id is not known."""
+    """A resource that the engine is about to create; see `components.estimate.cost.Declared`. Its id is not known."""
 
     type: str
     name: str
@@ -44,7 +42,7 @@ class EngineResource:
 
 
 def plain(value: Any) -> Any:
-    """`value`, which may be one of the SDK's guarded mappings, as plain data."""
+    """Converts the SDK's guarded mappings to plain data."""
     if isinstance(value, Mapping):
         return {key: _item(value, key) for key in value}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -67,7 +65,7 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 def serve() -> None:
-    """Answers the engine until it is done."""
+    """Serves the engine until it is done."""
     # The engine reads the pack's port from the first line of standard output.
     with redirect_stdout(sys.stderr):
         found, grid = findings_of_config(), grid_of_config()
@@ -75,10 +73,10 @@ def serve() -> None:
 
 
 def findings_of_config() -> tuple[Finding, ...] | None:
-    """What an offline plan of the selected stack finds; None in a project that has no Gangway stack file."""
+    """The findings of an offline plan of the selected stack; None without a Gangway stack file."""
     if "gangway:cluster" not in get_config_env():
         return None
-    # Each provider's whole SDK comes with a plan: other projects do not wait for it.
+    # A plan imports the providers' SDKs, which other projects do not need.
     from stacks.loading.loader import from_pulumi
     from stacks.plan.plan import make_plan
 
@@ -91,7 +89,7 @@ def findings_of_config() -> tuple[Finding, ...] | None:
 
 
 def grid_of_config() -> SiteGrid | None:
-    """The grid of the selected stack's site; None without one, and where the file is wrong, as `plan.refused` says."""
+    """The grid of the selected stack's site; None without one, or for an invalid file, which `plan.refused` reports."""
     if "gangway:site" not in get_config_env():
         return None
     from stacks.loading.loader import from_pulumi
@@ -110,17 +108,15 @@ def _refusal(mistake: InputError) -> Finding:
 
 
 def policies(found: Sequence[Finding] | None, grid: SiteGrid | None = None) -> list[Policy]:
-    """All policies. `found`: what the plan of the stack file has found; None where there is none; `grid`: of the
-    stack's site; None without one.
-    """
+    """All policies. `found`: the plan's findings, if there is a stack file; `grid`: of the stack's site, if any."""
     return [
-        *(_of_plan(rule, found) for rule in PLAN_RULES),
-        *(_of_resource(rule, grid) for rule in RESOURCE_RULES),
-        *(_of_stack(rule) for rule in STACK_RULES),
+        *(_plan_policy(rule, found) for rule in PLAN_RULES),
+        *(_resource_policy(rule, grid) for rule in RESOURCE_RULES),
+        *(_stack_policy(rule) for rule in STACK_RULES),
     ]
 
 
-def _of_plan(rule: Rule, found: Sequence[Finding] | None) -> Policy:
+def _plan_policy(rule: Rule, found: Sequence[Finding] | None) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         if args.resource_type != STACK:
             return
@@ -133,11 +129,11 @@ def _of_plan(rule: Rule, found: Sequence[Finding] | None) -> Policy:
     return ResourceValidationPolicy(rule.code, rule.holds, validate, LEVELS[rule.severity])
 
 
-def _of_resource(rule: ResourceRule, grid: SiteGrid | None) -> Policy:
+def _resource_policy(rule: ResourceRule, grid: SiteGrid | None) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         given = args.get_config()
         if args.resource_type == STACK:
-            # The engine holds what it knows of against the schema, and passes on what it does not.
+            # The engine validates known settings against the schema and passes on unknown ones.
             for name in sorted(given.keys() - {*rule.limits}):
                 report(f"{name}: {rule.code} has no such setting; allowed: {', '.join(rule.limits) or 'none'}", None)
         limits = Limits.model_validate({name: given[name] for name in rule.limits if name in given})
@@ -151,7 +147,7 @@ def _of_resource(rule: ResourceRule, grid: SiteGrid | None) -> Policy:
     return ResourceValidationPolicy(rule.code, rule.holds, validate, LEVELS[rule.severity], schema)
 
 
-def _of_stack(rule: StackRule) -> Policy:
+def _stack_policy(rule: StackRule) -> Policy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
         resources = [EngineResource(one.resource_type, one.name, plain(one.props)) for one in args.resources]
         for breach in rule.check(resources):
@@ -161,7 +157,7 @@ def _of_stack(rule: StackRule) -> Policy:
 
 
 def _property(name: str) -> dict[str, Any]:
-    """A limit as JSON schema, with the default that the plan takes."""
+    """A limit as JSON schema, with the plan's default."""
     default = Limits.model_fields[name].default
     return {**_SCHEMAS[name], "default": list(default) if isinstance(default, tuple) else default}
 

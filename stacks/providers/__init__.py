@@ -1,6 +1,6 @@
-"""One package per provider, each with the same modules where the part exists; `stacks.base` is what they share.
+"""One package per provider, with these modules as needed; `stacks.base` is what they share.
 
-`provider`: facts that need no SDK. `settings`: its section of the stack file. `plan`: the config with the catalogue:
-sizes, zones, machine types. `findings`: what is wrong or worth knowing. `user_data`: what its machines start with.
-`component_factory`: arguments of each component. `program`: the components, wired together.
+`provider`: facts that need no SDK. `settings`: its section of the stack file. `plan`: sizes, zones and machine types,
+from config and catalogue. `findings`: problems and notes. `user_data`: boot files of the machines. `component_factory`:
+the components. `program`: connects them.
 """

@@ -75,4 +75,4 @@ def nodes_at_work_are_not_taken_away(engine: Any, azure_vm: Any) -> None:
     engine.change(lambda config: config["gangway:cluster"]["nodes"].update(max=6))
     preview = engine.run("preview")
     assert preview.status != 0
-    assert f"{STACK}-0-spot holds 2 nodes, and Pulumi last saw 0" in preview.text
+    assert f"{STACK}-0-spot has 2 nodes, but 0 in Pulumi's state" in preview.text

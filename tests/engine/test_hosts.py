@@ -72,7 +72,7 @@ def preview_touches_no_machine(lab: Any) -> None:
     preview = lab.run("preview")
     assert preview.status == 0, preview.text
     assert set(preview.changes) == {"create"}
-    assert "gangway:budget: nobody bills these machines" in preview.text
+    assert "gangway:budget: there is no bill for these machines" in preview.text
     assert (lab.resources(), asked(lab)) == ([], [])
 
 

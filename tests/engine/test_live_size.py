@@ -62,7 +62,7 @@ def test_running_nodes_are_kept(engine: Any, azure_vm: Any) -> None:
         up = engine.run("up", "--yes", "--skip-preview")
         for refused in (preview, up):
             assert refused.status != 0
-            assert f" holds {size} nodes, and Pulumi last saw {seen}" in refused.text
+            assert f" has {size} nodes, but {seen} in Pulumi's state" in refused.text
             assert "run `pulumi up --refresh`" in refused.text
         assert sizes(engine) == running, "nothing was sent"
         engine.applied("up", "--refresh")

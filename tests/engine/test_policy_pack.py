@@ -98,7 +98,7 @@ def test_what_the_stack_file_says_is_held_against_the_plan(
     assert said.keys() == {"advisory prices.stale", *(f"mandatory {code}" for code in limits)}
     assert "823.69 USD" in said["mandatory budget.below-estimate"][0]
     assert "us-east-1: 396 gCO2e per kWh" in said["mandatory region.carbon-intensity"][0]
-    assert all("no owner among the tags" in message for message in said["mandatory tags.missing"])
+    assert all("no owner tag" in message for message in said["mandatory tags.missing"])
 
 
 def test_a_budget_that_plan_refuses_stops_an_update_before_anything_is_made(

@@ -154,7 +154,7 @@ AZURE = Kind(
 )
 
 OPENSTACK = Kind(
-    said="gangway:cluster.nodes: `up` makes all 4 nodes or fails",
+    said="gangway:cluster.nodes: `up` creates all 4 nodes or fails",
     exported=frozenset({"group_names", "head_instance_id", "mount_point", "run_bucket_url"}),
     pool=frozenset({"openstack:compute/instance:Instance"}),
     group="openstack:compute/instance:Instance::",

@@ -97,14 +97,14 @@ def test_the_bundle_of_cosign_3_is_not_known(answers: Path) -> None:
 
 def test_without_cosign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="cosign is not on this machine"):
+    with pytest.raises(InputError, match="cosign is not installed on this machine"):
         get_signatures(IMAGE)
 
 
 def test_one_that_does_not_end(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (answers / "cosign").write_text("#!/bin/sh\nexec sleep 30\n")
     monkeypatch.setattr(cosign, "TIMEOUT_SEC", 0.2)
-    with pytest.raises(InputError, match="has not ended"):
+    with pytest.raises(InputError, match="did not end"):
         get_signatures(IMAGE)
 
 

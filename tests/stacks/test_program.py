@@ -131,7 +131,7 @@ MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "unknown key": (lambda v: v.update({"gangway:netwrok": {}}), "did you mean 'network'?"),
     "missing": (lambda v: v.pop("gangway:region"), "stack aws-demo: gangway:region: missing"),
     "no JSON": (lambda v: v.update({"gangway:cluster": "H100x8"}), "stack aws-demo: gangway:cluster: not an accepted"),
-    "a name": (lambda v: v.update({"gangway:stack": "x"}), "a stack is named by its file"),
+    "a name": (lambda v: v.update({"gangway:stack": "x"}), "the file's name is the stack's name"),
 }
 
 
@@ -164,7 +164,7 @@ def test_findings_go_to_the_engines_log(
     configure(closed)
     with caplog.at_level("WARNING"):
         run_main(repo)
-    assert "gangway:network.egress: nodes fetch the set-up of its EFA clients from outside AWS" in caplog.text
+    assert "gangway:network.egress: nodes download the setup script of EFA clients from the internet" in caplog.text
     assert "aws:ec2/vpc:Vpc" in cloud.declared
 
 
@@ -172,9 +172,9 @@ def test_a_finding_of_severity_error_stops_the_update(
     cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     configure({key: value for key, value in demo_values.items() if key != "gangway:storage"})
-    with pytest.raises(pulumi.RunError, match="findings of severity error"):
+    with pytest.raises(pulumi.RunError, match="there are errors, see above"):
         run_main(repo)
-    assert "several nodes need one file system" in caplog.text
+    assert "several nodes need a shared file system" in caplog.text
     assert not [kind for kind in cloud.declared if kind.startswith("aws:")], "nothing was declared"
 
 

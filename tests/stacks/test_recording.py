@@ -116,7 +116,7 @@ def test_who_may_push_is_the_one_question_a_plan_answers() -> None:
         return {"user": ecr.get_authorization_token_output().user_name}
 
     assert record(program, PlaceholderCloud(), "test").result == {"user": "${getAuthorizationToken.userName}"}
-    with pytest.raises(AssertionError, match="a plan has no cloud to ask"):
+    with pytest.raises(AssertionError, match="a plan has no cloud"):
         PlaceholderCloud().ask("aws:index/getRegion:getRegion", {})
 
 

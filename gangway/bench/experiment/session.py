@@ -15,7 +15,7 @@ from gangway.bench.experiment.table import COLUMNS, Findings, get_findings
 from gangway.bench.processes import AbandonedError, Stop
 from gangway.bench.results import Screen
 from gangway.bench.session import EXIT_FAILED, EXIT_STOPPED, Options
-from stacks.base.extras import need
+from stacks.base.extras import require
 
 _ON_A_TERMINAL = ("time_sec", "quality", "joules")
 """Columns that fit; the page has all columns and the paper's rows."""
@@ -32,7 +32,7 @@ def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: s
             raise InputError(name, "of no effect: an experiment runs here, on its own data", fix="leave it out")
     if options.backend_url:
         raise InputError("--backend-url", "of no effect: an experiment runs on this machine", fix="leave it out")
-    need("torch")
+    require("torch")
     folder = new_folder(suite, out)
     stop, screen = Stop("; what is done is kept and shown"), Screen(options.console)
     try:

@@ -19,7 +19,7 @@ from gangway.bench.local import Hardware, describe
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job
 from gangway.runs.run_folders import Run, read_json
 from images.shell import container_argv
-from stacks.base.extras import need
+from stacks.base.extras import require
 from stacks.estimates.run_context import local_context
 from trainer.config.parts.fields import SELF_PREPARED
 from trainer.config.prepare_command import prepare_command
@@ -223,7 +223,7 @@ def execute(
     differs from the record's (the folder is then removed), or the trainer failed.
     """
     if container is None:
-        need("torch")
+        require("torch")
     job, command = _start_command(rerun, out, run_id, machine, container)
     _make(out)
     tail, checked = StatsTail(out / "stats.jsonl"), False

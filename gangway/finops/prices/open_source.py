@@ -3,12 +3,12 @@
 from datetime import datetime
 
 from gangway.finops.prices.source import PriceSource, SourceError
-from stacks.base.registry import load_adapter, with_adapter
+from stacks.base.registry import load_adapter, providers_with_adapter
 
 
 def open_source(provider: str, now: datetime) -> PriceSource:
     """Open the source of `provider`. SourceError: it has none, or it needs credentials and there are none."""
-    if provider not in with_adapter("prices"):
+    if provider not in providers_with_adapter("prices"):
         raise SourceError("no price list of this provider is read; its catalogue's own prices stay in use")
     source: PriceSource = load_adapter(provider, "prices").open_source(now)
     return source

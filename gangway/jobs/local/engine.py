@@ -35,7 +35,7 @@ from gangway.jobs.local.turn import Turn
 from gangway.jobs.run_intervals import get_run_intervals
 from gangway.jobs.working_folder import working_folder_findings
 from stacks.config.job_file import JobFile, Priority
-from stacks.config.paths import for_modules
+from stacks.config.paths import module_environment
 
 ALIVE_FILE = "alive"
 RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2})
@@ -209,7 +209,7 @@ def begin_runner(folder: OwnJobFolder) -> None:
             stderr=output,
             start_new_session=True,
             # One that a job has submitted is not of that job.
-            env={**for_modules(unmarked(os.environ)), RUNNER_MARK: str(folder.path)},
+            env={**module_environment(unmarked(os.environ)), RUNNER_MARK: str(folder.path)},
             pass_fds=(alive.fileno(),),
             check=True,
         )

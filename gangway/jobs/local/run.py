@@ -16,7 +16,7 @@ from typing import Any
 from components.core.job import JobSpec, Rendezvous, Training
 from components.core.whole_files import write_whole
 from gangway.jobs.node_command import TRAIN_FILE
-from stacks.config.paths import for_modules
+from stacks.config.paths import module_environment
 from trainer.core.regular_files import open_file
 from trainer.records.run_record import RunContext
 
@@ -116,7 +116,7 @@ class LocalRun:
 
 def _begin_module(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Starts one of Gangway's modules, with `env` added to its environment."""
-    return _begin(command, log, {**for_modules(os.environ), **env})
+    return _begin(command, log, {**module_environment(os.environ), **env})
 
 
 def _begin(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:

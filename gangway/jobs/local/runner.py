@@ -34,7 +34,7 @@ from gangway.jobs.local.processes import adopt_orphans, end_all, reap_orphans, t
 from gangway.jobs.local.turn import Turn
 from gangway.jobs.node_command import TRAIN_FILE, Place, node_argv, node_variables, own_job_script, train_document
 from gangway.jobs.run_intervals import RunningStretch, end_stretch, get_run_intervals, used_sec
-from stacks.config.paths import for_modules
+from stacks.config.paths import module_environment
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
 _Written = TypeVar("_Written")
@@ -241,7 +241,7 @@ class _Runner:
         if (document := train_document(job, place)) is not None:
             self._kept(lambda: self._folder.write(TRAIN_FILE, document.encode()))
         self._kept(lambda: self._folder.write(_NOTICES, b""))
-        of_submit = of_submit if job.preset is None else for_modules(of_submit)
+        of_submit = of_submit if job.preset is None else module_environment(of_submit)
         variables = {**of_submit, **_on_path(of_submit), **node_variables(job, place, str(folder / _NOTICES))}
         with self._folder.append_to(LOG_FILE) as output:
             try:

@@ -9,7 +9,7 @@ from typing import Any
 from components.core.findings import InputError
 from components.estimate.autoscale import Decision
 from gangway.jobs.systemd.scaling.base import GroupState, Scaler, find_nodes, get_change, since_change_sec
-from stacks.base.registry import with_adapter
+from stacks.base.registry import providers_with_adapter
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.autoscale import find_curve, wanted_nodes, why_not_scaled
 from stacks.plan.plan import make_plan
@@ -118,6 +118,6 @@ def check_scaled(config: StackConfig) -> None:
             SCALE_FLAG,
             f"{why_not}: the number is told",
             value=config.provider,
-            allowed=", ".join(with_adapter("scaling")),
+            allowed=", ".join(providers_with_adapter("scaling")),
             fix="change cluster.nodes.max and run `pulumi up`",
         )

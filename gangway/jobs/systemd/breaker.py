@@ -13,7 +13,7 @@ from gangway.jobs.systemd.state import JobState
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore, bucket_region, object_store, runs_url
 from images.specs import HELD_OBJECT
-from stacks.base.registry import load_adapter, with_adapter
+from stacks.base.registry import load_adapter, providers_with_adapter
 
 FOLDER = "breaker/"
 _MAX_BYTES = 65_536
@@ -138,7 +138,7 @@ class Breaker:
 
 def replaces_nodes(provider: str) -> bool:
     """Whether its groups bring nodes in the place of others."""
-    return provider in with_adapter("scaling")
+    return provider in providers_with_adapter("scaling")
 
 
 def check_launches(provider: str) -> None:
@@ -148,7 +148,7 @@ def check_launches(provider: str) -> None:
             "gangway:provider",
             "nobody launches machines there in the place of others, so nothing is held",
             value=provider,
-            allowed=", ".join(with_adapter("scaling")),
+            allowed=", ".join(providers_with_adapter("scaling")),
             fix="mend the machine; on OpenStack the next `up` makes another",
         )
 

@@ -209,7 +209,7 @@ def _expected(plan: Plan, *, sources: bool) -> str:
 def _memory(plan: Plan, *, sources: bool) -> str:
     """A step's memory per accelerator; empty without a GPU or if negligible."""
     memory = plan.expected.memory
-    if memory is None or not (sources or memory.is_worth_a_word):
+    if memory is None or not (sources or memory.is_noteworthy):
         return ""
     source = f"\n[dim]{escape(memory.source)}[/]" if sources else ""
     return f"\nmemory: [bold]{memory.in_words()}[/] of each accelerator at a step's peak{source}"
@@ -259,7 +259,7 @@ def _tally(plan: Plan, detail: Detail) -> str:
 def _maximum_text(plan: Plan) -> str:
     if plan.rung is None:
         return _NEVER
-    on = f" ({plan.dearest.kind})" if len(plan.rungs) > 1 else ""
+    on = f" ({plan.top_rung.kind})" if len(plan.rungs) > 1 else ""
     hours = f"{plan.cost.run_hours:,.5g} h"
     if most_bound(plan.cost) is Bound.AT_MOST:
         return f"{hours}, {usd(plan.most_usd)} at most{on}"

@@ -1,3 +1,3 @@
-"""Guardrails: what every stack has to keep, as pure functions over what it declares and what its file says. `gangway
-plan` makes findings of the breaches, the policy pack (`stacks/policy`) violations.
+"""Guardrails: rules for all stacks, as pure functions over declared resources and the stack file. `gangway plan`
+reports breaches as findings, the policy pack (`stacks/policy`) as violations.
 """

@@ -1,24 +1,23 @@
-"""All rules of ours, those that no single resource keeps or breaks among them, and which of them a stack's limits
-switch on.
-"""
+"""All our rules, among them those about a whole stack."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from components.core.capacity import Spot
 from components.core.findings import Finding, Severity
+from components.core.retention import RetentionResource, retention_breaches
 from components.estimate.cost import Declared
+from stacks.base.provider import Provider
 from stacks.base.registry import all_providers, get_provider
-from stacks.base.rule import Limits, ResourceRule, Rule, StackRule, below, is_unknown, items, kind
+from stacks.base.rule import Limits, ResourceRule, Rule, StackRule, get_path, is_unknown, items, kind
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_costs import Pace
 from stacks.plan.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V2, NO_PUBLIC_ADDRESS, SHIELDED, find_grid
-from stacks.plan.rules.retention import PROTECTED_TO_THE_END, unprotected
 from stacks.plan.rules.tags import REQUIRED_TAGS
 from stacks.recording import PlannedResource
 
 SAVES = 10
-"""Checkpoints that a run is advised which makes none."""
+"""Checkpoints that are advised for a run without any."""
 
 PLAN_REFUSED = Rule(
     code="plan.refused",
@@ -34,10 +33,17 @@ SPOT_SAVES = Rule(
     path="gangway:job.checkpoint_kimg",
     fix="",
 )
-_SAID_BY_PLAN = (
+PROTECTION_ORDER = Rule(
+    code="data.protection-order",
+    severity=Severity.ERROR,
+    holds="What protects or decrypts retained data is not deleted before it",
+    path="gangway:encryption",
+    fix="have the data depend on it, set deleted_with for a setting of the data, or retain_on_delete for both",
+)
+_OTHER_FINDINGS = (
     ("budget.below-estimate", Severity.WARNING, "The budget lasts for a month of the stack", "budget.monthly_usd"),
-    ("budget.fallback", Severity.WARNING, "The budget lasts for a month on the dearest rung", "budget.monthly_usd"),
-    ("budget.unknown-price", Severity.WARNING, "The budget is held against known prices", "budget.monthly_usd"),
+    ("budget.fallback", Severity.WARNING, "The budget lasts for a month on any rung", "budget.monthly_usd"),
+    ("budget.unknown-price", Severity.WARNING, "The budget is compared with known prices", "budget.monthly_usd"),
     ("capacity.spot-infeasible", Severity.ERROR, "A run on spot capacity is expected to end", "cluster.capacity"),
     ("checkpoint.interval", Severity.WARNING, "A run on spot is saved neither too seldom nor too often", "job"),
     ("regions.refused", Severity.ERROR, "The stack and its data are where gangway:regions allows", "regions"),
@@ -46,20 +52,25 @@ _SAID_BY_PLAN = (
 PLAN_RULES: tuple[Rule, ...] = (
     PLAN_REFUSED,
     SPOT_SAVES,
-    PROTECTED_TO_THE_END,
-    # What mends it depends on the stack, and each finding says it.
-    *(Rule(code, severity, holds, f"gangway:{path}", "") for code, severity, holds, path in _SAID_BY_PLAN),
+    PROTECTION_ORDER,
+    # The fix depends on the stack, and is in each finding.
+    *(Rule(code, severity, holds, f"gangway:{path}", "") for code, severity, holds, path in _OTHER_FINDINGS),
 )
 """Rules whose breaches are findings of a plan, with their codes and severities."""
-# What other findings say with more of a reason stands for the rule's own.
-_SAID_AS = {
+# Findings that replace the rule's own, since they give more reasons.
+_EXPLAINED_BY = {
     SHIELDED.code: {"machine.trusted-launch-off"},
     SPOT_SAVES.code: {"checkpoint.interval", "capacity.spot-infeasible"},
 }
 
 
+def protection_breaches(provider: Provider, resources: Sequence[RetentionResource]) -> Iterator[str]:
+    """Resources that are deleted before the retained data that they protect or decrypt."""
+    return retention_breaches(resources, provider.retention, kind)
+
+
 def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
-    """A run on spot that saves only at its end: whatever interrupts it takes all of it."""
+    """A run on spot without a checkpoint before its end: any interruption loses all of it."""
     on_spot = [at for at, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
     if on_spot and (job.shortest_sec >= config.work.max_hours * 3600 or job.checkpoint_kimg >= config.training.kimg):
         advised = float(f"{config.training.kimg / SAVES:.2g}")
@@ -67,36 +78,36 @@ def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
             SPOT_SAVES.severity,
             SPOT_SAVES.code,
             SPOT_SAVES.path,
-            f"a checkpoint every {job.checkpoint_kimg:g} kimg is none before the end of a run that makes "
-            f"{config.training.kimg:g} kimg in {config.work.max_hours:g} h: whatever interrupts it on "
-            f"capacity[{on_spot[0]}] (spot) takes all of it",
+            f"with a checkpoint every {job.checkpoint_kimg:g} kimg, a run of {config.training.kimg:g} kimg in "
+            f"{config.work.max_hours:g} h has none before its end: an interruption on capacity[{on_spot[0]}] (spot) "
+            "loses all of it",
             f"set checkpoint_kimg: {advised:g}",
         )
 
 
-def _no_budget(resources: Sequence[Declared]) -> Iterable[str]:
+def _missing_budget(resources: Sequence[Declared]) -> Iterable[str]:
     kinds = [kind(resource.type) for resource in resources]
     providers = all_providers()
     machines = sum(one in provider.machine_types for one in kinds for provider in providers)
     if machines and not any(one in provider.budget_types for one in kinds for provider in providers):
-        yield f"{machines} resources that are or start machines, and no budget that counts them"
+        yield f"{machines} resources are or start machines, but no budget counts them"
 
 
-def _no_end(resources: Sequence[Declared]) -> Iterable[str]:
-    """A block's nodes are paid for until its end, and ended by EC2 without notice where nobody stops them."""
-    blocks = [resource.name for resource in resources if _in_block(resource)]
+def _missing_block_end(resources: Sequence[Declared]) -> Iterable[str]:
+    """EC2 ends a block's nodes at its end without notice, unless they are stopped before."""
+    blocks = [resource.name for resource in resources if _is_in_block(resource)]
     schedules = [resource.inputs for resource in resources if kind(resource.type) == "aws:autoscaling:Schedule"]
-    # Which group a schedule ends is known only once that group stands: they are counted.
+    # The group of a schedule is only known once the group exists, so schedules are counted.
     ends = sum(is_unknown(inputs.get("maxSize")) or inputs.get("maxSize") == 0 for inputs in schedules)
     if len(blocks) > ends:
         yield (
-            f"{', '.join(sorted(blocks))}: {len(blocks)} launch templates for capacity blocks, and {ends} scheduled "
-            "actions that stop nodes before the block's end"
+            f"{', '.join(sorted(blocks))}: {len(blocks)} launch templates for capacity blocks, but {ends} scheduled "
+            "actions that stop nodes before the block ends"
         )
 
 
-def _in_block(resource: Declared) -> bool:
-    markets = items(below(resource.inputs, "instanceMarketOptions"))
+def _is_in_block(resource: Declared) -> bool:
+    markets = items(get_path(resource.inputs, "instanceMarketOptions"))
     is_template = kind(resource.type) == "aws:ec2:LaunchTemplate"
     return is_template and any(one.get("marketType") == "capacity-block" for one in markets)
 
@@ -106,16 +117,16 @@ BUDGET_PRESENT = StackRule(
     severity=Severity.ERROR,
     holds="A stack with machines has a budget",
     path="gangway:budget",
-    fix="add a budget: the components aws.Budget, gcp.Budget and azure.Budget alarm and can stop nodes",
-    check=_no_budget,
+    fix="add a budget: the components aws.Budget, gcp.Budget and azure.Budget send alerts and can stop nodes",
+    check=_missing_budget,
 )
 BLOCK_ENDS = StackRule(
     code="capacity.block-end",
     severity=Severity.WARNING,
     holds="Nodes from a capacity block are stopped before it ends",
     path="gangway:cluster.capacity",
-    fix="write ends_at as EC2 shows it for the block: Gangway makes the scheduled action of it",
-    check=_no_end,
+    fix="write ends_at as EC2 shows it for the block, for which Gangway creates a scheduled action",
+    check=_missing_block_end,
 )
 
 
@@ -133,7 +144,7 @@ STACK_RULES: tuple[StackRule, ...] = (BUDGET_PRESENT, BLOCK_ENDS)
 def findings_of_resources(resources: Sequence[Declared], limits: Limits) -> Iterator[Finding]:
     """A finding for each rule that `resources` break."""
     for rule in RESOURCE_RULES:
-        # Several machines may break a rule in the same words: their region is.
+        # Several machines may have the same breach, such as their region's.
         breaches = dict.fromkeys(breach for resource in resources for breach in rule.check(resource, limits))
         if breaches:
             yield rule.finding(list(breaches))
@@ -143,25 +154,25 @@ def findings_of_resources(resources: Sequence[Declared], limits: Limits) -> Iter
 
 
 def with_guardrails(
-    said: Iterable[Finding],
+    found: Iterable[Finding],
     config: StackConfig,
     resources: Sequence[PlannedResource],
     job: Pace | None,
 ) -> tuple[Finding, ...]:
-    """`said` and what the rules have to add to it; nothing is said twice. `job`: None for a command of one's own."""
-    before = tuple(said)
+    """`found` and the rules' breaches that it does not contain. `job`: None for a custom command."""
+    before = tuple(found)
     codes = {finding.code for finding in before}
     grid = find_grid(config)
     judged = (*resources, *(() if grid is None else (grid,)))
     rules = (_with_ranking(finding, config) for finding in findings_of_resources(judged, Limits()))
-    breaches = list(unprotected(get_provider(config.provider), resources))
-    order = [PROTECTED_TO_THE_END.finding(breaches)] if breaches else []
-    found = (*rules, *order, *(() if job is None else unsaved_spot(config, job)))
-    return (*before, *(new for new in found if not {new.code, *_SAID_AS.get(new.code, ())} & codes))
+    breaches = list(protection_breaches(get_provider(config.provider), resources))
+    order = [PROTECTION_ORDER.finding(breaches)] if breaches else []
+    more = (*rules, *order, *(() if job is None else unsaved_spot(config, job)))
+    return (*before, *(new for new in more if not {new.code, *_EXPLAINED_BY.get(new.code, ())} & codes))
 
 
 def _with_ranking(finding: Finding, config: StackConfig) -> Finding:
-    """The finding on a region, with the command that ranks the others for this stack; a site has no others."""
+    """Adds the command that ranks other regions to the finding on a region; a site has no others."""
     provider, cluster = get_provider(config.provider), config.cluster
     if finding.code != CLEAN_REGION.code or provider.settings.reads_site:
         return finding

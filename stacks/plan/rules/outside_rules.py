@@ -1,4 +1,4 @@
-"""Rules of others (Checkov's and Trivy's) held against planned resources: which our stacks keep, and why not the rest.
+"""Checks planned resources against Checkov's and Trivy's rules: which ones our stacks keep, and why not the rest.
 
 python -m stacks.plan.rules.outside_rules > docs/reference/security-rules.md
 """
@@ -32,8 +32,8 @@ class _Strict(BaseModel):
 
 
 class Check(_Strict):
-    """What an input has to be. `at`: its path, `[]` for each item, empty for all inputs; one of the others is given:
-    `is_`, `in`: its value; `absent`, `present`; `most`, `least`: of a number; `has`, `lacks`: patterns in its JSON.
+    """A requirement on an input. `at`: its path, `[]` for each item, empty for all inputs; and one of `is_`, `in`: its
+    value; `absent`, `present`; `most`, `least`: of a number; `has`, `lacks`: patterns in its JSON.
     """
 
     at: str
@@ -47,7 +47,7 @@ class Check(_Strict):
     lacks: str = ""
 
     def holds(self, inputs: Mapping[str, Any]) -> bool:
-        """Whether the input is so, or only the cloud can tell."""
+        """Whether the input meets the requirement, or is only known to the cloud."""
         return all(self._holds(value) for value in _values(inputs, self.at))
 
     def _holds(self, value: Any) -> bool:
@@ -66,24 +66,24 @@ class Check(_Strict):
 
 
 class Exempt(_Strict):
-    """Resources, by a pattern of their names, that need not hold, and why."""
+    """Exempt resources, by a pattern of their names, and why."""
 
     name: str
     why: str
 
 
 class OutsideRule(_Strict):
-    """One or several rules that say the same of one kind of resource.
+    """Equivalent rules about one kind of resource.
 
     Attributes:
         rules: their identifiers.
-        severity: Trivy's; of a rule that only Checkov has, none.
-        resource: kind of the resource that answers.
-        about: what is asked, in a few words.
-        holds: all of it, for each such resource.
-        exempt: those that need not.
-        why: the reason where it is not held, or is held by something else.
-        note: what a reader must know besides.
+        severity: Trivy's; empty for a rule of Checkov only.
+        resource: kind of the resource.
+        about: the requirement in a few words.
+        holds: the requirements for each such resource.
+        exempt: exempt resources.
+        why: why the rule is not held, or held by something else.
+        note: further information for readers.
     """
 
     rules: tuple[str, ...] = Field(min_length=1)
@@ -110,34 +110,34 @@ class OutsideRule(_Strict):
         return f"held{exempt}".replace("|", "\\|") + (f"; {self.note}" if self.note else "")
 
     def asks(self, declared: Declared) -> bool:
-        """Whether it is about this resource."""
+        """Whether the rule is about this resource."""
         return kind(declared.type) == self.resource
 
     def is_exempt(self, resource: Declared) -> bool:
-        """Whether this one need not hold."""
+        """Whether the resource is exempt."""
         return any(re.search(each.name, resource.name) for each in self.exempt)
 
-    def kept(self, resource: Declared) -> bool:
-        """Whether this one holds."""
+    def is_held(self, resource: Declared) -> bool:
+        """Whether the resource meets all requirements."""
         return all(check.holds(resource.inputs) for check in self.holds)
 
 
 @cache
 def outside_rules() -> tuple[OutsideRule, ...]:
-    """All of them."""
+    """All rules."""
     return tuple(OutsideRule.model_validate(entry) for entry in yaml.safe_load(_FILE.read_text("utf-8")))
 
 
 def breaches(resources: Sequence[Declared]) -> Iterator[str]:
-    """A sentence for each resource that does not hold what it has to."""
+    """A sentence for each resource that breaks a rule."""
     for rule in outside_rules():
         for resource in resources:
-            if rule.asks(resource) and not rule.is_exempt(resource) and not rule.kept(resource):
+            if rule.asks(resource) and not rule.is_exempt(resource) and not rule.is_held(resource):
                 yield f"{', '.join(rule.rules)}: {resource.name} ({rule.resource}): {rule.about}"
 
 
 def _values(inputs: Any, path: str) -> Iterator[Any]:
-    """What stands at a path; None where nothing does."""
+    """The values at a path; None if there is none."""
     if not path:
         yield inputs
         return

@@ -1,6 +1,4 @@
-"""Rules that one resource keeps or breaks: public addresses, guarded machines, regions whose power is clean enough.
-Pure.
-"""
+"""Rules about single resources: public addresses, encryption, metadata, trusted launch, carbon intensity. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +9,7 @@ from components.core.findings import Severity
 from components.estimate.cost import Declared
 from stacks.base.provider import Provider
 from stacks.base.registry import all_providers
-from stacks.base.rule import UNKNOWN, Limits, ResourceRule, below, is_unknown, items, kind, named, says
+from stacks.base.rule import UNKNOWN, Limits, ResourceRule, get_path, is_unknown, items, kind, label, may_be
 from stacks.base.shared import get_region
 from stacks.config.stack_config import StackConfig
 
@@ -26,38 +24,38 @@ _NAMED = 3
 SITE = "gangway:site:Site"
 
 
-def _on(value: Any) -> bool:
-    """Switched on; what is not known yet is not."""
+def _is_on(value: Any) -> bool:
+    """Whether a value is true; unknown values are not."""
     return value is True or value == "true"
 
 
-def _interfaces(*path: str) -> Callable[[Inputs], bool]:
-    """Of AWS's machines: a network interface that asks for a public address."""
-    return lambda inputs: any(_on(one.get("associatePublicIpAddress")) for one in items(below(inputs, *path)))
+def _has_public_interface(*path: str) -> Callable[[Inputs], bool]:
+    """AWS: a network interface that requests a public address."""
+    return lambda inputs: any(_is_on(one.get("associatePublicIpAddress")) for one in items(get_path(inputs, *path)))
 
 
-def _access_configs(inputs: Inputs) -> bool:
-    """Of Google's machines: an access configuration gives an address, also an empty one."""
+def _has_access_config(inputs: Inputs) -> bool:
+    """Google: an access configuration gives an address, even an empty one."""
     return any(
         one.get("accessConfigs") or one.get("ipv6AccessConfigs") for one in items(inputs.get("networkInterfaces"))
     )
 
 
-def _external_rule(inputs: Inputs) -> bool:
-    """Of Google's load balancers: a rule that says nothing is external; Private Service Connect has an empty word."""
+def _is_external_rule(inputs: Inputs) -> bool:
+    """Google's load balancers: the default is external; Private Service Connect has an empty scheme."""
     return str(inputs.get("loadBalancingScheme", "EXTERNAL")).startswith("EXTERNAL")
 
 
-def _external_tpu(inputs: Inputs) -> bool:
+def _has_external_ips(inputs: Inputs) -> bool:
     networks = [*items(inputs.get("networkConfig")), *items(inputs.get("networkConfigs"))]
-    return any(_on(one.get("enableExternalIps")) for one in networks)
+    return any(_is_on(one.get("enableExternalIps")) for one in networks)
 
 
-def _azure_configurations(field: str, *path: str) -> Callable[[Inputs], bool]:
-    """Of Azure's interfaces, below `path`: an IP configuration with a public address of its own."""
+def _has_azure_address(field: str, *path: str) -> Callable[[Inputs], bool]:
+    """Azure: an IP configuration with a public address, in the interfaces at `path`."""
 
     def check(inputs: Inputs) -> bool:
-        interfaces = items(below(inputs, *path)) if path else [inputs]
+        interfaces = items(get_path(inputs, *path)) if path else [inputs]
         return any(one.get(field) for each in interfaces for one in items(each.get("ipConfigurations")))
 
     return check
@@ -65,45 +63,51 @@ def _azure_configurations(field: str, *path: str) -> Callable[[Inputs], bool]:
 
 _PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = MappingProxyType(
     {
-        "aws:ec2:Instance": (lambda i: _on(i.get("associatePublicIpAddress")), "asks for a public address"),
-        "aws:ec2:SpotInstanceRequest": (lambda i: _on(i.get("associatePublicIpAddress")), "asks for a public address"),
-        "aws:ec2:LaunchConfiguration": (lambda i: _on(i.get("associatePublicIpAddress")), "asks for a public address"),
-        "aws:ec2:LaunchTemplate": (_interfaces("networkInterfaces"), "asks for a public address"),
+        "aws:ec2:Instance": (lambda i: _is_on(i.get("associatePublicIpAddress")), "asks for a public address"),
+        "aws:ec2:SpotInstanceRequest": (
+            lambda i: _is_on(i.get("associatePublicIpAddress")),
+            "asks for a public address",
+        ),
+        "aws:ec2:LaunchConfiguration": (
+            lambda i: _is_on(i.get("associatePublicIpAddress")),
+            "asks for a public address",
+        ),
+        "aws:ec2:LaunchTemplate": (_has_public_interface("networkInterfaces"), "asks for a public address"),
         "aws:ec2:Subnet": (
-            lambda i: _on(i.get("mapPublicIpOnLaunch")),
+            lambda i: _is_on(i.get("mapPublicIpOnLaunch")),
             "gives a public address to whatever starts in it",
         ),
-        # An address of a NAT gateway names neither: the gateway names the address.
+        # The address of a NAT gateway names neither: the gateway names the address.
         "aws:ec2:Eip": (
             lambda i: bool(i.get("instance") or i.get("networkInterface")),
             "is a public address of a machine",
         ),
         "aws:ec2:EipAssociation": (lambda _: True, "gives a machine a public address"),
         "aws:lb:LoadBalancer": (lambda i: not i.get("internal"), "is open to the internet: internal is not true"),
-        "gcp:compute:Instance": (_access_configs, "has an access configuration, which is a public address"),
-        "gcp:compute:InstanceTemplate": (_access_configs, "has an access configuration, which is a public address"),
+        "gcp:compute:Instance": (_has_access_config, "has an access configuration, which is a public address"),
+        "gcp:compute:InstanceTemplate": (_has_access_config, "has an access configuration, which is a public address"),
         "gcp:compute:RegionInstanceTemplate": (
-            _access_configs,
+            _has_access_config,
             "has an access configuration, which is a public address",
         ),
-        "gcp:compute:ForwardingRule": (_external_rule, "is an external load balancer"),
-        "gcp:compute:GlobalForwardingRule": (_external_rule, "is an external load balancer"),
-        "gcp:tpu:V2Vm": (_external_tpu, "has external addresses"),
-        # One without a port is nobody's yet.
+        "gcp:compute:ForwardingRule": (_is_external_rule, "is an external load balancer"),
+        "gcp:compute:GlobalForwardingRule": (_is_external_rule, "is an external load balancer"),
+        "gcp:tpu:V2Vm": (_has_external_ips, "has external addresses"),
+        # Without a port it is unused.
         "openstack:networking:FloatingIp": (lambda i: bool(i.get("portId")), "is a public address of a port"),
         "openstack:networking:FloatingIpAssociate": (lambda _: True, "gives a port a public address"),
         "openstack:compute:FloatingIpAssociate": (lambda _: True, "gives a machine a public address"),
-        "azure-native:network:NetworkInterface": (_azure_configurations("publicIPAddress"), "has a public address"),
+        "azure-native:network:NetworkInterface": (_has_azure_address("publicIPAddress"), "has a public address"),
         "azure-native:network:LoadBalancer": (
             lambda i: any(one.get("publicIPAddress") for one in items(i.get("frontendIPConfigurations"))),
             "is open to the internet",
         ),
         "azure-native:compute:VirtualMachine": (
-            _azure_configurations("publicIPAddressConfiguration", "networkProfile", "networkInterfaceConfigurations"),
+            _has_azure_address("publicIPAddressConfiguration", "networkProfile", "networkInterfaceConfigurations"),
             "asks for a public address",
         ),
         "azure-native:compute:VirtualMachineScaleSet": (
-            _azure_configurations(
+            _has_azure_address(
                 "publicIPAddressConfiguration",
                 "virtualMachineProfile",
                 "networkProfile",
@@ -115,10 +119,10 @@ _PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = MappingProxyType(
 )
 
 
-def _public(resource: Declared, _: Limits) -> Iterable[str]:
+def _public_addresses(resource: Declared, _: Limits) -> Iterable[str]:
     check, text = _PUBLIC.get(kind(resource.type), (None, ""))
     if check is not None and check(resource.inputs):
-        yield f"{named(resource)} {text}"
+        yield f"{label(resource)} {text}"
 
 
 NO_PUBLIC_ADDRESS = ResourceRule(
@@ -128,7 +132,7 @@ NO_PUBLIC_ADDRESS = ResourceRule(
     path="gangway:network",
     fix="declare none: machines reach the internet through a NAT gateway, people reach them through Session Manager, "
     "Identity-Aware Proxy or Bastion, on OpenStack from inside the network",
-    check=_public,
+    check=_public_addresses,
 )
 
 
@@ -142,27 +146,27 @@ SWITCHES = {
 
 def _unencrypted(resource: Declared, _: Limits) -> Iterable[str]:
     inputs, what = resource.inputs, kind(resource.type)
-    if what in SWITCHES and not says(inputs.get(SWITCHES[what]), True):
-        yield f"{named(resource)} is not encrypted: {SWITCHES[what]} is not true"
+    if what in SWITCHES and not may_be(inputs.get(SWITCHES[what]), True):
+        yield f"{label(resource)} is not encrypted: {SWITCHES[what]} is not true"
     elif what == "aws:ec2:LaunchTemplate":
         disks = inputs.get("blockDeviceMappings")
         own = [one.get("ebs") for one in items(disks) if one.get("ebs")]
         judged = (disks or "instanceType" in inputs) and not is_unknown(disks)
-        if judged and not (own and all(says(below(one, "encrypted"), True) for one in own)):
-            yield f"{named(resource)} starts machines with a disk for which encrypted is not true"
+        if judged and not (own and all(may_be(get_path(one, "encrypted"), True) for one in own)):
+            yield f"{label(resource)} starts machines with a disk for which encrypted is not true"
     elif what in INSTANCES:
-        yield from _own_disks(resource)
-    elif what in AZURE_MACHINES and not says(below(_azure_profile(resource), *AT_HOST), True):
-        yield f"{named(resource)} leaves caches and local disks unencrypted: encryptionAtHost is not true"
+        yield from _instance_disks(resource)
+    elif what in AZURE_MACHINES and not may_be(get_path(_azure_profile(resource), *AT_HOST), True):
+        yield f"{label(resource)} leaves caches and local disks unencrypted: encryptionAtHost is not true"
 
 
-def _own_disks(resource: Declared) -> Iterable[str]:
-    """What an instance says of its disks itself; of what it does not say, its launch template decides."""
+def _instance_disks(resource: Declared) -> Iterable[str]:
+    """Disks of an instance; its launch template decides about missing ones."""
     inputs = resource.inputs
     disks = [*items(inputs.get("rootBlockDevice")), *items(inputs.get("ebsBlockDevices"))]
-    unsaid = not inputs.get("rootBlockDevice") and not inputs.get("launchTemplate")
-    if unsaid or not all(says(one.get("encrypted"), True) for one in disks):
-        yield f"{named(resource)} has a disk for which encrypted is not true"
+    is_missing = not inputs.get("rootBlockDevice") and not inputs.get("launchTemplate")
+    if is_missing or not all(may_be(one.get("encrypted"), True) for one in disks):
+        yield f"{label(resource)} has a disk for which encrypted is not true"
 
 
 def _imds_v1(resource: Declared, _: Limits) -> Iterable[str]:
@@ -170,26 +174,26 @@ def _imds_v1(resource: Declared, _: Limits) -> Iterable[str]:
     options = inputs.get("metadataOptions")
     if what not in IMDS or (options is None and "instanceType" not in inputs):
         return
-    closed = below(options, "httpEndpoint") == "disabled"
-    if not closed and not says(below(options, "httpTokens"), "required"):
-        yield f"{named(resource)} answers IMDSv1: metadataOptions.httpTokens is not required"
+    closed = get_path(options, "httpEndpoint") == "disabled"
+    if not closed and not may_be(get_path(options, "httpTokens"), "required"):
+        yield f"{label(resource)} answers IMDSv1: metadataOptions.httpTokens is not required"
 
 
 def _unshielded(resource: Declared, _: Limits) -> Iterable[str]:
     what = kind(resource.type)
     if what in ("gcp:compute:Instance", "gcp:compute:InstanceTemplate", "gcp:compute:RegionInstanceTemplate"):
         shields = resource.inputs.get("shieldedInstanceConfig")
-        if off := [name for name in SHIELDS if not says(below(shields, name), True)]:
-            yield f"{named(resource)} is no Shielded VM: {' and '.join(off)} not true"
+        if off := [name for name in SHIELDS if not may_be(get_path(shields, name), True)]:
+            yield f"{label(resource)} is not a Shielded VM: {' and '.join(off)} not true"
     elif what in AZURE_MACHINES:
-        security = below(_azure_profile(resource), "securityProfile")
-        trusted = any(says(below(security, "securityType"), one) for one in ("TrustedLaunch", "ConfidentialVM"))
-        if not (trusted and says(below(security, "uefiSettings", "vTpmEnabled"), True)):
-            yield f"{named(resource)} starts without Trusted Launch"
+        security = get_path(_azure_profile(resource), "securityProfile")
+        trusted = any(may_be(get_path(security, "securityType"), one) for one in ("TrustedLaunch", "ConfidentialVM"))
+        if not (trusted and may_be(get_path(security, "uefiSettings", "vTpmEnabled"), True)):
+            yield f"{label(resource)} starts without Trusted Launch"
 
 
 def _azure_profile(resource: Declared) -> Any:
-    """What a machine of Azure is like; a scale set says it of all of its machines, or starts none by itself."""
+    """The profile of an Azure machine, or of the machines of a scale set; a flexible scale set may have none."""
     if kind(resource.type) == SCALE_SET:
         return resource.inputs.get("virtualMachineProfile", UNKNOWN)
     return resource.inputs
@@ -216,15 +220,15 @@ SHIELDED = ResourceRule(
     severity=Severity.WARNING,
     holds="Machines start measured: Shielded VM on Google Cloud, Trusted Launch on Azure",
     path="gangway:cluster",
-    fix="switch on vTPM and integrity monitoring, or securityType: TrustedLaunch; Secure Boot is not asked for, since "
-    "drivers that nobody signs would not load",
+    fix="switch on vTPM and integrity monitoring, or securityType: TrustedLaunch; Secure Boot is not required, since "
+    "unsigned drivers would not load",
     check=_unshielded,
 )
 
 
 @dataclass(frozen=True)
 class SiteGrid:
-    """The grid of a site as rules read resources: no cloud has one, so no program declares it."""
+    """The grid of a site in the form of a resource, for rules; no program declares it."""
 
     name: str
     inputs: Mapping[str, Any]
@@ -233,7 +237,7 @@ class SiteGrid:
 
 
 def find_grid(config: StackConfig) -> SiteGrid | None:
-    """What the stack file says of its site's grid; None for a stack in a region of the catalogue."""
+    """The grid of the stack's site; None for a stack in a region of the catalogue."""
     if config.site is None:
         return None
     fact = get_region(config).intensity_g_per_kwh
@@ -241,7 +245,7 @@ def find_grid(config: StackConfig) -> SiteGrid | None:
 
 
 def _region(resource: Declared) -> tuple[Provider, str] | None:
-    """The provider and the region that a resource says its machines are in; None where it does not say, or not yet."""
+    """The provider and region of a resource's machines; None if it has none or it is unknown."""
     what = kind(resource.type)
     provider = next((one for one in all_providers() if what in one.region_inputs), None)
     region = None if provider is None else resource.inputs.get(provider.region_inputs[what])
@@ -251,7 +255,7 @@ def _region(resource: Declared) -> tuple[Provider, str] | None:
     return provider, region.replace(" ", "").lower()
 
 
-def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
+def _carbon_breaches(resource: Declared, limits: Limits) -> Iterable[str]:
     if resource.type == SITE:
         grams, source = resource.inputs["grams"], resource.inputs["source"]
         if grams > limits.max_g_per_kwh and resource.name not in limits.allowed_regions:
@@ -265,11 +269,11 @@ def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
         return
     regions = provider.catalog_here().regions
     if region not in regions:
-        yield f"{region}: nobody here knows the carbon intensity of its grid"
+        yield f"{region}: the carbon intensity of its grid is not in the catalogue"
         return
     fact = regions[region].intensity_g_per_kwh
     if fact.value is None:
-        yield f"{region}: nobody publishes the carbon intensity of its grid ({fact.source})"
+        yield f"{region}: the carbon intensity of its grid is not published ({fact.source})"
         return
     if fact.value <= limits.max_g_per_kwh:
         return
@@ -288,6 +292,6 @@ CLEAN_REGION = ResourceRule(
     holds="The region's power is below the allowed carbon intensity",
     path="gangway:region",
     fix="choose a cleaner region, or allow this one in the policy pack's configuration",
-    check=_dirty,
+    check=_carbon_breaches,
     limits=("max_g_per_kwh", "allowed_regions"),
 )

@@ -1,4 +1,4 @@
-"""Required tags: whoever reads the bill can tell whose each line is; and which types of resources take tags at all."""
+"""Required tags, which assign each line of the bill to a team; and which types of resources take tags."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -7,11 +7,11 @@ from typing import Any
 from components.core.findings import Severity
 from components.estimate.cost import Declared
 from stacks.base.registry import all_providers, provider_names
-from stacks.base.rule import Limits, ResourceRule, is_unknown, items, kind, named
+from stacks.base.rule import Limits, ResourceRule, is_unknown, items, kind, label
 
 
 def types_with_tags() -> dict[str, str]:
-    """By package, module and class (`aws:ec2:LaunchTemplate`), the input that holds the tags."""
+    """By package, module and class (`aws:ec2:LaunchTemplate`), the input for tags."""
     return _types(provider_names())
 
 
@@ -21,36 +21,37 @@ def _types(_names: tuple[str, ...]) -> dict[str, str]:
 
 
 def tags_field(type_token: str) -> str | None:
-    """The input in which resources of a type carry their tags; None where they take none, or nobody has said."""
+    """The input for tags of a type; None if it takes none, or is not listed."""
     return types_with_tags().get(kind(type_token))
 
 
-def _spelled(of_type: str) -> Callable[[str], str]:
-    """How resources of a type spell a key."""
+def _get_spelling(of_type: str) -> Callable[[str], str]:
     return next((p.tags.spelled[of_type] for p in all_providers() if of_type in p.tags.spelled), str)
 
 
-def _untagged(resource: Declared, limits: Limits) -> Iterable[str]:
+def _check_tags(resource: Declared, limits: Limits) -> Iterable[str]:
     field = tags_field(resource.type)
     if field is None:
         return
     inputs = resource.inputs
-    # Tags that a provider adds to each of its resources stand in tagsAll; an instance of OpenStack may have words, too.
+    # tagsAll has the provider's default tags; an instance of OpenStack may also have words.
     labels = inputs.get("tags") if field == "metadata" else None
     given = [inputs.get(field), inputs.get("tagsAll"), labels]
-    yield from _missing(named(resource), given, limits, _spelled(kind(resource.type)))
+    yield from _missing_tags(label(resource), given, limits, _get_spelling(kind(resource.type)))
     for provider in all_providers():
         for what, tags in provider.tags.started(resource):
-            yield from _missing(f"{named(resource)}: {what}", tags, limits)
+            yield from _missing_tags(f"{label(resource)}: {what}", tags, limits)
 
 
-def _missing(whose: str, given: Sequence[Any], limits: Limits, spelled: Callable[[str], str] = str) -> Iterable[str]:
-    """A breach where tags lack a required key, which some services spell their own way."""
+def _missing_tags(
+    whose: str, given: Sequence[Any], limits: Limits, spelled: Callable[[str], str] = str
+) -> Iterable[str]:
+    """A breach if tags lack a required key, which some services spell differently."""
     if any(is_unknown(tags) for tags in given):
         return
     carried = {key for tags in given for key, value in _pairs(tags).items() if value}
     if missing := [key for key in limits.required_tags if not carried & {key, spelled(key)}]:
-        yield f"{whose}: no {' and no '.join(missing)} among the tags"
+        yield f"{whose}: no {' and no '.join(missing)} tag"
 
 
 def _pairs(tags: Any) -> Mapping[str, Any]:
@@ -67,9 +68,9 @@ def _pairs(tags: Any) -> Mapping[str, Any]:
 REQUIRED_TAGS = ResourceRule(
     code="tags.missing",
     severity=Severity.ERROR,
-    holds="Every resource that takes tags carries the required ones",
+    holds="Every resource that takes tags has the required ones",
     path="gangway:tags",
-    fix="add the tags; Gangway's components put their `tags` on everything they declare",
-    check=_untagged,
+    fix="add the tags; Gangway's components put their `tags` on all their resources",
+    check=_check_tags,
     limits=("required_tags",),
 )

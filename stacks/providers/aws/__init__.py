@@ -1,1 +1,1 @@
-"""Stacks on Amazon Web Services; `stacks.providers` says what each module is for."""
+"""Stacks on Amazon Web Services; `stacks.providers` describes the modules."""

@@ -1,4 +1,4 @@
-"""The parts of a stack on AWS, one method for each component, with what it needs of others as arguments."""
+"""The components of a stack on AWS, one method each; arguments are what a component needs of the others."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -32,7 +32,7 @@ from stacks.providers.aws.user_data import UserDataInputs, head_user_data
 NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 TAG_KEY = "gangway:stack"
 EXPORT_WAIT_MINUTES = 120.0
-"""How long `destroy` waits until what nodes wrote last is in S3; the file system costs meanwhile, nodes do not."""
+"""How long `destroy` waits for the last exports to S3; meanwhile the file system is billed, the nodes are not."""
 Key = pulumi.Output[str] | None
 
 
@@ -46,7 +46,7 @@ class Image:
 
 @dataclass(frozen=True)
 class ComponentFactory:
-    """One method for each part; what parts need of each other stands in `build`."""
+    """One method per component; `build` connects them."""
 
     config: StackConfig
     planned: AwsPlan
@@ -54,7 +54,7 @@ class ComponentFactory:
     opts: pulumi.ResourceOptions
 
     def key(self) -> Key:
-        """The stack's own key; None where data is under AWS's."""
+        """The stack's key; None with AWS's keys."""
         if self.config.encryption == "provider-key":
             return None
         args = {"region": self.config.region, "tags": self.planned.tags}
@@ -65,7 +65,7 @@ class ComponentFactory:
     ) -> TrainingNetwork:
         """The network, the way out and the security groups."""
         network = self.config.network
-        # Through a NAT gateway the whole of the internet is open, and packages of the region come through this door.
+        # A NAT gateway opens the whole internet, and packages of the region come through it.
         closed = network.egress is Egress.ENDPOINTS
         return TrainingNetwork(
             self.config.stack,
@@ -77,13 +77,13 @@ class ComponentFactory:
                 "head": {
                     "rendezvous_port": RENDEZVOUS_PORT,
                     "metrics_port": METRICS_PORT,
-                    # It mounts the file system to put the run record, which a command does not leave.
+                    # It mounts the file system to upload the run record; a command leaves none.
                     "lustre": self.config.storage is not None and self.config.trains,
                 }
                 if self.planned.head and not slurm
                 else None,
                 "slurm": slurm,
-                # The nodes' only bucket: the data set they read off the file system.
+                # The nodes' only bucket: they read the data set from the file system.
                 "s3_bucket_arns": [runs.bucket_arn] if closed else None,
                 "repository_arn": repository_arn,
                 "dns_firewall": network.dns_firewall,
@@ -95,7 +95,7 @@ class ComponentFactory:
         )
 
     def runs(self, key: Key) -> RunBucket:
-        """Where records outlive the nodes."""
+        """The bucket of run records, which outlive the nodes."""
         keep = self.config.work.keep_runs
         return RunBucket(self.config.stack, {"kms_key_arn": key, "keep": keep, "tags": self.planned.tags}, self.opts)
 
@@ -113,19 +113,19 @@ class ComponentFactory:
         )
 
     def image(self, key: Key) -> Image:
-        """The prebuilt image, or a repository and the build that fills it."""
+        """The prebuilt image, or a repository and a build."""
         prebuilt = self.config.ready_image
         if prebuilt is not None:
-            assert self.planned.repository_arn is not None, "AwsPlan has taken it from the image's name"
+            assert self.planned.repository_arn is not None, "AwsPlan derives it from the image's name"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_arn)
         registry = ImageRegistry(self.config.stack, {"kms_key_arn": key, "tags": self.planned.tags}, self.opts)
-        assert self.found.login is not None, "look_up_all has asked for it where an image is built"
+        assert self.found.login is not None, "look_up_all returns it if an image is built"
         flavour: Flavour = "cuda-efa" if count_efa(self.planned.machine) else "cuda"
         image = build_image(self.config.stack, flavour, registry.repository_url, self.found.login, self.opts)
         return Image(image.image, registry.repository_arn)
 
     def machine_images(self) -> pulumi.Output[dict[str, str]]:
-        """The AMIs of the nodes and the head, where they have one: as written, or as the first `up` found them."""
+        """The AMIs of nodes and head: from the stack file, or the newest at the first `up`."""
         cluster = self.config.cluster
         written = {"nodes": cluster.image_id} if cluster.image_id else {}
         if not self.found.images:
@@ -134,7 +134,7 @@ class ComponentFactory:
         return kept.apply(lambda known: known | written)
 
     def lustre(self, network: TrainingNetwork, runs: RunBucket, key: Key) -> LustreFileSystem | None:
-        """The shared file system; None where the stack has none."""
+        """The shared file system, if any."""
         storage, name = self.config.storage, self.config.stack
         if storage is None:
             return None
@@ -149,7 +149,7 @@ class ComponentFactory:
                 "subnet_id": network.private_subnet_ids[0],
                 "security_group_id": network.fabric_security_group_id,
                 "source": storage.source,
-                # Beside the records that the nodes put, so that neither overwrites the other.
+                # Next to the records that nodes upload, so that neither overwrites the other.
                 "runs": runs.bucket_name.apply(lambda bucket: f"s3://{bucket}/{name}/fsx")
                 if storage.export_runs
                 else None,
@@ -163,15 +163,15 @@ class ComponentFactory:
         )
 
     def member_key(self, key: Key) -> SecretParameter:
-        """By which the job's nodes know each other."""
+        """The key with which the job's nodes authenticate to each other."""
         return self._secret("member-key", member_key(self.config.stack, self.config.work.member_key_refresh), key)
 
     def signing_key(self, pem: pulumi.Output[str], key: Key) -> SecretParameter:
-        """By which the machines sign the run's record."""
+        """The key with which machines sign the run record."""
         return self._secret("signing-key", pem, key)
 
     def munge_key(self, key: Key) -> SecretParameter:
-        """By which the machines of a Slurm know each other."""
+        """The key with which the machines of a Slurm cluster authenticate to each other."""
         return self._secret("munge-key", munge_key(self.config.stack), key)
 
     def _secret(self, what: str, pem: pulumi.Output[str], key: Key) -> SecretParameter:
@@ -219,7 +219,7 @@ class ComponentFactory:
             self.config.stack,
             {
                 "machine_type": self.planned.machine.name,
-                # Slurm itself keeps nodes up: one that a group brings by itself is nobody's.
+                # Slurm starts its nodes itself: it would not know one that the group started.
                 "num_nodes_min": 0 if by_slurm else cluster.nodes.min,
                 "num_nodes_max": cluster.nodes.max,
                 "capacity": [
@@ -254,7 +254,7 @@ class ComponentFactory:
         members: SecretParameter | None,
         signing: SecretParameter,
     ) -> HeadNode:
-        """The head node, with an identity of its own."""
+        """The head node and its identity."""
         name, tags = self.config.stack, self.planned.tags
         identity = HeadIdentity(
             name,
@@ -288,7 +288,7 @@ class ComponentFactory:
         )
 
     def budget(self, key: Key) -> Budget:
-        """The monthly limit, and its stop where one is wanted."""
+        """The monthly budget, with its stop if set."""
         budget, name = self.config.budget, self.config.stack
         if budget.activate_tag:
             CostTagActivation(name, {"tag_keys": [TAG_KEY]}, self.opts)
@@ -317,14 +317,11 @@ class ComponentFactory:
                 "group_names": pool.group_names,
                 "emails": list(self.config.budget.emails),
                 "kms_key_arn": key,
-                "steps_alarm_minutes": self._steps_alarm_minutes(),
-                # Whose use the trainer alone tells; a queue may well be empty.
+                # Neither a custom command nor a queue reports steps.
+                "steps_alarm_minutes": self.config.observe.no_steps_minutes if self.config.trains else None,
+                # Only the trainer reports utilisation; a queue may be empty.
                 "expect_gpu": self.planned.machine.backend == "nccl" and self.config.job is not None,
                 "tags": self.planned.tags,
             },
             self.opts,
         )
-
-    def _steps_alarm_minutes(self) -> int | None:
-        """A command of one's own tells nobody of its steps, nor does a queue."""
-        return self.config.observe.no_steps_minutes if self.config.trains else None

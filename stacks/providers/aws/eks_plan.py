@@ -1,4 +1,4 @@
-"""What a StackConfig whose engine is Kubernetes means on AWS, before any resource exists, and what to know of it."""
+"""The plan of a stack with `engine: kubernetes` on AWS, before any resource exists, and its findings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from components.core.capacity import OnDemand, Spot
 from components.core.fields import Egress
 from components.core.findings import Finding, InputError
 from components.kubernetes.spec import ClusterSpec
-from stacks.base.cluster_queues import get_spec, stands, topology_findings
+from stacks.base.cluster_queues import get_spec, is_static, topology_findings
 from stacks.base.shared import queue_fabric
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
 
-__all__ = ["EksPlan", "eks_findings", "plan_eks", "with_second_zone"]
+__all__ = ["EksPlan", "add_second_zone", "eks_findings", "plan_eks"]
 
 
 @dataclass(frozen=True)
 class EksPlan:
-    """A cluster of EKS.
+    """An EKS cluster.
 
     Attributes:
-        spec: its queues.
-        service_cidr: addresses of its services, none of the network's.
-        api_cidrs: from which its API may be called besides.
-        idle_minutes: after which a node is given back.
-        fabric: what pods of a job on several whole nodes are told of EFA; empty where there is none.
+        spec: the queues.
+        service_cidr: addresses of its services, outside the network's.
+        api_cidrs: networks outside that may call its API.
+        idle_minutes: idle time after which a node is released.
+        fabric: EFA variables for pods of jobs on several whole nodes; empty without EFA.
     """
 
     version: str
@@ -39,8 +39,8 @@ class EksPlan:
 
 
 def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:
-    """InputError: what such a cluster cannot be."""
-    flavor = get_flavor(machine, standing=stands(config))
+    """Plans the cluster. InputError: a setting that EKS or the queue does not support."""
+    flavor = get_flavor(machine, standing=is_static(config))
     spec = get_spec(config, node_of(machine, config.cluster.root_volume_gib), flavor)
     version = engine.version or VERSIONS[-1]
     check_version(version, "gangway:engine.version")
@@ -50,35 +50,35 @@ def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType
     return EksPlan(version, spec, service_cidr(config.network.cidr), engine.api_cidrs, engine.idle_minutes, fabric)
 
 
-def with_second_zone(zones: tuple[str, ...], of_region: Sequence[str]) -> tuple[str, ...]:
-    """A control plane is in two zones at least: where machines are in one, another is beside it."""
+def add_second_zone(zones: tuple[str, ...], of_region: Sequence[str]) -> tuple[str, ...]:
+    """The zones, with a second one if there is only one: a control plane needs two."""
     if len(zones) > 1:
         return zones
     return (*zones, next(zone for zone in of_region if zone not in zones))
 
 
 def eks_findings(config: StackConfig, eks: EksPlan) -> Iterable[Finding]:
-    """What a person should know before `up` of such a cluster, beside what is to be known of every stack."""
-    outside = f"and from {', '.join(eks.api_cidrs)}" if eks.api_cidrs else "alone: `up` and `gangway job` need a way in"
+    """The findings of EKS clusters only."""
+    outside = f"and from {', '.join(eks.api_cidrs)}" if eks.api_cidrs else "only: `up` and `gangway job` need access"
     yield Finding.info(
         "kubernetes.api",
         "gangway:engine.api_cidrs",
         f"Kubernetes {eks.version} answers inside the network {outside}",
-        "" if eks.api_cidrs else "a VPN, a machine inside, or api_cidrs with your own network's addresses",
+        "" if eks.api_cidrs else "use a VPN, a machine inside, or api_cidrs with the addresses of your network",
     )
     yield from topology_findings(eks.spec.flavors[0])
     if config.storage is None:
         yield Finding.warning(
             "kubernetes.no-run-folders",
             "gangway:storage",
-            "jobs have nowhere to keep anything: without a file system no namespace has the volume claim gangway-runs",
+            "jobs have no persistent storage: without a file system no namespace has the volume claim gangway-runs",
             "write a storage section, or make the claims yourself",
         )
     elif config.storage.efa:
         yield Finding.error(
             "kubernetes.storage-efa",
             "gangway:storage.efa",
-            "pods mount the file system by its CSI driver, over TCP: nothing brings EFA up for it",
+            "pods mount the file system with its CSI driver, over TCP, which does not set up EFA",
             "set efa: false",
         )
 
@@ -88,7 +88,7 @@ def _check_rungs(config: StackConfig) -> None:
         if isinstance(rung, Spot | OnDemand) and rung.machine_types:
             raise InputError(
                 f"gangway:cluster.capacity[{index}].machine_types",
-                "the autoscaler has to know what a node of a group will be before there is one",
+                "the autoscaler must know a group's machine type before it starts a node",
                 value=list(rung.machine_types),
                 allowed="left out with engine: kubernetes",
                 fix="leave machine_types out",
@@ -99,7 +99,7 @@ def _check_network(config: StackConfig) -> None:
     if config.network.egress is not Egress.NAT:
         raise InputError(
             "gangway:network.egress",
-            "Kubernetes' own parts and the queue are pulled from registries outside AWS",
+            "the images of Kubernetes and of the queue are in registries outside AWS",
             value=str(config.network.egress),
             allowed="nat with engine: kubernetes",
             fix="write egress: nat",

@@ -1,4 +1,4 @@
-"""A stack on AWS whose engine is Kubernetes: a cluster of EKS with a queue, and workers that the queue brings."""
+"""The resources of a stack with `engine: kubernetes` on AWS: an EKS cluster with a queue, which scales the workers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[st
 
 @dataclass(frozen=True)
 class _Factory:
-    """One method for each part that a stack of one job has not."""
+    """The components that only EKS clusters have, one method each."""
 
     config: StackConfig
     planned: AwsPlan
@@ -82,7 +82,7 @@ class _Factory:
         return plan_ladder(self.config.cluster.capacity)
 
     def cluster(self, network: TrainingNetwork, key: Key) -> EksCluster:
-        """The control plane, and its own machines."""
+        """The control plane and its machines."""
         return EksCluster(
             self.config.stack,
             {
@@ -100,18 +100,18 @@ class _Factory:
         )
 
     def images(self) -> pulumi.Output[dict[str, str]]:
-        """The workers' image: as written, or as the first `up` found it."""
+        """The workers' image: from the stack file, or the newest at the first `up`."""
         cluster = self.config.cluster
         if cluster.image_id is not None:
             return pulumi.Output.from_input({"nodes": cluster.image_id})
-        # Of each version one: a cluster's machines are not older than its control plane by much.
+        # One per version: nodes must not be much older than the control plane.
         name = f"{self.config.stack}-images-{self.eks.version.replace('.', '-')}"
         return pinned(name, self.found.images, cluster.image_refresh)
 
     def workers(
         self, network: TrainingNetwork, cluster: EksCluster, images: pulumi.Output[dict[str, str]], key: Key
     ) -> EfaNodePool:
-        """A group for each rung, which the autoscaler sizes."""
+        """One group per rung, which the autoscaler sizes."""
         own, name = self.config.cluster, self.config.stack
         return EfaNodePool(
             name,
@@ -124,7 +124,7 @@ class _Factory:
                 ],
                 "subnet_ids": network.private_subnet_ids,
                 "zones": list(self.planned.zones),
-                # The cluster's own, by which the control plane reaches them; the other, by which they reach each other.
+                # The first lets nodes reach each other, the second lets the control plane reach them.
                 "security_group_ids": [network.fabric_security_group_id, cluster.security_group_id],
                 "image_id": images["nodes"],
                 "instance_profile_arn": cluster.instance_profile_arn,
@@ -134,7 +134,7 @@ class _Factory:
                 "root_volume_gib": own.root_volume_gib,
                 "root_device_name": ROOT_DEVICE if own.image_id is None else own.root_device_name,
                 "kms_key_arn": key,
-                # By the last EKS knows whose machines they are.
+                # With the last tag EKS recognises the cluster's machines.
                 "tags": {**self.planned.tags, f"kubernetes.io/cluster/{name}": "owned"},
             },
             self.opts,
@@ -150,7 +150,7 @@ class _Factory:
         }
 
     def inside(self, cluster: EksCluster, lustre: LustreFileSystem | None) -> ClusterManifests:
-        """What runs in the cluster, and its queues."""
+        """The workloads of the cluster and its queues."""
         name, spec = self.config.stack, self.eks.spec
         inner = kubernetes.Provider(name, kubeconfig=cluster.kubeconfig)
         opts = pulumi.ResourceOptions(providers={"kubernetes": inner})

@@ -1,5 +1,5 @@
-"""What a person should know before `up` on AWS: what is wrong, and every automatic choice with its reason. What cannot
-be planned at all raises in `plan`.
+"""Findings of stacks on AWS: problems, and each automatic choice with its reason. What cannot be planned raises in
+`plan`.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from components.catalog.schema import MachineType
 from components.core.fields import Egress
 from components.core.findings import Finding, Severity
 from components.estimate.cost import CostEstimate
-from stacks.base.command_nodes import meeting
+from stacks.base.command_nodes import rendezvous_findings
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
@@ -22,8 +22,8 @@ from stacks.estimates.provider_findings import (
     fabric_check,
     member_key_refreshed,
     nodes_stay,
+    offering_findings,
     runs_commands,
-    sold_here,
     spot_caps,
     trainable,
     ways_out,
@@ -49,7 +49,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
     return (
         *common_findings(config, planned.machine, cost),
         *(trainable if config.trains else runs_commands)(planned.machine),
-        *sold_here(config, planned.machine, "aws", planned.zone, now.date()),
+        *offering_findings(config, planned.machine, "aws", planned.zone, now.date()),
         *_fabric(config, planned),
         *zone(planned.zone, planned.zone_reason),
         *capacity_findings(config.cluster.capacity, context),
@@ -60,7 +60,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *_metrics(config, planned),
         *_network(config),
         *member_key_refreshed(config, has_key=planned.member_key),
-        *meeting(config, "put nothing else into the stack's security groups"),
+        *rendezvous_findings(config, "put nothing else into the stack's security groups"),
         *spot_caps(config, planned.machine, "aws"),
         *_quotas(config, planned),
         *_money(config),
@@ -70,14 +70,14 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
 def _fabric(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
     machine, efa = planned.machine, count_efa(planned.machine)
     if efa:
-        layout = f"{machine.name}: 1 ENA and {efa} EFA interfaces a node, {machine.network_gbps.value:g} Gbit/s"
+        layout = f"{machine.name}: 1 ENA and {efa} EFA interfaces per node, {machine.network_gbps.value:g} Gbit/s"
         yield Finding.info("fabric.efa", "gangway:cluster", layout)
     elif config.cluster.nodes.max > 1:
         yield Finding.warning(
             "fabric.none",
             "gangway:cluster",
-            f"{machine.name} has no EFA: gradients go over TCP at {machine.network_gbps.value:g} Gbit/s",
-            "choose a type with EFA, or one node",
+            f"{machine.name} has no EFA: gradients use TCP at {machine.network_gbps.value:g} Gbit/s",
+            "choose a machine type with EFA, or use one node",
         )
     yield from fabric_check(config, fabric_min_gbps(config, planned))
 
@@ -87,23 +87,22 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
         return
     newest = config.cluster.image_id is None
     if config.network.egress is Egress.ENDPOINTS and (newest or config.storage.efa):
-        what = "the Lustre client" if newest else "the set-up of its EFA clients"
+        what = "the Lustre client" if newest else "the setup script of EFA clients"
         yield Finding(
-            # An image may bring LNet's interfaces up by itself; the newest one of AWS's never does.
+            # A custom image may set up LNet's interfaces itself; AWS's newest image does not.
             Severity.ERROR if newest else Severity.WARNING,
             "storage.lustre-client",
             "gangway:network.egress",
-            f"nodes fetch {what} from outside AWS's endpoints, which do not lead there: one after the other would "
-            "give itself up",
-            "set egress: nat, or pin an image_id that holds it",
+            f"nodes download {what} from the internet, which endpoints do not reach: every node would fail to start",
+            "set egress: nat, or set image_id to an image that includes it",
         )
     if newest:
         yield Finding.info(
             "storage.newest-image",
             "gangway:cluster.image_id",
-            "nodes start from the image that is AWS's newest at the first `up`, and keep it; FSx's repository may have "
-            "no Lustre client for its kernel yet: then no node can mount",
-            "then write an older AMI into image_id:; count image_refresh: up for a newer one",
+            "nodes use AWS's newest image at the first `up`, and keep it; if FSx's repository has no Lustre client for "
+            "its kernel yet, no node can mount the file system",
+            "in that case set image_id to an older AMI; increase image_refresh for a newer one",
         )
 
 
@@ -112,44 +111,44 @@ def _scratch(config: StackConfig) -> Iterable[Finding]:
         yield Finding.warning(
             "storage.scratch-checkpoints",
             "gangway:storage.deployment",
-            "checkpoints on a scratch file system are lost with one of its servers",
+            "checkpoints on a scratch file system are lost if one of its servers fails",
             "set export_runs: true, or deployment: persistent",
         )
 
 
 def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
-    """Prometheus comes from outside AWS."""
+    """Prometheus' image is not on AWS."""
     if planned.head and config.trains and config.head.prometheus_image and config.network.egress is Egress.ENDPOINTS:
         yield Finding.info(
             "head.no-prometheus",
             "gangway:head.prometheus_image",
-            f"{config.head.prometheus_image} is left out: the head node cannot pull it over AWS's endpoints, and "
-            "nobody scrapes the trainer's metrics; CloudWatch has those of the log",
-            "set prometheus_image: null to say so, or gangway:network.egress: nat",
+            f"{config.head.prometheus_image} is not started: the head node cannot pull it over AWS's endpoints. The "
+            "trainer's metrics are not scraped; CloudWatch shows those in the log",
+            "set prometheus_image: null, or gangway:network.egress: nat",
         )
 
 
 def _network(config: StackConfig) -> Iterable[Finding]:
-    """The endpoints' policies leave one way out: questions for names, where nobody looks at them."""
+    """The endpoints' policies leave one way out: DNS queries without the DNS firewall."""
     network = config.network
-    by_name = {} if network.dns_firewall else {"by DNS": "the resolver carries each question to whoever owns the name"}
-    yield from ways_out(config, by_name, "remove gangway:network.dns_firewall, which is on without it")
+    by_name = {} if network.dns_firewall else {"by DNS": "the resolver forwards each query to the owner of the domain"}
+    yield from ways_out(config, by_name, "remove gangway:network.dns_firewall, which is on by default")
     if network.egress is Egress.NAT and "dns_firewall" in network.model_fields_set:
         yield Finding.warning(
             "network.dns-firewall-ignored",
             "gangway:network.dns_firewall",
-            "of no effect with egress: nat, which is open to everywhere: endpoints alone have names filtered",
-            "leave dns_firewall out",
+            "no effect with egress: nat, which opens the whole internet: only egress: endpoints filters names",
+            "remove dns_firewall",
         )
 
 
 def _quotas(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
-    """What the account has to allow: large quotas begin at zero."""
+    """The quotas that the account needs: for large machines they start at zero."""
     cluster, storage = config.cluster, config.storage
     context = QuotaContext(config.region, cluster.nodes.max)
     yield from ladder_quotas(cluster.capacity, planned.machine, context)
     if planned.eks is not None:
-        users = f"{SYSTEM_NODES} machines of the cluster's own pods, and one more while they are replaced"
+        users = f"{SYSTEM_NODES} machines for system pods, and one more during an update"
         yield helper_quota("gangway:engine", SYSTEM_MACHINE, SYSTEM_NODES + 1, users, context)
     elif planned.head:
         yield helper_quota("gangway:head.machine_type", head_type(config), 1, "the head node", context)
@@ -159,7 +158,7 @@ def _quotas(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
 
 
 def _storage_fabric(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    """Nodes that cannot reach the file system as they are told to would give themselves up, one after the other."""
+    """Nodes that cannot mount the file system as configured fail, one after the other."""
     if config.storage is None or not config.storage.efa:
         return
     family, excluded = machine.name.partition(".")[0], load().lustre["aws"].efa_excluded_families
@@ -167,13 +166,13 @@ def _storage_fabric(config: StackConfig, machine: MachineType) -> Iterable[Findi
     if not count_efa(machine):
         why = "it has no EFA"
     elif family in excluded.value:
-        why = f"FSx for Lustre takes no {family} as an EFA client ({excluded.confidence})"
+        why = f"FSx for Lustre does not support {family} as an EFA client ({excluded.confidence})"
     if why:
         yield Finding.error(
             "storage.efa-unreachable",
             "gangway:storage.efa",
             f"{machine.name} cannot mount the file system over EFA: {why}",
-            "set efa: false, and the nodes mount it over TCP",
+            "set efa: false: nodes then mount it over TCP",
         )
 
 
@@ -185,8 +184,8 @@ def _money(config: StackConfig) -> Iterable[Finding]:
 
 
 def _tag_not_activated(stop_at_percent: float | None) -> Finding:
-    """Worth a warning where somebody relies on the stop: a budget that counts nothing stops nothing."""
-    counts = "the budget counts what carries the tag gangway:stack, which AWS does only once the tag is activated"
+    """A warning if a stop is set: a budget that counts nothing stops nothing."""
+    counts = "the budget counts costs by the tag gangway:stack, which AWS does only after the tag is activated"
     fix = "a day after the first `up`, set activate_tag: true in one stack of the account"
     path = "gangway:budget.activate_tag"
     if stop_at_percent is None:

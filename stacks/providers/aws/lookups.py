@@ -25,11 +25,13 @@ class Lookups:
 def look_up_all(config: StackConfig, provider: aws.Provider, images: Mapping[str, str], builds: bool) -> Lookups:
     """Makes all lookups. `images`: SSM parameters that name AMIs. LookupFailedError: the first that fails."""
     opts = pulumi.InvokeOptions(provider=provider)
-    found = {what: _newest(config, what, reference.removeprefix(_BY_SSM), opts) for what, reference in images.items()}
-    return Lookups(found, _login(config, opts) if builds else None)
+    found = {
+        what: _look_up_image(config, what, reference.removeprefix(_BY_SSM), opts) for what, reference in images.items()
+    }
+    return Lookups(found, _look_up_login(config, opts) if builds else None)
 
 
-def _newest(config: StackConfig, what: str, parameter: str, opts: pulumi.InvokeOptions) -> str:
+def _look_up_image(config: StackConfig, what: str, parameter: str, opts: pulumi.InvokeOptions) -> str:
     command = f"aws ssm get-parameter --region {config.region} --name {parameter}"
     fix = f"{LOGIN}; `{command}` must name an AMI in gangway:region"
     if what == "nodes":
@@ -40,7 +42,7 @@ def _newest(config: StackConfig, what: str, parameter: str, opts: pulumi.InvokeO
     return look_up(lookup, aws.ssm.get_parameter, name=parameter, opts=opts).insecure_value
 
 
-def _login(config: StackConfig, opts: pulumi.InvokeOptions) -> RegistryLogin:
+def _look_up_login(config: StackConfig, opts: pulumi.InvokeOptions) -> RegistryLogin:
     fix = f"{LOGIN}, with ecr:GetAuthorizationToken; or set gangway:image.prebuilt to an image in ECR"
     lookup = Lookup("the login of the image registry (ECR)", config.region, "gangway:image", fix)
     login = look_up(lookup, aws.ecr.get_authorization_token, opts=opts)

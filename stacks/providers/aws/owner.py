@@ -1,5 +1,5 @@
 """Finds the stack that uses an identity in an AWS account: by its IAM roles, which are visible from every region, and
-by the alias of a key that `destroy` left with run records in this region.
+by the alias of a key in this region that `destroy` kept with the run records.
 """
 
 import re
@@ -16,7 +16,7 @@ from stacks.providers.aws.lookups import LOGIN
 
 _KINDS = "control-plane|flow-logs|head|node|stop"
 _NO_ALIAS = ("empty result", "couldn't find resource")
-"""The provider's error where there is no alias of a name."""
+"""The provider's errors for an alias that does not exist."""
 
 
 def owner_lookups(config: StackConfig, provider: aws.Provider) -> tuple[Callable[[], Owner | None], ...]:

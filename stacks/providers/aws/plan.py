@@ -1,4 +1,4 @@
-"""What a StackConfig means on AWS, before any resource exists: machine, zones, tags, image and job."""
+"""The plan of a stack on AWS, before any resource exists: machine, zones, tags, image and job."""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_h
 from stacks.config.engine_settings import KubernetesConfig, SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_context import cloud_context
-from stacks.providers.aws.eks_plan import EksPlan, plan_eks, with_second_zone
+from stacks.providers.aws.eks_plan import EksPlan, add_second_zone, plan_eks
 
 __all__ = [
     "METRICS_PORT",
@@ -44,27 +44,27 @@ __all__ = [
 
 MOUNT = "/fsx"
 NOTICE_SEC = 120
-"""From a spot interruption's notice to its machine's end: EC2 user guide, "Spot Instance interruption notices"."""
+"""From a spot interruption notice to termination: EC2 user guide, "Spot Instance interruption notices"."""
 SHUTDOWN_SEC = 90
-"""For the checkpoint: what is left of the notice once it was polled for, with room for systemd and the leave."""
+"""For the checkpoint: the notice, less polling, systemd and leaving the group."""
 _ECR = re.compile(rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/({REPOSITORY})@{DIGEST}")
 
 
 @dataclass(frozen=True)
 class AwsPlan:
-    """What the configuration means on AWS.
+    """The planned stack.
 
     Attributes:
-        machine: of the nodes.
-        region: with its grid and its zones.
-        zone: of the cluster: placement group and file system live in one.
-        zones: all the ladder may use, the cluster's own first.
-        zone_reason: why that one; empty where the user chose it.
-        repository_arn: of the prebuilt image; None where the stack builds its own.
-        head: whether the job, or a queue, needs a head node.
-        member_key: whether the job's nodes know each other by a key there; torchrun's of a command know none.
-        tags: of every resource.
-        eks: the cluster of Kubernetes; None where the stack is none.
+        machine: type of the nodes.
+        region: the region, with its grid and its zones.
+        zone: zone of the placement group and the file system.
+        zones: all zones of the ladder, that of the cluster first.
+        zone_reason: why this zone; empty if the user chose it.
+        repository_arn: repository of the prebuilt image; None if the stack builds the image.
+        head: whether there is a head node, for a job or a queue.
+        member_key: whether the job's nodes authenticate with a key; torchrun of a custom command does not support it.
+        tags: tags of every resource.
+        eks: the Kubernetes cluster, if any.
     """
 
     machine: MachineType
@@ -80,8 +80,8 @@ class AwsPlan:
 
 
 def plan(config: StackConfig) -> AwsPlan:
-    """Looks everything up and checks it, without declaring a resource. InputError: unknown machine, accelerator,
-    region or zone; a size AWS does not offer; a tag it refuses.
+    """Plans and checks the stack without declaring a resource. InputError: an unknown machine, accelerator, region or
+    zone; a size that AWS does not offer; a tag that it refuses.
     """
     cluster = config.cluster
     region = load().region(config.region, "aws", "gangway:region")
@@ -93,7 +93,7 @@ def plan(config: StackConfig) -> AwsPlan:
     zones = ladder_zones(cluster.capacity, zone)
     eks = plan_eks(config, config.engine, machine) if isinstance(config.engine, KubernetesConfig) else None
     if eks is not None:
-        zones = with_second_zone(zones, _get_zones(region))
+        zones = add_second_zone(zones, _get_zones(region))
     plan_network(config.network.cidr, len(zones))
     if storage := config.storage:
         plan_lustre(
@@ -125,7 +125,7 @@ def _machine(config: StackConfig) -> MachineType:
     cluster = config.cluster
     if cluster.machine_type is not None:
         return load().machine(cluster.machine_type, "gangway:cluster.machine_type")
-    assert cluster.accelerator is not None, "StackConfig holds one of the two"
+    assert cluster.accelerator is not None, "StackConfig requires one of the two"
     return load().machine_for(cluster.accelerator, "aws", "gangway:cluster.accelerator", config.region)
 
 
@@ -139,7 +139,7 @@ def _get_zones(region: Region) -> list[str]:
 
 
 def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
-    """The cluster's zone and why that one."""
+    """The cluster's zone and the reason."""
     zones = _get_zones(region)
     if config.cluster.zone is None:
         return preferred_zone(config.cluster.capacity) or first_zone(machine, region)
@@ -147,7 +147,7 @@ def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[st
 
 
 def _repository_arn(config: StackConfig) -> str | None:
-    """The repository nodes must be allowed to pull from, when it is not the stack's own."""
+    """The repository of a prebuilt image, from which nodes need permission to pull."""
     image = config.ready_image
     if image is None:
         return None
@@ -155,17 +155,17 @@ def _repository_arn(config: StackConfig) -> str | None:
     if match is None or match[2] != config.region:
         raise InputError(
             "gangway:image.prebuilt" if config.own_command is None else "gangway:job.image",
-            "not an image in a repository the nodes can pull from",
+            "nodes cannot pull this image",
             value=image,
             allowed=f"<account>.dkr.ecr.{config.region}.amazonaws.com/<repository>@sha256:<digest>",
             fix=f"push the image to ECR in {config.region}"
-            + (", or leave it out and let `up` build it" if config.own_command is None else ""),
+            + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
         )
     return f"arn:{partition_in(match[2])}:ecr:{match[2]}:{match[1]}:repository/{match[3]}"
 
 
 def purchases(config: StackConfig) -> list[CostComponent]:
-    """What `up` buys at once: the capacity blocks that the stack file tells it to."""
+    """What `up` buys immediately: capacity blocks with an upfront price in the stack file."""
     return [
         paid_once(f"capacity block {rung.offering_id}", rung.upfront_usd, f"gangway:cluster.capacity[{position}]")
         for position, rung in enumerate(config.cluster.capacity)
@@ -174,7 +174,7 @@ def purchases(config: StackConfig) -> list[CostComponent]:
 
 
 def paid_blocks(config: StackConfig) -> dict[str, PriceQuote]:
-    """What the owner of each capacity block paid for a node's hour, by the name of the block's group."""
+    """The price per node hour paid for each capacity block, by the name of its group."""
     return {
         f"{config.stack}-{position}-{rung.kind}": stated_price(
             rung.paid_usd_per_hour, config.region, f"gangway:cluster.capacity[{position}].paid_usd_per_hour"
@@ -220,7 +220,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
 
 
 def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
-    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    """The minimum bus bandwidth for the job to start; None if there is no fabric to test."""
     gbps = planned.machine.network_gbps.value
     if not planned.head or not count_efa(planned.machine) or gbps is None:
         return None
@@ -228,5 +228,5 @@ def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
 
 
 def run_dir(config: StackConfig) -> str:
-    """The run's directory, the same on every node."""
+    """The run directory, the same on every node."""
     return shared.run_dir(config, MOUNT)

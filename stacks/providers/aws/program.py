@@ -1,5 +1,5 @@
-"""A stack on AWS: the components of `components.aws`, wired together from one StackConfig. What can be known without a
-resource is `plan`, so that a mistake is found before anything is declared.
+"""The resources of a stack on AWS: the components of `components.aws`, connected. `plan` checks everything that can be
+checked before a resource is declared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,14 +32,14 @@ __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
-    """The bill of the declared resources, and what `up` buys at once."""
+    """The cost of the declared resources and of what `up` buys immediately."""
     blocks = [one for one in resources if one.type == "aws:ec2/capacityBlockReservation:CapacityBlockReservation"]
     nodes = price_resources(resources, load(), config.region, paid_blocks(config))
     return [*nodes, *of_resources(purchases(config), *blocks)]
 
 
 def _newest_images(config: StackConfig, planned: AwsPlan, slurm: SlurmConfig | None) -> dict[str, str]:
-    """The images of nodes and head that are looked up, by their references."""
+    """References of the node and head images to look up."""
     nodes, head = (NODE_IMAGE, SLURM_HEAD_IMAGE) if slurm else (NEWEST_AMI, HEAD_IMAGE)
     images = {} if config.cluster.image_id else {"nodes": nodes}
     return images | ({"head": head} if planned.head else {})
@@ -48,7 +48,7 @@ def _newest_images(config: StackConfig, planned: AwsPlan, slurm: SlurmConfig | N
 def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     if planned.eks is not None:
-        # Imported here: its SDK is an extra of its own.
+        # Imported here: its SDK is a separate extra.
         from stacks.providers.aws.eks_program import build_eks
 
         return build_eks(config, planned, planned.eks)
@@ -83,7 +83,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     if planned.head:
         head = stack.head(network, image, runs, logs, key, images, user_data_inputs, members, signing)
     user_data = node_user_data(config, planned, user_data_inputs)
-    # Workers agree on their last checkpoint over the head node's store, so it has to outlive them.
+    # Workers agree on their last checkpoint through the head node's store, so it must outlive them.
     pool = stack.pool(network, identity, images, after(user_data, head.host) if head else user_data, key)
     budget = stack.budget(key)
     observed = stack.observe(pool, key)

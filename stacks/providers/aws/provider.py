@@ -1,4 +1,4 @@
-"""AWS as a provider: what is known of it without its SDK."""
+"""The provider AWS: facts that need no SDK."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from stacks.config.provider_settings import Account, ImageForm, ObjectStore, Pro
 if TYPE_CHECKING:
     from stacks.providers.aws.plan import AwsPlan
 
-# A line for each module of the package: `module: Class Class`.
+# One line per module of the package: `module: Class Class`.
 _TAGGABLE = """
     autoscaling: Group
     batch: ComputeEnvironment
@@ -49,7 +49,7 @@ _TAGGABLE = """
     vpc: SecurityGroupEgressRule SecurityGroupIngressRule
 """
 _LAUNCHED = ("instance", "volume")
-"""What a launch template starts, and what is billed: an Auto Scaling group's own tags never reach a volume."""
+"""What a launch template starts and AWS bills: the tags of an Auto Scaling group do not reach volumes."""
 
 
 def _program() -> "Program[AwsPlan]":
@@ -59,12 +59,12 @@ def _program() -> "Program[AwsPlan]":
 
 
 def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
-    """Volumes of instances, and whatever a launch template starts."""
+    """Volumes of instances, and what launch templates start."""
     what, inputs = kind(resource.type), resource.inputs
     if what == "aws:ec2:Instance" and not inputs.get("launchTemplate"):
         roots = [one.get("tags") for one in items(inputs.get("rootBlockDevice"))]
         yield "its volumes", [inputs.get("volumeTags"), *roots]
-    # One that names no type starts nothing by itself: an instance does, and says it.
+    # A template without a type starts nothing by itself: an instance uses it.
     if what == "aws:ec2:LaunchTemplate" and "instanceType" in inputs:
         specifications = inputs.get("tagSpecifications")
         for launched in _LAUNCHED:
@@ -72,7 +72,7 @@ def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
             yield f"each {launched} it starts", [specifications] if is_unknown(specifications) else given
 
 
-# The common settings' own examples are AWS's.
+# The examples of the common settings are AWS's.
 _SETTINGS = ProviderSettings(
     image=ImageForm(re.compile(r"ami-[0-9a-f]{8,17}"), "ami-0123456789abcdef0"),
     store=ObjectStore("s3", "s3://bucket/prefix", lambda folder, url: f"aws s3 sync {quote(folder)} {quote(url)}"),

@@ -1,4 +1,4 @@
-"""What a stack that is a Slurm of its own means on AWS: the cluster, its machines at boot, and what to say of it."""
+"""The plan of a Slurm cluster on AWS, the user data of its machines, and its findings."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -21,17 +21,17 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.plan import MOUNT, AwsPlan
 
 RELEASE: Release = "23.11"
-"""Of Ubuntu 24.04, which nodes and controller start from."""
+"""The release in Ubuntu 24.04, which nodes and controller run."""
 HEAD_NAME = "head"
 MUNGE_KEY = "munge-key"
 PATIENCE_SEC, REST_SEC = 300, 900
-"""How long a rung may bring no machine, and is left then."""
+"""How long a rung may start no machine, and how long it is skipped after that."""
 SHARED_DIR = f"{MOUNT}/jobs"
 _STATE_DIR = f"{MOUNT}/.gangway/slurm"
 
 
 class SlurmNames(NamedTuple):
-    """What only resources know."""
+    """Names that exist only once their resources do."""
 
     munge_key: str
     mount_source: str | None
@@ -55,18 +55,18 @@ def slurm_spec(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> Sl
         idle_minutes=engine.idle_minutes,
         accounting=engine.accounting,
         teams=tuple(SlurmTeam(team.name, team.nodes, team.max_nodes, team.users) for team in engine.teams),
-        # Whoever becomes the head knows the queue.
+        # A new head reads the queue from there.
         state_dir=_STATE_DIR if config.storage else SlurmSpec.state_dir,
     )
 
 
 def partitions(config: StackConfig) -> list[str]:
-    """Their names, in the ladder's order."""
+    """The names of the partitions, in the ladder's order."""
     return rung_names(rung.kind for rung in config.cluster.capacity)
 
 
-def submits_to(config: StackConfig) -> str | None:
-    """What `gangway job submit --on` takes on the head; None where its nodes share no folder."""
+def submit_target(config: StackConfig) -> str | None:
+    """The value of `gangway job submit --on` on the head; None if nodes share no folder."""
     return f"slurm:{SHARED_DIR}@{'+'.join(partitions(config))}" if config.storage else None
 
 
@@ -83,7 +83,7 @@ def _common(config: StackConfig, engine: SlurmConfig, planned: AwsPlan, names: S
 
 
 def node_user_data(config: StackConfig, engine: SlurmConfig, planned: AwsPlan, names: SlurmNames) -> str:
-    """A node's, base64."""
+    """The user data of a node, base64."""
     storage, num_efa = config.storage, count_efa(planned.machine)
     spec = AwsSlurmNodeSpec(
         **_common(config, engine, planned, names),
@@ -100,7 +100,7 @@ def node_user_data(config: StackConfig, engine: SlurmConfig, planned: AwsPlan, n
 def head_user_data(
     config: StackConfig, engine: SlurmConfig, planned: AwsPlan, names: SlurmNames, groups: Iterable[str]
 ) -> str:
-    """The controller's, base64. `groups`: of the rungs, in their order."""
+    """The user data of the controller, base64. `groups`: Auto Scaling groups of the rungs, in order."""
     spec = AwsSlurmHeadSpec(
         **_common(config, engine, planned, names),
         groups=tuple(groups),
@@ -114,23 +114,24 @@ def head_user_data(
 
 
 def check_slurm(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> None:
-    """Before anything is declared. InputError: something that would keep machines from becoming nodes."""
+    """Checks the settings before a resource is declared. InputError: machines could not become nodes."""
     if config.network.egress is not Egress.NAT:
         raise InputError(
-            "gangway:network.egress", "Slurm comes from Ubuntu's archive, to which AWS's endpoints do not lead",
+            "gangway:network.egress", "Slurm is installed from Ubuntu's archive, which AWS's endpoints do not reach",
             value=str(config.network.egress), allowed="nat with engine: slurm", fix="write egress: nat",
         )  # fmt: skip
     for index, rung in enumerate(config.cluster.capacity):
         if isinstance(rung, Spot | OnDemand) and rung.machine_types:
             raise InputError(
-                f"gangway:cluster.capacity[{index}].machine_types", "the nodes of a partition of Slurm's are alike",
+                f"gangway:cluster.capacity[{index}].machine_types",
+                "all nodes of a Slurm partition have one machine type",
                 value=list(rung.machine_types), allowed="left out with engine: slurm", fix="leave machine_types out",
             )  # fmt: skip
     # EC2 user guide, "View tags for your EC2 instances using instance metadata": such a key stops every launch.
     for key in config.tags:
         if " " in key or "/" in key:
             raise InputError(
-                "gangway:tags", "a machine of a Slurm reads its tags, and cannot read this one", value=key,
+                "gangway:tags", "Slurm machines read their tags, and EC2 cannot show them this one", value=key,
                 allowed="keys without spaces and slashes with engine: slurm",
                 fix=f"write {key.replace(' ', '-').replace('/', '-')}",
             )  # fmt: skip
@@ -138,7 +139,7 @@ def check_slurm(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> N
 
 
 def _check_size(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> None:
-    """Renders both files once, with the longest names that AWS may give."""
+    """Renders both files once, with the longest names that AWS may assign."""
     source = f"{'d' * 63}@tcp:/{'m' * 8}" if config.storage else None
     names = SlurmNames(parameter_name(config.stack, MUNGE_KEY), source, f"/gangway/{config.stack}")
     groups = [f"{position}-{'g' * 60}" for position, _ in enumerate(config.cluster.capacity)]
@@ -147,45 +148,46 @@ def _check_size(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> N
         head_user_data(config, engine, planned, names, groups)
     except ValueError as error:
         raise InputError(
-            "gangway:engine.teams", f"the controller's file does not fit EC2: {str(error).partition(';')[0]}",
-            allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip", fix="name fewer teams and users",
+            "gangway:engine.teams", f"the controller's user data exceeds EC2's limit: {str(error).partition(';')[0]}",
+            allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip", fix="write fewer teams and users",
         ) from None  # fmt: skip
 
 
 def slurm_findings(config: StackConfig, engine: SlurmConfig) -> Iterable[Finding]:
-    """What a person should know of the queue before `up`."""
+    """Findings about the queue."""
     yield Finding.info(
         "slurm.partitions",
         "gangway:engine",
-        f"partitions, tried in this order: {', '.join(partitions(config))}; a job that names none is in all of them. A "
-        f"rung that brings no machine within {PATIENCE_SEC // 60} minutes is left for {REST_SEC // 60}",
+        f"partitions, tried in this order: {', '.join(partitions(config))}; a job without a partition uses all of "
+        f"them. A rung that starts no machine within {PATIENCE_SEC // 60} minutes is skipped for {REST_SEC // 60} "
+        "minutes",
     )
     if config.storage is None:
         yield Finding.warning(
             "slurm.no-shared-folder",
             "gangway:storage",
-            "nodes share no folder: jobs submitted by Gangway need one, and the queue is lost with the head's disk",
+            "nodes share no folder: jobs submitted with Gangway need one, and the queue is lost with the head's disk",
             "write a storage section",
         )
     if config.cluster.image_id is not None:
         yield Finding.warning(
             "slurm.image-release",
             "gangway:cluster.image_id",
-            f"its Slurm has to be that of the controller, {RELEASE} of Ubuntu 24.04: nodes with another may not join",
-            "pin an image of Ubuntu 24.04",
+            f"its Slurm must be the controller's, {RELEASE} of Ubuntu 24.04: nodes with another release may not join",
+            "use an image of Ubuntu 24.04",
         )
     for index, team in enumerate(engine.teams):
         if not team.users:
             yield Finding.warning(
                 "slurm.team-without-users",
                 f"gangway:engine.teams[{index}].users",
-                f"{team.name} has no users: nobody can submit to its account",
-                "name them, each with a number of their own: users: {ann: 20001}",
+                f"{team.name} has no users: its account accepts no jobs",
+                "add them, each with a unique number: users: {ann: 20001}",
             )
     if engine.accounting:
         kept = (
-            "accounts and hours used are in a database on the head's disk, which is saved to the file system every 5 "
-            "minutes and at shutdown; a new head restores them"
+            "accounts and used hours are in a database on the head's disk, which is saved to the file system every 5 "
+            "minutes and at shutdown; a new head restores it"
         )
-        lost = "accounts and hours used are in a database on the head's disk, and are lost when the head is replaced"
+        lost = "accounts and used hours are in a database on the head's disk, and are lost when the head is replaced"
         yield Finding.info("slurm.accounts", "gangway:engine.accounting", kept if config.storage else lost)

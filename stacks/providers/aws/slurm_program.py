@@ -1,4 +1,4 @@
-"""The resources of a stack on AWS that is a Slurm of its own: a controller on the head node, a group for each rung."""
+"""The resources of a Slurm cluster on AWS: a controller on the head node and one group per rung."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,14 +22,14 @@ from stacks.providers.aws.slurm import (
     node_user_data,
     partitions,
     slurm_spec,
-    submits_to,
+    submit_target,
 )
 
 NODE_IMAGE = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 HEAD_IMAGE = "resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
 """Amazon Linux has no Slurm."""
 ROOT_DEVICE = "/dev/sda1"
-"""Of Ubuntu."""
+"""Ubuntu's root device."""
 
 
 def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pulumi.Input[Any]]:
@@ -40,20 +40,20 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
     network = stack.network(runs, None, key, _ports(stack, engine))
     lustre = stack.lustre(network, runs, key)
     munge = stack.munge_key(key)
-    names = _known(munge.name, lustre, logs.log_group_name)
+    names = _get_names(munge.name, lustre, logs.log_group_name)
     images = stack.machine_images()
     node = _identity(stack, "node", munge, key, logs)
     user_data = names.apply(lambda known: node_user_data(config, engine, planned, known))
     pool = stack.pool(network, node, images, user_data, key)
     control = _identity(stack, "head", munge, key)
-    told = pulumi.Output.all(names, pool.group_names)
+    inputs = pulumi.Output.all(names, pool.group_names)
     head = HeadNode(
         config.stack,
         {
             "subnet_id": network.private_subnet_ids[0],
             "security_group_ids": [network.head_security_group_id],
             "instance_profile_arn": control.instance_profile_arn,
-            "user_data": told.apply(
+            "user_data": inputs.apply(
                 lambda known: head_user_data(config, engine, planned, SlurmNames(*known[0]), known[1])
             ),
             "host_name": head_host(config),
@@ -62,7 +62,7 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
             "image_id": images["head"],
             "root_device_name": ROOT_DEVICE,
             "kms_key_arn": key,
-            # Two controllers would write the same state; and the old one saves its accounting as it shuts down.
+            # Two controllers would write the same state, and the old one saves its accounting at shutdown.
             "delete_before_replace": True,
             "tags": planned.tags,
         },
@@ -76,7 +76,7 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
         "group_names": pool.group_names,
         "head_instance_id": head.instance_id,
         "partitions": partitions(config),
-        "submit_on": submits_to(config),
+        "submit_on": submit_target(config),
         "lustre_dns_name": lustre.dns_name if lustre else None,
         "log_group": logs.log_group_name,
         "dashboard": observed.dashboard_name,
@@ -112,7 +112,7 @@ def _ports(stack: ComponentFactory, engine: SlurmConfig) -> SlurmPortsArgs:
     }
 
 
-def _known(
+def _get_names(
     munge_key: pulumi.Output[str], lustre: LustreFileSystem | None, log_group: pulumi.Output[str]
 ) -> pulumi.Output[SlurmNames]:
     source = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None

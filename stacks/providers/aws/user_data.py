@@ -1,4 +1,4 @@
-"""What the machines of an AWS stack read at boot: cloud-init of workers and head node, once all names exist."""
+"""User data of the machines of a stack on AWS: cloud-init of workers and head node."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec, run_dir
 
 
 class _Names(NamedTuple):
-    """What Boot holds, once it is known."""
+    """The values of UserDataInputs."""
 
     job: JobSpec
     bucket: str
@@ -40,9 +40,7 @@ class _Names(NamedTuple):
 
 @dataclass(frozen=True)
 class UserDataInputs:
-    """Names that only resources have: the job with its image, the run bucket, the log group, the file system, the key
-    of the job's nodes (None where there is one alone), the key that signs records.
-    """
+    """Names that exist only once their resources do. `member_key`: None for a single node."""
 
     job: pulumi.Output[JobSpec]
     bucket: pulumi.Output[str]
@@ -51,8 +49,8 @@ class UserDataInputs:
     member_key: pulumi.Output[str] | None
     signing_key: pulumi.Output[str]
 
-    def known(self) -> pulumi.Output[_Names]:
-        """The names, once there are any."""
+    def get_names(self) -> pulumi.Output[_Names]:
+        """The names as one output."""
         lustre = self.lustre
         source = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None
         named = pulumi.Output.all(self.job, self.bucket, self.log_group, source, self.member_key, self.signing_key)
@@ -61,16 +59,16 @@ class UserDataInputs:
 
 def node_user_data(config: StackConfig, planned: AwsPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """A worker's user data, base64."""
-    return user_data_inputs.known().apply(lambda names: _node(config, planned, names))
+    return user_data_inputs.get_names().apply(lambda names: _node(config, planned, names))
 
 
 def head_user_data(config: StackConfig, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The head node's user data, base64."""
-    return user_data_inputs.known().apply(lambda names: _head(config, names))
+    return user_data_inputs.get_names().apply(lambda names: _head(config, names))
 
 
 def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
-    """What every machine is told."""
+    """The settings of every machine."""
     return {
         "stack": config.stack,
         "job": names.job,
@@ -91,10 +89,10 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
     spec = AwsNodeSpec(
         **_common(config, names),
         efa_interfaces_planned=num_efa,
-        # A machine without EFA reads such a file system over TCP, and giving it up would help nobody.
+        # A machine without EFA mounts such a file system over TCP.
         lustre_efa=config.storage is not None and config.storage.efa and num_efa > 0,
         lustre_efa_setup_sha256=(config.storage and config.storage.efa_setup_sha256) or EFA_SETUP_SHA256,
-        # Fewer than AWS's script sets up means one that failed, and a file system at a fraction of its speed.
+        # Fewer than AWS's script sets up means that one failed and the file system is slow.
         lustre_efa_interfaces=count_lustre_efa(planned.machine),
         data_dir=names.job.data_dir,
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
@@ -107,7 +105,7 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
 
 
 def _head(config: StackConfig, names: _Names) -> str:
-    # A command leaves no record to be put, and nobody knows whether it has metrics.
+    # A command leaves no record to upload, and its metrics are unknown.
     scrapes = config.trains and config.network.egress is Egress.NAT
     spec = AwsHeadSpec(
         **_common(config, names if config.trains else names._replace(mount_source=None)),
@@ -119,8 +117,8 @@ def _head(config: StackConfig, names: _Names) -> str:
 
 
 def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
-    """Renders a worker's file once with the longest names AWS may give, before anything is declared. InputError: it
-    does not fit EC2's limit; what a job holds is the only part a user can make long.
+    """Renders a worker's user data with the longest names that AWS may assign. InputError: it exceeds EC2's limit; only
+    the job can make it long.
     """
     registry = f"{'0' * 12}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{'0' * 7}"
     names = _Names(
@@ -136,8 +134,8 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
     except ValueError as error:
         raise InputError(
             "gangway:job",
-            # The renderer tells its own way out, which is not the user's.
-            f"a node's file does not fit EC2: {str(error).partition(';')[0]}",
+            # The renderer's fix, after the semicolon, is for developers.
+            f"a node's user data exceeds EC2's limit: {str(error).partition(';')[0]}",
             allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip",
             fix="shorten the command, its env or the settings",
         ) from None

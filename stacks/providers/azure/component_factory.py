@@ -1,6 +1,4 @@
-"""The components of a stack on Azure, each made of its section of the StackConfig; and the password by which `up`
-pushes.
-"""
+"""The components of a stack on Azure, and the registry password with which `up` pushes the image."""
 
 import asyncio
 import json
@@ -8,7 +6,7 @@ import re
 import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlencode
 
 import pulumi
@@ -32,7 +30,7 @@ from components.azure.launch import plan_image
 from components.azure.member_key import MemberKeyVault, MemberKeyVaultArgs
 from components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.azure.network import TrainingNetwork, TrainingNetworkArgs, plan_network
-from components.azure.node_pool import CapacityRungArgs, IbNodePool, IbNodePoolArgs
+from components.azure.node_pool import IbNodePool, IbNodePoolArgs
 from components.azure.private_endpoints import PrivateEndpoints, PrivateEndpointsArgs
 from components.azure.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
 from components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, RunBucketArgs
@@ -49,45 +47,44 @@ from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
 
 PAUSES_SEC = (2.0, 5.0, 10.0, 20.0)
-"""Between two tries, as far as the answer is not one of REFUSED."""
+"""Between attempts; answers with a status in REFUSED are final."""
 REFUSED = (401, 403)
 _HOST = re.compile(r"[a-z0-9-]+\.azurecr\.io")
 TAG_KEY = "gangway-stack"
 
 
 def push_password(host: pulumi.Output[str], token: pulumi.Output[str]) -> pulumi.Output[str]:
-    """The password of `components.azure.registry.LOGIN_USER`, a secret. pulumi.RunError: inside the output: the
-    registry cannot be reached, or lets that person not push. `token`: for Azure's Resource Manager, of whoever runs
-    `up`.
+    """The password of `components.azure.registry.LOGIN_USER`, a secret. The output raises pulumi.RunError if the
+    registry cannot be reached or refuses. `token`: for Resource Manager, of the user who runs `up`.
     """
 
     def ask(known: list[str]) -> Awaitable[str]:
-        # Beside the program, which has other things to declare meanwhile.
-        return asyncio.to_thread(_password, *known)
+        # In a thread, so that the program declares other resources meanwhile.
+        return asyncio.to_thread(_request_password, *known)
 
     return pulumi.Output.secret(pulumi.Output.all(host, token).apply(ask))
 
 
-def _password(host: str, token: str) -> str:
-    """The registry's answer. A new registry's name is not known everywhere at once: it is asked for some time."""
+def _request_password(host: str, token: str) -> str:
+    """The registry's answer, with retries: DNS takes time to publish a new registry."""
     if not _HOST.fullmatch(host):
         return ""
     pauses_sec = list(PAUSES_SEC)
     while True:
         try:
-            return _exchanged(host, token)
+            return _exchange_token(host, token)
         except (OSError, ValueError, KeyError) as error:
             if pauses_sec and getattr(error, "status", None) not in REFUSED:
                 time.sleep(pauses_sec.pop(0))
                 continue
             raise pulumi.RunError(
-                f"{host} gives no password for pushing the trainer's image: {error!r}; run `az login`, and have the "
-                "role AcrPush, Contributor or Owner; or set gangway:image.prebuilt"
+                f"cannot get a password from {host} to push the trainer's image: {error!r}; run `az login` as a user "
+                "with the role AcrPush, Contributor or Owner; or set gangway:image.prebuilt"
             ) from None
 
 
-def _exchanged(host: str, token: str) -> str:
-    # Here, so that a plan loads nothing of HTTP. Unlike on a machine of the stack, a proxy may stand in between.
+def _exchange_token(host: str, token: str) -> str:
+    # Imported here, so that a plan loads no HTTP client. Unlike images.node.web, urllib honours a proxy.
     from urllib.error import HTTPError
     from urllib.request import urlopen
 
@@ -106,19 +103,19 @@ Key = EncryptionKey | None
 
 
 def marketplace_images(config: StackConfig, planned: AzurePlan) -> dict[str, MachineImage]:
-    """The images that nodes and head start from."""
+    """The images of nodes and head."""
     head = config.section(AzureConfig).head_image or HEAD_IMAGE
     return {"nodes": planned.image, "head": plan_image(head)}
 
 
 def _version(images: Mapping[str, pulumi.Output[str]], what: str) -> dict[str, pulumi.Output[str]]:
-    """A component's argument, where there is one."""
+    """The argument image_version, if the version was looked up."""
     return {"image_version": images[what]} if what in images else {}
 
 
 @dataclass(frozen=True)
 class Image:
-    """The trainer's image by digest, and the registry nodes may pull from."""
+    """The trainer's image by digest, and its registry."""
 
     reference: pulumi.Output[str]
     repository_id: pulumi.Input[str]
@@ -126,7 +123,7 @@ class Image:
 
 @dataclass(frozen=True)
 class ComponentFactory:
-    """One method for each part; what parts need of each other stands in `build`."""
+    """One method per component; `build` connects them."""
 
     config: StackConfig
     planned: AzurePlan
@@ -140,7 +137,7 @@ class ComponentFactory:
         return self.config.section(AzureConfig)
 
     def place(self, *further: str) -> dict[str, Any]:
-        """What every component is told; and those of zone, subscription_id and stack that one wants to know."""
+        """The arguments of every component, and those of zone, subscription_id and stack in `further`."""
         known = {
             "zone": self.planned.zone,
             "subscription_id": self.planned.subscription_id,
@@ -155,24 +152,24 @@ class ComponentFactory:
 
     @property
     def role_wait(self) -> dict[str, int]:
-        """How long Azure gets to heed a role."""
+        """How long to wait until role assignments take effect."""
         return {"role_wait_sec": self.own.role_wait_sec}
 
     @property
     def _guards(self) -> dict[str, bool]:
-        """What the stack file turns off; the rest is as far as machine type and image go."""
+        """The protections that the stack file turns off; machine type and image determine the others."""
         guards = {"trusted_launch": self.own.trusted_launch, "encryption_at_host": self.own.encryption_at_host}
         return {name: wanted for name, wanted in guards.items() if not wanted}
 
     def key(self) -> Key:
-        """The stack's own key; None where data is under Azure's."""
+        """The stack's key; None with Azure's keys."""
         if self.config.encryption == "provider-key":
             return None
         args = {**self.place("subscription_id", "stack"), "tenant_id": self.own.tenant_id, **self.role_wait}
         return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts)
 
     def flow_logs(self, key: Key) -> FlowLogStore | None:
-        """Where the network's flow log is; None without one."""
+        """The store of the network's flow log, if any."""
         if not self.config.network.flow_logs:
             return None
         args = {**self.place("subscription_id", "stack"), "key": _key_args(key), **self.role_wait}
@@ -188,7 +185,7 @@ class ComponentFactory:
             "head": {
                 "rendezvous_port": RENDEZVOUS_PORT,
                 "metrics_port": METRICS_PORT,
-                # It mounts the file system to put the run record.
+                # It mounts the file system to upload the run record.
                 "lustre": lustre is not None,
             }
             if self.planned.head
@@ -205,22 +202,22 @@ class ComponentFactory:
         return TrainingNetwork(self.config.stack, typed_args(TrainingNetworkArgs, args), self.opts)
 
     def runs(self, key: Key) -> RunBucket:
-        """Where records outlive the nodes."""
-        # Its copies are in the region's zones, whichever of them the nodes are in.
+        """The container of run records, which outlive the nodes."""
+        # It is replicated over the region's zones, independently of the nodes' zone.
         zone = next(iter(self.planned.region.zones), "")
         args = {**self.place(), "zone": zone, "key": _key_args(key)}
         return RunBucket(self.config.stack, typed_args(RunBucketArgs, args), self.opts)
 
     def logs(self) -> NodeLogs:
-        """The table of lines that the machines write."""
+        """The log table of the machines."""
         args = {**self.place(), "retention_days": self.config.observe.log_days}
         return NodeLogs(self.config.stack, typed_args(NodeLogsArgs, args), self.opts)
 
     def image(self) -> Image:
-        """The prebuilt image, or a registry and the build that fills it."""
+        """The prebuilt image, or a registry and a build."""
         prebuilt, name = self.config.ready_image, self.config.stack
         if prebuilt is not None:
-            assert self.planned.registry_id is not None, "AzurePlan holds it for every prebuilt image"
+            assert self.planned.registry_id is not None, "AzurePlan requires it for prebuilt images"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.registry_id)
         registry_args = {**self.place(), "premium": self.own.private_endpoints}
         registry = ImageRegistry(name, typed_args(ImageRegistryArgs, registry_args), self.opts)
@@ -233,7 +230,7 @@ class ComponentFactory:
         return Image(built.image, registry.repository_id)
 
     def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | None:
-        """The shared file system; None where the stack has none."""
+        """The shared file system, if any."""
         storage = self.config.storage
         if storage is None:
             return None
@@ -252,9 +249,7 @@ class ComponentFactory:
         return LustreFileSystem(self.config.stack, typed_args(LustreFileSystemArgs, args), self.opts)
 
     def keys(self, network: TrainingNetwork, tenant: str, signing: pulumi.Output[str]) -> MemberKeyVault:
-        """Where machines have the job's member key from, and the one that signs; `tenant`: the directory of whoever
-        runs `up`.
-        """
+        """The vault of the job's member key and the signing key; `tenant`: the directory of the user who runs `up`."""
         args = {
             **self.place(),
             "tenant_id": tenant,
@@ -267,7 +262,7 @@ class ComponentFactory:
     def machines_subnet(
         self, network: TrainingNetwork, image: Image, runs: RunBucket, members: MemberKeyVault
     ) -> pulumi.Output[str]:
-        """Where machines are, once private endpoints are as well, where they are wanted."""
+        """The machines' subnet, after its private endpoints if set."""
         subnet = network.private_subnet_ids[0]
         if not self.own.private_endpoints:
             return subnet
@@ -284,7 +279,7 @@ class ComponentFactory:
     def _machines_rights(
         self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault
     ) -> dict[str, Any]:
-        """What every machine may do: pull the image, put runs, send lines. Data comes by the file system alone."""
+        """The permissions of every machine: pull the image, upload runs, send logs. Data comes from the file system."""
         return {
             **self.place("subscription_id", "stack"),
             "run_container_id": runs.container_id,
@@ -296,14 +291,14 @@ class ComponentFactory:
         }
 
     def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault) -> NodeIdentity:
-        """Whom the workers act as."""
+        """The identity of the workers."""
         rights = self._machines_rights(image, runs, logs, members)
         args = {**rights, "self_termination": self.config.work.terminate_when_done}
         return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
     def image_versions(self) -> dict[str, pulumi.Output[str]]:
-        """The versions of the Marketplace images that nodes and head start from, as the first `up` found them; none
-        where the version is written, or the image is somebody's own.
+        """The versions of the Marketplace images of nodes and head, as of the first `up`; without fixed versions and
+        custom images.
         """
         kept = pinned(f"{self.config.stack}-images", self.found.images, self.config.cluster.image_refresh)
         return {what: kept[what] for what in self.found.images}
@@ -317,7 +312,7 @@ class ComponentFactory:
         images: Mapping[str, pulumi.Output[str]],
         user_data_inputs: UserDataInputs,
     ) -> IbNodePool:
-        """The workers: a scale set for each rung, empty until the head fills it."""
+        """The workers: one scale set per rung, empty until the head fills it."""
         cluster = self.config.cluster
         args = {
             **self.place("subscription_id"),
@@ -325,9 +320,7 @@ class ComponentFactory:
             "machine_type": self.planned.machine.name,
             "num_nodes_min": cluster.nodes.min,
             "num_nodes_max": cluster.nodes.max,
-            "capacity": [
-                cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in cluster.capacity
-            ],
+            "capacity": [rung.model_dump(mode="json", exclude_none=True) for rung in cluster.capacity],
             "subnet_ids": pulumi.Output.all(subnet),
             "security_group_ids": [network.fabric_security_group_id],
             "image_id": cluster.image_id,
@@ -356,7 +349,7 @@ class ComponentFactory:
         user_data_inputs: UserDataInputs,
         fallback_config: pulumi.Output[str],
     ) -> HeadNode:
-        """The head node, with an identity of its own. It asks for the nodes of every rung, the first one's too."""
+        """The head node and its identity. It requests the nodes of all rungs."""
         name, lustre = self.config.stack, self.planned.lustre
         rights = {
             **self._machines_rights(image, runs, logs, members),
@@ -378,7 +371,7 @@ class ComponentFactory:
             "machine_type": head_type(self.config),
             **_version(images, "head"),
             **({} if self.own.head_image is None else {"image_id": self.own.head_image}),
-            # Where Microsoft has no client for its kernel, one is built there: a module that nobody signs.
+            # If Microsoft has no client for the kernel, the head builds an unsigned module.
             "secure_boot": lustre is None,
             **self._guards,
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
@@ -387,12 +380,12 @@ class ComponentFactory:
         return HeadNode(name, typed_args(HeadNodeArgs, args), self.opts)
 
     def budget(self, pool: IbNodePool, head: HeadNode) -> Budget:
-        """The monthly limit, and its stop where one is wanted."""
+        """The monthly budget, with its stop if set."""
         machines = {"group_ids": pool.launch_template_ids, "head_ids": pulumi.Output.all(head.instance_id)}
         return self.get_budget(machines)
 
     def get_budget(self, stopped: Mapping[str, Any]) -> Budget:
-        """The monthly limit; `stopped`: the arguments that say what a stop is of."""
+        """The monthly budget; `stopped`: arguments for what the stop ends."""
         budget = self.config.budget
         args = {
             **self.place("subscription_id"),
@@ -422,7 +415,7 @@ class ComponentFactory:
 
 
 def _key_args(key: Key) -> KeyArgs | None:
-    """The key as components take it."""
+    """The key as an argument of components."""
     if key is None:
         return None
     return {

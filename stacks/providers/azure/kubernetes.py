@@ -1,10 +1,10 @@
-"""A stack with `engine: kubernetes` on Azure: an AKS cluster with a queue, and what it stands in."""
+"""The resources of a stack with `engine: kubernetes` on Azure: an AKS cluster with a queue."""
 
 import json
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 import pulumi_azure_native as azure
@@ -15,7 +15,6 @@ from components.azure.aks import AksCluster, AksClusterArgs
 from components.azure.aks_fabric import fabric_manifests, network_operator
 from components.azure.aks_identity import AksIdentity, AksIdentityArgs
 from components.azure.aks_pools import AksNodePools, AksNodePoolsArgs
-from components.azure.node_pool import CapacityRungArgs
 from components.azure.registry import ImageRegistry, ImageRegistryArgs
 from components.core.lookup import Lookup, look_up, look_up_later
 from components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
@@ -30,9 +29,9 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.component_factory import ComponentFactory, Key
 from stacks.providers.azure.kubernetes_plan import (
     PRIORITIES,
+    add_spot_tolerations,
     cluster_spec,
     node_labels,
-    on_spot_too,
     priorities,
     queues,
     spot_tolerations,
@@ -41,30 +40,24 @@ from stacks.providers.azure.kubernetes_plan import (
 from stacks.providers.azure.lookups import LOGIN
 from stacks.providers.azure.plan import AzurePlan
 
-# Microsoft's application of AKS, the same in every directory ("Use kubelogin").
+# The id of AKS's server application, the same in every directory ("Use kubelogin").
 AKS_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"
 
 
-def build_cluster(
-    config: StackConfig,
-    planned: AzurePlan,
-    stack: ComponentFactory,
-    provider: azure.Provider,
-    opts: pulumi.ResourceOptions,
-) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares the cluster and what is around it; returns what the stack exports."""
+def build_cluster(stack: ComponentFactory, provider: azure.Provider) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the stack's resources and returns what it exports."""
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
     logs = stack.logs()
     registry_args = {**stack.place(), "premium": False}
-    registry = ImageRegistry(config.stack, typed_args(ImageRegistryArgs, registry_args), opts)
+    registry = ImageRegistry(stack.config.stack, typed_args(ImageRegistryArgs, registry_args), stack.opts)
     subnet = network.private_subnet_ids[0]
-    identity = _identity(config, stack, subnet, key, registry, opts)
-    cluster = _cluster(config, stack, subnet, key, identity, logs.workspace_id, opts)
-    pools = _pools(config, planned, stack, cluster, subnet, opts)
+    identity = _identity(stack, subnet, key, registry)
+    cluster = _cluster(stack, subnet, key, identity, logs.workspace_id)
+    pools = _pools(stack, cluster, subnet)
     kubeconfig = _kubeconfig(stack, cluster, provider)
-    inside = _inside(config, planned, kubeconfig)
+    inside = _install(stack.config, stack.planned, kubeconfig)
     stopped = {"cluster_ids": pulumi.Output.all(cluster.cluster_id), "subscription_wide": True}
     budget = stack.get_budget(stopped)
     return {
@@ -75,21 +68,14 @@ def build_cluster(
         "run_bucket": runs.bucket_name,
         "registry": registry.repository_url,
         "resource_group": stack.group.resource_group_name,
-        "zone": planned.zone,
+        "zone": stack.planned.zone,
         "log_group": logs.workspace_id,
         "budget_topic_id": budget.topic_id,
     }
 
 
-def _identity(
-    config: StackConfig,
-    stack: ComponentFactory,
-    subnet: pulumi.Output[str],
-    key: Key,
-    registry: ImageRegistry,
-    opts: pulumi.ResourceOptions,
-) -> AksIdentity:
-    """Whom the cluster and its nodes act as."""
+def _identity(stack: ComponentFactory, subnet: pulumi.Output[str], key: Key, registry: ImageRegistry) -> AksIdentity:
+    """The identities of cluster and nodes."""
     args = {
         **stack.place("subscription_id", "stack"),
         "subnet_id": subnet,
@@ -97,18 +83,17 @@ def _identity(
         "repository_id": registry.repository_id,
         **stack.role_wait,
     }
-    return AksIdentity(config.stack, typed_args(AksIdentityArgs, args), opts)
+    return AksIdentity(stack.config.stack, typed_args(AksIdentityArgs, args), stack.opts)
 
 
 def _cluster(
-    config: StackConfig,
     stack: ComponentFactory,
     subnet: pulumi.Output[str],
     key: Key,
     identity: AksIdentity,
     workspace_id: pulumi.Output[str],
-    opts: pulumi.ResourceOptions,
 ) -> AksCluster:
+    config = stack.config
     args = {
         **stack.place("zone"),
         "tenant_id": stack.found.tenant_id,
@@ -125,18 +110,11 @@ def _cluster(
         "api_cidrs": list(get_engine(config).api_cidrs),
         "workspace_id": workspace_id,
     }
-    return AksCluster(config.stack, typed_args(AksClusterArgs, args), opts)
+    return AksCluster(config.stack, typed_args(AksClusterArgs, args), stack.opts)
 
 
-def _pools(
-    config: StackConfig,
-    planned: AzurePlan,
-    stack: ComponentFactory,
-    cluster: AksCluster,
-    subnet: pulumi.Output[str],
-    opts: pulumi.ResourceOptions,
-) -> AksNodePools:
-    """The ladder."""
+def _pools(stack: ComponentFactory, cluster: AksCluster, subnet: pulumi.Output[str]) -> AksNodePools:
+    config, planned = stack.config, stack.planned
     own = config.cluster
     place = {key: value for key, value in stack.place().items() if key != "location"}
     args = {
@@ -147,9 +125,7 @@ def _pools(
         "machine_type": planned.machine.name,
         "num_nodes_min": own.nodes.min,
         "num_nodes_max": own.nodes.max,
-        "capacity": [
-            cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in own.capacity
-        ],
+        "capacity": [rung.model_dump(mode="json", exclude_none=True) for rung in own.capacity],
         "subnet_id": subnet,
         "root_volume_gib": planned.root_volume_gib,
         "encryption_at_host": planned.security.encryption_at_host,
@@ -157,11 +133,11 @@ def _pools(
         "node_taints": [taint()],
         "node_devices": dict(cluster_spec(config, planned.machine).node.devices),
     }
-    return AksNodePools(config.stack, typed_args(AksNodePoolsArgs, args), opts)
+    return AksNodePools(config.stack, typed_args(AksNodePoolsArgs, args), stack.opts)
 
 
 def _kubeconfig(stack: ComponentFactory, cluster: AksCluster, provider: azure.Provider) -> pulumi.Output[str]:
-    """By which people and `up` log in, as whoever has run `az login`."""
+    """The kubeconfig with which people and `up` log in as the user of `az login`."""
     fix = f"{LOGIN}, with the role Azure Kubernetes Service Cluster User; then run `up` again"
     lookup = Lookup("the address of the AKS cluster", stack.config.region, "gangway:engine", fix)
 
@@ -178,8 +154,8 @@ def _kubeconfig(stack: ComponentFactory, cluster: AksCluster, provider: azure.Pr
 
 
 def get_kubeconfig(credentials: str) -> str:
-    """AKS's answer, base64, as JSON that logs in by kubelogin with the account of `az login`: no secret is in it."""
-    # A plan has no cluster, and a name in place of the answer.
+    """AKS's answer, base64, as JSON without secrets: kubelogin logs in with the account of `az login`."""
+    # A plan has a placeholder instead of the answer.
     found = {} if credentials.startswith("$") else yaml.safe_load(b64decode(credentials))
     clusters = found.get("clusters", [])
     name = clusters[0]["name"] if clusters else "cluster"
@@ -201,15 +177,17 @@ def get_kubeconfig(credentials: str) -> str:
     )
 
 
-def _inside(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[str]) -> pulumi.Output[list[str]]:
-    """JobSet, Kueue, the plugins for GPUs and InfiniBand, the ladder's order, and teams' namespaces and queues; the
-    queues' names.
+def _install(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[str]) -> pulumi.Output[list[str]]:
+    """JobSet, Kueue, plugins for GPUs and InfiniBand, the ladder's order, namespaces and queues; returns the queues'
+    names.
     """
     name, spec = config.stack, cluster_spec(config, planned.machine)
     provider = kubernetes.Provider(name, kubeconfig=kubeconfig)
     opts = pulumi.ResourceOptions(providers={"kubernetes": provider})
-    of_gpus = [replace(chart, values=on_spot_too(chart.values)) for chart in (nvidia_plugin(), dcgm_exporter())]
-    charts = [job_set(), kueue(spec, len(config.cluster.capacity)), *of_gpus]
+    gpu_charts = [
+        replace(chart, values=add_spot_tolerations(chart.values)) for chart in (nvidia_plugin(), dcgm_exporter())
+    ]
+    charts = [job_set(), kueue(spec, len(config.cluster.capacity)), *gpu_charts]
     manifests = [*namespace_manifests(spec, None), *queues(spec)]
     if pods_a_node := spec.node.devices.get(INFINIBAND):
         let_in = [*tolerations(), *spot_tolerations()]

@@ -1,5 +1,5 @@
-"""What a stack with `engine: kubernetes` means on AKS: its queues, its nodes' labels and taints, the ladder's order as
-the autoscaler reads it, and what AKS or the queue has no way to do. Pure.
+"""The plan of a stack with `engine: kubernetes` on Azure: queues, labels, taints, the autoscaler's priorities, and
+checks of what AKS and the queue support.
 """
 
 from typing import Any
@@ -19,22 +19,22 @@ from stacks.providers.azure.settings import AzureConfig
 
 SPOT_KEY = SPOT_TAINT.partition("=")[0]
 PRIORITIES = "cluster-autoscaler-priority-expander"
-"""The ConfigMap that the autoscaler reads; the name is its own."""
+"""The name of the ConfigMap that the autoscaler reads."""
 
 
 def taint() -> str:
-    """That keeps the cluster's own pods off nodes for jobs, as AKS writes it."""
+    """The taint that keeps system pods off nodes for jobs, in AKS's spelling."""
     return f"{JOBS_ONLY}=true:NoSchedule"
 
 
 def node_labels(config: StackConfig) -> list[dict[str, str]]:
-    """Of nodes, by rung, beside the rung's own. The second is how the plugin for GPUs finds them."""
+    """Labels of the nodes of each rung. The GPU plugin selects nodes by the second one."""
     return [{**JOBS, f"{GPU}.present": "true"} for _ in config.cluster.capacity]
 
 
 def cluster_spec(config: StackConfig, machine: AzureMachineType) -> ClusterSpec:
-    """The queues. All rungs are one flavor: Kueue knows quotas, and nothing of what Azure has; AKS's autoscaler goes
-    down the ladder.
+    """The queues. All rungs are one flavor: Kueue counts quotas, not Azure's capacity; AKS's autoscaler goes down the
+    ladder.
     """
     left = aks_allocatable(machine.vcpus.value, machine.memory_gib.value, config.cluster.root_volume_gib, MAX_PODS)
     node = gpu_node(machine, left, infiniband=has_infiniband(config, machine))
@@ -42,17 +42,17 @@ def cluster_spec(config: StackConfig, machine: AzureMachineType) -> ClusterSpec:
 
 
 def has_infiniband(config: StackConfig, machine: AzureMachineType) -> bool:
-    """Whether pods are given adapters: one node alone has nobody to reach by them."""
+    """Whether pods get InfiniBand adapters, which a single node does not need."""
     return machine.infiniband is not None and config.cluster.nodes.max > 1
 
 
 def flavor_name(machine: AzureMachineType) -> str:
-    """A size as Kubernetes may call a thing."""
+    """The machine type as a Kubernetes name."""
     return machine.name.lower().replace("_", "-")
 
 
 def queues(spec: ClusterSpec) -> list[Manifest]:
-    """The queues' manifests. Pods of jobs are let onto spot nodes, too, which AKS taints by itself."""
+    """The queues' manifests, with tolerations for spot nodes, which AKS taints."""
     found = []
     for manifest in queue_manifests(spec):
         if manifest["kind"] == "ResourceFlavor":
@@ -63,18 +63,18 @@ def queues(spec: ClusterSpec) -> list[Manifest]:
 
 
 def spot_tolerations() -> list[dict[str, str]]:
-    """Of what AKS keeps off spot nodes."""
+    """Tolerations of the taint of spot nodes."""
     return [{"key": SPOT_KEY, "operator": "Exists"}]
 
 
-def on_spot_too(values: Any) -> dict[str, Any]:
-    """A chart's values, whose pods are on spot nodes as well."""
+def add_spot_tolerations(values: Any) -> dict[str, Any]:
+    """The values of a chart, with tolerations for spot nodes."""
     return {**values, "tolerations": [*values["tolerations"], *spot_tolerations()]}
 
 
 def priorities(config: StackConfig) -> dict[str, str]:
-    """The data of PRIORITIES: the highest number first, each with what the names of its nodes look like. In YAML, since
-    the autoscaler reads no number between quotes, as JSON's keys are, and then keeps to no order.
+    """The data of PRIORITIES: patterns of node names by priority. YAML, since the autoscaler ignores quoted numbers, as
+    JSON's keys are.
     """
     kinds = [rung.kind for rung in config.cluster.capacity]
     ladder = {len(kinds) - at: [f".*-{pool_name(at, kind)}-.*"] for at, kind in enumerate(kinds)}
@@ -82,8 +82,8 @@ def priorities(config: StackConfig) -> dict[str, str]:
 
 
 def check_cluster(config: StackConfig, machine: AzureMachineType) -> None:
-    """Refuses what AKS, or the queue in front of it, cannot do. InputError: a version, teams, a way out, a file system,
-    an image or a placement.
+    """Checks the settings. InputError: a version, teams, an egress, a file system, an image or a placement that AKS or
+    the queue does not support.
     """
     get_version(config)
     check_way_out(config)
@@ -91,9 +91,9 @@ def check_cluster(config: StackConfig, machine: AzureMachineType) -> None:
     own = config.section(AzureConfig)
     refused = {
         "gangway:storage": (config.storage is not None, "AKS has no driver for Managed Lustre"),
-        "gangway:cluster.image_id": (config.cluster.image_id is not None, "AKS brings its nodes' image"),
-        "gangway:azure.proximity": (own.proximity, "AKS's pools are placed by AKS"),
-        "gangway:azure.private_endpoints": (own.private_endpoints, "the queue's images come from elsewhere"),
+        "gangway:cluster.image_id": (config.cluster.image_id is not None, "AKS chooses the nodes' image"),
+        "gangway:azure.proximity": (own.proximity, "AKS places its pools"),
+        "gangway:azure.private_endpoints": (own.private_endpoints, "the queue's images come from other registries"),
         "gangway:azure.head_image": (own.head_image is not None, "there is no head node"),
     }
     for place, (written, why) in refused.items():

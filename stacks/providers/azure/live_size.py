@@ -1,5 +1,5 @@
-"""An `up` that would take running nodes away is refused. The head sets the sizes of scale sets, and AKS those of its
-pools, and Azure's provider sends the size that Pulumi last saw with every other change of one: without a refresh, 0.
+"""Refuses an `up` that would remove running nodes. The head resizes scale sets, and AKS its pools, but Pulumi's
+provider sends the size in its state, 0 without a refresh, with every change.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ AGENT_POOL = "azure-native:containerservice:AgentPool"
 
 
 def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformation:
-    """Has every scale set and every pool of nodes compared with what it is set to now, before it is changed. `token`:
-    for Azure's Resource Manager, of whoever runs `up`.
+    """Compares the size of each scale set and node pool with Azure's before it is changed. `token`: for Resource
+    Manager, of the user who runs `up`.
     """
 
     async def check(args: pulumi.ResourceHookArgs) -> None:
@@ -27,8 +27,8 @@ def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformati
         live = await asyncio.to_thread(live_size, args.id, str(known))
         if live is not None and live != seen:
             raise pulumi.RunError(
-                f"{args.name} holds {live} nodes, and Pulumi last saw {seen}: this change would send that number, and "
-                "nodes would be taken away or added; run `pulumi up --refresh`, which sees them first"
+                f"{args.name} has {live} nodes, but {seen} in Pulumi's state: this change would remove or add nodes; "
+                "run `pulumi up --refresh`, which reads the size first"
             )
 
     hook = pulumi.ResourceHook("gangway-live-size", check, pulumi.ResourceHookOptions(on_dry_run=True))
@@ -45,16 +45,16 @@ def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformati
 
 
 def _size(known: Mapping[str, Any]) -> int:
-    """As the engine's words and Azure's have it: the size of a scale set, or of a pool."""
+    """The size of a scale set or a pool, in the engine's or Azure's format."""
     if "sku" in known:
         return int((known["sku"] or {}).get("capacity") or 0)
-    # Of a pool Azure has it among its properties, and Pulumi beside them.
+    # A pool's count is in `properties` in Azure's format, and at the top level in Pulumi's.
     return int((known.get("properties") or known).get("count") or 0)
 
 
 def live_size(id_: str, token: str) -> int | None:
-    """What a scale set or a pool is set to; None where it is gone. pulumi.RunError: nobody answers, or it may not be
-    read.
+    """The current size of a scale set or a pool; None if it no longer exists. pulumi.RunError: no answer, or no
+    permission.
     """
     version = POOLS_VERSION if "/agentPools/" in id_ else API_VERSION
     try:
@@ -63,6 +63,6 @@ def live_size(id_: str, token: str) -> int | None:
         if getattr(error, "code", None) == 404:
             return None
         raise pulumi.RunError(
-            f"{id_}: how many nodes it holds cannot be read ({error!r}), and this change would send the number that "
-            "Pulumi last saw; run `az login`, and then `pulumi up --refresh`"
+            f"{id_}: cannot read the number of nodes ({error!r}), and this change would reset it to the one in "
+            "Pulumi's state; run `az login`, then `pulumi up --refresh`"
         ) from None

@@ -1,7 +1,9 @@
 """The lookups of a stack on Azure, made before its first resource."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import pulumi
 import pulumi_azure_native as azure
@@ -9,9 +11,11 @@ import pulumi_azure_native as azure
 from components.azure.launch import Image
 from components.core.lookup import Lookup, look_up
 from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.newest_image import newest_version
 from stacks.providers.azure.plan import AzurePlan
+from stacks.providers.azure.resource_manager import get_json
 
+IMAGES_API_VERSION = "2024-07-01"
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+){2}")
 LOGIN = "run `az login`; `az account show` must answer"
 
 
@@ -46,5 +50,26 @@ def look_up_all(
 
 
 def _lookup(planned: AzurePlan, subject: str) -> Lookup:
-    fix = f"{LOGIN}, and gangway:azure.subscription_id be one that you may use"
+    fix = f"{LOGIN}, and gangway:azure.subscription_id must be a subscription that you may use"
     return Lookup(subject, f"subscription {planned.subscription_id}", "gangway:azure.subscription_id", fix)
+
+
+def newest_version(subscription_id: str, location: str, image: Image, token: str) -> str:
+    """The newest version of an image by its publisher, offer and SKU. LookupFailedError: no answer, or no version.
+    `token`: for Resource Manager; a plan has none, and returns a placeholder.
+    """
+    if token.startswith("${"):
+        return f"${{newest version of {image.offer}}}"
+    names = [quote(name or "", safe="") for name in (location, image.publisher, image.offer, image.sku)]
+    image_path = "locations/{}/publishers/{}/artifacttypes/vmimage/offers/{}/skus/{}/versions".format(*names)
+    path = f"/subscriptions/{subscription_id}/providers/Microsoft.Compute/{image_path}"
+    urn = f"{image.publisher}:{image.offer}:{image.sku}"
+    fix = "run `az login` as a user with the role Reader; or set gangway:cluster.image_id to a version or another image"
+    lookup = Lookup(f"the newest version of {urn}", location, "gangway:cluster.image_id", fix)
+    try:
+        versions = [str(one["name"]) for one in get_json(path, IMAGES_API_VERSION, token)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise lookup.failed(repr(error)) from None
+    if not (numbers := [version for version in versions if _VERSION.fullmatch(version)]):
+        raise lookup.failed("no version found")
+    return max(numbers, key=lambda version: tuple(map(int, version.split("."))))

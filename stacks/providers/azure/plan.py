@@ -1,6 +1,4 @@
-"""What a StackConfig means on Azure, before any resource exists: machine, zone, fabric, file system, tags, image,
-and the job its machines run.
-"""
+"""The plan of a stack on Azure, before any resource exists: machine, zone, fabric, file system, tags, image and job."""
 
 import re
 from dataclasses import dataclass, replace
@@ -33,35 +31,35 @@ from stacks.providers.azure.settings import AzureConfig
 
 _IMAGE = re.compile(rf"(?P<host>[a-z0-9]{{5,50}}(-[a-z0-9]+)?)\.azurecr\.io/{REPOSITORY}@{DIGEST}")
 ROOT_GIB = 256
-"""A node's root disk where nobody says: Azure bills 200 GiB, the other clouds' size, as 256."""
+"""Default root disk of nodes: Azure bills 200 GiB, the other clouds' default, as 256."""
 RUNS = "runs"
-"""The folder of the file system that runs are in, which the data cannot be."""
+"""The folder of the file system for runs, which cannot hold data."""
 MOUNT = "/shared"
 
 
 @dataclass(frozen=True)
 class AzurePlan:
-    """What the configuration means on Azure.
+    """The planned stack.
 
     Attributes:
-        machine: of the nodes.
-        image: that they start from.
-        security: how far their boot and their disks are guarded.
-        num_machines: of them, at most.
-        fabric: what a node must have, and its job be told, for InfiniBand.
-        region: with its grid and its zones.
-        zone: of the cluster and its file system; empty where Azure chooses, or the region has none.
-        nodes_zone: of scale sets whose rung names none; empty where Azure chooses.
-        zone_reason: why that one; empty where the user chose it.
-        subscription_id: that everything is made in.
-        registry_id: of the prebuilt image; None where the stack builds its own.
-        lustre: the file system; None without one.
-        source: whose blobs appear in it; None for nobody's.
-        root_volume_gib: a node's root disk.
-        head: whether there is a head node, which asks for the nodes of every rung of a job's stack.
-        meets: whether the job's nodes meet there.
-        standing: whether the stack is a cluster with a queue, on AKS.
-        tags: of every resource.
+        machine: type of the nodes.
+        image: image of the nodes.
+        security: protection of their boot and disks.
+        num_machines: maximum number of nodes.
+        fabric: InfiniBand of a node, and NCCL's settings.
+        region: the region, with its grid and its zones.
+        zone: zone of the cluster and its file system; empty if Azure chooses, or the region has none.
+        nodes_zone: default zone of scale sets; empty if Azure chooses.
+        zone_reason: why this zone; empty if the user chose it.
+        subscription_id: subscription of all resources.
+        registry_id: registry of the prebuilt image; None if the stack builds the image.
+        lustre: the file system, if any.
+        source: folder whose blobs appear in it, if any.
+        root_volume_gib: root disk of a node.
+        head: whether there is a head node, which requests the nodes of all rungs.
+        meets: whether it runs the job's rendezvous.
+        standing: whether the stack is an AKS cluster with a queue.
+        tags: tags of every resource.
     """
 
     machine: AzureMachineType
@@ -85,13 +83,13 @@ class AzurePlan:
 
 
 def plan(config: StackConfig) -> AzurePlan:
-    """Looks everything up and checks it, without declaring a resource. InputError: unknown machine, accelerator,
-    region or zone; a size or a rung Azure does not offer; a wrong tag.
+    """Plans and checks the stack without declaring a resource. InputError: an unknown machine, accelerator, region or
+    zone; a size or a rung that Azure does not offer; a wrong tag.
     """
     own, cluster = _section(config), config.cluster
     region = load_provider("azure").region(config.region, "azure", "gangway:region")
     machine = _machine(config)
-    # First: a reservation that no id could mend needs no better id.
+    # First, since no other id would fix such a reservation.
     check_infiniband(machine, cluster.capacity, cluster.nodes.max, LADDER, "gangway:cluster.nodes.max")
     check_ladder(cluster.capacity)
     check_proximity(machine, own.proximity, "gangway:azure.proximity")
@@ -101,7 +99,7 @@ def plan(config: StackConfig) -> AzurePlan:
         plan_image(own.head_image, "gangway:azure.head_image")
     plan_watcher(own.network_watcher, region.name, own.subscription_id)
     zone, reason = _zone(config, region)
-    standing = config.engine.standing
+    standing = config.engine.has_queue
     if standing:
         check_cluster(config, machine)
     lustre = _lustre(config)
@@ -119,14 +117,14 @@ def plan(config: StackConfig) -> AzurePlan:
         fabric=plan_fabric(machine, own_image=not is_hpc_image(cluster.image_id)),
         region=region,
         zone=zone,
-        # Zones and one fault domain in a single placement group may not go together: who wants one says so.
+        # Azure may refuse a zone with a single placement group and one fault domain: only on request.
         nodes_zone="" if machine.infiniband is not None and cluster.zone is None else zone,
         zone_reason=reason,
         subscription_id=own.subscription_id,
         registry_id=_registry_id(config),
         lustre=lustre,
         source=_source(config),
-        root_volume_gib=_root_volume(config),
+        root_volume_gib=cluster.root_volume_gib if "root_volume_gib" in cluster.model_fields_set else ROOT_GIB,
         head=not standing,
         meets=not standing and nodes_meet(config),
         standing=standing,
@@ -139,17 +137,15 @@ def _section(config: StackConfig) -> AzureConfig:
 
 
 def _check_name(config: StackConfig) -> None:
-    """Containers and vaults are called after the stack, and Azure takes no two dashes in a row there. InputError: the
-    stack's name has them, and one of these is made.
-    """
+    """InputError: two dashes in a row in the stack's name, and thus in the name of a container or vault."""
     imports = config.storage is not None and config.storage.source is not None
     if "--" in config.stack and (imports or config.encryption == "customer-key"):
         raise InputError(
             "gangway:stack",
-            "Azure takes no two dashes in a row in names of containers and vaults, which are called after the stack",
+            "containers and vaults are named after the stack, and Azure allows no two dashes in a row there",
             value=config.stack,
-            allowed="single dashes beside storage.source or encryption: customer-key",
-            fix=f"rename the stack, such as {re.sub('--+', '-', config.stack)}",
+            allowed="single dashes with storage.source or encryption: customer-key",
+            fix=f"rename the stack, for example to {re.sub('--+', '-', config.stack)}",
         )
 
 
@@ -157,13 +153,13 @@ def _machine(config: StackConfig) -> AzureMachineType:
     cluster, catalog = config.cluster, load_provider("azure")
     if cluster.machine_type is not None:
         return cast("AzureMachineType", catalog.machine(cluster.machine_type, "gangway:cluster.machine_type"))
-    assert cluster.accelerator is not None, "StackConfig holds one of the two"
+    assert cluster.accelerator is not None, "StackConfig requires one of the two"
     found = catalog.machine_for(cluster.accelerator, "azure", "gangway:cluster.accelerator", config.region)
     return cast("AzureMachineType", found)
 
 
 def _security(own: AzureConfig, machine: AzureMachineType, image_id: str | None, lustre: bool) -> Security:
-    """What machine type and image allow, less what the stack file turns off, and what a Lustre client does."""
+    """What machine type and image support, less what the stack file or a Lustre client turns off."""
     allowed = plan_security(
         machine,
         own_image=not is_hpc_image(image_id),
@@ -172,20 +168,20 @@ def _security(own: AzureConfig, machine: AzureMachineType, image_id: str | None,
         encryption_at_host=None if own.encryption_at_host else False,
         place="gangway:azure.",
     )
-    # Who says that all modules are signed has an image that brings the client.
+    # With secure_boot: true the image must contain a signed client.
     if not lustre or not allowed.secure_boot or own.secure_boot:
         return allowed
-    why = "a Lustre client that Microsoft has not built for the kernel is built on the node, and signed by nobody"
+    why = "if Microsoft has no Lustre client for the kernel, the node builds one, which is unsigned"
     return replace(allowed, secure_boot=False, why_no_secure_boot=why)
 
 
 def _zone(config: StackConfig, region: Region) -> tuple[str, str]:
-    """The cluster's zone and why that one; empty where nothing ties the nodes to one."""
+    """The cluster's zone and the reason; empty if Azure may choose."""
     if config.cluster.zone is not None:
         return named_zone(config.cluster.zone, region.zones, region.name), ""
     if tied := preferred_zone(config.cluster.capacity):
         return tied
-    # Machines alone may be wherever Azure has some; a file system is in one zone, and its clients should be there too.
+    # A file system is in one zone, and its clients should be there too.
     if config.storage is None or not region.zones:
         return "", ""
     return region.zones[0], f"the first of {region.name}"
@@ -206,8 +202,8 @@ def _lustre(config: StackConfig) -> LustrePlan | None:
 
 
 def _source(config: StackConfig) -> BlobUrl | None:
-    """The folder whose blobs appear, under their own path, at the top of the file system. InputError: no such place,
-    one that would lie among the runs, or an account Azure cannot import from.
+    """The folder whose blobs appear in the file system under their path. InputError: an invalid place, one inside the
+    folder of runs, or an account that Azure cannot import from.
     """
     own, storage = _section(config), config.storage
     if storage is None or storage.source is None:
@@ -216,23 +212,20 @@ def _source(config: StackConfig) -> BlobUrl | None:
     if not source.prefix or source.prefix.split("/")[0] == RUNS:
         raise InputError(
             "gangway:storage.source",
-            f"blobs appear in the file system under their own path, where {RUNS} is the trainer's own folder",
+            f"blobs appear in the file system under their path, where {RUNS} is reserved for the trainer",
             value=storage.source,
-            allowed=f"a folder of the container that is not in {RUNS}, such as az://{source.account}/images/celeba",
-            fix="copy the data into a folder of the container, and write source: "
-            f"az://{source.account}/{source.container}/data",
+            allowed=f"a folder of the container outside {RUNS}, such as az://{source.account}/images/celeba",
+            fix=(
+                "copy the data to a folder of the container, and set source: "
+                f"az://{source.account}/{source.container}/data"
+            ),
         )
     importable(own.source_account_id or "", source, own.subscription_id, config.stack)
     return source
 
 
-def _root_volume(config: StackConfig) -> int:
-    cluster = config.cluster
-    return cluster.root_volume_gib if "root_volume_gib" in cluster.model_fields_set else ROOT_GIB
-
-
 def scrapes(config: StackConfig) -> bool:
-    """Whether the head runs Prometheus: of a command of one's own nobody knows where it has metrics."""
+    """Whether the head runs Prometheus; metrics of custom commands are unknown."""
     wanted = config.trains and config.head.prometheus_image is not None
     return wanted and config.network.egress is Egress.NAT
 
@@ -243,7 +236,7 @@ def head_type(config: StackConfig) -> str:
 
 
 def _registry_id(config: StackConfig) -> str | None:
-    """The registry nodes must be allowed to pull from, when it is not the stack's own."""
+    """The registry of a prebuilt image, from which nodes need permission to pull."""
     image, place = config.ready_image, shared.image_place(config)
     if image is None:
         return None
@@ -251,22 +244,23 @@ def _registry_id(config: StackConfig) -> str | None:
     if match is None:
         raise InputError(
             place,
-            "not an image in a registry the nodes can pull from",
+            "nodes cannot pull this image",
             value=image,
             allowed="<registry>.azurecr.io/<repository>@sha256:<digest>",
             fix="push the image to Azure Container Registry"
-            + (", or leave it out and let `up` build it" if config.own_command is None else ""),
+            + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
         )
     host, show = match["host"], f"copy it from `az acr show --name {match['host'].partition('-')[0]} --query id`"
     if registry_id is None:
         raise InputError(
             "gangway:azure.registry_id",
-            "missing: nodes get to pull from a registry, and the image's name does not say where that is",
+            "missing: nodes need permission to pull from the registry, and the image's name does not contain its "
+            "resource id",
             allowed=f"the resource id of {host}",
             fix=show,
         )
     name = registry_id.rpartition("/")[2].lower()
-    # A registry with a domain name label answers under its name and a hash.
+    # The host name of a registry with a domain name label is its name and a hash.
     if host.partition("-")[0] != name:
         raise InputError(
             "gangway:azure.registry_id",
@@ -279,8 +273,8 @@ def _registry_id(config: StackConfig) -> str | None:
 
 
 def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
-    """The job the nodes run. NCCL is told to take InfiniBand or nothing where the machines have it; what else it reads,
-    the topology and /etc/nccl.conf, is the node image's own, mounted into the container.
+    """The job of the nodes. On machines with InfiniBand NCCL uses nothing else; topology and /etc/nccl.conf come from
+    the node's image, mounted into the container.
     """
     at, fabric = shared.rendezvous(config, at_head=planned.meets), planned.fabric
     if config.own_command is not None:
@@ -316,15 +310,15 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
 
 
 def data_dir(planned: AzurePlan) -> str | None:
-    """Where the source's blobs appear on a node: under their own path. None without a source."""
+    """The folder of the source's blobs on a node; None without a source."""
     return None if planned.source is None else f"{MOUNT}/{planned.source.prefix}"
 
 
 def fabric_min_gbps(config: StackConfig, planned: AzurePlan) -> float | None:
-    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    """The minimum bus bandwidth for the job to start; None if there is no fabric to test."""
     return shared.least_bus_gbps(config, planned.machine, planned.fabric.gbps) if planned.fabric.num_hcas else None
 
 
 def run_dir(config: StackConfig) -> str:
-    """The run's directory, the same on every node."""
+    """The run directory, the same on every node."""
     return shared.run_dir(config, MOUNT)

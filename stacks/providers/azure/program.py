@@ -1,5 +1,5 @@
-"""A stack on Azure: the components of `components.azure`, wired together from one StackConfig. What can be known
-without a resource is `plan`, so that a mistake is found before anything is declared.
+"""The resources of a stack on Azure: the components of `components.azure`, connected. `plan` checks everything that can
+be checked before a resource is declared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
 
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
-    """The bill of the declared resources."""
+    """The cost of the declared resources."""
     return price_resources(resources, load_provider("azure"), config.region)
 
 
@@ -43,7 +43,10 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
     stack = ComponentFactory(config, planned, found, group, opts)
     if planned.standing:
-        return _cluster(config, planned, stack, provider, opts)
+        # Imported here, so that other stacks do not load Kubernetes' SDK.
+        from stacks.providers.azure.kubernetes import build_cluster
+
+        return build_cluster(stack, provider)
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
@@ -60,7 +63,7 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     images = stack.image_versions()
     subnet = stack.machines_subnet(network, image, runs, members)
     pool = stack.pool(network, subnet, stack.node_identity(image, runs, logs, members), key, images, user_data_inputs)
-    # The head fills the scale sets, and so has to know their names.
+    # The head fills the scale sets, and needs their names.
     head = stack.head(network, subnet, image, runs, logs, members, key, images, user_data_inputs, pool.fallback_config)
     budget = stack.budget(pool, head)
     observed = stack.observe(logs)
@@ -72,7 +75,7 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
         "run_bucket_url": runs.bucket_url,
         "group_names": pool.group_names,
         "head_instance_id": head.instance_id,
-        # An address: Azure gives the file system no name. The export's name is that of every provider.
+        # An address, as Azure assigns no DNS name; all providers use this export name.
         "lustre_dns_name": storage.dns_name if storage else None,
         "mount_point": mount,
         "resource_group": group.resource_group_name,
@@ -83,16 +86,3 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
         "budget_topic_id": budget.topic_id,
         "signing_public_key": signing.public,
     }
-
-
-def _cluster(
-    config: StackConfig,
-    planned: AzurePlan,
-    stack: ComponentFactory,
-    provider: azure.Provider,
-    opts: pulumi.ResourceOptions,
-) -> Mapping[str, pulumi.Input[Any]]:
-    # Here, so that no other stack loads Kubernetes' SDK.
-    from stacks.providers.azure.kubernetes import build_cluster
-
-    return build_cluster(config, planned, stack, provider, opts)

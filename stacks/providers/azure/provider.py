@@ -1,4 +1,4 @@
-"""Azure as a provider: what is known of it without its SDK."""
+"""The provider Azure: facts that need no SDK."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -19,7 +19,7 @@ from stacks.providers.azure.settings import SETTINGS, AzureConfig
 if TYPE_CHECKING:
     from stacks.providers.azure.plan import AzurePlan
 
-# A line for each module of the package: `module: Class Class`.
+# One line per module of the package: `module: Class Class`.
 _TAGGABLE = """
     applicationinsights: Workbook
     cognitiveservices: Account
@@ -41,14 +41,14 @@ _TAGGABLE = """
     storage: StorageAccount
     storagecache: AmlFilesystem
 """
-# Azure's section: what each id is of. The application is Managed Lustre's, the same in every directory.
+# Managed Lustre's application, the same in every directory, and the ids in Azure's section.
 _IMPORTER = "4392ab71-2ce2-4b0d-8770-b352745c73f5"
 _AZURE_IDS = {
-    "tenant_id": "the directory whose identities the stack's vault trusts",
-    "source_account_id": "the resource id of the storage account that holds it",
+    "tenant_id": "the directory that the stack's vault trusts",
+    "source_account_id": "the resource id of its storage account",
     "importer_principal_id": "the object id, in your directory, of HPC Cache Resource Provider, which imports it",
 }
-# Azure's provider has no region: each resource names its own, and machines are what draws power.
+# The provider has no region: each resource has one, and machines draw the power.
 _MACHINES = (
     "azure-native:compute:VirtualMachine",
     "azure-native:compute:VirtualMachineScaleSet",
@@ -68,14 +68,14 @@ def _dynamic(config: StackConfig, _planned: Any) -> str:
     return "gangway:azure.role_wait_sec: the wait needs" if waits else ""
 
 
-def _ids(config: StackConfig) -> Iterator[InputError]:
-    """Ids in Azure's section that another setting needs, or that nothing needs."""
+def _check_ids(config: StackConfig) -> Iterator[InputError]:
+    """Missing ids that another setting requires, and ids without effect."""
     section = config.find_section(AzureConfig)
     if section is None:
         return
     has_source = config.storage is not None and config.storage.source is not None
     has_key, ready = config.encryption == "customer-key", config.ready_image is not None
-    # Name: whether it is needed, for what, and the command that shows it.
+    # Name: whether it is required, by which setting, and the command that shows it.
     needed = {
         "tenant_id": (has_key, "encryption: customer-key", "az account show --query tenantId"),
         "source_account_id": (has_source, "storage.source", "az storage account show --name ACCOUNT --query id"),
@@ -86,7 +86,7 @@ def _ids(config: StackConfig) -> Iterator[InputError]:
             yield InputError(
                 f"gangway:azure.{name}",
                 "missing",
-                allowed=f"it is required with {purpose}: {_AZURE_IDS[name]}",
+                allowed=f"required with {purpose}: {_AZURE_IDS[name]}",
                 fix=f"copy it from `{command}`",
             )
     idle = {
@@ -100,15 +100,15 @@ def _ids(config: StackConfig) -> Iterator[InputError]:
         if getattr(section, name) is not None and not used:
             yield InputError(
                 f"gangway:azure.{name}",
-                f"of no effect without {beside}",
+                f"no effect without {beside}",
                 value=getattr(section, name),
                 allowed=f"only with {beside}",
-                fix=f"leave it out, or add {beside}",
+                fix=f"remove it, or add {beside}",
             )
 
 
 def _bucket_service(resources: Sequence[Declared]) -> str:
-    """As its account is redundant: that of flow logs never is so over zones."""
+    """By the redundancy of the run account; the account of flow logs never has zone redundancy."""
     accounts = [one.inputs["sku"]["name"] for one in resources if one.type == "azure-native:storage:StorageAccount"]
     return "blob-hot-zrs" if "Standard_ZRS" in accounts else "blob-hot-lrs"
 
@@ -139,7 +139,7 @@ PROVIDER = Provider(
         }
     ),
     settings=SETTINGS,
-    mistakes=_ids,
+    mistakes=_check_ids,
     catalog=bundled_folder("azure"),
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "azure"),
@@ -147,7 +147,7 @@ PROVIDER = Provider(
     has_isolated_rungs=is_isolated_rung,
     retention=RETENTION,
     tags=TagRules(package="azure-native", types=_TAGGABLE),
-    # A pool is where its cluster is.
+    # A pool is in the region of its cluster.
     machine_types=frozenset({*_MACHINES, "azure-native:containerservice:AgentPool"}),
     nodes=NodeTypes(
         machines=frozenset(
@@ -158,7 +158,7 @@ PROVIDER = Provider(
             }
         ),
         templates=frozenset({"azure-native:compute:VirtualMachineScaleSet"}),
-        # Azure stops a machine to resize it; AKS makes a pool's nodes anew for another version.
+        # Azure stops a machine to resize it; AKS replaces a pool's nodes for another version.
         restarting=MappingProxyType(
             {
                 "azure-native:compute:VirtualMachine": ("hardwareProfile",),

@@ -1,4 +1,4 @@
-"""What a stack file says on Azure: the section gangway:azure, and how the common settings are written there."""
+"""The section gangway:azure, and the common settings on Azure."""
 
 import re
 from shlex import quote
@@ -58,13 +58,13 @@ class AzureConfig(Section):
     subscription_id: str = Field(
         pattern=_GUID,
         examples=[_GUID_EXAMPLES[0]],
-        json_schema_extra={"told_by": "`az account show --query id --output tsv`"},
+        json_schema_extra={"value_source": "`az account show --query id --output tsv`"},
     )
     tenant_id: str | None = Field(
         default=None,
         pattern=_GUID,
         examples=[_GUID_EXAMPLES[1]],
-        json_schema_extra={"told_by": "`az account show --query tenantId --output tsv`"},
+        json_schema_extra={"value_source": "`az account show --query tenantId --output tsv`"},
     )
     budget_starts_on: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", examples=["2026-01-01"])
     source_account_id: str | None = Field(
@@ -118,22 +118,21 @@ SETTINGS = ProviderSettings(
     ),
     unsupported=MappingProxyType(
         {
-            "network.dns_firewall": "a stack on Azure declares nothing that filters names",
-            "storage.efa_setup_sha256": "EFA is AWS's",
+            "network.dns_firewall": "stacks on Azure have no DNS firewall",
+            "storage.efa_setup_sha256": "only AWS has EFA",
         }
     ),
     lacking=MappingProxyType(
         {
-            "cluster.root_device_name": "Azure knows an image's boot disk by itself",
-            "budget.activate_tag": "tags of Azure count from the day they are on a resource; nothing has to be "
-            "activated",
+            "cluster.root_device_name": "Azure detects an image's boot disk",
+            "budget.activate_tag": "Azure's tags count from the day they are set and need no activation",
         }
     ),
     image=ImageForm(
         re.compile(r"/(subscriptions|communitygalleries|sharedgalleries)/.+|[^/:]+(:[^/:]+){2,3}", re.IGNORECASE),
         _IMAGE,
     ),
-    # An account of Azure's is another thing than a bucket.
+    # An Azure storage account is not a bucket.
     store=ObjectStore("az", "az://account/container/folder", _upload_command, keeps_name=False),
     storage_kinds=("lustre",),
     queues=("kubernetes",),

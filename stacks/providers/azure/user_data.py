@@ -1,7 +1,4 @@
-"""What the machines of a stack on Azure read at boot, once all names exist: workers and the head node.
-
-The templates and scripts are `images`; here a StackConfig and the names of its resources become their inputs.
-"""
+"""User data of the machines of a stack on Azure: workers and head node."""
 
 import json
 from dataclasses import dataclass
@@ -20,7 +17,7 @@ from stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir, scr
 
 
 class _Names(NamedTuple):
-    """What Boot holds, once it is known."""
+    """The values of UserDataInputs."""
 
     job: JobSpec
     bucket_url: str
@@ -33,9 +30,7 @@ class _Names(NamedTuple):
 
 @dataclass(frozen=True)
 class UserDataInputs:
-    """Names that only resources have: the job with its image, the run bucket, the table of lines, the file system, and
-    where machines ask for the job's member key and the one that signs.
-    """
+    """Names that exist only once their resources do; the keys are URLs in the vault."""
 
     job: pulumi.Output[JobSpec]
     bucket_url: pulumi.Output[str]
@@ -45,8 +40,8 @@ class UserDataInputs:
     member_key: pulumi.Output[str]
     signing_key: pulumi.Output[str]
 
-    def known(self, *further: pulumi.Output[str]) -> pulumi.Output[tuple[_Names, list[str]]]:
-        """The names, once there are any, and what is `further` wanted beside them."""
+    def get_names(self, *further: pulumi.Output[str]) -> pulumi.Output[tuple[_Names, list[str]]]:
+        """The names as one output, with the values of `further`."""
         own = (*(getattr(self, name) for name in _Names._fields),)
         return pulumi.Output.all(*own, *further).apply(lambda values: (_Names(*values[: len(own)]), values[len(own) :]))
 
@@ -54,13 +49,13 @@ class UserDataInputs:
 def node_user_data(
     config: StackConfig, planned: AzurePlan, user_data_inputs: UserDataInputs, client_id: pulumi.Output[str]
 ) -> pulumi.Output[str]:
-    """A worker's cloud-init file, base64 of gzip; `client_id` is of the identity that it runs as."""
+    """A worker's cloud-init file, base64 of gzip; `client_id`: of its identity."""
 
     def render(known: tuple[_Names, list[str]]) -> str:
         names, (client,) = known
         return base64gzip(render_azure_node(_node(config, planned, names, client)))
 
-    return user_data_inputs.known(client_id).apply(render)
+    return user_data_inputs.get_names(client_id).apply(render)
 
 
 def head_user_data(
@@ -70,17 +65,17 @@ def head_user_data(
     client_id: pulumi.Output[str],
     fallback_config: pulumi.Output[str],
 ) -> pulumi.Output[str]:
-    """The head node's cloud-init file, base64 of gzip; `fallback_config` is the node pool's."""
+    """The head node's cloud-init file, base64 of gzip; `fallback_config`: the node pool's."""
 
     def render(known: tuple[_Names, list[str]]) -> str:
         names, (client, ladder) = known
         return base64gzip(render_azure_head(_head(config, planned, names, client, ladder)))
 
-    return user_data_inputs.known(client_id, fallback_config).apply(render)
+    return user_data_inputs.get_names(client_id, fallback_config).apply(render)
 
 
 def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any]:
-    """What every machine is told; the member key of a trainer's alone: torchrun's of a command know none."""
+    """The settings of every machine. Only the trainer supports a member key, not torchrun of a custom command."""
     return {
         "stack": config.stack,
         "client_id": client_id,
@@ -99,7 +94,7 @@ def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any
 def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str) -> AzureNodeSpec:
     return AzureNodeSpec(
         **_common(config, names, client_id),
-        # A command on one node need not know of InfiniBand.
+        # A command on one node does not use InfiniBand.
         fabric=_fabric(planned.fabric) if config.trains or planned.meets else None,
         data_dir=data_dir(planned),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
@@ -111,7 +106,7 @@ def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str
 
 
 def _fabric(plan: FabricPlan) -> FabricSetup | None:
-    """What a node looks for in itself; None where its size has neither InfiniBand nor a word for NCCL."""
+    """The fabric that a node checks; None if its type has neither InfiniBand nor settings for NCCL."""
     if not plan.num_hcas and not plan.nccl_conf:
         return None
     return FabricSetup(

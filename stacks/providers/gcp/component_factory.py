@@ -1,6 +1,4 @@
-"""The components of a stack on Google Cloud, each made of its section of the StackConfig: groups of GPU machines or
-slices from the queue of TPUs among them.
-"""
+"""The components of a stack on Google Cloud, among them groups of GPU machines and queued TPU slices."""
 
 import json
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from components.gcp.identity import EncryptionKey, EncryptionKeyArgs, HeadIdenti
 from components.gcp.launch import HeadNode, HeadNodeArgs
 from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
-from components.gcp.node_pool import CapacityRungArgs, GpuNodePool, GpuNodePoolArgs
+from components.gcp.node_pool import GpuNodePool, GpuNodePoolArgs
 from components.gcp.perimeter import ServicePerimeter, ServicePerimeterArgs, read_perimeter
 from components.gcp.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
 from components.gcp.stack_secret import StackSecret, StackSecretArgs
@@ -59,9 +57,9 @@ LABEL_KEY = "gangway-stack"
 
 @dataclass(frozen=True)
 class Nodes:
-    """The workers, as the parts around them speak of them; slices are in no group, and groups in no queue. `group_ids`:
-    full names of the groups; `fallback`: JSON for the head; None where there is no second rung; `queued_resource`: full
-    name of the request; `schedule_id`: of what brings slices back; `node_pool_ids`: full names of a cluster's.
+    """The workers: groups, queued slices, or node pools. `group_ids` and `node_pool_ids`: full names; `fallback`: JSON
+    for the head, None with one rung; `queued_resource`: full name of the request; `schedule_id`: schedule that requests
+    lost slices again.
     """
 
     group_names: pulumi.Output[list[str]]
@@ -73,7 +71,7 @@ class Nodes:
 
 
 def place(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
-    """What nearly every component is told: project and region."""
+    """The arguments of nearly every component."""
     return {"project": planned.project, "region": config.region}
 
 
@@ -89,7 +87,7 @@ def gpu_nodes(
     group_tag: GroupTag,
     opts: pulumi.ResourceOptions,
 ) -> Nodes:
-    """Groups of GPU machines, one for each rung."""
+    """Groups of GPU machines, one per rung."""
     cluster, storage = config.cluster, config.storage
     user_data = node_user_data(config, planned, user_data_inputs)
     args: dict[str, Any] = {
@@ -98,16 +96,14 @@ def gpu_nodes(
         "machine_type": planned.machine.name,
         "num_nodes_min": cluster.nodes.min,
         "num_nodes_max": cluster.nodes.max,
-        "capacity": [
-            cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in cluster.capacity
-        ],
+        "capacity": [rung.model_dump(mode="json", exclude_none=True) for rung in cluster.capacity],
         "subnet_ids": network.private_subnet_ids,
         "fabric_subnet_ids": network.fabric_subnet_ids,
         "security_group_ids": [network.fabric_security_group_id],
         "image_id": cluster.image_id,
         "pinned_image": images["nodes"],
         "service_account_email": email,
-        # Workers agree on their last checkpoint over the head node's store, so it has to outlive them.
+        # Workers agree on their last checkpoint through the head node's store, so it must outlive them.
         "user_data": after(user_data, head.host) if head else user_data,
         "root_volume_gib": cluster.root_volume_gib,
         "secure_boot": storage is None or storage.kind != "lustre",
@@ -118,14 +114,13 @@ def gpu_nodes(
     pool = GpuNodePool(config.stack, typed_args(GpuNodePoolArgs, args), opts)
     zones = [rung_zone(rung, planned.zone) for rung in cluster.capacity]
     ids = pool.group_names.apply(
-        lambda names: [_group_id(planned.project, *named) for named in zip(zones, names, strict=True)]
+        lambda names: [
+            f"projects/{planned.project}/zones/{zone}/instanceGroupManagers/{name}"
+            for zone, name in zip(zones, names, strict=True)
+        ]
     )
     fallback = pool.fallback_config if len(cluster.capacity) > 1 else None
     return Nodes(pool.group_names, ids, fallback, None)
-
-
-def _group_id(project: str, zone: str, name: str) -> str:
-    return f"projects/{project}/zones/{zone}/instanceGroupManagers/{name}"
 
 
 def tpu_nodes(
@@ -140,10 +135,12 @@ def tpu_nodes(
     opts: pulumi.ResourceOptions,
     own: pulumi.ResourceOptions,
 ) -> Nodes:
-    """Slices, asked of the queue together, and what asks for them again. `own`: options of what is in no component."""
+    """Slices of one queued request, and the workflow that repeats it. `own`: options of resources outside
+    components.
+    """
     script = tpu_startup_script(config, planned, user_data_inputs)
-    args = _asked_for(config, planned, network, email, key, script)
-    # Stands before the request, so that an `up` that changes both has no old one asked for in between.
+    args = _request_args(config, planned, network, email, key, script)
+    # Written before the request, so that an `up` that changes both never repeats the old one.
     request = declare_file(config, files, REQUEST_OBJECT, _request_body(config, args), own)
     queued = QueuedTpu(config.stack, cast("QueuedTpuArgs", {**args, "startup_script": after(script, request)}), opts)
     again: dict[str, Any] = {
@@ -165,7 +162,7 @@ def tpu_nodes(
     return Nodes(nothing, nothing, None, queued.name, reconciler.schedule_id)
 
 
-def _asked_for(
+def _request_args(
     config: StackConfig,
     planned: GcpPlan,
     network: TrainingNetwork,
@@ -173,9 +170,9 @@ def _asked_for(
     key: Key,
     startup_script: pulumi.Output[str],
 ) -> dict[str, Any]:
-    """What the queue is asked for, as arguments of QueuedTpu."""
+    """The request for slices, as arguments of QueuedTpu."""
     tpu, cluster, section = planned.tpu, config.cluster, config.section(GcpConfig)
-    assert tpu is not None, "asked for slices only where the plan has one"
+    assert tpu is not None, "called only if the plan has a slice"
     (rung,) = cluster.capacity
     shape = {"accelerator_type": tpu.accelerator_type}
     own_shape = {"accelerator_config": {"type": tpu.api_type, "topology": tpu.topology}}
@@ -201,7 +198,7 @@ def _asked_for(
 
 
 def _request_body(config: StackConfig, args: dict[str, Any]) -> pulumi.Output[str]:
-    """What the queue is asked for, as it is asked."""
+    """The body of the request for slices, as JSON."""
     asked = pulumi.Output.from_input({"queued_resource_id": config.stack, **args})
     return asked.apply(lambda known: json.dumps(queued_resource_body(known)))
 
@@ -209,8 +206,8 @@ def _request_body(config: StackConfig, args: dict[str, Any]) -> pulumi.Output[st
 def declare_file(
     config: StackConfig, files: HeadFiles, name: str, content: pulumi.Output[str], opts: pulumi.ResourceOptions
 ) -> gcp.storage.BucketObject:
-    """A JSON file that `up` writes: the groups that the head fills, or the request that slices come from. In a bucket,
-    because who reads it stands before them and outlives them.
+    """A JSON file for the head (groups to fill) or the TPU workflow (the request). In a bucket: its readers are created
+    before these resources and outlive them.
     """
     return gcp.storage.BucketObject(
         f"{config.stack}-{name.removesuffix('.json')}",
@@ -224,7 +221,7 @@ def declare_file(
 
 @dataclass(frozen=True)
 class Image:
-    """The trainer's image by digest, and the repository nodes may pull from."""
+    """The trainer's image by digest, and its repository."""
 
     reference: pulumi.Output[str]
     repository_id: pulumi.Input[str]
@@ -232,7 +229,7 @@ class Image:
 
 @dataclass(frozen=True)
 class ComponentFactory:
-    """One method for each part; what parts need of each other stands in `build`."""
+    """One method per component; `build` connects them."""
 
     config: StackConfig
     planned: GcpPlan
@@ -247,11 +244,11 @@ class ComponentFactory:
         return self.config.section(GcpConfig)
 
     def project_number(self) -> pulumi.Output[str]:
-        """Of the project that everything is made in."""
+        """The number of the stack's project."""
         return self.found.project_number.after(self.services.project)
 
     def key(self) -> Key:
-        """The stack's own key; None where data is under Google's."""
+        """The stack's key; None with Google's keys."""
         if self.config.encryption == "provider-key":
             return None
         storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
@@ -284,7 +281,7 @@ class ComponentFactory:
             "head": {
                 "rendezvous_port": RENDEZVOUS_PORT,
                 "metrics_port": METRICS_PORT,
-                # It mounts the file system to put the run record.
+                # It mounts the file system to upload the run record.
                 "lustre": storage is not None and storage.kind == "lustre",
             }
             if self.planned.head
@@ -298,13 +295,13 @@ class ComponentFactory:
         return TrainingNetwork(self.config.stack, typed_args(TrainingNetworkArgs, args), self.opts)
 
     def runs(self, key: Key) -> RunBucket:
-        """Where records outlive the nodes."""
+        """The bucket of run records, which outlive the nodes."""
         keep = self.config.work.keep_runs
         args = {**place(self.config, self.planned), "kms_key_name": key, "keep": keep, "tags": self.planned.tags}
         return RunBucket(self.config.stack, typed_args(RunBucketArgs, args), self.opts)
 
     def head_files(self, key: Key) -> HeadFiles | None:
-        """Where the head reads which groups it fills, or what slices are asked for with; None where neither is."""
+        """The bucket for files of `declare_file`; None if there are none."""
         if self.planned.tpu is None and not (self.planned.head and len(self.config.cluster.capacity) > 1):
             return None
         args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
@@ -322,24 +319,25 @@ class ComponentFactory:
         return NodeLogs(self.config.stack, typed_args(NodeLogsArgs, args), self.opts)
 
     def image(self, key: Key) -> Image:
-        """The prebuilt image, or a repository and the build that fills it."""
+        """The prebuilt image, or a repository and a build."""
         prebuilt = self.config.ready_image
         if prebuilt is not None:
-            assert self.planned.repository_id is not None, "GcpPlan has taken it from the image's name"
+            assert self.planned.repository_id is not None, "GcpPlan derives it from the image's name"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_id)
         args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
         registry = ImageRegistry(self.config.stack, typed_args(ImageRegistryArgs, args), self.opts)
-        assert self.found.token is not None, "look_up_all has asked for it where an image is built"
-        asked: RegistryLogin = {
+        assert self.found.token is not None, "look_up_all returns it if an image is built"
+        login: RegistryLogin = {
             "address": registry.registry_host,
             "username": LOGIN_USER,
             "password": self.found.token,
         }
-        image = build_image(self.config.stack, _flavour(self.planned), registry.repository_url, asked, self.opts)
+        flavour: Flavour = "cuda" if self.planned.tpu is None else "xla"
+        image = build_image(self.config.stack, flavour, registry.repository_url, login, self.opts)
         return Image(image.image, registry.repository_id)
 
     def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | Filestore | None:
-        """The shared file system; None where the stack has none."""
+        """The shared file system, if any."""
         storage, name = self.config.storage, self.config.stack
         if storage is None:
             return None
@@ -362,17 +360,17 @@ class ComponentFactory:
         args |= {
             "stack": name,
             "throughput_mbps_per_tib": storage.throughput_mbps_per_tib,
-            # Only the head has it imported; without one a node copies, with rights of its own.
+            # Only a head imports it; otherwise a node copies it with its own permissions.
             "source": storage.source if self.planned.head else None,
         }
         return LustreFileSystem(name, typed_args(LustreFileSystemArgs, args), self.opts)
 
     def member_key(self, key: Key) -> pulumi.Output[str]:
-        """The secret by which the job's nodes know each other."""
+        """The secret with which the job's nodes authenticate to each other."""
         return self._secret("member-key", member_key(self.config.stack, self.config.work.member_key_refresh), key)
 
     def signing_key(self, pem: pulumi.Output[str], key: Key) -> pulumi.Output[str]:
-        """The secret by which the machines sign the run's record."""
+        """The secret with which machines sign the run record."""
         return self._secret("signing-key", pem, key)
 
     def _secret(self, what: str, pem: pulumi.Output[str], key: Key) -> pulumi.Output[str]:
@@ -381,7 +379,7 @@ class ComponentFactory:
         return StackSecret(name, typed_args(StackSecretArgs, args), self.opts).secret_id
 
     def group_tag(self) -> GroupTag | None:
-        """By what IAM tells the stack's groups from others of the project; None for slices, which are in no group."""
+        """The tag that identifies the stack's groups in IAM conditions; None for slices, which are in no group."""
         if self.planned.tpu is not None:
             return None
         args = {"project_number": self.project_number(), "stack": self.config.stack}
@@ -397,7 +395,7 @@ class ComponentFactory:
     ) -> NodeIdentity:
         """The workers' service account."""
         storage = self.config.storage
-        # What the head has Managed Lustre import, no machine reads from the bucket.
+        # Managed Lustre imports it itself: no machine reads the bucket.
         imported = storage is not None and storage.kind == "lustre" and self.planned.head
         return NodeIdentity(
             self.config.stack,
@@ -416,9 +414,7 @@ class ComponentFactory:
         )
 
     def machine_images(self) -> pulumi.Output[dict[str, str]]:
-        """The images of the GPU nodes and the head, where they have one: as written, or the newest of their family at
-        the first `up`.
-        """
+        """The images of GPU nodes and head: from the stack file, or the newest of the family at the first `up`."""
         written = written_images(self.config, self.planned)
         newest = {what: image.after(self.services.project) for what, image in self.found.images.items()}
         if not newest:
@@ -436,7 +432,7 @@ class ComponentFactory:
         user_data_inputs: UserDataInputs,
         group_tag: GroupTag | None,
     ) -> HeadNode:
-        """The head node, with an identity of its own."""
+        """The head node and its identity."""
         name, storage = self.config.stack, self.config.storage
         lustre = storage is not None and storage.kind == "lustre"
         identity = HeadIdentity(
@@ -467,7 +463,7 @@ class ComponentFactory:
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),
             "image_id": images["head"],
-            # Lustre's client is a module that nobody signs.
+            # The module of Lustre's client is unsigned.
             "secure_boot": not lustre,
             "kms_key_name": key,
             "tags": self.planned.tags,
@@ -475,7 +471,7 @@ class ComponentFactory:
         return HeadNode(name, typed_args(HeadNodeArgs, args), self.opts)
 
     def budget(self, key: Key, nodes: Nodes, head: HeadNode | None, group_tag: GroupTag | None) -> Budget:
-        """The monthly limit, and its stop where one is wanted."""
+        """The monthly budget, with its stop if set."""
         budget, section = self.config.budget, self._own
         args: dict[str, Any] = {
             **place(self.config, self.planned),
@@ -519,8 +515,8 @@ class ComponentFactory:
         return Observability(self.config.stack, typed_args(ObservabilityArgs, args), self.opts)
 
     def perimeter(self, nodes: Nodes, budget: Budget, observed: Observability) -> pulumi.Output[str] | None:
-        """The perimeter's full name; None without one. It comes last and goes first: for half an hour after it is made
-        or changed services may refuse anybody, `up` too.
+        """The full name of the perimeter, if any. It is created last and deleted first: for half an hour after a change
+        services may refuse all calls, also those of `up`.
         """
         wanted, name, number = self._own.service_perimeter, self.config.stack, self.project_number()
         if wanted is None:
@@ -540,8 +536,3 @@ class ComponentFactory:
             "enforced": wanted.mode == "enforced",
         }
         return ServicePerimeter(name, typed_args(ServicePerimeterArgs, args), self.opts).perimeter_name
-
-
-def _flavour(planned: GcpPlan) -> Flavour:
-    """The image's flavour: CUDA without AWS's fabric; for TPUs one with PyTorch/XLA."""
-    return "cuda" if planned.tpu is None else "xla"

@@ -1,6 +1,4 @@
-"""What a person should know before `up` on Google Cloud: what is wrong, and every automatic choice with its reason.
-Pure.
-"""
+"""Findings of stacks on Google Cloud: problems, and each automatic choice with its reason."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -17,7 +15,7 @@ from components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowe
 from components.gcp.identity import get_bucket, get_prefix
 from components.gcp.quotas import QuotaContext, machine_quotas, pool_quotas, slice_quotas, storage_quota
 from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
-from stacks.base.command_nodes import meeting
+from stacks.base.command_nodes import rendezvous_findings
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
 from stacks.estimates.provider_findings import (
@@ -26,8 +24,8 @@ from stacks.estimates.provider_findings import (
     ignored_check,
     member_key_refreshed,
     nodes_stay,
+    offering_findings,
     runs_commands,
-    sold_here,
     spot_notice,
     zone,
 )
@@ -36,61 +34,64 @@ from stacks.providers.gcp.perimeter_findings import perimeter_findings
 from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, imports, zone_is_assumed
 from stacks.providers.gcp.settings import GcpConfig
 
-# Settings of a cluster that mean nothing to a slice.
-_HAS_ITS_OWN = {
-    "fabric_check": "the chips' own network is not tested before the job",
-    "breaker": "nobody replaces a single host of a slice",
-    "root_volume_gib": "hosts come with a disk of a fixed size",
-    "image_id": "hosts start from the image of their TPU's runtime",
-    "image_refresh": "hosts start from the image of their TPU's runtime",
+# Settings of the cluster without effect on slices, and why.
+_UNUSED_BY_SLICES = {
+    "fabric_check": "the network between chips is not tested",
+    "breaker": "a single host of a slice is never replaced",
+    "root_volume_gib": "hosts have a disk of a fixed size",
+    "image_id": "hosts use the image of their TPU runtime",
+    "image_refresh": "hosts use the image of their TPU runtime",
 }
 # How long a machine has between Google's notice and its end (Compute Engine documentation, "Spot VMs").
 NOTICE_SEC = 30
-# Torch's own, as images/locks/trainer.lock pins it.
+# The version in images/locks/trainer.lock, a dependency of torch.
 IMAGE_NCCL = "2.30.7"
 
 
-def slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """All findings that are about slices."""
+def _slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """The findings of TPU slices only."""
     yield from _shape(config, planned)
     yield from _state(config)
-    yield from _ignored_by_slices(config)
+    yield from _ignored_slice_settings(config)
     yield from _rung(config.cluster.capacity[0])
     if zone_is_assumed(config):
         yield from zone_unnamed(config.cluster.capacity[0], f"{CLUSTER}.capacity[0]", planned.zone)
-    yield from _energy(planned)
+    watts = planned.machine.accelerator_watts
+    if watts.value is None:
+        yield Finding.info("energy.unknown", CLUSTER, f"energy and carbon are not estimated: {watts.source}")
 
 
 def _shape(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     tpu, nodes = planned.tpu, config.cluster.nodes
-    assert tpu is not None, "asked of slices only"
+    assert tpu is not None, "called only for slices"
     hosts = f"{tpu.hosts} host{'s' if tpu.hosts > 1 else ''} of {tpu.chips_per_host} chips"
     yield Finding.info(
         "tpu.slice",
         f"{CLUSTER}.accelerator",
-        f"{tpu.accelerator_type}: {tpu.chips} chips as {tpu.topology}, {hosts}, image {tpu.runtime_version}; "
-        f"nodes are slices",
+        f"{tpu.accelerator_type}: {tpu.chips} chips as {tpu.topology}, {hosts}, image {tpu.runtime_version}; one node "
+        "is one slice",
     )
     if nodes.min != nodes.max:
         yield Finding.error(
             "tpu.fixed-number",
             f"{CLUSTER}.nodes",
-            f"the slices of one request come together and train together: {nodes.min} to {nodes.max} is no such number",
-            f"set nodes: {{min: {(num := _even_number(config, planned))}, max: {num}}}",
+            f"the number of slices is fixed, as they start and train together: {nodes.min} to {nodes.max} is not "
+            "possible",
+            f"set nodes: {{min: {(num := _even_slices(config, planned))}, max: {num}}}",
         )
     if nodes.max > 1:
         yield Finding.info(
             "tpu.multislice",
             f"{CLUSTER}.nodes",
-            f"{nodes.max} slices train as one job of {planned.num_machines} hosts, over the data centre's network: it "
-            f"begins when all are there, and stops when one is taken away. What libtpu wants to know of the slices the "
-            f"hosts take from their metadata (MEGASCALE_...), which was tried with a stand-in of it only",
-            "take one larger slice where there is one: the chips' own network is faster",
+            f"{nodes.max} slices train as one job of {planned.num_machines} hosts over the data centre's network: the "
+            "job starts when all are running, and stops when one is preempted. Hosts read libtpu's settings "
+            "(MEGASCALE_...) from their metadata, which was tested with a simulated server only",
+            "use one larger slice if there is one: the network between its chips is faster",
         )
 
 
-def _even_number(config: StackConfig, planned: GcpPlan) -> int:
-    """The most slices of those asked for that share the batch evenly, which XLA needs; all of them where none do."""
+def _even_slices(config: StackConfig, planned: GcpPlan) -> int:
+    """The largest number of slices that divides the batch evenly, as XLA requires; the maximum if there is none."""
     batch_size, chips = config.training.effective_config().batch_size, planned.machine.num_accelerators.value
     most = config.cluster.nodes.max
     return next((num for num in range(most, 0, -1) if batch_size % (num * chips) == 0), most)
@@ -101,23 +102,23 @@ def _state(config: StackConfig) -> Iterable[Finding]:
         yield Finding.info(
             "tpu.state-in-bucket",
             "gangway:storage",
-            "all hosts see a folder of the run bucket as their run directory: it outlives the slices, and is slower "
-            "than a file system",
-            "add storage where checkpoints or data are large",
+            "hosts mount a folder of the run bucket as the run directory: it outlives the slices, but is slower than "
+            "a file system",
+            "add storage if checkpoints or data are large",
         )
 
 
-def _ignored_by_slices(config: StackConfig) -> Iterable[Finding]:
-    for name, why in _HAS_ITS_OWN.items():
+def _ignored_slice_settings(config: StackConfig) -> Iterable[Finding]:
+    for name, why in _UNUSED_BY_SLICES.items():
         if name in config.cluster.model_fields_set:
             yield Finding.warning(
-                "tpu.ignored-setting", f"{CLUSTER}.{name}", f"of no effect with TPUs: {why}", f"remove {name}"
+                "tpu.ignored-setting", f"{CLUSTER}.{name}", f"no effect with TPUs: {why}", f"remove {name}"
             )
     if config.head.model_fields_set:
         yield Finding.warning(
             "tpu.ignored-setting",
             "gangway:head",
-            "of no effect with TPUs: the hosts of slices meet at their first, and nothing scrapes their metrics",
+            "no effect with TPUs: the first host runs the rendezvous store, and metrics are not scraped",
             "remove the section",
         )
 
@@ -129,35 +130,29 @@ def _rung(rung: AnyRung) -> Iterable[Finding]:
         yield Finding.info(
             "tpu.preemption",
             path,
-            f"slices that are taken back are deleted and asked for anew, all of them: a schedule looks every "
-            f"{PERIOD_MINUTES} minutes, as long as the job has not ended; those lost {len(PAUSES_SEC)} times within "
-            f"{WINDOW_SEC // 3600} hours are given up. Tried with a stand-in of the queue only",
+            "if a slice is preempted, all slices are deleted and requested again: a schedule checks every "
+            f"{PERIOD_MINUTES} minutes until the job ends, and gives up after {len(PAUSES_SEC)} preemptions within "
+            f"{WINDOW_SEC // 3600} hours. Tested with a simulated queue only",
         )
     if isinstance(rung, Reservation):
         yield Finding.info(
             "tpu.calendar-mode",
             path,
-            f"{rung.id} has to be an ordinary reservation: one that was made in calendar mode has to be asked for with "
-            "the provisioning model reservation-bound, which version 2 of the TPU API does not have",
+            f"{rung.id} must not be a reservation in calendar mode, which needs the provisioning model "
+            "reservation-bound: version 2 of the TPU API does not have it",
         )
 
 
-def _energy(planned: GcpPlan) -> Iterable[Finding]:
-    watts = planned.machine.accelerator_watts
-    if watts.value is None:
-        yield Finding.info("energy.unknown", CLUSTER, f"energy and carbon are not estimated: {watts.source}")
-
-
-def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """Google builds its client's modules for some kernels only."""
+def _lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """Google builds the modules of Lustre's client for some kernels only."""
     if planned.tpu is not None:
         yield Finding.warning(
             "storage.lustre-kernel",
             "gangway:storage.kind",
-            "Google builds the modules of Lustre's client for some kernels only, and nobody has tried that of a TPU's "
-            "runtime image: hosts try to build them, and those that cannot give up again and again, in a slice that is "
-            "paid",
-            "try one small slice first, or take kind: filestore",
+            "Google builds the modules of Lustre's client for some kernels only, and the kernel of TPU runtime images "
+            "is untested: hosts try to build them, and if that fails they restart again and again while the slice is "
+            "billed",
+            "try one small slice first, or set kind: filestore",
         )
         return
     own_image = config.cluster.image_id is not None
@@ -166,25 +161,25 @@ def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.warning(
             "storage.lustre-secure-boot",
             f"{CLUSTER}.image_id",
-            "nodes start under Secure Boot, which loads no module that was built on the node, and Google builds those "
-            "of Lustre's client for some kernels only: where the image holds no client that is signed for its kernel, "
-            "one node after the other may give itself up",
-            "try one node first, or take kind: filestore",
+            "nodes use Secure Boot, which loads no modules built on the node, and Google builds those of Lustre's "
+            "client for some kernels only: unless the image has a signed client for its kernel, every node may fail "
+            "to start",
+            "try one node first, or set kind: filestore",
         )
     elif not own_image:
-        built = "builds them itself, which takes minutes and was never tried"
+        built = "builds them, which takes minutes and is untested"
         yield Finding.info(
             "storage.newest-image",
             f"{CLUSTER}.image_id",
-            "nodes start from the image that is its family's newest at the first `up`, and keep it; Google builds the "
-            "modules of Lustre's client for some kernels only: a node with another "
-            + ("gives itself up, since Secure Boot loads none that was built there" if secure_boot else built),
-            "then write an older image into image_id:; count image_refresh: up for a newer one",
+            "nodes use the newest image of the family at the first `up`, and keep it; Google builds the modules of "
+            "Lustre's client for some kernels only: a node with another kernel "
+            + ("fails to start, since Secure Boot loads no modules built on the node" if secure_boot else built),
+            "in that case set image_id to an older image; increase image_refresh for a newer one",
         )
 
 
-def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """Endpoints lead to Google's APIs alone, and most of what a machine installs at boot comes from elsewhere."""
+def _egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """Endpoints reach only Google's APIs, and most packages that machines install come from elsewhere."""
     if config.network.egress is not Egress.ENDPOINTS:
         return
     if planned.tpu is not None:
@@ -195,10 +190,10 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.error(
             "network.no-packages",
             path,
-            "the default image holds no Docker, and endpoints lead to Google's APIs alone: nothing can be installed, "
-            "and one node after the other would give itself up",
+            "the default image has no Docker, and endpoints reach only Google's APIs: nodes could not install it, and "
+            "would fail to start",
             "set egress: nat"
-            + ("" if planned.head else f", or pin an image_id that holds {_image_holds(config, planned)}"),
+            + ("" if planned.head else f", or set image_id to an image with {_image_holds(config, planned)}"),
         )
     elif planned.meets or (planned.head and (config.trains or imports(config, planned))):
         yield _head_without_packages(planned)
@@ -206,27 +201,27 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.info(
             "network.image-holds",
             f"{CLUSTER}.image_id",
-            f"endpoints lead to Google's APIs alone, so the image has to hold {_image_holds(config, planned)}",
-            "set gangway:network.egress: nat where it lacks one of them",
+            f"endpoints reach only Google's APIs, so the image must contain {_image_holds(config, planned)}",
+            "set gangway:network.egress: nat if it lacks any of them",
         )
 
 
 def _head_without_packages(planned: GcpPlan) -> Finding:
-    """Of a command of one's own whose nodes do not meet the head runs no container, but it may have data imported."""
-    installs, so = "Docker", "the workers would wait, and cost, without a place to meet"
+    """Without rendezvous the head of a custom command runs no container, but it may import data."""
+    installs, so = "Docker", "workers would wait, billed, for the rendezvous"
     if planned.commands and not planned.meets:
-        installs, so = "Lustre's client", "the node would wait, and cost, for data that do not come"
+        installs, so = "Lustre's client", "the node would wait, billed, for the data"
     return Finding.error(
         "network.head-no-packages",
         "gangway:network.egress",
-        f"the head node starts from Canonical's image, not from image_id, and has to install {installs}, and endpoints "
-        f"lead to Google's APIs alone: {so}",
+        f"the head node uses Canonical's image, not image_id, and must install {installs}, but endpoints reach only "
+        f"Google's APIs: {so}",
         "set egress: nat",
     )
 
 
 def _image_holds(config: StackConfig, planned: GcpPlan) -> str:
-    """All that a worker would otherwise install at boot."""
+    """What a worker otherwise installs at boot."""
     plugin = nccl_plugin(planned.gpu_machine, own_image=True) if config.trains else None
     modules = plugin.host.kernel_modules if plugin is not None else ()
     things = ["Docker", "NVIDIA's driver", "NVIDIA's container toolkit"]
@@ -237,15 +232,15 @@ def _image_holds(config: StackConfig, planned: GcpPlan) -> str:
 
 
 def _hosts_without_packages(config: StackConfig) -> Finding:
-    """Google's "TPU software versions": a runtime's image holds Docker. No list says which clients it holds."""
+    """Google's "TPU software versions": a runtime's image has Docker. No list names its file system clients."""
     kind = "bucket" if config.storage is None else config.storage.kind
     client = {"bucket": "Cloud Storage FUSE", "filestore": "nfs-common", "lustre": "the Lustre client"}[kind]
     return Finding(
         Severity.ERROR if kind == "lustre" else Severity.WARNING,
         "network.no-packages",
         "gangway:network.egress",
-        f"a TPU's runtime image holds Docker; {client} is installed at boot where it lacks that, and endpoints lead to "
-        "Google's APIs alone: such a host gives up",
+        f"a TPU's runtime image has Docker, but perhaps not {client}: endpoints reach only Google's APIs, so that a "
+        "host could not install it, and would fail to start",
         "set egress: nat",
     )
 
@@ -254,15 +249,15 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
     """All findings of a stack; `cost` as in `common_findings`."""
     if planned.standing:
         return (*cluster_findings(config, planned, cost), *_quotas(config, planned), *_money(config, planned))
-    nodes = slice_findings(config, planned) if planned.tpu else _machines(config, planned)
+    nodes = _slice_findings(config, planned) if planned.tpu else _machines(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=planned.tpu is not None),
-        *sold_here(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
+        *offering_findings(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
         *nodes,
         *zone(planned.zone, planned.zone_reason),
         *spot_notice(config, NOTICE_SEC),
         *_storage(config, planned),
-        *egress(config, planned),
+        *_egress(config, planned),
         *member_key_refreshed(config, has_key=planned.has_member_key),
         *perimeter_findings(config, planned),
         *_rights(config, planned),
@@ -272,27 +267,28 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
 
 
 def _rights(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """What bounds the machines' rights, and takes rights of whoever runs `up`; and where nothing bounds them."""
+    """The limits of the machines' permissions, and the roles that `up` needs for them."""
     path = "gangway:gcp.project"
     if planned.tpu is None:
         yield Finding.info(
             "rights.group-tag",
             path,
-            "machines change the groups that carry the stack's tag, and no others; nobody has tried that here. Whoever "
-            "runs `up` needs Tag Administrator and Tag User (roles/resourcemanager.tagAdmin, .tagUser), also as Owner",
-            "have both granted on the project, or `up` ends at the tag, before it makes a group",
+            "machines may change only groups with the stack's tag (untested on Google Cloud). To run `up` you need "
+            "Tag Administrator and Tag User (roles/resourcemanager.tagAdmin, .tagUser), even as Owner",
+            "have both granted on the project: without them `up` fails before it creates a group",
         )
     elif config.work.terminate_when_done:
         yield Finding.info(
             "rights.whole-project",
             path,
-            "a queued resource takes no tag and no policy: a host that leaves may delete those of other stacks, too",
-            "give the stack a project of its own, or set terminate_when_done: false",
+            "queued resources have no tags and no policies: a host that deletes its own may delete those of other "
+            "stacks too",
+            "use a separate project for the stack, or set terminate_when_done: false",
         )
 
 
 def _quotas(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """What the project has to allow: large quotas begin at zero."""
+    """The quotas that the project needs: for large machines they start at zero."""
     cluster, storage = config.cluster, config.storage
     context = QuotaContext(planned.project, config.region, planned.zone, cluster.nodes.max)
     if planned.tpu is None:
@@ -306,28 +302,27 @@ def _quotas(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 
 
 def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """GPU machines: their fabric, and the ladder they come from."""
+    """The findings of GPU machines: fabric and ladder."""
     machine, nodes = planned.gpu_machine, config.cluster.nodes
     own_image, fabric = config.cluster.image_id is not None, machine.gpu_fabric
     if fabric is not None:
-        yield Finding.info("fabric.gpu-nics", CLUSTER, f"{machine.name}: {_fabric_words(fabric)}")
+        yield Finding.info("fabric.gpu-nics", CLUSTER, f"{machine.name}: {_describe_fabric(fabric)}")
     elif nodes.max > 1:
         speed = machine.network_gbps.value
         yield Finding.warning(
             "fabric.none",
             CLUSTER,
-            f"{machine.name} has no GPU NICs: gradients go over TCP"
-            + ("" if speed is None else f" at {speed:g} Gbit/s"),
-            "choose a3-megagpu-8g or newer, or one node",
+            f"{machine.name} has no GPU NICs: gradients use TCP" + ("" if speed is None else f" at {speed:g} Gbit/s"),
+            "choose a3-megagpu-8g or newer, or use one node",
         )
     if config.trains:
         yield from nccl_findings(machine, own_image, nodes.max, f"{CLUSTER}.image_id", IMAGE_NCCL)
     else:
         yield from runs_commands(machine)
-        yield from _over_tcp(config, planned)
-        yield from meeting(config)
+        yield from _command_fabric(config, planned)
+        yield from rendezvous_findings(config)
     least = fabric_min_gbps(config, planned)
-    yield from _ignored(config, planned)
+    yield from _ignored_head(config, planned)
     uses = f"{machine.name}, whose GPU NICs, if any, the default image does not use,"
     yield from ignored_check(config, least, uses)
     yield from fabric_check(config, least)
@@ -336,41 +331,40 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     yield from capacity_findings(config.cluster.capacity, context)
 
 
-def _over_tcp(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """GPU NICs that the nodes of a command have, and do not use: NCCL's plug-in goes with the trainer's image."""
+def _command_fabric(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """Commands do not use GPU NICs: NCCL's plug-in works with the trainer's image only."""
     if planned.meets and planned.gpu_machine.gpu_fabric is not None:
         yield Finding.warning(
             "fabric.not-for-commands",
             "gangway:job.command",
-            f"nodes give a command no plug-in of NCCL's for the GPU NICs of {planned.machine.name}: its gradients go "
-            "over TCP",
-            "run it on one node, or take machines without GPU NICs, which cost less",
+            f"custom commands get no NCCL plug-in for the GPU NICs of {planned.machine.name}: gradients use TCP",
+            "run it on one node, or use machines without GPU NICs, which cost less",
         )
 
 
-def _ignored(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """A section that somebody wrote, of a part that this stack does not have."""
+def _ignored_head(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """A section for a head node that the stack does not have."""
     if config.head.model_fields_set and not planned.head:
         yield Finding.warning(
             "head.ignored",
             "gangway:head",
-            "of no effect: nodes of one rung that do not meet have no head node, and nothing scrapes their metrics",
+            "no effect: a stack with one rung and no rendezvous has no head node",
             "remove the section",
         )
 
 
-def _fabric_words(fabric: GpuDirectFabric | RoceFabric) -> str:
+def _describe_fabric(fabric: GpuDirectFabric | RoceFabric) -> str:
     if isinstance(fabric, RoceFabric):
         return (
-            f"{fabric.num_gpu_nics.value} RDMA NICs a node in one RoCE network of its zone, "
-            f"{fabric.num_host_nics.value} gVNICs for everything else"
+            f"{fabric.num_gpu_nics.value} RDMA NICs per node in one RoCE network of the zone, "
+            f"{fabric.num_host_nics.value} gVNICs for other traffic"
         )
     protocol, nics = fabric.protocol.value.upper(), fabric.num_gpu_nics.value
-    return f"{nics} gVNICs for the GPUs beside the machine's own, each in a network of its own (GPUDirect-{protocol})"
+    return f"{nics} gVNICs for the GPUs in addition to the machine's, each in a separate network (GPUDirect-{protocol})"
 
 
 def _secure_boot(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """Says why a protection is off, which is on everywhere else."""
+    """Secure Boot is on by default."""
     plugin = nccl_plugin(planned.gpu_machine, own_image=config.cluster.image_id is not None)
     reasons = [f"the {plugin.name} plug-in of NCCL"] if plugin is not None and plugin.host.unsigned else []
     if config.storage is not None and config.storage.kind == "lustre":
@@ -379,7 +373,7 @@ def _secure_boot(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.info(
             "machine.secure-boot-off",
             CLUSTER,
-            f"the nodes start without Secure Boot, for modules that nobody signs: those of {' and '.join(reasons)}",
+            f"nodes start without Secure Boot, because the modules of {' and '.join(reasons)} are unsigned",
         )
 
 
@@ -388,35 +382,35 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     if storage is None:
         return
     if storage.kind == "lustre":
-        yield from lustre_kernel(config, planned)
+        yield from _lustre_kernel(config, planned)
         yield from service_findings(
             "Managed Lustre",
             load_lustre_zones(),
             "gcp",
             planned.zone,
             "gangway:storage.kind",
-            f"`gcloud lustre locations list --project {planned.project}` names its zones; or take kind: filestore",
+            f"`gcloud lustre locations list --project {planned.project}` lists its zones; or set kind: filestore",
             datetime.now(UTC).date(),
         )
         yield Finding.info(
             "network.private-services",
             "gangway:storage",
-            "Lustre is reached over private service access: `up` connects the network to Google's services, "
-            "and a destroy may have to wait until the file system has left it",
+            "Lustre uses private service access: `up` connects the network to Google's services, and `destroy` may "
+            "have to wait until the file system has left it",
         )
     if storage.source is not None and not (storage.kind == "lustre" and planned.head):
         yield Finding.info(
             "storage.copied-by-node",
             "gangway:storage.source",
-            "the first machine copies the data onto the file system before the job begins",
+            "the first machine copies the data to the file system before the job starts",
         )
     if storage.source is not None and get_prefix(storage.source):
         yield Finding.info(
             "storage.whole-bucket",
             "gangway:storage.source",
-            f"whoever brings the data may read all of {get_bucket(storage.source)}, not only what is below the prefix: "
-            "listing a part of a bucket takes the right to list it",
-            "keep the data in a bucket of its own where the bucket has more than these machines may see",
+            f"the identity that copies the data may read all of {get_bucket(storage.source)}, not only the prefix: "
+            "listing a prefix requires permission to list the bucket",
+            "if the bucket has other data that these machines must not read, keep this data in a separate one",
         )
 
 
@@ -427,20 +421,20 @@ def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 
 
 def _currency(config: StackConfig) -> Finding:
-    """Google takes a budget in the billing account's currency alone."""
+    """Google accepts budgets only in the currency of the billing account."""
     section, usd = config.section(GcpConfig), config.budget.monthly_usd
     if section.currency is None or section.monthly_amount is None:
         return Finding.info(
             "budget.currency",
             "gangway:budget.monthly_usd",
-            f"the budget is of {usd:,.2f} USD: Google refuses it, and `up` fails, where the billing account is kept in "
-            "another currency",
-            "in that case add to gangway:gcp its currency: EUR and monthly_amount: in it",
+            f"the budget is {usd:,.2f} USD: Google refuses it, and `up` fails, if the billing account has another "
+            "currency",
+            "in that case add currency, for example currency: EUR, and monthly_amount in it to gangway:gcp",
         )
     amount = f"{section.monthly_amount:,.2f} {section.currency}"
     return Finding.info(
         "budget.currency",
         "gangway:gcp.monthly_amount",
-        f"the budget, its alarms and its stop are of {amount} a month; prices are in dollars, and are compared with "
-        f"monthly_usd, {usd:,.2f} USD",
+        f"the budget, its alarms and its stop use {amount} per month; the plan compares its prices with monthly_usd, "
+        f"{usd:,.2f} USD",
     )

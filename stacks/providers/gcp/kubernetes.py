@@ -1,7 +1,7 @@
-"""A stack with `engine: kubernetes` on Google Cloud: a GKE cluster with a queue, and what it stands in."""
+"""The resources of a stack with `engine: kubernetes` on Google Cloud: a GKE cluster with a queue."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -12,7 +12,6 @@ from components.gcp.gke_identity import ClusterIdentity, ClusterIdentityArgs
 from components.gcp.gke_limits import node_limits
 from components.gcp.gke_pools import GkeNodePools, GkeNodePoolsArgs
 from components.gcp.network import TrainingNetwork
-from components.gcp.node_pool import CapacityRungArgs
 from components.gcp.registry import ImageRegistry, ImageRegistryArgs
 from components.gcp.storage import Filestore
 from components.kubernetes.charts import job_set, kueue
@@ -30,22 +29,24 @@ FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
 NODES_FOLDER = "nodePools"
 
 
-def build_cluster(
-    config: StackConfig, planned: GcpPlan, stack: ComponentFactory, opts: pulumi.ResourceOptions
-) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares the cluster and what is around it; returns what the stack exports."""
+def build_cluster(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the stack's resources and returns what it exports."""
+    config, planned = stack.config, stack.planned
     key = stack.key()
     network = stack.network()
     runs = stack.runs(key)
-    registry = _registry(config, planned, key, opts)
+    registry_args = {**place(config, planned), "kms_key_name": key, "tags": planned.tags}
+    registry = ImageRegistry(config.stack, typed_args(ImageRegistryArgs, registry_args), stack.opts)
     storage = stack.storage(network, key)
-    assert storage is None or isinstance(storage, Filestore), "check_cluster has seen to it"
-    usual = _usual(config, planned, network, registry, key, opts)
-    cluster = _cluster(config, planned, network, usual, storage is not None, opts)
-    pools = _pools(config, planned, network, usual, cluster, opts)
-    queues = _queues(config, planned, network, cluster, storage)
+    assert storage is None or isinstance(storage, Filestore), "check_cluster allows no other"
+    shared_args = _shared_args(stack, network, registry, key)
+    cluster = _cluster(stack, network, shared_args, filestore=storage is not None)
+    pools = _pools(stack, network, shared_args, cluster)
+    queues = _queues(stack, network, cluster, storage)
     nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
-    ids = pulumi.Output.all(cluster.cluster_id, pools.pool_names).apply(_pool_ids)
+    ids = pulumi.Output.all(cluster.cluster_id, pools.pool_names).apply(
+        lambda known: [f"{known[0]}/{NODES_FOLDER}/{name}" for name in known[1]]
+    )
     budget = stack.budget(key, Nodes(nothing, nothing, None, None, node_pool_ids=ids), None, None)
     return {
         "cluster_name": cluster.cluster_name,
@@ -61,21 +62,17 @@ def build_cluster(
     }
 
 
-def _usual(
-    config: StackConfig,
-    planned: GcpPlan,
-    network: TrainingNetwork,
-    registry: ImageRegistry,
-    key: Key,
-    opts: pulumi.ResourceOptions,
+def _shared_args(
+    stack: ComponentFactory, network: TrainingNetwork, registry: ImageRegistry, key: Key
 ) -> dict[str, Any]:
-    """What every node is told: where it is, and whom it acts as."""
+    """The arguments that cluster and node pools share."""
+    config, planned = stack.config, stack.planned
     args = {
         "project": planned.project,
         "stack": config.stack,
         "repository_id": registry.repository_id,
     }
-    identity = ClusterIdentity(config.stack, typed_args(ClusterIdentityArgs, args), opts)
+    identity = ClusterIdentity(config.stack, typed_args(ClusterIdentityArgs, args), stack.opts)
     return {
         **place(config, planned),
         "zone": planned.zone,
@@ -87,16 +84,12 @@ def _usual(
 
 
 def _cluster(
-    config: StackConfig,
-    planned: GcpPlan,
-    network: TrainingNetwork,
-    usual: Mapping[str, Any],
-    filestore: bool,
-    opts: pulumi.ResourceOptions,
+    stack: ComponentFactory, network: TrainingNetwork, shared_args: Mapping[str, Any], *, filestore: bool
 ) -> GkeCluster:
+    config, planned = stack.config, stack.planned
     gpus, cluster = planned.tpu is None, config.cluster
     args = {
-        **usual,
+        **shared_args,
         "version": get_version(config),
         "vpc_id": network.vpc_id,
         "subnet_id": network.private_subnet_ids[0],
@@ -106,40 +99,24 @@ def _cluster(
         "filestore": filestore,
         "api_cidrs": list(get_engine(config).api_cidrs),
     }
-    return GkeCluster(config.stack, typed_args(GkeClusterArgs, args), opts)
+    return GkeCluster(config.stack, typed_args(GkeClusterArgs, args), stack.opts)
 
 
 def _pools(
-    config: StackConfig,
-    planned: GcpPlan,
-    network: TrainingNetwork,
-    usual: Mapping[str, Any],
-    cluster: GkeCluster,
-    opts: pulumi.ResourceOptions,
+    stack: ComponentFactory, network: TrainingNetwork, shared_args: Mapping[str, Any], cluster: GkeCluster
 ) -> GkeNodePools:
     args = {
-        **usual,
-        **_machines(config, planned),
+        **shared_args,
+        **_machines(stack.config, stack.planned),
         "cluster": cluster.cluster_id,
         "fabric_network_ids": network.fabric_network_ids,
         "fabric_subnet_ids": network.fabric_subnet_ids,
     }
-    return GkeNodePools(config.stack, typed_args(GkeNodePoolsArgs, args), opts)
-
-
-def _pool_ids(known: list[Any]) -> list[str]:
-    cluster, names = known
-    return [f"{cluster}/{NODES_FOLDER}/{name}" for name in names]
-
-
-def _registry(config: StackConfig, planned: GcpPlan, key: Key, opts: pulumi.ResourceOptions) -> ImageRegistry:
-    """Where people push the images of their jobs."""
-    args = {**place(config, planned), "kms_key_name": key, "tags": planned.tags}
-    return ImageRegistry(config.stack, typed_args(ImageRegistryArgs, args), opts)
+    return GkeNodePools(stack.config.stack, typed_args(GkeNodePoolsArgs, args), stack.opts)
 
 
 def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
-    """The ladder, as the pools take it."""
+    """The ladder, as arguments of the node pools."""
     cluster, tpu = config.cluster, planned.tpu
     kind = (
         {"machine_type": planned.machine.name}
@@ -150,9 +127,7 @@ def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
         **kind,
         "num_nodes_min": cluster.nodes.min,
         "num_nodes_max": cluster.nodes.max,
-        "capacity": [
-            cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in cluster.capacity
-        ],
+        "capacity": [rung.model_dump(mode="json", exclude_none=True) for rung in cluster.capacity],
         "root_volume_gib": cluster.root_volume_gib,
         "node_labels": node_labels(config),
         "node_taints": [taint()],
@@ -160,13 +135,10 @@ def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
 
 
 def _queues(
-    config: StackConfig,
-    planned: GcpPlan,
-    network: TrainingNetwork,
-    cluster: GkeCluster,
-    storage: Filestore | None,
+    stack: ComponentFactory, network: TrainingNetwork, cluster: GkeCluster, storage: Filestore | None
 ) -> pulumi.Output[list[str]]:
-    """JobSet, Kueue, RDMA, and the teams' namespaces and queues; their names once they stand."""
+    """JobSet, Kueue, RDMA, namespaces and queues; returns the names of the queues once they exist."""
+    config, planned = stack.config, stack.planned
     spec, name = cluster_spec(config, planned.machine, planned.tpu), config.stack
     provider = kubernetes.Provider(name, kubeconfig=cluster.kubeconfig)
     inside = pulumi.ResourceOptions(providers={"kubernetes": provider})
@@ -188,5 +160,5 @@ def _queues(
 
 
 def filestore_volume(address: pulumi.Input[str], share: pulumi.Input[str]) -> RunVolume:
-    """A share of Filestore as the source of a volume; its driver gives a folder to the group of its pods."""
+    """A Filestore share as the source of a volume; the driver sets the group of a folder to that of its pods."""
     return {"csi": {"driver": FILESTORE_DRIVER, "volumeAttributes": {"ip": address, "volume": share}}}

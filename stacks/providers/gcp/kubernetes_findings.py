@@ -1,4 +1,4 @@
-"""What a person should know of a stack with `engine: kubernetes` on Google Cloud before `up`. Pure."""
+"""Findings of stacks with `engine: kubernetes` on Google Cloud."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -10,45 +10,44 @@ from components.gcp.gke_fabric import has_rdma
 from stacks.base.cluster_queues import get_engine, get_version, topology_findings
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
-from stacks.estimates.provider_findings import CLUSTER, sold_here, zone
+from stacks.estimates.provider_findings import CLUSTER, offering_findings, zone
 from stacks.providers.gcp.kubernetes_plan import cluster_spec
 from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
 
 
 def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
-    """What a person should know of such a cluster before `up`."""
+    """All findings of a GKE cluster, less quotas and money."""
     return (
         *common_findings(config, planned.machine, cost, shared=True),
-        *sold_here(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
+        *offering_findings(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
         *zone(planned.zone, planned.zone_reason),
         *_control_plane(config),
         *_nodes(config, planned),
         *topology_findings(cluster_spec(config, planned.machine, planned.tpu).flavors[0]),
-        *_runs(config),
+        *_run_claims(config),
     )
 
 
 def _control_plane(config: StackConfig) -> Iterable[Finding]:
     ranges = get_engine(config).api_cidrs
-    outside = f"and from {', '.join(ranges)}" if ranges else "alone: `up` and `gangway job` need a way in"
+    outside = f"and from {', '.join(ranges)}" if ranges else "only: `up` and `gangway job` need access to it"
     yield Finding.info(
         "kubernetes.api",
         "gangway:engine.api_cidrs",
-        f"Kubernetes {get_version(config)} answers inside the network {outside}; whoever runs `up` needs "
+        f"Kubernetes {get_version(config)} answers inside the network {outside}; to run `up` you need "
         "roles/container.admin, and gke-gcloud-auth-plugin on the path",
-        "" if ranges else "a VPN, a machine inside, or api_cidrs with your own network's addresses",
+        "" if ranges else "use a VPN, a machine inside, or api_cidrs with the addresses of your network",
     )
     yield Finding.info(
         "cluster.idle-minutes",
         "gangway:engine.idle_minutes",
-        f"GKE gives a node without work back after a time of its own, some ten minutes, whatever stands here "
-        f"({get_engine(config).idle_minutes})",
+        f"no effect: GKE removes idle nodes after about ten minutes, not {get_engine(config).idle_minutes}",
     )
     yield Finding.info(
         "cluster.not-tried",
         "gangway:engine",
-        "every request was held against Google's description of the API, and none was sent to GKE",
-        "begin with one small node, and run a job on it",
+        "requests were tested against Google's API description, never against GKE",
+        "start with one small node, and run a job on it",
     )
 
 
@@ -57,9 +56,9 @@ def _nodes(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.warning(
             "tpu.pods-not-tried",
             CLUSTER,
-            f"{planned.machine.name}: pods of jobs are not privileged, as those of Google's examples are: a pod on "
-            "each node lets them lock memory and open /dev/accel* and /dev/vfio; it was tried on no TPU of GKE so far",
-            "begin with one slice of one host, and run a job on it that lists its chips",
+            f"{planned.machine.name}: pods of jobs are not privileged, unlike in Google's examples: a pod on each "
+            "node lets them lock memory and open /dev/accel* and /dev/vfio. Untested on GKE's TPUs",
+            "start with one slice of one host, and run a job on it that lists its chips",
         )
         return
     machine, nodes = planned.gpu_machine, config.cluster.nodes
@@ -67,18 +66,18 @@ def _nodes(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.info(
             "fabric.rdma-in-pods",
             CLUSTER,
-            f"{machine.name}: pods of a job on several nodes have the RDMA NICs and Google's plug-in for NCCL where "
-            f"they ask for all {machine.num_accelerators.value} GPUs of a node; with fewer they talk over TCP",
-            "the job's image needs bash and CUDA; NCCL_NET: Socket in its env goes by TCP",
+            f"{machine.name}: pods of a job on several nodes get the RDMA NICs and Google's NCCL plug-in if they "
+            f"request all {machine.num_accelerators.value} GPUs of a node; with fewer they use TCP",
+            "the job's image needs bash and CUDA; NCCL_NET: Socket in its env selects TCP",
         )
     elif nodes.max > 1:
-        nics = "its GPU NICs are there, but " if machine.gpu_fabric is not None else ""
+        nics = "despite its GPU NICs " if machine.gpu_fabric is not None else ""
         yield Finding.warning(
             "fabric.tcp-in-pods",
             CLUSTER,
-            f"{machine.name}: {nics}a job's pods talk over the machine's own network by TCP: GPUDirect takes a plug-in "
-            "from the host and a daemon with rights of its own, which pods of a team's namespace may not have",
-            "run jobs of several nodes without engine: kubernetes where the network decides, or on one node",
+            f"{machine.name}: {nics}a job's pods communicate over TCP: GPUDirect requires a plug-in on the host and a "
+            "privileged daemon, which team namespaces do not allow",
+            "run jobs that depend on the network without engine: kubernetes, or on one node",
         )
     context = LadderContext(machine, planned.zone, zone_is_assumed(config), nodes.min, nodes.max, config.work.max_hours)
     yield from capacity_findings(config.cluster.capacity, context)
@@ -86,16 +85,16 @@ def _nodes(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.info(
             "cluster.rung-order",
             LADDER,
-            "GKE's autoscaler chooses among the rungs by price, and turns to another where one has no capacity: a rung "
-            "that costs less is tried first, wherever it stands",
+            "GKE's autoscaler tries the cheapest rung first, whatever the order here, and another one if that has no "
+            "capacity",
         )
 
 
-def _runs(config: StackConfig) -> Iterable[Finding]:
+def _run_claims(config: StackConfig) -> Iterable[Finding]:
     if config.storage is None:
         yield Finding.warning(
             "cluster.no-claim",
             "gangway:storage",
-            "there is nowhere for run folders: a job wants a volume claim gangway-runs in its team's namespace",
-            "add storage: {kind: filestore, capacity_gib: 2560}, or make the claims yourself",
+            "there is no storage for run folders: jobs need a volume claim gangway-runs in the team's namespace",
+            "add storage: {kind: filestore, capacity_gib: 2560}, or create the claims yourself",
         )

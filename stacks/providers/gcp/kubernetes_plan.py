@@ -1,5 +1,5 @@
-"""What a stack with `engine: kubernetes` means on GKE: its queues, the labels of its nodes, and what GKE or the queue
-has no way to do. Pure.
+"""The plan of a stack with `engine: kubernetes` on Google Cloud: queues, labels of nodes, and checks of what GKE and
+the queue support.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,11 @@ from components.gcp.gke_plan import gpu_nodes, network_levels, plan_pools, tpu_n
 from components.gcp.slices import SlicePlan
 from components.kubernetes.allocatable import gke_allocatable
 from components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node
-from stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node, stands
+from stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node, is_static
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.settings import GcpConfig
 
-"""What a pod asks for to have chips."""
-# By which GKE knows for which slices pods wait (GKE documentation, "Deploy TPU workloads").
+# Values of the label that selects slices for pods (GKE documentation, "Deploy TPU workloads").
 _TPU_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "v4": "tpu-v4-podslice",
@@ -32,23 +31,23 @@ _TPU_NAMES: Mapping[str, str] = MappingProxyType(
 
 
 def taint() -> dict[str, str]:
-    """That keeps the cluster's own pods off nodes for jobs, as GKE writes it."""
+    """The taint that keeps system pods off nodes for jobs, in GKE's spelling."""
     return {"key": JOBS_ONLY, "value": "true", "effect": "NO_SCHEDULE"}
 
 
 def node_labels(config: StackConfig) -> list[dict[str, str]]:
-    """Of nodes, by rung, beside the rung's own."""
+    """Labels of the nodes of each rung."""
     return [dict(JOBS) for _ in config.cluster.capacity]
 
 
 def get_hosts(tpu: SlicePlan | None) -> int:
-    """Machines of what the stack file calls a node: those of a slice."""
+    """The number of machines per node of the stack file: the hosts of a slice."""
     return 1 if tpu is None else tpu.hosts
 
 
 def cluster_spec(config: StackConfig, machine: MachineType, tpu: SlicePlan | None) -> ClusterSpec:
-    """The queues. All rungs are one flavor: Kueue knows quotas, and nothing of what Google has; GKE's autoscaler goes
-    from pool to pool. Of slices the quota counts hosts.
+    """The queues. All rungs are one flavor: Kueue counts quotas, not Google's capacity; GKE's autoscaler tries the
+    pools. For slices the quota counts hosts.
     """
     boot_gib = config.cluster.root_volume_gib
     if tpu is None:
@@ -56,12 +55,12 @@ def cluster_spec(config: StackConfig, machine: MachineType, tpu: SlicePlan | Non
         node = gpu_node(machine, gke_allocatable(machine.vcpus.value, machine.memory_gib.value, boot_gib, ssds))
     else:
         node = tpu_host(tpu, boot_gib)
-    levels = network_levels(machine.name, config.cluster.capacity[0]) if tpu is None and stands(config) else ()
+    levels = network_levels(machine.name, config.cluster.capacity[0]) if tpu is None and is_static(config) else ()
     return get_spec(config, node, Flavor(machine.name, flavor_labels(tpu), levels), get_hosts(tpu))
 
 
 def flavor_labels(tpu: SlicePlan | None) -> dict[str, str]:
-    """Of the nodes that jobs run on."""
+    """Labels of the nodes that jobs run on."""
     if tpu is None:
         return dict(JOBS)
     names = {"cloud.google.com/gke-tpu-accelerator": _TPU_NAMES[tpu.generation]}
@@ -69,15 +68,15 @@ def flavor_labels(tpu: SlicePlan | None) -> dict[str, str]:
 
 
 def tpu_host(tpu: SlicePlan, boot_gib: int) -> Node:
-    """What jobs may have of one host of a slice."""
+    """The resources of a slice's host that jobs can use."""
     generation = load_tpus().generations[tpu.generation]
     left = gke_allocatable(int(generation.host_vcpus.value), generation.host_memory_gib.value, boot_gib)
     return Node(left.cpus, left.memory_gib, {TPU: tpu.chips_per_host}, left.disk_gib)
 
 
 def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | None, zone: str) -> None:
-    """Refuses what GKE, or the queue in front of it, cannot do. InputError: a version, teams, a rung, a way out, a file
-    system or a number of slices.
+    """Checks the settings. InputError: a version, teams, a rung, an egress, a file system or a number of slices that
+    GKE or the queue does not support.
     """
     get_version(config)
     check_way_out(config)
@@ -86,14 +85,20 @@ def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | No
         if isinstance(rung, FlexStart):
             raise InputError(
                 f"{LADDER}[{index}].kind",
-                "GKE gives such nodes to a ProvisioningRequest alone, which the stack's queue does not make",
+                "GKE starts such nodes only for a ProvisioningRequest, which the stack's queue does not create",
                 value=rung.kind,
                 allowed="reservation, spot, on-demand with engine: kubernetes",
                 fix=f"set {LADDER}[{index}]: {{kind: on-demand}}",
             )
     _check_storage(config)
     _check_slices(config, tpu)
-    _check_perimeter(config)
+    if config.section(GcpConfig).service_perimeter is not None:
+        raise InputError(
+            "gangway:gcp.service_perimeter",
+            "the perimeter does not cover Kubernetes' control plane",
+            allowed="left out with engine: kubernetes",
+            fix="leave service_perimeter out",
+        )
     nodes = config.cluster.nodes
     kind = gpu_nodes(machine.name) if tpu is None else tpu_nodes(tpu.accelerator_type, tpu.topology)
     plan_pools(config.cluster.capacity, kind, zone, config.section(GcpConfig).project, nodes.min, nodes.max, LADDER)
@@ -104,7 +109,7 @@ def _check_storage(config: StackConfig) -> None:
     if storage is not None and storage.kind != "filestore":
         raise InputError(
             "gangway:storage.kind",
-            "run folders of a cluster's jobs are on a file system that any node of it mounts without further modules",
+            "run folders must be on a file system that any node of the cluster mounts without additional modules",
             value=storage.kind,
             allowed="filestore with engine: kubernetes",
             fix="write kind: filestore, with its capacity_gib",
@@ -112,7 +117,7 @@ def _check_storage(config: StackConfig) -> None:
     if storage is not None and storage.source is not None:
         raise InputError(
             "gangway:storage.source",
-            "nothing copies data for the jobs of a queue",
+            "a queue's stack does not copy data",
             value=storage.source,
             allowed="left out with engine: kubernetes",
             fix="leave source out, and have a job copy the data into the volume",
@@ -123,18 +128,10 @@ def _check_slices(config: StackConfig, tpu: SlicePlan | None) -> None:
     if tpu is not None and tpu.hosts > 1 and config.cluster.nodes.max > 1:
         raise InputError(
             "gangway:cluster.nodes.max",
-            "the pods of a job might be spread over several slices, whose chips do not see each other",
+            "the pods of a job might run on several slices, whose chips are not connected",
             value=config.cluster.nodes.max,
-            allowed=f"1 slice of several hosts with engine: kubernetes ({tpu.accelerator_type} has {tpu.hosts})",
+            allowed=(
+                f"1 with slices of several hosts and engine: kubernetes ({tpu.accelerator_type} has {tpu.hosts} hosts)"
+            ),
             fix="write max: 1, with the accelerator type of a larger slice",
-        )
-
-
-def _check_perimeter(config: StackConfig) -> None:
-    if config.section(GcpConfig).service_perimeter is not None:
-        raise InputError(
-            "gangway:gcp.service_perimeter",
-            "the perimeter knows nothing of the control plane of Kubernetes",
-            allowed="left out with engine: kubernetes",
-            fix="leave service_perimeter out",
         )

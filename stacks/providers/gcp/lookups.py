@@ -46,29 +46,29 @@ def written_images(config: StackConfig, planned: GcpPlan) -> dict[str, str]:
 def look_up_all(config: StackConfig, planned: GcpPlan, provider: gcp.Provider) -> Lookups:
     """Makes all lookups. LookupFailedError: the first that fails."""
     opts, project = pulumi.InvokeOptions(provider=provider), planned.project
-    ask = _LookUps(opts, project)
+    ask = _Requests(opts, project)
     images = {} if planned.standing else written_images(config, planned)
     keyed = config.encryption == "customer-key"
     built = config.ready_image is None and not planned.standing
     return Lookups(
-        _early(ask.project_number),
-        {what: _early(partial(ask.image, what, image)) for what, image in images.items() if FAMILY in image},
-        {"storage": _early(ask.storage_agent), "logging": _early(ask.logging_agent)} if keyed else {},
+        _postpone(ask.project_number),
+        {what: _postpone(partial(ask.image, what, image)) for what, image in images.items() if FAMILY in image},
+        {"storage": _postpone(ask.storage_agent), "logging": _postpone(ask.logging_agent)} if keyed else {},
         pulumi.Output.secret(ask.token()) if built else None,
     )
 
 
-def _early(ask: Callable[[], str]) -> Postponed[str]:
+def _postpone(ask: Callable[[], str]) -> Postponed[str]:
     return Postponed.now(ask, lambda answer: any(words in answer for words in _API_IS_OFF))
 
 
 @dataclass(frozen=True)
-class _LookUps:
+class _Requests:
     opts: pulumi.InvokeOptions
     project: str
 
     def _lookup(self, subject: str, place: str = "gangway:gcp.project", fix: str = "") -> Lookup:
-        fix = fix or f"{LOGIN} as somebody who may view project {self.project}, or correct gangway:gcp.project"
+        fix = fix or f"{LOGIN} as a user who may view project {self.project}, or correct gangway:gcp.project"
         return Lookup(subject, f"project {self.project}", place, fix)
 
     def project_number(self) -> str:
@@ -78,9 +78,9 @@ class _LookUps:
     def image(self, what: str, image: str) -> str:
         _, of, *_, family = image.split("/")
         place = "gangway:cluster.image_id" if what == "nodes" else "gangway:cluster"
-        set_it = "; or set gangway:cluster.image_id to an image of yours" if what == "nodes" else ""
+        set_it = "; or set gangway:cluster.image_id to your own image" if what == "nodes" else ""
         command = f"gcloud compute images describe-from-family {family} --project {of}"
-        fix = f"{LOGIN}; `{command}` must answer for who may use gangway:gcp.project{set_it}"
+        fix = f"{LOGIN}; `{command}` must succeed with access to gangway:gcp.project{set_it}"
         lookup = self._lookup(f"the newest image of the {what} (family {family} of {of})", place, fix)
         return look_up(lookup, gcp.compute.get_image, family=family, project=of, opts=self.opts).self_link
 
@@ -96,5 +96,5 @@ class _LookUps:
 
     def token(self) -> str:
         fix = f"{LOGIN}; or set gangway:image.prebuilt to an image that is already in a registry"
-        lookup = self._lookup("the access token by which the image is pushed", "gangway:image", fix)
+        lookup = self._lookup("the access token for pushing the image", "gangway:image", fix)
         return look_up(lookup, gcp.organizations.get_client_config, opts=self.opts).access_token

@@ -29,10 +29,10 @@ def _labels(stack: str, project: str, opts: pulumi.InvokeOptions) -> Mapping[str
     function = gcp.secretmanager.get_secrets
     try:
         secrets = look_up(lookup, function, project=project, filter=labels, opts=opts).secrets
-    except LookupFailedError:  # the stack has been found already
+    except LookupFailedError:  # the stack is known without labels
         return {}
     return next((dict(secret.labels) for secret in secrets), {})
 
 
 def _lookup(subject: str, project: str, permission: str) -> Lookup:
-    return Lookup(subject, f"project {project}", "gangway:identity", f"{LOGIN} as somebody with {permission}")
+    return Lookup(subject, f"project {project}", "gangway:identity", f"{LOGIN} as a user with {permission}")

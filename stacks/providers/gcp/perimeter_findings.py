@@ -1,4 +1,4 @@
-"""What a plan says of a perimeter of VPC Service Controls around the project, and of the ways out that it closes."""
+"""Findings about a VPC Service Controls perimeter around the project, and about the ways out that it closes."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,18 +13,18 @@ from stacks.providers.gcp.settings import GcpConfig, PerimeterConfig
 __all__ = ["perimeter_findings"]
 
 PATH = "gangway:gcp.service_perimeter"
-_DNS = "Google's resolver answers every name"
+_DNS = "Google's resolver resolves every name"
 _OTHERS = "into other projects' buckets and registries"
 _NO_PERIMETER = (
-    "set gangway:gcp.service_perimeter, or have the organisation's administrator put the project into a perimeter of "
-    "VPC Service Controls; names go to restricted.googleapis.com already, which enforces it"
+    "set gangway:gcp.service_perimeter, or ask your organisation's administrator to put the project into a VPC "
+    "Service Controls perimeter; machines already use restricted.googleapis.com, which enforces it"
 )
 
 
 def perimeter_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """The ways out that remain, and what the perimeter asks for and has not shown."""
+    """The remaining ways out, what the perimeter requires, and what is untested."""
     perimeter = config.section(GcpConfig).service_perimeter
-    remaining, fix = _remaining(perimeter)
+    remaining, fix = _ways_out(perimeter)
     yield from ways_out(config, remaining, fix)
     if perimeter is None:
         return
@@ -32,61 +32,61 @@ def perimeter_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Findin
         yield Finding.info(
             "network.perimeter",
             PATH,
-            f"{perimeter_name(perimeter.access_policy, perimeter.existing)} is read by a preview and by `up`, which "
-            "ends where it does not hold the project and all services that machines call; its other rules are not "
-            "looked at. Never tried on a real organisation",
-            "have whoever runs `up` read it (roles/accesscontextmanager.policyReader)",
+            f"preview and `up` read {perimeter_name(perimeter.access_policy, perimeter.existing)}, and fail unless it "
+            "contains the project and all services that machines call; its other rules are not checked. Untested on a "
+            "real organisation",
+            "to run `up` you need to read it (roles/accesscontextmanager.policyReader)",
         )
         return
-    yield _made(perimeter, planned)
-    yield from _reads(config, planned, perimeter)
+    yield _new_perimeter(perimeter, planned)
+    yield from _outside_sources(config, planned, perimeter)
     if perimeter.mode == "enforced" and (planned.tpu is not None or config.budget.stop_at_percent is not None):
         yield Finding.warning(
             "network.perimeter-workflow",
             PATH,
-            "the workflow that brings slices back or empties groups at the budget's stop calls Google's services from "
-            "outside the project's networks, and nobody has tried whether an enforced perimeter lets it",
-            "look into the dry run's log first, and name the workflow's account under operators where it is there",
+            "the workflow that requests slices again, or stops groups at the budget limit, calls Google's services "
+            "from outside the project's networks; whether an enforced perimeter allows that is untested",
+            "check the dry run's log first; if the workflow's account appears there, add it to operators",
         )
 
 
-def _remaining(perimeter: PerimeterConfig | None) -> tuple[Mapping[str, str], str]:
-    """The ways that `egress: endpoints` leaves open, with reasons, and what closes them."""
+def _ways_out(perimeter: PerimeterConfig | None) -> tuple[Mapping[str, str], str]:
+    """The ways out with `egress: endpoints`, with reasons, and the fix."""
     dns = {"by DNS": _DNS}
     if perimeter is None:
-        return {**dns, _OTHERS: "only a service perimeter says whose, and the stack has none"}, _NO_PERIMETER
+        return {**dns, _OTHERS: "only a service perimeter restricts projects, and the stack has none"}, _NO_PERIMETER
     if perimeter.existing is not None:
-        why = f"what {perimeter.existing} lets out is its owner's choice"
-        return {**dns, "where the perimeter's own rules let it": why}, ""
+        why = f"the owner of {perimeter.existing} decides what it allows"
+        return {**dns, "if the perimeter's rules allow it": why}, ""
     if perimeter.mode == "dry-run":
         why = "the perimeter's dry run refuses nothing"
-        return {**dns, _OTHERS: why}, "look into its log, then set mode: enforced"
+        return {**dns, _OTHERS: why}, "check its log, then set mode: enforced"
     if perimeter.reads_from:
         numbers = ", ".join(map(str, perimeter.reads_from))
-        return {**dns, f"into registries of {numbers}": "reads_from lets images be pulled there, and so pushed"}, ""
+        return {**dns, f"into registries of {numbers}": "reads_from allows pulling images there, and so pushing"}, ""
     return dns, ""
 
 
-def _made(perimeter: PerimeterConfig, planned: GcpPlan) -> Finding:
+def _new_perimeter(perimeter: PerimeterConfig, planned: GcpPlan) -> Finding:
     name = plan_perimeter(perimeter.access_policy, planned.project, perimeter.operators).name
     place = "from anywhere" if not perimeter.access_levels else f"from {', '.join(perimeter.access_levels)}"
-    does = "refuses" if perimeter.mode == "enforced" else "would refuse (a dry run: it logs, and refuses nothing)"
-    said = (
-        f"{name} {does} all calls to the project's storage, secrets, images, logs, metrics, machines and TPUs from "
-        f"outside but those of {', '.join(perimeter.operators)} {place}, and all calls from inside to anything else. A "
-        "project can be in one perimeter only, so other stacks in it can have none of their own; Google takes up to 30 "
-        "minutes to heed one. Never tried on a real organisation"
+    does = "refuses" if perimeter.mode == "enforced" else "would refuse (dry run: it only logs)"
+    message = (
+        f"{name} {does} all calls from outside to the project's storage, secrets, images, logs, metrics, machines and "
+        f"TPUs, except by {', '.join(perimeter.operators)} {place}, and all calls from inside to other projects. A "
+        "project can be in one perimeter only, so no other stack in it can have one; a change takes up to 30 minutes "
+        "to take effect. Untested on a real organisation"
     )
     fix = (
-        "whoever runs `up` has to be Access Context Manager Editor (roles/accesscontextmanager.policyEditor) of the "
-        "organisation; `gcloud access-context-manager lookup-configured-perimeter --resource=projects/NUMBER` says "
-        "whether the project is in one already"
+        "to run `up` you must be Access Context Manager Editor (roles/accesscontextmanager.policyEditor) of the "
+        "organisation; `gcloud access-context-manager lookup-configured-perimeter --resource=projects/NUMBER` shows "
+        "whether the project is already in a perimeter"
     )
-    return (Finding.warning if perimeter.mode == "enforced" else Finding.info)("network.perimeter", PATH, said, fix)
+    return (Finding.warning if perimeter.mode == "enforced" else Finding.info)("network.perimeter", PATH, message, fix)
 
 
-def _reads(config: StackConfig, planned: GcpPlan, perimeter: PerimeterConfig) -> Iterable[Finding]:
-    """What machines read from elsewhere, and no rule lets them."""
+def _outside_sources(config: StackConfig, planned: GcpPlan, perimeter: PerimeterConfig) -> Iterable[Finding]:
+    """Sources outside the perimeter that no rule allows."""
     if perimeter.reads_from:
         return
     of_image = None if planned.repository_id is None else planned.repository_id.split("/")[1]
@@ -94,13 +94,13 @@ def _reads(config: StackConfig, planned: GcpPlan, perimeter: PerimeterConfig) ->
         yield Finding.warning(
             "network.perimeter-image",
             image_place(config),
-            f"the image is of {of_image}, which is outside the perimeter: enforced, no machine could pull it",
-            f"write the number of {of_image} into gangway:gcp.service_perimeter.reads_from",
+            f"the image is in project {of_image}, outside the perimeter: once it is enforced, machines cannot pull it",
+            f"add the number of {of_image} to gangway:gcp.service_perimeter.reads_from",
         )
     if config.storage is not None and config.storage.source is not None:
         yield Finding.info(
             "network.perimeter-source",
             "gangway:storage.source",
-            "a bucket of another project is outside the perimeter: enforced, no machine could read it",
-            "write that project's number into gangway:gcp.service_perimeter.reads_from, if it is another",
+            "a bucket of another project is outside the perimeter: once it is enforced, machines cannot read it",
+            "if it belongs to another project, add that project's number to gangway:gcp.service_perimeter.reads_from",
         )

@@ -1,6 +1,4 @@
-"""What a StackConfig means on Google Cloud, before any resource exists: nodes or slices, zone, labels, image, and
-the job they run.
-"""
+"""The plan of a stack on Google Cloud, before any resource exists: nodes or slices, zone, labels, image and job."""
 
 import re
 from collections.abc import Sequence
@@ -30,9 +28,9 @@ from stacks.providers.gcp.kubernetes_plan import check_cluster
 from stacks.providers.gcp.settings import GcpConfig
 
 TPU_TIERS = {"reservation": "guaranteed", "spot": "spot", "on-demand": "on-demand"}
-"""The rungs that the queue of TPUs has, with its own words for them."""
+"""Rung kinds that the TPU queue supports, with their names in its API."""
 _TPU_TYPE = re.compile(r"v[0-9]+[a-z]*-[0-9]+|tpu[0-9]+x-[0-9]+")
-# As the TPU API writes it; in a stack file the zone stands beside it.
+# The TPU API's form; a stack file has the zone in a separate setting.
 _FULL_RESERVATION = re.compile(r"projects/([^/]+)/locations/([^/]+)/reservations/([^/]+)")
 _SHARED_RESERVATION = re.compile(r"projects/([^/]+)/reservations/([^/]+)")
 FILESTORE_TIER = "basic-ssd"
@@ -42,8 +40,8 @@ MOUNT = "/shared"
 
 
 def find_slice(config: StackConfig) -> SlicePlan | None:
-    """The slice that the accelerator names; None where it names GPUs. InputError: no such slice, one that the TPU API
-    does not make, or a topology of something else.
+    """The slice of the accelerator; None for GPUs. InputError: an unknown slice, one that the TPU API does not offer,
+    or a topology with GPUs.
     """
     accelerator = config.cluster.accelerator
     _check_spelling(accelerator)
@@ -52,36 +50,36 @@ def find_slice(config: StackConfig) -> SlicePlan | None:
         if config.cluster.topology is not None:
             raise InputError(
                 "gangway:cluster.topology",
-                f"{accelerator} is no TPU, and only TPU slices have a topology",
+                f"{accelerator} is not a TPU, and only TPU slices have a topology",
                 value=config.cluster.topology,
                 fix="leave topology out",
             )
         return None
     found = plan_slice(accelerator_type=accelerator, topology=config.cluster.topology)
-    # GKE makes its slices of Compute Engine's machines.
-    if not config.engine.standing and (found.api_type is None or found.runtime_version is None):
+    # GKE's slices consist of Compute Engine machines.
+    if not config.engine.has_queue and (found.api_type is None or found.runtime_version is None):
         raise InputError(
             "gangway:cluster.accelerator",
-            f"the Cloud TPU API makes no slices of {found.generation}",
+            f"the Cloud TPU API does not offer {found.generation}",
             value=accelerator,
-            allowed=f"{tpu_types()}; {found.generation} with engine: {{kind: kubernetes}} alone",
-            fix="write v6e-64 or another of those, or make a cluster: engine: {kind: kubernetes}",
+            allowed=f"{tpu_types()}; {found.generation} only with engine: {{kind: kubernetes}}",
+            fix="write one of these, such as v6e-64, or set engine: {kind: kubernetes}",
         )
     return found
 
 
 def tpu_types() -> str:
-    """The accelerator types that the TPU API makes, for people."""
+    """The accelerator types that the TPU API offers, for messages."""
     makes = [tpu.prefix for tpu in load_tpus().generations.values() if tpu.api_type.value is not None]
     return ", ".join(f"{prefix}-NUMBER" for prefix in makes)
 
 
 def _check_spelling(accelerator: str | None) -> None:
-    """Refuses V6E-8: a slice by its look, which no list of GPUs would help with."""
+    """Refuses V6E-8, for which the list of GPUs would be the wrong advice."""
     if accelerator is not None and accelerator != accelerator.lower() and _TPU_TYPE.fullmatch(accelerator.lower()):
         raise InputError(
             "gangway:cluster.accelerator",
-            "accelerator types of TPUs are written small",
+            "TPU accelerator types are lower case",
             value=accelerator,
             allowed=tpu_types(),
             fix=f"write {accelerator.lower()}",
@@ -89,15 +87,15 @@ def _check_spelling(accelerator: str | None) -> None:
 
 
 def check_tpu_rungs(rungs: Sequence[AnyRung]) -> None:
-    """Refuses what the queue does not have. A wrong rung is told before a superfluous one. InputError: a kind, a
-    choice of zones or machine types, a form of reservation, or a second rung.
+    """Checks the rungs of slices. InputError: a kind, zones, machine types or a form of reservation that the TPU queue
+    does not support, or a second rung.
     """
     for index, rung in enumerate(rungs):
         _check_rung(rung, f"{LADDER}[{index}]")
     if len(rungs) > 1:
         raise InputError(
             LADDER,
-            "slices are asked of one queue, which knows no second choice",
+            "slices are requested from one queue, which has no fallback",
             value=", ".join(rung.kind for rung in rungs),
             allowed="one rung with TPUs",
             fix="keep one of them",
@@ -108,15 +106,15 @@ def _check_rung(rung: AnyRung, here: str) -> None:
     if rung.kind not in TPU_TIERS:
         raise InputError(
             f"{here}.kind",
-            "the queue of TPUs has no such capacity",
+            "the TPU queue has no such capacity",
             value=rung.kind,
             allowed=", ".join(TPU_TIERS),
-            fix=f"write {{kind: {_nearest_kind(rung.kind)}}}",
+            fix=f"write {{kind: {'on-demand' if rung.kind == 'flex-start' else 'reservation, id: NAME'}}}",
         )
     if isinstance(rung, Spot | OnDemand) and (rung.zones or rung.machine_types):
         raise InputError(
             here,
-            "slices are asked for in one zone, all of one accelerator type",
+            "all slices are in one zone and of one accelerator type",
             value=", ".join((*rung.zones, *rung.machine_types)),
             allowed="no zones and no machine_types",
             fix="remove them; gangway:cluster.zone names the zone",
@@ -127,22 +125,19 @@ def _check_rung(rung: AnyRung, here: str) -> None:
         full = _FULL_RESERVATION.fullmatch(rung.id)
         raise InputError(
             f"{here}.id",
-            "not a reservation as it is written for slices",
+            "not a reservation of slices",
             value=rung.id,
-            allowed="NAME, or projects/PROJECT/reservations/NAME; the zone beside it, and no block of it",
+            allowed=(
+                "NAME or projects/PROJECT/reservations/NAME, with the zone in a separate setting and without a block"
+            ),
             fix=f"write id: projects/{full[1]}/reservations/{full[3]}, zone: {full[2]}"
             if full
             else f"write id: {rung.id.partition('/reservationBlocks/')[0]}",
         )
 
 
-def _nearest_kind(kind: str) -> str:
-    """The rung of the queue that comes nearest: waiting for capacity is what it does anyway."""
-    return "on-demand" if kind == "flex-start" else "reservation, id: NAME"
-
-
 def reservation_name(rung: AnyRung, project: str, zone: str) -> str | None:
-    """The full name of the reservation that slices come from, with the zone that the API wants in it; None without."""
+    """The full name of the reservation, with its zone; None for other rungs."""
     if not isinstance(rung, Reservation):
         return None
     shared = _SHARED_RESERVATION.fullmatch(rung.id)
@@ -152,21 +147,21 @@ def reservation_name(rung: AnyRung, project: str, zone: str) -> str | None:
 
 @dataclass(frozen=True)
 class GcpPlan:
-    """What the configuration means on Google Cloud.
+    """The planned stack.
 
     Attributes:
-        machine: one node: a GPU machine, or a whole slice.
-        tpu: the slice; None where the nodes are GPU machines.
-        num_machines: all virtual machines of the nodes, at most.
-        region: with its grid and its zones.
-        zone: of the cluster and its file system.
-        zone_reason: why that one; empty where the user chose it.
-        project: that everything is made in.
-        repository_id: of the prebuilt image; None where the stack builds its own.
-        head: whether the job needs a head node.
-        meets: whether GPU machines meet there.
-        standing: whether the stack is a cluster with a queue, on GKE.
-        commands: whether the job is a command of one's own.
+        machine: type of a node: a GPU machine or a whole slice.
+        tpu: the slice; None for GPU machines.
+        num_machines: maximum number of virtual machines of all nodes.
+        region: the region, with its grid and its zones.
+        zone: zone of the cluster and its file system.
+        zone_reason: why this zone; empty if the user chose it.
+        project: project of all resources.
+        repository_id: repository of the prebuilt image; None if the stack builds the image.
+        head: whether there is a head node.
+        meets: whether it runs the rendezvous of GPU machines.
+        standing: whether the stack is a GKE cluster with a queue.
+        commands: whether the job is a custom command.
         tags: labels of every resource.
     """
 
@@ -186,34 +181,34 @@ class GcpPlan:
 
     @property
     def queues_slices(self) -> bool:
-        """Whether slices are asked of the queue of TPUs."""
+        """Whether slices are requested from the TPU queue."""
         return self.tpu is not None and not self.standing
 
     @property
     def gpu_machine(self) -> GcpMachineType:
-        """The node as Compute Engine's machine type; only without a slice."""
+        """The machine type of a GPU node."""
         return cast("GcpMachineType", self.machine)
 
     @property
     def has_member_key(self) -> bool:
-        """Whether there is a store in which machines meet: the head's, or that of the first host of several."""
+        """Whether there is a rendezvous store, on the head or the first of several hosts."""
         return not self.standing and not self.commands and (self.head or self.num_machines > 1)
 
     @property
     def has_secrets(self) -> bool:
-        """Whether Secret Manager holds keys of the stack's: by which machines meet, or by which they sign records."""
+        """Whether the stack has secrets: the member key or the signing key."""
         return not self.standing and (self.has_member_key or self.tpu is None)
 
 
 def plan(config: StackConfig) -> GcpPlan:
-    """Looks everything up and checks it, without declaring a resource. InputError: unknown machine, accelerator,
-    region or zone; a size or a rung Google does not offer; a wrong label.
+    """Plans and checks the stack without declaring a resource. InputError: an unknown machine, accelerator, region or
+    zone; a size or a rung that Google does not offer; a wrong label.
     """
     section = config.section(GcpConfig)
     cluster, region = config.cluster, load_provider("gcp").region(config.region, "gcp", "gangway:region")
     tpu = find_slice(config)
     machine = _machine(config) if tpu is None else slice_machine(tpu)
-    standing = config.engine.standing
+    standing = config.engine.has_queue
     if tpu is not None and not standing:
         _check_trains(config)
         check_tpu_rungs(cluster.capacity)
@@ -240,7 +235,7 @@ def plan(config: StackConfig) -> GcpPlan:
         zone_reason=reason,
         project=section.project,
         repository_id=_repository_id(config),
-        # Workers meet there, and it fills the ladder's lower rungs. The hosts of a slice know each other by themselves.
+        # It runs the rendezvous and fills the ladder's lower rungs. Hosts of slices find each other by their metadata.
         head=of_machines and (nodes_meet(config) or len(cluster.capacity) > 1),
         meets=of_machines and nodes_meet(config),
         standing=standing,
@@ -250,14 +245,14 @@ def plan(config: StackConfig) -> GcpPlan:
 
 
 def _check_trains(config: StackConfig) -> None:
-    """InputError: a command of one's own on a slice."""
+    """InputError: a custom command on a slice."""
     if config.own_command is not None:
         raise InputError(
             "gangway:cluster.accelerator",
-            "hosts of slices run the trainer alone so far",
+            "slices run only the trainer",
             value=config.cluster.accelerator,
-            allowed="GPUs beside job.command",
-            fix="choose a machine type with NVIDIA GPUs (`gangway catalog list` names them), or write a preset",
+            allowed="GPUs with job.command",
+            fix="choose a machine type with NVIDIA GPUs (`gangway catalog list` shows them), or use a preset",
         )
 
 
@@ -265,26 +260,26 @@ def _machine(config: StackConfig) -> MachineType:
     cluster, catalog = config.cluster, load_provider("gcp")
     if cluster.machine_type is not None:
         return catalog.machine(cluster.machine_type, "gangway:cluster.machine_type")
-    assert cluster.accelerator is not None, "StackConfig holds one of the two"
+    assert cluster.accelerator is not None, "StackConfig requires one of the two"
     try:
-        unfit = {} if cluster.image_id is not None or cluster.nodes.max < 2 else _without_kernel(catalog)
+        unfit = {} if cluster.image_id is not None or cluster.nodes.max < 2 else _machines_without_kernel(catalog)
         return catalog.machine_for(cluster.accelerator, "gcp", "gangway:cluster.accelerator", config.region, unfit)
     except InputError as error:
         if cluster.accelerator in {machine.accelerator for machine in catalog.machines.values()}:
             raise
-        # The catalogue of machines knows no slices.
-        allowed = f"{error.allowed}; of TPUs {tpu_types()}"
+        # The catalogue of machines has no slices.
+        allowed = f"{error.allowed}; TPUs: {tpu_types()}"
         raise InputError(error.place, error.problem, value=error.value, allowed=allowed, fix=error.fix) from None
 
 
-def _without_kernel(catalog: Catalog) -> dict[str, str]:
-    """Machines whose NCCL plug-in needs a kernel that only an image of one's own has, and which."""
+def _machines_without_kernel(catalog: Catalog) -> dict[str, str]:
+    """Machines whose NCCL plug-in needs a kernel that only a custom image has, with the reason."""
     machines = [cast("GcpMachineType", machine) for machine in catalog.machines.values()]
     return {machine.name: why for machine in machines if (why := lacking_kernel(machine))}
 
 
 def _check_zones(config: StackConfig, zones: list[str]) -> None:
-    """Refuses a rung in another region, or in a zone that is none: a stack's networks are regional."""
+    """Refuses rungs in unknown zones or other regions: networks are regional."""
     for index, rung in enumerate(config.cluster.capacity):
         zone = rung_zone(rung, zones[0])
         if zone not in zones:
@@ -302,7 +297,7 @@ def _get_zones(region: Region) -> list[str]:
 
 
 def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
-    """The cluster's zone and why that one."""
+    """The cluster's zone and the reason."""
     zones = _get_zones(region)
     if config.cluster.zone is not None:
         return named_zone(config.cluster.zone, zones, region.name), ""
@@ -310,7 +305,7 @@ def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[st
 
 
 def zone_is_assumed(config: StackConfig) -> bool:
-    """Whether nobody has named a zone, neither for the cluster nor for a rung."""
+    """Whether the stack file names no zone, neither for the cluster nor for a rung."""
     return config.cluster.zone is None and preferred_zone(config.cluster.capacity) is None
 
 
@@ -335,7 +330,7 @@ def _check_storage(config: StackConfig) -> None:
 
 
 def imports(config: StackConfig, planned: GcpPlan) -> bool:
-    """Whether the head has Managed Lustre fetch the data itself, which is faster than any copy through a machine."""
+    """Whether Managed Lustre imports the data, which is faster than a copy by a machine; the head requests it."""
     storage = config.storage
     return storage is not None and storage.kind == "lustre" and storage.source is not None and planned.head
 
@@ -346,7 +341,7 @@ def head_type(config: StackConfig) -> str:
 
 
 def _repository_id(config: StackConfig) -> str | None:
-    """The repository nodes must be allowed to pull from, when it is not the stack's own."""
+    """The repository of a prebuilt image, from which nodes need permission to pull."""
     image = config.ready_image
     if image is None:
         return None
@@ -354,26 +349,26 @@ def _repository_id(config: StackConfig) -> str | None:
     if match is None or match[1] not in (config.region, *_MULTI_REGIONS):
         raise InputError(
             shared.image_place(config),
-            "not an image in a repository the nodes can pull from",
+            "nodes cannot pull this image",
             value=image,
             allowed=f"{config.region}-docker.pkg.dev/<project>/<repository>/<image>@sha256:<digest>",
             fix=f"push the image to Artifact Registry in {config.region}"
-            + (", or leave it out and let `up` build it" if config.own_command is None else ""),
+            + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
         )
     return f"projects/{match[2]}/locations/{match[1]}/repositories/{match[3]}"
 
 
 def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
-    """The job the machines run. State lives on the shared file system, so that any node can take it up again.
+    """The job of the machines. Its state is on the shared file system, so that any node can resume it.
 
-    All machines run torchrun, as the launcher in the image, with a process for each GPU or chip. Where the hosts of
-    slices meet is in their metadata, and so not in here. Nodes of this spec are machines, also those of TPUs.
+    Each machine runs torchrun with one process per GPU or chip. A node of this spec is a machine, also with TPUs, whose
+    hosts read the rendezvous from their metadata.
     """
     if config.own_command is not None:
         at = shared.rendezvous(config, at_head=planned.meets)
         return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT, at=at)
     nodes, tpu = config.cluster.nodes, planned.tpu
-    machine, prices = _as_the_trainer_counts(planned)
+    machine, prices = _host_prices(planned)
     context = cloud_context(
         config,
         machine,
@@ -407,8 +402,8 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
     )
 
 
-def _as_the_trainer_counts(planned: GcpPlan) -> tuple[MachineType, Sequence[MachinePrice]]:
-    """One machine and its prices: the record adds up machines, also those of one slice."""
+def _host_prices(planned: GcpPlan) -> tuple[MachineType, Sequence[MachinePrice]]:
+    """One machine and its prices: run records sum over machines, also over the hosts of a slice."""
     tpu = planned.tpu
     if tpu is None:
         return planned.machine, load_provider("gcp").get_prices(planned.machine.name)
@@ -417,7 +412,7 @@ def _as_the_trainer_counts(planned: GcpPlan) -> tuple[MachineType, Sequence[Mach
 
 
 def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:
-    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    """The minimum bus bandwidth for the job to start; None if there is no fabric to test."""
     gbps = planned.machine.network_gbps.value
     if planned.tpu is not None or gbps is None:
         return None
@@ -426,10 +421,10 @@ def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:
 
 
 def queued_resource(config: StackConfig, planned: GcpPlan) -> str:
-    """The full name of the request for the stack's slices, which has the stack's own."""
+    """The full name of the stack's request for slices."""
     return f"projects/{planned.project}/locations/{planned.zone}/queuedResources/{config.stack}"
 
 
 def run_dir(config: StackConfig) -> str:
-    """The run's directory, the same on every node."""
+    """The run directory, the same on every node."""
     return shared.run_dir(config, MOUNT)

@@ -1,5 +1,5 @@
-"""A stack on Google Cloud: the components of `components.gcp`, wired together from one StackConfig. What can be known
-without a resource is `plan`, so that a mistake is found before anything is declared.
+"""The resources of a stack on Google Cloud: the components of `components.gcp`, connected. `plan` checks everything
+that can be checked before a resource is declared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
-    """The bill of the declared resources."""
+    """The cost of the declared resources."""
     return price_resources(resources, load_provider("gcp"), config.region, config.cluster.nodes.min)
 
 
@@ -40,10 +40,13 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     record_choice(config.stack, config.encryption)
     providers = {"gcp": provider}
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))
-    wait = pulumi.ResourceOptions(providers=providers, transformations=[_after_services(services)])
+    wait = pulumi.ResourceOptions(providers=providers, transformations=[_wait_for_services(services)])
     stack = ComponentFactory(config, planned, provider, services, found, wait)
     if planned.standing:
-        return _cluster(config, planned, stack, wait)
+        # Imported here, so that other stacks do not load Kubernetes' SDK.
+        from stacks.providers.gcp.kubernetes import build_cluster
+
+        return build_cluster(stack)
     key = stack.key()
     network = stack.network()
     runs = stack.runs(key)
@@ -53,7 +56,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     members = stack.member_key(key) if planned.has_member_key else None
-    signing = signing_key(config.stack) if planned.tpu is None else None  # a TPU's container is root's
+    signing = signing_key(config.stack) if planned.tpu is None else None  # a TPU's container runs as root
     signs = stack.signing_key(signing.pem, key) if signing else None
     user_data_inputs = UserDataInputs(
         job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None, members, signs
@@ -67,7 +70,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     if group_tag is not None:
         nodes = gpu_nodes(*around, images, head, group_tag, wait)
     else:
-        assert files is not None, "stacks of slices have a bucket for what is read from outside"
+        assert files is not None, "head_files returns a bucket for slices"
         nodes = tpu_nodes(*around, files, logs.log_name, wait, own)
     if nodes.fallback is not None and files is not None:
         declare_file(config, files, FALLBACK_OBJECT, nodes.fallback, own)
@@ -82,7 +85,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
         "group_names": nodes.group_names,
         "queued_resource": nodes.queued_resource,
         "head_instance_id": head.instance_id if head else None,
-        "lustre_dns_name": storage.dns_name if storage else None,  # also a Filestore's address
+        "lustre_dns_name": storage.dns_name if storage else None,  # or the address of the Filestore instance
         "mount_point": storage.mount_point if storage else None,
         "project": planned.project,
         "zone": planned.zone,
@@ -94,17 +97,8 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     }
 
 
-def _cluster(
-    config: StackConfig, planned: GcpPlan, stack: ComponentFactory, opts: pulumi.ResourceOptions
-) -> Mapping[str, pulumi.Input[Any]]:
-    # Here, so that no other stack loads Kubernetes' SDK.
-    from stacks.providers.gcp.kubernetes import build_cluster
-
-    return build_cluster(config, planned, stack, opts)
-
-
 def _provider(config: StackConfig, planned: GcpPlan) -> gcp.Provider:
-    """Calls are charged to the project: with a person's credentials the API of budgets refuses all others."""
+    """The provider. Calls use the project's quota: with user credentials the budget API requires it."""
     project = planned.project
     return gcp.Provider(
         config.stack,
@@ -117,7 +111,7 @@ def _provider(config: StackConfig, planned: GcpPlan) -> gcp.Provider:
 
 
 def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOptions) -> ProjectServices:
-    """The APIs of all that the stack has."""
+    """The APIs that the stack uses."""
     parts = {
         "lustre": config.storage is not None and config.storage.kind == "lustre",
         "filestore": config.storage is not None and config.storage.kind == "filestore",
@@ -133,8 +127,8 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
     return ProjectServices(config.stack, {"project": planned.project, "services": needed}, opts)
 
 
-def _after_services(services: ProjectServices) -> pulumi.ResourceTransformation:
-    """Has all resources below a component wait until the APIs are enabled: `depends_on` would stop at the component."""
+def _wait_for_services(services: ProjectServices) -> pulumi.ResourceTransformation:
+    """Makes the resources inside components wait for the APIs: `depends_on` would only affect the components."""
 
     def transform(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         if not isinstance(args.resource, pulumi.CustomResource):

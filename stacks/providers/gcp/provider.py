@@ -1,4 +1,4 @@
-"""Google Cloud as a provider: what is known of it without its SDK."""
+"""The provider Google Cloud: facts that need no SDK."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from stacks.providers.gcp.settings import SETTINGS, GcpConfig
 if TYPE_CHECKING:
     from stacks.providers.gcp.plan import GcpPlan
 
-# A line for each module of the package: `module: Class Class`.
+# One line per module of the package: `module: Class Class`.
 _TAGGABLE = """
     artifactregistry: Repository
     bigquery: Dataset
@@ -40,15 +40,15 @@ _TAGGABLE = """
     workbench: Instance
     workflows: Workflow
 """
-# Google Cloud's own word is `labels`; these have another.
+# Inputs that are not called `labels`.
 _OTHER_INPUTS = {
     "gcp:container:Cluster": "resourceLabels",
     "gcp:monitoring:AlertPolicy": "userLabels",
     "gcp:monitoring:NotificationChannel": "userLabels",
 }
-# A node pool has them where its machines do.
+# A node pool has them in its machines' settings.
 _POOL = "gcp:container:NodePool"
-# A dynamic resource of Gangway's.
+# Gangway's dynamic resource.
 _QUEUED_TPU = "pulumi-python:dynamic:QueuedTpuRequest"
 
 
@@ -72,7 +72,7 @@ def _bucket_service(_resources: Sequence[Declared]) -> str:
 
 
 def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
-    """Machines of node pools, which have labels apart from their pool."""
+    """Machines of node pools, which have separate labels."""
     if kind(resource.type) == _POOL:
         node = resource.inputs.get("nodeConfig")
         yield "the machines it starts", [node if is_unknown(node) else (node or {}).get("resourceLabels")]
@@ -130,7 +130,7 @@ PROVIDER = Provider(
     nodes=NodeTypes(
         machines=_MACHINES,
         templates=frozenset({"gcp:compute:InstanceTemplate"}),
-        # Compute Engine stops an instance for these (allow_stopping_for_update); GKE makes the pool's nodes anew.
+        # Compute Engine stops an instance for these (allow_stopping_for_update); GKE recreates the pool's nodes.
         restarting=MappingProxyType(
             {
                 "gcp:compute:Instance": (

@@ -1,4 +1,4 @@
-"""What a stack file says on Google Cloud: the section gangway:gcp, and how the common settings are written there."""
+"""The section gangway:gcp, and the common settings on Google Cloud."""
 
 import re
 from shlex import quote
@@ -44,15 +44,17 @@ class PerimeterConfig(Section):
     existing: PolicyName | None = None
 
     @model_validator(mode="after")
-    def _made_or_there(self) -> Self:
+    def _check_rules(self) -> Self:
         if self.existing is None and not self.operators:
             raise ValueError(
-                "operators beside it, without whom nobody could run `up` any more; add operators: "
-                "[user:YOU@example.com], the identity that runs it"
+                "operators with it, as otherwise no one could run `up` again; add operators: [user:YOU@example.com], "
+                "the identity that runs it"
             )
         rules = self.model_fields_set - {"access_policy", "existing"}
         if self.existing is not None and rules:
-            raise ValueError(f"existing and access_policy alone, for its rules are its owner's; remove {min(rules)}")
+            raise ValueError(
+                f"existing and access_policy only, as the owner of the perimeter sets its rules; remove {min(rules)}"
+            )
         return self
 
 
@@ -75,7 +77,7 @@ class GcpConfig(Section):
     billing_account: str = Field(
         pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$",
         examples=["012345-6789AB-CDEF01"],
-        json_schema_extra={"told_by": "`gcloud billing accounts list`"},
+        json_schema_extra={"value_source": "`gcloud billing accounts list`"},
     )
     currency: str | None = Field(default=None, pattern=r"^[A-Z]{3}$", examples=["EUR"])
     monthly_amount: PositiveNumber | None = None
@@ -111,15 +113,14 @@ SETTINGS = ProviderSettings(
     ),
     unsupported=MappingProxyType(
         {
-            "network.dns_firewall": "a stack on Google Cloud declares nothing that filters names",
-            "storage.efa_setup_sha256": "EFA is AWS's",
+            "network.dns_firewall": "stacks on Google Cloud have no DNS firewall",
+            "storage.efa_setup_sha256": "only AWS has EFA",
         }
     ),
     lacking=MappingProxyType(
         {
-            "cluster.root_device_name": "Google Cloud knows an image's boot disk by itself",
-            "budget.activate_tag": "labels of Google Cloud count from the hour they are on a resource; nothing has to "
-            "be activated",
+            "cluster.root_device_name": "Google Cloud detects an image's boot disk",
+            "budget.activate_tag": "Google Cloud's labels count from the hour they are set and need no activation",
         }
     ),
     image=ImageForm(re.compile(r"projects/.+"), _IMAGE),

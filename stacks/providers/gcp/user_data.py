@@ -1,4 +1,4 @@
-"""What the machines of a stack on Google Cloud read at boot, once all names exist: workers, TPU hosts, head node."""
+"""User data of the machines of a stack on Google Cloud: workers, TPU hosts and head node."""
 
 import base64
 import gzip
@@ -28,13 +28,13 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_resource, run_dir
 
 FALLBACK_OBJECT = "fallback.json"
-"""Where in the head's bucket it finds the groups it fills: it stands before them, and outlives them."""
+"""The object in the head's bucket with the groups to fill: the head is created before them and outlives them."""
 REQUEST_OBJECT = "request.json"
-"""Where in that bucket stands what slices are asked for with, for whoever asks again."""
+"""The object in that bucket with the request for slices, for the workflow that repeats it."""
 
 
 class _Names(NamedTuple):
-    """What Boot holds, once it is known."""
+    """The values of UserDataInputs."""
 
     job: JobSpec
     bucket: str
@@ -48,11 +48,10 @@ class _Names(NamedTuple):
 
 @dataclass(frozen=True)
 class UserDataInputs:
-    """Names that only resources have: the job with its image, the run bucket, the log, the file system.
+    """Names that exist only once their resources do.
 
-    `head_files` is the bucket with what the head reads; None where there is nothing to read. `member_key` is the
-    secret by which the job's nodes know each other; None for one machine alone. `signing_key`: the secret that signs
-    records; None on TPUs, whose container is root's.
+    `head_files`: bucket with files for the head, if any; `member_key`: None for a single machine; `signing_key`: None
+    on TPUs, whose container runs as root.
     """
 
     job: pulumi.Output[JobSpec]
@@ -63,8 +62,8 @@ class UserDataInputs:
     member_key: pulumi.Output[str] | None = None
     signing_key: pulumi.Output[str] | None = None
 
-    def known(self) -> pulumi.Output[_Names]:
-        """The names, once there are any."""
+    def get_names(self) -> pulumi.Output[_Names]:
+        """The names as one output."""
         storage = self.storage
         return pulumi.Output.all(
             self.job,
@@ -79,37 +78,37 @@ class UserDataInputs:
 
 
 def node_user_data(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
-    """A GPU worker's cloud-init file, base64 of gzip."""
-    return user_data_inputs.known().apply(lambda names: _encoded(render_gcp_node(_node(config, planned, names))))
+    """The cloud-init file of a GPU worker, base64 of gzip."""
+    return user_data_inputs.get_names().apply(lambda names: _encode(render_gcp_node(_node(config, planned, names))))
 
 
 def tpu_startup_script(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
-    """What each host of a slice runs whenever it boots."""
-    return user_data_inputs.known().apply(lambda names: render_tpu_startup(_tpu_host(config, planned, names)))
+    """The script that hosts of slices run at each boot."""
+    return user_data_inputs.get_names().apply(lambda names: render_tpu_startup(_tpu_host(config, planned, names)))
 
 
 def ended_uri(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
-    """`gs://...` of what stands in the run bucket once the job of the slices has ended."""
+    """The `gs://` URL of the object that exists once the job has ended."""
 
     def uri(names: _Names) -> str:
         host = _tpu_host(config, planned, names)
         return f"{host.bucket_uri}/{host.ended_object}"
 
-    return user_data_inputs.known().apply(uri)
+    return user_data_inputs.get_names().apply(uri)
 
 
 def head_user_data(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The head node's cloud-init file, base64 of gzip."""
-    return user_data_inputs.known().apply(lambda names: _encoded(render_gcp_head(_head(config, planned, names))))
+    return user_data_inputs.get_names().apply(lambda names: _encode(render_gcp_head(_head(config, planned, names))))
 
 
-def _encoded(text: str) -> str:
-    # The same text gives the same bytes: another time in the header would be another machine.
+def _encode(text: str) -> str:
+    # Without a timestamp: other bytes would replace the machine.
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def _common(config: StackConfig, planned: GcpPlan, names: _Names) -> dict[str, Any]:
-    """What every machine is told."""
+    """The settings of every machine."""
     return {
         "stack": config.stack,
         "project": planned.project,
@@ -128,23 +127,23 @@ def _common(config: StackConfig, planned: GcpPlan, names: _Names) -> dict[str, A
 
 def _file_system(config: StackConfig, planned: GcpPlan, names: _Names) -> FileSystem | None:
     if config.storage is not None:
-        assert names.mount_source is not None, "there is a resource for every file system"
+        assert names.mount_source is not None, "every file system has a resource"
         return FileSystem("lustre" if config.storage.kind == "lustre" else "nfs", names.mount_source, MOUNT)
     if planned.tpu is None:
         return None
-    # Hosts of a slice must see the same checkpoints, also after the slice has been made anew.
+    # Hosts of a slice must see the same checkpoints, also after the slice was recreated.
     runs = run_dir(config).rpartition("/")[0]
     return FileSystem("bucket", f"{names.bucket}/{config.stack}/shared", runs)
 
 
 def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
     machine = planned.gpu_machine
-    # A command's image need not go with the plug-in: several nodes reach each other over TCP.
+    # The plug-in may not work with a command's image: its nodes use TCP.
     plugin = nccl_plugin(machine, own_image=config.cluster.image_id is not None) if config.trains else None
     nics = [interface.nic_type for interface in plan_interfaces(machine)]
     return GcpNodeSpec(
         **_common(config, planned, names),
-        data=_workers_data(config, planned),
+        data=_worker_data(config, planned),
         nccl=None if plugin is None else nccl_setup(plugin),
         gvnics_planned=nics.count("GVNIC"),
         rdma_nics_planned=nics.count("MRDMA"),
@@ -159,7 +158,7 @@ def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
 def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSpec:
     return TpuHostSpec(
         **_common(config, planned, names),
-        data=_workers_data(config, planned),
+        data=_worker_data(config, planned),
         num_slices=config.cluster.nodes.max,
         queued_resource=queued_resource(config, planned) if config.work.terminate_when_done else None,
         data_dir=names.job.data_dir,
@@ -172,7 +171,7 @@ def _head(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpHeadSpec:
     scrapes = config.trains and config.network.egress is Egress.NAT
     return GcpHeadSpec(
         **_common(config, planned, names),
-        data=_heads_data(config, planned, names),
+        data=_head_data(config, planned, names),
         zones=tuple(sorted({rung_zone(rung, planned.zone) for rung in config.cluster.capacity})),
         port=RENDEZVOUS_PORT,
         metrics_port=METRICS_PORT,
@@ -181,27 +180,27 @@ def _head(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpHeadSpec:
     )
 
 
-def _workers_data(config: StackConfig, planned: GcpPlan) -> DataSource | None:
+def _worker_data(config: StackConfig, planned: GcpPlan) -> DataSource | None:
     if config.storage is None or config.storage.source is None:
         return None
     return DataSource(config.storage.source, "head" if imports(config, planned) else "copy")
 
 
-def _heads_data(config: StackConfig, planned: GcpPlan, names: _Names) -> DataSource | None:
+def _head_data(config: StackConfig, planned: GcpPlan, names: _Names) -> DataSource | None:
     if not imports(config, planned):
         return None
-    assert config.storage is not None, "imports has looked"
-    assert config.storage.source is not None, "imports has looked"
-    assert names.file_system_id is not None, "there is a resource for every file system"
+    assert config.storage is not None, "imports checks it"
+    assert config.storage.source is not None, "imports checks it"
+    assert names.file_system_id is not None, "every file system has a resource"
     source = config.storage.source
     return DataSource(source, "import", asdict(import_request(names.file_system_id, source)))
 
 
 def nccl_setup(plugin: NcclPlugin) -> NcclSetup:
-    """A plug-in as a node's script carries it out; its variables and volumes for the job are in the JobSpec."""
+    """The settings of a plug-in for the node's script; its variables and volumes are in the JobSpec."""
     host, side = plugin.host, plugin.side
     return NcclSetup(
-        install_argv=("run", "--rm", *_near(plugin.install_volumes), plugin.image, *plugin.install_args),
+        install_argv=("run", "--rm", *_host_access_args(plugin.install_volumes), plugin.image, *plugin.install_args),
         devices=plugin.devices,
         env_script=plugin.env_script,
         kernel_modules=host.kernel_modules,
@@ -213,10 +212,10 @@ def nccl_setup(plugin: NcclPlugin) -> NcclSetup:
 
 
 def _side_argv(side: SideContainer) -> tuple[str, ...]:
-    """Docker starts it again when it ends, and at boot."""
+    """Docker restarts it when it ends, and at boot."""
     return (
         *("run", "--detach", "--restart", "unless-stopped", "--name", side.name),
-        *_near(side.volumes),
+        *_host_access_args(side.volumes),
         *(word for device in side.devices for word in ("--device", device)),
         *(word for name, value in sorted(side.env.items()) for word in ("--env", f"{name}={value}")),
         *(("--entrypoint", side.entrypoint) if side.entrypoint else ()),
@@ -225,8 +224,8 @@ def _side_argv(side: SideContainer) -> tuple[str, ...]:
     )
 
 
-def _near(volumes: tuple[Volume, ...]) -> tuple[str, ...]:
-    """Arguments of a container that sees the host's network, GPUs and devices, as Google runs its own."""
-    # --volume makes a folder that is missing, which --mount would refuse.
+def _host_access_args(volumes: tuple[Volume, ...]) -> tuple[str, ...]:
+    """Arguments of a privileged container with the host's network and GPUs, as in Google's documentation."""
+    # --volume creates a missing folder; --mount would fail.
     mounts = (word for volume in volumes for word in ("--volume", f"{volume.source}:{volume.target}"))
     return ("--privileged", "--network", "host", "--gpus", "all", *mounts)

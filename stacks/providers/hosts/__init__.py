@@ -1,1 +1,1 @@
-"""Machines that are there already, reached over SSH: see `stacks.providers`."""
+"""Stacks on existing machines, over SSH; `stacks.providers` describes the modules."""

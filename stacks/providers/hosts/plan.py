@@ -1,4 +1,4 @@
-"""What a StackConfig means on machines that are there already: the machine, its fabric, its price, where runs are."""
+"""The plan of a stack on existing machines: machine, fabric, price and folders of runs."""
 
 from dataclasses import dataclass
 
@@ -14,24 +14,24 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.settings import HostsConfig
 
 OWN_STATE = "/var/lib/gangway"
-"""Where runs are on a machine that trains alone, and has no folder named."""
+"""The folder of runs on a single machine without shared_dir."""
 
 
 @dataclass(frozen=True)
 class HostsPlan:
-    """What the configuration means.
+    """The planned stack.
 
     Attributes:
-        machine: each of them.
-        num_machines: how many there are.
-        fabric: what a machine must have, and the job be told.
-        region: the place, with its grid.
-        price: of an hour of a machine.
-        state_dir: the folder that runs are in, on every machine.
-        record_uri: below it records are put.
-        labels: of the trainer's container.
-        meets: whether the machines meet, at the first of them.
-        member_key: whether they know each other by a key there; torchrun's of a command know none.
+        machine: type of all machines.
+        num_machines: number of machines.
+        fabric: fabric of a machine, and NCCL's settings.
+        region: the site, with its grid.
+        price: price of a machine per hour.
+        state_dir: folder of runs, on every machine.
+        record_uri: folder of uploaded records.
+        labels: labels of the trainer's container.
+        meets: whether the first machine runs a rendezvous.
+        member_key: whether machines authenticate with a key; torchrun of a custom command does not support it.
     """
 
     machine: SiteMachine
@@ -52,8 +52,8 @@ class HostsPlan:
 
 
 def plan(config: StackConfig) -> HostsPlan:
-    """Looks everything up and checks it, without declaring a resource. InputError: an accelerator nobody knows the
-    draw of, a rung there is not, a wrong number of nodes, a wrong tag.
+    """Plans and checks the stack without declaring a resource. InputError: an accelerator of unknown power draw, an
+    unsupported rung, a wrong number of nodes, a wrong tag.
     """
     own = get_hosts(config)
     machine = get_machine(config)
@@ -76,31 +76,31 @@ def plan(config: StackConfig) -> HostsPlan:
 
 
 def get_hosts(config: StackConfig) -> HostsConfig:
-    """The provider's own section."""
+    """The section gangway:hosts."""
     return config.section(HostsConfig)
 
 
 def _check_outputs(config: StackConfig, own: HostsConfig) -> None:
-    """No output in which a folder of the machine's is mounted, or that is in one."""
+    """InputError: an output inside a folder that the machine mounts, or around one."""
     outputs = config.own_command.outputs if config.own_command else ()
     for folder, mount in outputs_in_mounts(outputs, filter(None, (own.shared_dir, own.data_dir))):
         raise InputError(
             "gangway:job.outputs",
             f"the machine mounts {mount} in the container",
             value=folder,
-            allowed=f"a folder apart from {mount}",
+            allowed=f"a folder outside {mount}",
             fix=f"write to ${RUN_DIR}, or to another folder such as /work/results",
         )
 
 
 def _check_number(config: StackConfig, own: HostsConfig) -> None:
-    """As many nodes as there are machines: one that is named and gets nothing would be a mistake nobody sees."""
+    """InputError: more machines than nodes, or fewer."""
     nodes, there = config.cluster.nodes, len(own.machines)
     if nodes.max != there:
         raise InputError(
             "gangway:cluster.nodes.max",
-            f"gangway:hosts.machines names {there}",
+            f"gangway:hosts.machines has {there}",
             value=nodes.max,
-            allowed=f"{there}: every machine that is named trains",
+            allowed=f"{there}, the number of machines",
             fix=f"set nodes: {{min: {min(nodes.min, there)}, max: {there}}}, or change the list of machines",
         )

@@ -1,5 +1,5 @@
-"""A stack on machines that are there already: `components.hosts`, made of one StackConfig. What can be known without a
-resource is `plan`.
+"""The resources of a stack on existing machines: the components of `components.hosts`. `plan` checks everything that
+can be checked before a resource is declared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
 
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
-    """What the machines cost their owner, where the stack file says it: no list has a price of what one has."""
+    """The cost of the machines, from the stack file."""
     machine, num = get_machine(config), len(get_hosts(config).machines)
     price_fact = get_price(config, machine).on_demand
     return [from_fact(f"{config.stack}-0-on-demand: {num} x {machine.name}", price_fact, num)]
@@ -36,18 +36,18 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     """Declares the stack's resources and returns what it exports."""
     own, several = get_hosts(config), config.cluster.nodes.max > 1
     provider = command.Provider(config.stack)
-    if config.engine.standing:
+    if config.engine.has_queue:
         scripts = [render_slurm_host_installer(machine_spec(config, planned, at)) for at in range(len(own.machines))]
     else:
         job = job_spec(config, planned)
         scripts = [installer(config, planned, job, at) for at in range(len(own.machines))]
     machines = [_machine(own, script, at) for at, script in enumerate(scripts)]
     if own.wireguard is not None and several:
-        machines = _joined(config.stack, own, own.wireguard.port, machines)
+        machines = _add_wireguard(config.stack, own, own.wireguard.port, machines)
     opts = pulumi.ResourceOptions(providers={"command": provider})
-    if config.engine.standing:
+    if config.engine.has_queue:
         return slurm_pool(config, machines, opts)
-    # One component: everything else is there already.
+    # The only component: everything else exists.
     signing = signing_key(config.stack)
     keys: dict[str, pulumi.Input[str]] = {SIGNING_KEY: signing.pem}
     if planned.member_key:
@@ -65,20 +65,19 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     }
 
 
-def _joined(stack: str, own: HostsConfig, port: int, machines: Sequence[HostArgs]) -> list[HostArgs]:
-    """The machines with what each is told of the tunnels to the others."""
+def _add_wireguard(stack: str, own: HostsConfig, port: int, machines: Sequence[HostArgs]) -> list[HostArgs]:
+    """The machines, each with its WireGuard configuration."""
     addresses = zip(own.machines, own.job_addresses, strict=True)
     peers = [Peer(machine.label, machine.reached_at, address) for machine, address in addresses]
     keys = pulumi.Output.all(**{peer.name: private_key(stack, peer.name) for peer in peers})
 
-    def told(name: str) -> pulumi.Output[str]:
+    def config_file(name: str) -> pulumi.Output[str]:
         return keys.apply(lambda known: config_text(peers, known, name, port))
 
-    return [{**machine, "keys": {WIREGUARD_FILE: told(machine["name"])}} for machine in machines]
+    return [{**machine, "keys": {WIREGUARD_FILE: config_file(machine["name"])}} for machine in machines]
 
 
 def _machine(own: HostsConfig, script: str, position: int) -> HostArgs:
-    """One machine with its script."""
     machine = own.machines[position]
     return {
         "name": machine.label,

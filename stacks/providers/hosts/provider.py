@@ -1,4 +1,4 @@
-"""Machines that are there already, as a provider: what is known of it without its SDK."""
+"""The provider for existing machines: facts that need no SDK."""
 
 from collections.abc import Iterator
 from types import MappingProxyType
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from components.core.findings import InputError
 from stacks.base.provider import NodeTypes, Program, Provider
 from stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
-from stacks.config.secret_values import in_plain_text
+from stacks.config.engine_settings import SlurmConfig
+from stacks.config.secret_values import plaintext_mistakes
 from stacks.config.stack_config import StackConfig
-from stacks.providers.hosts.queue_settings import slurm_mistakes
 from stacks.providers.hosts.settings import SETTINGS, HostsConfig
 
 if TYPE_CHECKING:
@@ -28,11 +28,36 @@ def _data(config: StackConfig) -> str | None:
 
 
 def _mistakes(config: StackConfig) -> Iterator[InputError]:
-    """A private key that stands in plain text, and what a queue does not go with."""
+    """InputError: a private key in plain text, and settings that a queue does not support."""
     section = config.find_section(HostsConfig)
     key = section.private_key if section else None
-    yield from in_plain_text("hosts", "private_key", key, "a private key", "the keys of your SSH agent")
-    yield from slurm_mistakes(config)
+    yield from plaintext_mistakes("hosts", "private_key", key, "a private key", "the keys of your SSH agent")
+    yield from _slurm_mistakes(config)
+
+
+def _slurm_mistakes(config: StackConfig) -> Iterator[InputError]:
+    engine, nodes = config.engine, config.cluster.nodes
+    if not isinstance(engine, SlurmConfig):
+        return
+    if nodes.min != nodes.max:
+        yield InputError(
+            "gangway:cluster.nodes.min", "existing machines are always running", value=nodes.min,
+            allowed=str(nodes.max), fix=f"set nodes: {{min: {nodes.max}, max: {nodes.max}}}",
+        )  # fmt: skip
+    for name, why in {
+        "idle_minutes": "existing machines are not released",
+        "accounting": "no Slurm database is set up on them",
+    }.items():
+        if name in engine.model_fields_set and getattr(engine, name) is not False:
+            yield InputError(
+                f"gangway:engine.{name}", why, value=getattr(engine, name),
+                allowed="left out with provider: hosts", fix=f"leave {name} out",
+            )  # fmt: skip
+    if config.image.prebuilt is not None:
+        yield InputError(
+            "gangway:image.prebuilt", "Slurm jobs on existing machines run without a container",
+            value=config.image.prebuilt, allowed="left out with engine: slurm", fix="leave image out",
+        )  # fmt: skip
 
 
 PROVIDER = Provider(
@@ -62,13 +87,13 @@ PROVIDER = Provider(
             "hosts.run_store": "Where records are kept",
             "image.prebuilt": "The trainer's image",
         },
-        job={},  # nothing ends existing machines
+        job={},  # existing machines are not terminated
     ),
     loads_by_name=False,
     settings=SETTINGS,
     mistakes=_mistakes,
     own_data=_data,
-    # A host's service is started anew by every command that changes.
+    # Every changed command restarts the service of a host.
     nodes=NodeTypes(
         machines=frozenset({"command:remote:Command"}),
         restarting=MappingProxyType({"command:remote:Command": ("*",)}),

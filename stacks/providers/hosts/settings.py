@@ -1,6 +1,4 @@
-"""What a stack file says of machines that are there already: the section gangway:hosts, and the common settings that
-nothing reads there.
-"""
+"""The section gangway:hosts, and the common settings without effect on existing machines."""
 
 import re
 from ipaddress import IPv4Network, IPv6Address, ip_network
@@ -17,19 +15,19 @@ from stacks.config.provider_settings import OwnSection, ProviderSettings
 from stacks.config.secret_values import Encrypted
 from stacks.config.section import Section
 
-# What Pulumi's plugin can pin: it offers a server this one algorithm, and no server takes ssh-rsa any more.
+# Algorithms that Pulumi's plugin can pin; servers no longer accept ssh-rsa.
 _HOST_KEY = r"^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,2}$"
 HOST_KEY_EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFDYWOCYXsx/YEGKrwzFq1h/QsJXCohAlanozKzQ9lRc"
-"""Nobody's."""
+"""An unused key."""
 _ADDRESS = r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$"
 _FOLDER = r"^/[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
-_NO_BILL = "nobody bills these machines through an account, so nothing counts against the budget"
-_NO_LOGS = "there is no log service: lines stay in the machines' journals"
+_NO_BILL = "these machines have no cloud bill, so nothing counts against the budget"
+_NO_LOGS = "there is no log service: logs stay in the machines' journals"
 
 
-def _an_address(value: str) -> str:
-    """A name, or numbers that are an IP address: of other numbers nobody would know before `up`. One or two of them are
-    what YAML takes for a number; quotes make a name of it.
+def _check_address(value: str) -> str:
+    """A name or a valid IP address: other numbers would fail only during `up`. One or two numbers may be a name in
+    quotes, which YAML would read as a number.
     """
     parts = value.split(".")
     if len(parts) > 2 and value.replace(".", "").isdecimal():
@@ -37,7 +35,7 @@ def _an_address(value: str) -> str:
         if len(parts) != 4 or "" in parts:
             raise ValueError(f"{allowed}; write all four numbers, or the machine's name")
         if too_large := [part for part in parts if int(part) > 255]:
-            raise ValueError(f"{allowed}; {too_large[0]} is above 255: give the one that its SSH server answers at")
+            raise ValueError(f"{allowed}; {too_large[0]} is above 255: write the address of its SSH server")
         plain = ".".join(str(int(part)) for part in parts)
         if plain != value:
             raise ValueError(f"{allowed}, without zeros before them; write {plain}")
@@ -45,36 +43,36 @@ def _an_address(value: str) -> str:
         try:
             IPv6Address(value)
         except ValueError as error:
-            fix = "write it without a port, which has a key of its own" if value.count(":") == 1 else "mend it"
+            fix = "write it without the port, which has its own setting" if value.count(":") == 1 else "correct it"
             raise ValueError(f"an IPv6 address, or a name ({error}); {fix}") from None
     return value
 
 
-def _written_as_address(value: Any) -> Any:
-    """Refuses other text before the pattern does, whose fix would be an example: another machine's address, perhaps."""
+def _check_address_text(value: Any) -> Any:
+    """Refuses other text before the pattern does, whose fix would be an example address."""
     if not isinstance(value, str) or re.fullmatch(_ADDRESS, value):
         return value
     user, at, host = value.rpartition("@")
     if at and user and re.fullmatch(_ADDRESS, host):
-        raise ValueError(f"a name or an IP address, without the user, who has a key of its own; write {host}")
-    raise ValueError("a name or an IP address; give the one that its SSH server answers at")
+        raise ValueError(f"a name or an IP address without the user, which has its own setting; write {host}")
+    raise ValueError("a name or an IP address; write the address of its SSH server")
 
 
-_Address = Annotated[str, Field(pattern=_ADDRESS), AfterValidator(_an_address), BeforeValidator(_written_as_address)]
+_Address = Annotated[str, Field(pattern=_ADDRESS), AfterValidator(_check_address), BeforeValidator(_check_address_text)]
 
 
-def _a_network(value: str) -> str:
+def _check_network(value: str) -> str:
     """A network of IPv4 or IPv6, in its usual form."""
     try:
         plain = str(ip_network(value, strict=False))
     except ValueError as error:
         raise ValueError(f"a network ({error}); write it as 10.20.0.0/16") from None
     if plain != value:
-        raise ValueError(f"a network, without bits beyond its own; write {plain}")
+        raise ValueError(f"a network without host bits; write {plain}")
     return value
 
 
-_Network = Annotated[str, AfterValidator(_a_network)]
+_Network = Annotated[str, AfterValidator(_check_network)]
 
 
 class HostConfig(Section):
@@ -99,11 +97,11 @@ class HostConfig(Section):
     cluster_address: _Address | None = Field(default=None, examples=["10.30.0.11"])
 
     @model_validator(mode="after")
-    def _known_or_accepted(self) -> Self:
+    def _check_host_key(self) -> Self:
         if self.host_key is None and not self.accept_unknown_host_key:
             raise ValueError(
-                "host_key, by which the right machine is told from another; write what `ssh-keyscan -t ed25519 "
-                f"{self.address}` prints behind the address, or accept_unknown_host_key: true"
+                f"host_key, which identifies the machine; write what `ssh-keyscan -t ed25519 {self.address}` prints "
+                "after the address, or accept_unknown_host_key: true"
             )
         if self.host_key is not None and self.accept_unknown_host_key:
             raise ValueError("host_key or accept_unknown_host_key, not both; remove accept_unknown_host_key")
@@ -111,12 +109,12 @@ class HostConfig(Section):
 
     @property
     def label(self) -> str:
-        """What its resources are called after."""
+        """The name of its resources."""
         return self.name or self.address.lower().replace(".", "-").replace(":", "-")
 
     @property
     def reached_at(self) -> str:
-        """Its address among the machines."""
+        """The address at which other machines reach it."""
         return self.cluster_address or self.address
 
 
@@ -133,9 +131,9 @@ class WireguardConfig(Section):
 
     @field_validator("network")
     @classmethod
-    def _of_ipv4(cls, value: str) -> str:
+    def _check_ipv4(cls, value: str) -> str:
         if ":" in value:
-            raise ValueError("a network of IPv4; write one such as 10.88.0.0/24")
+            raise ValueError("an IPv4 network; write one such as 10.88.0.0/24")
         return value
 
 
@@ -175,46 +173,46 @@ class HostsConfig(Section):
     wireguard: WireguardConfig | None = None
 
     @model_validator(mode="after")
-    def _each_once(self) -> Self:
+    def _check_unique(self) -> Self:
         for what in ("label", "address", "reached_at"):
             first: dict[str, int] = {}
             for number, machine in enumerate(self.machines):
                 value = getattr(machine, what)
                 if value in first:
-                    raise _twice(machine, number, first[value], what, value)
+                    raise _duplicate_error(machine, number, first[value], what, value)
                 first[value] = number
         return self
 
     @model_validator(mode="after")
-    def _room_in_the_tunnels(self) -> Self:
+    def _check_tunnel_network(self) -> Self:
         if self.wireguard is not None and IPv4Network(self.wireguard.network).num_addresses - 2 < len(self.machines):
             raise InputError(
                 "wireguard.network",
                 f"has fewer addresses than the {len(self.machines)} machines",
                 value=self.wireguard.network,
-                allowed="an address for each machine, beside the first and the last",
-                fix="write a larger one, such as 10.88.0.0/22",
+                allowed="an address for each machine, without the first and the last",
+                fix="write a larger network, such as 10.88.0.0/22",
             )
         return self
 
     @property
     def job_addresses(self) -> tuple[str, ...]:
-        """By which the job's machines reach each other, in their order."""
+        """The addresses at which the job's machines reach each other, in order."""
         if self.wireguard is not None:
             return tunnel_addresses(self.wireguard.network, len(self.machines))
         return tuple(machine.reached_at for machine in self.machines)
 
 
-def _twice(machine: HostConfig, number: int, first: int, what: str, value: str) -> InputError:
-    """At the second of two machines, and at the key that both have alike."""
+def _duplicate_error(machine: HostConfig, number: int, first: int, what: str, value: str) -> InputError:
+    """The error for a value that two machines share, at the second."""
     written = {"label": "name" if machine.name else "address", "address": "address"}
     key = written.get(what, "cluster_address" if machine.cluster_address else "address")
     return InputError(
         f"machines[{number}].{key}",
-        f"is machines[{first}]'s already",
+        f"duplicates that of machines[{first}]",
         value=value,
-        allowed="each machine once",
-        fix=f"remove the second {value}, or write what is its own",
+        allowed="unique names and addresses",
+        fix=f"remove the second machine, or correct {value}",
     )
 
 
@@ -232,21 +230,21 @@ SETTINGS = ProviderSettings(
     ),
     unsupported=MappingProxyType(
         {
-            "storage": "the machines mount their own file systems: gangway:hosts.shared_dir and data_dir name them",
-            "network": "the machines' network is there already",
-            "cluster.zone": "the machines are where they are",
-            "cluster.image_id": "the machines run the system that they have",
-            "cluster.image_refresh": "the machines run the system that they have",
-            "cluster.root_volume_gib": "the machines have the disks that they have",
-            "cluster.root_device_name": "the machines have the disks that they have",
-            "cluster.breaker": "nobody replaces a machine that gives itself up",
-            "head.machine_type": "the store in which nodes meet is on the first machine",
+            "storage": "the machines mount their own file systems: see gangway:hosts.shared_dir and data_dir",
+            "network": "the machines' network exists",
+            "cluster.zone": "the machines have a fixed place",
+            "cluster.image_id": "the machines keep their operating system",
+            "cluster.image_refresh": "the machines keep their operating system",
+            "cluster.root_volume_gib": "the machines keep their disks",
+            "cluster.root_device_name": "the machines keep their disks",
+            "cluster.breaker": "failed machines are not replaced",
+            "head.machine_type": "the first machine runs the rendezvous store",
             "observe.log_days": _NO_LOGS,
-            "observe.no_steps_minutes": f"{_NO_LOGS}, and nobody sends alarms",
+            "observe.no_steps_minutes": f"{_NO_LOGS}, and there are no alarms",
             "budget.stop_at_percent": _NO_BILL,
-            "budget.activate_tag": "no bill counts by tags here; nothing has to be activated",
-            "job.terminate_when_done": "machines that are there stay when the trainer has stopped",
-            "encryption": "disks are under the key of whoever set the machines up",
+            "budget.activate_tag": "there is no bill by tags, so no tag to activate",
+            "job.terminate_when_done": "existing machines are not terminated",
+            "encryption": "the machines' disks keep their encryption",
         }
     ),
     data_setting="hosts.data_dir",

@@ -1,4 +1,4 @@
-"""A Slurm on machines that are there already: the first is its controller, and all are its nodes."""
+"""A Slurm cluster on existing machines: the first is the controller, and all are nodes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,14 +25,14 @@ HOSTS = "gangway:hosts"
 
 
 def slurm_spec(config: StackConfig, planned: HostsPlan) -> SlurmSpec:
-    """The cluster: one partition of all machines."""
+    """The cluster, with one partition of all machines."""
     own = get_hosts(config)
     hosts = tuple(
         SlurmHost(machine.label, address) for machine, address in zip(own.machines, own.job_addresses, strict=True)
     )
     return SlurmSpec(
         cluster=config.stack,
-        # Whatever newer release is there reads it as well; an older one is refused by the machine.
+        # Newer releases read it too; the machine refuses older ones.
         release="22.05",
         head_host=hosts[0].address,
         head_name=hosts[0].name,
@@ -45,7 +45,7 @@ def slurm_spec(config: StackConfig, planned: HostsPlan) -> SlurmSpec:
 
 
 def machine_spec(config: StackConfig, planned: HostsPlan, position: int) -> SlurmHostSpec:
-    """What the machine at `position` is given."""
+    """The settings of the machine at `position`."""
     own, several = get_hosts(config), config.cluster.nodes.max > 1
     return SlurmHostSpec(
         stack=config.stack,
@@ -62,7 +62,7 @@ def machine_spec(config: StackConfig, planned: HostsPlan, position: int) -> Slur
 def slurm_pool(
     config: StackConfig, machines: list[HostArgs], opts: pulumi.ResourceOptions
 ) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares the machines; what the stack exports."""
+    """Declares the machines and returns what the stack exports."""
     own = get_hosts(config)
     keys: dict[str, pulumi.Input[str]] = {MUNGE_KEY: munge_key(config.stack)}
     pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "keys": keys}, opts)
@@ -77,32 +77,32 @@ def slurm_pool(
 
 
 def slurm_findings(config: StackConfig, planned: HostsPlan) -> Iterable[Finding]:
-    """What to know of such a cluster before `up`."""
+    """Findings about the cluster."""
     own, spec = get_hosts(config), slurm_spec(config, planned)
     if len(own.machines) > 1 and own.shared_dir is None:
         yield Finding.error(
             "storage.not-shared",
             f"{HOSTS}.shared_dir",
-            "several machines need one file system for jobs and their runs, and no folder of one is named",
-            "mount one on every machine, and write its folder: shared_dir: /shared/gangway",
+            "several machines need a shared file system for jobs and their runs",
+            "mount one on every machine, and set its folder: shared_dir: /shared/gangway",
         )
     yield Finding.info(
         "hosts.slurm",
         "gangway:engine",
-        f"{own.machines[0].label} is the controller, and a node too: while it is down nothing new begins; Slurm 22.05 "
-        "or later and munge have to be installed, and people to have the same number on each machine",
-        "submit on one of the machines, or by SSH: gangway job submit FILE --on slurm:FOLDER@main",
+        f"{own.machines[0].label} is the controller and also a node: while it is down no job starts. Install Slurm "
+        "22.05 or later and munge, and give users the same user id on all machines",
+        "submit on one of the machines, or over SSH: gangway job submit FILE --on slurm:FOLDER@main",
     )
     if len(own.machines) > 1:
         ports = f"{spec.controller_port}, {spec.node_port} and {SRUN_PORTS[0]} to {SRUN_PORTS[1]}"
         yield Finding.info(
             "hosts.ports",
             f"{HOSTS}.machines",
-            f"{'these machines alone are let to' if own.firewall else 'nobody is kept from'} ports {ports}; no other "
-            f"is closed or opened, and what jobs tell each other {_travels(own)}",
-            "keep them in a network of their own",
+            f"{'only these machines reach' if own.firewall else 'every machine reaches'} ports {ports}; other ports "
+            f"are not changed, and traffic between jobs' processes {_describe_encryption(own)}",
+            "keep the machines in a separate network",
         )
 
 
-def _travels(own: HostsConfig) -> str:
-    return "goes through WireGuard's tunnels" if own.wireguard is not None else "travels in the clear"
+def _describe_encryption(own: HostsConfig) -> str:
+    return "goes through WireGuard's tunnels" if own.wireguard is not None else "is unencrypted"

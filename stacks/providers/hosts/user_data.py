@@ -1,4 +1,4 @@
-"""What the machines of a stack are given: the job, and each machine's script, which installs and removes it."""
+"""The job of a stack on existing machines, and each machine's script, which installs and removes it."""
 
 from components.core.job import JobSpec, Rendezvous, Volume
 from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY
@@ -12,25 +12,25 @@ from stacks.estimates.run_context import cloud_context
 from stacks.providers.hosts.plan import HostsPlan, get_hosts
 
 COMMAND_GRACE_SEC = 90
-"""What a command of one's own has once it is told: nobody takes these machines back meanwhile."""
+"""Time for a custom command to shut down; these machines are not preempted."""
 
 
 def run_dir(config: StackConfig, planned: HostsPlan) -> str:
-    """The run's directory, the same on every machine."""
+    """The run directory, the same on every machine."""
     return f"{planned.run_dirs}/{config.stack}"
 
 
 def fabric_min_gbps(config: StackConfig, planned: HostsPlan) -> float | None:
-    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    """The minimum bus bandwidth for the job to start; None if there is no fabric to test."""
     return shared.least_bus_gbps(config, planned.machine, planned.fabric.gbps) if planned.fabric.num_devices else None
 
 
 def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
-    """The job that the machines run. Several meet at the first of them; data is mounted to be read."""
+    """The job of the machines. The first runs the rendezvous; data is mounted read-only."""
     own = get_hosts(config)
     image = config.ready_image or ""
     data = (Volume(source=own.data_dir, target=own.data_dir, read_only=True),) if own.data_dir else ()
-    # Its own run alone: of others, on a file system that several stacks have, it sees nothing.
+    # Only its own run: other stacks may use the same file system.
     state = run_dir(config, planned)
     processes = planned.machine.num_accelerators.value
     meeting = Rendezvous(host=own.job_addresses[0], port=RENDEZVOUS_PORT) if planned.meets else None
@@ -68,9 +68,9 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
 
 
 def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: int) -> str:
-    """The script of the machine at `position`; the first holds the store in which all meet, and the record."""
+    """The script of the machine at `position`; the first has the rendezvous store and the record."""
     own, several, first = get_hosts(config), config.cluster.nodes.max > 1, position == 0
-    # A command has no metrics that anybody knows, and what it leaves is put once it has ended.
+    # A command has no known metrics, and its results are uploaded at its end.
     keeps = first and config.trains
     spec = HostSpec(
         stack=config.stack,
@@ -79,7 +79,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         bucket_uri=planned.record_uri,
         run_dir=run_dir(config, planned),
         max_hours=config.work.max_hours,
-        # A command on one machine need not know of RDMA.
+        # A command on one machine does not use RDMA.
         fabric=find_rdma(planned) if config.trains or planned.meets else None,
         shared_dir=own.shared_dir if several else None,
         container_engine=own.container_engine,
@@ -93,14 +93,14 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         allowed=(*own.job_addresses, *own.firewall_sources) if own.firewall else None,
         wireguard=INTERFACE if own.wireguard and several else None,
         keeps_record=keeps,
-        # Whoever else's jobs write there: none of them is this one's user.
+        # A unique user, as other stacks' jobs may write to the same folder.
         uid=own_uid(config.stack) if own.shared_dir is not None else TRAINER_UID,
     )
     return render_host_installer(spec)
 
 
 def find_rdma(planned: HostsPlan) -> RdmaSetup | None:
-    """What a machine looks for in itself; None where it has no fabric."""
+    """The fabric that a machine checks, if any."""
     fabric = planned.fabric
     if not fabric.num_devices:
         return None

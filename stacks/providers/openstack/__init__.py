@@ -1,1 +1,1 @@
-"""A stack in a private cloud on OpenStack, from its StackConfig: what it means, what to know, what is declared."""
+"""Stacks in private clouds on OpenStack; `stacks.providers` describes the modules."""

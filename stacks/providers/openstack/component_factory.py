@@ -1,8 +1,8 @@
-"""The parts of a stack on OpenStack, one method for each component, with what it needs of others as arguments."""
+"""The components of a stack on OpenStack, one method each; arguments are what a component needs of the others."""
 
 import time
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 
@@ -11,7 +11,7 @@ from components.openstack.identity import NodeIdentity, NodeIdentityArgs
 from components.openstack.launch import HEAD_ROOT_GIB, HeadNode, HeadNodeArgs
 from components.openstack.machine_secrets import MachineSecrets, MachineSecretsArgs, get_period, url_key
 from components.openstack.network import TrainingNetwork, TrainingNetworkArgs
-from components.openstack.node_pool import CapacityRungArgs, NodePool, NodePoolArgs
+from components.openstack.node_pool import NodePool, NodePoolArgs
 from components.openstack.storage import ManilaShare, ManilaShareArgs, RunBucket
 from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
 from stacks.config.stack_config import StackConfig
@@ -22,7 +22,7 @@ from stacks.providers.openstack.user_data import UserDataInputs, head_user_data,
 
 @dataclass(frozen=True)
 class ComponentFactory:
-    """One method for each part; what parts need of each other stands in `build`."""
+    """One method per component; `build` connects them."""
 
     config: StackConfig
     planned: OpenstackPlan
@@ -33,7 +33,7 @@ class ComponentFactory:
         return get_section(self.config)
 
     def runs(self) -> RunBucket:
-        """Where records outlive the nodes."""
+        """The container of run records, which outlive the nodes."""
         return RunBucket(self.config.stack, {"tags": self.planned.tags}, self.opts)
 
     def network(self) -> TrainingNetwork:
@@ -50,7 +50,7 @@ class ComponentFactory:
         return TrainingNetwork(self.config.stack, typed_args(TrainingNetworkArgs, args), self.opts)
 
     def storage(self, network: TrainingNetwork) -> ManilaShare | None:
-        """The share; None where the stack has none."""
+        """The share, if any."""
         storage, own = self.config.storage, self._own
         if storage is None:
             return None
@@ -58,7 +58,7 @@ class ComponentFactory:
             "capacity_gib": storage.capacity_gib,
             "protocol": own.share_protocol,
             "share_type": own.share_type,
-            # Manila's zones are its own, and not Nova's.
+            # Manila's zones differ from Nova's.
             "zone": "",
             "clients": self.planned.network.cidr if own.share_network else network.egress_ip,
             "share_network": own.share_network,
@@ -69,14 +69,14 @@ class ComponentFactory:
         return ManilaShare(self.config.stack, typed_args(ManilaShareArgs, args), self.opts)
 
     def node_identity(self, runs: RunBucket) -> NodeIdentity:
-        """Whom the machines act as."""
+        """The identity of the machines."""
         args = {"run_bucket": runs.bucket_name, "role": self._own.object_role, "access_rules": self._own.access_rules}
         return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
     def secrets(
         self, identity: NodeIdentity, storage: ManilaShare | None, signing: pulumi.Output[str]
     ) -> MachineSecrets:
-        """What the machines fetch when they boot."""
+        """The secrets that machines fetch at boot."""
         name, own = self.config.stack, self._own
         credential = (identity.credential_id, identity.credential_secret)
         members = member_key(name, self.config.work.member_key_refresh) if self.planned.member_key else None
@@ -93,7 +93,7 @@ class ComponentFactory:
     def _machine(
         self, network: TrainingNetwork, image: str, boot_volume_gib: int | None, secrets: MachineSecrets
     ) -> dict[str, Any]:
-        """What every machine is made of."""
+        """The arguments of every machine."""
         return {
             "secrets_place": secrets.place,
             "secrets_signature": secrets.signature,
@@ -108,7 +108,7 @@ class ComponentFactory:
     def head(
         self, network: TrainingNetwork, user_data_inputs: UserDataInputs, secrets: MachineSecrets
     ) -> HeadNode | None:
-        """The head node; None for one node alone."""
+        """The head node; None for a single node."""
         if not self.planned.head:
             return None
         own = self._own
@@ -130,15 +130,14 @@ class ComponentFactory:
         secrets: MachineSecrets,
         head: HeadNode | None,
     ) -> NodePool:
-        """The workers. They go before the head does."""
+        """The workers, which are destroyed before the head."""
         cluster, own = self.config.cluster, self._own
         args = {
             **self._machine(network, own.image, self.planned.boot_volume_gib, secrets),
             "machine_type": cluster.machine_type,
             "num_nodes_max": cluster.nodes.max,
             "capacity": [
-                cast("CapacityRungArgs", rung.model_dump(mode="json", include={"kind", "id"}, exclude_none=True))
-                for rung in cluster.capacity
+                rung.model_dump(mode="json", include={"kind", "id"}, exclude_none=True) for rung in cluster.capacity
             ],
             "placement": own.placement,
             "cidr": self.config.network.cidr,

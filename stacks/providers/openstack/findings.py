@@ -1,5 +1,5 @@
-"""What a person should know before `up` on OpenStack: what it cannot do, and every automatic choice with its reason.
-What is about the site is `components.catalog.site`'s; what cannot be planned at all raises in `plan`.
+"""Findings of stacks on OpenStack: limits, and each automatic choice with its reason. `components.catalog.site` has
+those about the site; what cannot be planned raises in `plan`.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.openstack.capacity import LADDER, RESERVED_FLAVOUR
 from components.openstack.machine_secrets import VALID_HOURS
-from stacks.base.command_nodes import meeting
+from stacks.base.command_nodes import rendezvous_findings
 from stacks.base.shared import get_site
 from stacks.config.stack_config import StackConfig
 from stacks.estimates import provider_findings
@@ -37,28 +37,29 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
         *_identity(config),
         *_secrets(config),
         *provider_findings.member_key_refreshed(config, has_key=planned.member_key),
-        *meeting(config),
+        *rendezvous_findings(config),
         *_lines(config, planned),
         *_money(config),
     )
 
 
 def _fabric(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
-    """Where the adapters come from, and the test before the job."""
+    """The source of RDMA adapters, and the test before the job."""
     if planned.rdma_ports:
         yield Finding.info(
             "fabric.sr-iov",
             f"{_PLACE}.rdma_network_id",
-            f"{planned.rdma_ports} SR-IOV ports a node: Neutron puts no firewall before them, so everybody on that "
-            "network reaches the nodes by it",
-            "use a network that only this project's machines are on",
+            f"{planned.rdma_ports} SR-IOV ports per node: Neutron does not filter them, so every machine on that "
+            "network can reach the nodes",
+            "use a network with only this project's machines",
         )
     elif planned.fabric.num_devices:
         yield Finding.info(
             "fabric.by-flavour",
             "gangway:site.fabric",
-            f"the flavour has to bring {planned.fabric.num_devices} adapters a node, by an alias for PCI passthrough",
-            f"ask your administrator, or write {_PLACE}.rdma_network_id to have SR-IOV ports made",
+            f"the flavour must provide {planned.fabric.num_devices} adapters per node, with an alias for PCI "
+            "passthrough",
+            f"ask your administrator, or set {_PLACE}.rdma_network_id for SR-IOV ports",
         )
     least = fabric_min_gbps(config, planned)
     yield from provider_findings.ignored_check(config, least, f"{planned.machine.name}, without a fabric,")
@@ -66,28 +67,28 @@ def _fabric(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
 
 
 def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
-    """Reservation or server group: who decides which hosts."""
+    """The choice of hosts, by a reservation or a server group."""
     own, nodes, rung = get_section(config), config.cluster.nodes, config.cluster.capacity[0]
     if isinstance(rung, Reservation):
         yield Finding.warning(
             "capacity.lease-ends",
             f"{LADDER}[0]",
-            "when the lease of a reservation ends Blazar deletes the nodes, without notice to the job: what was "
-            "trained since the last checkpoint is lost; and before the lease begins `up` fails",
-            "have gangway:job.max_hours end before the lease does",
+            "Blazar deletes the nodes at the end of the lease, without notice: the job loses its progress since the "
+            "last checkpoint. Before the lease starts, `up` fails",
+            "set gangway:job.max_hours so that the job ends before the lease",
         )
         if not planned.machine.name.startswith(RESERVED_FLAVOUR):
             yield Finding.info(
                 "capacity.reserved-hosts",
                 f"{LADDER}[0].id",
-                f"taken for a reservation of hosts, on which {planned.machine.name} is to run: Nova is told its id",
-                f"of a reserved flavour write machine_type: {RESERVED_FLAVOUR}{rung.id}",
+                f"assumed to be a reservation of hosts for {planned.machine.name}: Nova gets its id",
+                f"for a reserved flavour set machine_type: {RESERVED_FLAVOUR}{rung.id}",
             )
         if "placement" in own.model_fields_set:
             yield Finding.warning(
                 "placement.ignored",
                 f"{_PLACE}.placement",
-                f"{own.placement} is of no effect: a reservation's hosts are chosen already",
+                f"{own.placement} has no effect: the reservation determines the hosts",
                 "remove placement",
             )
         return
@@ -95,15 +96,15 @@ def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]
         yield Finding.warning(
             "placement.one-host",
             f"{_PLACE}.placement",
-            f"affinity has all {nodes.max} nodes on one host: `up` fails where the flavour takes most of a host",
-            "set placement: soft-affinity, which asks for as few hosts as possible",
+            f"affinity puts all {nodes.max} nodes on one host: `up` fails if they do not fit",
+            "set placement: soft-affinity, which uses as few hosts as possible",
         )
     if nodes.min < nodes.max:
         yield Finding.info(
             "capacity.all-or-none",
             f"{CLUSTER}.nodes",
-            f"`up` makes all {nodes.max} nodes or fails: nothing in OpenStack makes more of them later; once they are "
-            f"there the job goes on with {nodes.min}",
+            f"`up` creates all {nodes.max} nodes or fails, since nothing in OpenStack adds nodes later; after that "
+            f"the job continues with at least {nodes.min}",
         )
 
 
@@ -112,9 +113,9 @@ def _image(config: StackConfig) -> Iterable[Finding]:
     yield Finding.info(
         "image.own",
         f"{_PLACE}.image",
-        f"{own.image} has to bring NVIDIA's driver{release}, its container toolkit and cloud-init; what it lacks a "
-        "node finds out at boot, and stops",
-        "build it once, for example with diskimage-builder, and name it by its version",
+        f"{own.image} must contain NVIDIA's driver{release}, its container toolkit and cloud-init: otherwise nodes "
+        "stop at boot",
+        "build it, for example with diskimage-builder, and put the version into its name",
     )
 
 
@@ -123,19 +124,17 @@ def _egress(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
         yield Finding.info(
             "network.no-packages",
             "gangway:network.egress",
-            "machines reach the cloud's own services alone, so docker and the share's client have to be in their images"
+            "machines reach only the cloud's services, so their images must contain docker and the share's client"
             + (
-                ", and nobody fetches Prometheus"
-                if planned.head and config.trains and config.head.prometheus_image
-                else ""
+                "; Prometheus is not started" if planned.head and config.trains and config.head.prometheus_image else ""
             ),
-            "set egress: nat where an image lacks them",
+            "set egress: nat if an image lacks them",
         )
     yield from provider_findings.ways_out(
         config,
         {
-            "by DNS": "the network's resolvers answer what they like",
-            "into any project's containers": "service_cidrs says where a service is, and not whose",
+            "by DNS": "the network's resolvers may resolve every name",
+            "into any project's containers": "service_cidrs selects a service, not a project",
         },
     )
 
@@ -148,15 +147,15 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
         yield Finding.info(
             "storage.by-router",
             f"{_PLACE}.share_network",
-            "the share's server is taken to be outside the stack's network: it admits the router's address, behind "
-            "which all machines of this stack are, and nobody else",
-            "set share_network: true where the share type's driver handles share servers",
+            "the share's server is assumed to be outside the stack's network: it admits only the address of the "
+            "router, which all machines of this stack share",
+            "set share_network: true if the share type's driver handles share servers",
         )
     if own.share_protocol == "CEPHFS":
         yield Finding.info(
             "storage.ceph-reached",
             f"{_PLACE}.share_protocol",
-            "machines speak to Ceph's monitors and servers themselves, whose network the router has to lead to",
+            "machines connect to Ceph's monitors and servers: the router must reach their network",
         )
 
 
@@ -166,9 +165,9 @@ def _encryption(config: StackConfig) -> Iterable[Finding]:
     yield Finding.info(
         "encryption.not-known",
         f"{_PLACE}.volume_type",
-        f"whether {disks or 'disks'}, share and run container are encrypted at rest, the cloud does not say to a "
-        "project's member: keys are its administrator's, in Barbican or in Ceph",
-        "" if disks else "for encrypted disks write boot: volume and a volume_type of which your administrator says so",
+        f"whether {disks or 'disks'}, share and run container are encrypted at rest is unknown: the administrator "
+        "manages the keys, in Barbican or Ceph",
+        "" if disks else "for encrypted disks set boot: volume and a volume_type that your administrator encrypts",
     )
 
 
@@ -178,61 +177,62 @@ def _identity(config: StackConfig) -> Iterable[Finding]:
         yield Finding.info(
             "identity.access-rules",
             f"{_PLACE}.access_rules",
-            "machines put runs with a credential that opens the run container alone, as Keystone knows it from Train "
-            "on and Swift heeds it with service_type set; Ceph's object gateway refuses such a credential",
-            "where records do not arrive, see docs/private-cloud.md; access_rules: false restricts it to "
-            f"the role {own.object_role}",
+            "machines upload runs with a credential for the run container only, which needs Keystone from Train on, "
+            "and Swift with service_type set; Ceph's object gateway refuses such credentials",
+            "if records do not arrive, see docs/private-cloud.md; access_rules: false restricts it to the role "
+            f"{own.object_role}",
         )
     else:
         yield Finding.warning(
             "identity.whole-project",
             f"{_PLACE}.access_rules",
-            f"machines hold a credential that may do whatever the role {own.object_role} may do in the whole project, "
-            "and root on a machine can read it",
-            "set access_rules: true where the object store is Swift, or write an object_role that opens nothing else",
+            f"machines have a credential with all permissions of the role {own.object_role} in the whole project, and "
+            "root on a machine can read it",
+            "set access_rules: true if the object store is Swift, or set object_role to a role with no other "
+            "permissions",
         )
 
 
 def _secrets(config: StackConfig) -> Iterable[Finding]:
-    """How machines have what their user data do not say."""
+    """How machines get their secrets."""
     if get_section(config).temp_url_key is None:
         yield Finding.info(
             "secrets.by-swift",
             f"{_PLACE}.temp_url_key",
-            f"machines fetch their secrets by a URL in their metadata, for {VALID_HOURS} hours after an `up`; in Swift "
-            "a container has a key for such URLs, in Ceph's object gateway only an account",
-            "behind Ceph's gateway write the account's Temp-URL-Key here, see docs/private-cloud.md",
+            f"machines fetch their secrets from a URL in their metadata, within {VALID_HOURS} hours after `up`; Swift "
+            "has a key for such URLs per container, Ceph's object gateway only per account",
+            "with Ceph's gateway set this to the account's Temp-URL-Key, see docs/private-cloud.md",
         )
 
 
 def _lines(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
-    """Where to look, where nobody keeps lines."""
+    """Where to find logs."""
     scraped = planned.member_key and config.head.prometheus_image is not None and config.network.egress is Egress.NAT
     yield Finding.info(
         "observe.no-logs",
         "gangway:observe",
-        "OpenStack has no log service and sends no alarms: what machines say is in their journals and on their "
-        f"consoles{'; Prometheus on the head keeps the figures' if scraped else ''}",
-        "read `openstack console log show NODE`, NODE being one of the export group_names",
+        "OpenStack has no log service and no alarms: logs are in the machines' journals and on their "
+        f"consoles{'; metrics are in Prometheus on the head' if scraped else ''}",
+        "run `openstack console log show NODE`, with NODE from the export group_names",
     )
 
 
 def _money(config: StackConfig) -> Iterable[Finding]:
-    """No budget; and nodes that stay."""
+    """The missing budget, and nodes that stay."""
     hours = config.work.max_hours
     yield Finding.warning(
         "budget.not-enforced",
         "gangway:budget",
-        "OpenStack has no budget: CloudKitty rates what was used, where a cloud has it, and neither mails nor stops; "
-        f"{config.budget.monthly_usd:,.2f} USD is compared with the plan alone, and nobody is written to",
-        f"the job is stopped after max_hours, {hours:g} h; destroy the stack then",
+        f"OpenStack has no budgets, and CloudKitty neither notifies nor stops: {config.budget.monthly_usd:,.2f} USD "
+        "is only compared with the plan, and no mails are sent",
+        f"the job stops after max_hours, {hours:g} h; destroy the stack then",
     )
     if config.work.terminate_when_done:
         yield Finding.info(
             "job.nodes-stay",
             "gangway:job.terminate_when_done",
-            "machines shut themselves down when the job is done, the head when its hours are over; they stay "
-            "allocated, and count against the quota, for a machine may not delete itself",
+            "nodes shut down when the job is done, the head after max_hours; they stay allocated and count against "
+            "the quota, since machines cannot delete themselves",
             "destroy the stack then",
         )
     else:

@@ -1,5 +1,5 @@
-"""Finds the stack that uses an identity in an OpenStack project, by the subnets that carry its tag. A destroyed stack
-leaves its run container behind, whose name has random digits, but no subnet.
+"""Finds the stack that uses an identity in an OpenStack project, by the tag of its subnet. A destroyed stack leaves
+only its run container, whose name is random.
 """
 
 import pulumi

@@ -1,5 +1,5 @@
-"""What a StackConfig means on OpenStack, before any resource exists: machine, fabric, addresses, share, disks, tags,
-and the job.
+"""The plan of a stack on OpenStack, before any resource exists: machine, fabric, addresses, share, disks, tags and
+job.
 """
 
 from collections.abc import Iterator
@@ -27,20 +27,20 @@ MOUNT = "/shared"
 
 @dataclass(frozen=True)
 class OpenstackPlan:
-    """What the configuration means on OpenStack.
+    """The planned stack.
 
     Attributes:
-        machine: of the nodes, as the stack file states it; its name is the flavour's.
-        num_machines: of them.
-        fabric: adapters for RDMA, and what the job is told of them.
-        rdma_ports: of a node, that `up` makes.
-        region: with its grid.
-        zone: of everything; empty where OpenStack chooses.
-        network: who has which address.
-        boot_volume_gib: of a node; None for the flavour's own disk.
-        head: whether there is a head node: where several nodes have to meet.
-        member_key: whether they know each other by a key there; torchrun's of a command know none.
-        tags: of every resource.
+        machine: nodes as the stack file describes them; the name is the flavour's.
+        num_machines: number of nodes.
+        fabric: RDMA adapters, and NCCL's settings.
+        rdma_ports: SR-IOV ports per node that `up` creates.
+        region: the region, with its grid.
+        zone: zone of all resources; empty if OpenStack chooses.
+        network: addresses of the machines.
+        boot_volume_gib: boot volume of a node; None for the flavour's disk.
+        head: whether there is a head node, for the rendezvous of several nodes.
+        member_key: whether nodes authenticate with a key; torchrun of a custom command does not support it.
+        tags: tags of every resource.
     """
 
     machine: SiteMachine
@@ -57,13 +57,13 @@ class OpenstackPlan:
 
 
 def get_section(config: StackConfig) -> OpenstackConfig:
-    """The provider's own section."""
+    """The section gangway:openstack."""
     return config.section(OpenstackConfig)
 
 
 def plan(config: StackConfig) -> OpenstackPlan:
-    """Looks everything up and checks it, without declaring a resource. InputError: a rung, a range, a share or an
-    image that OpenStack would refuse; a setting that is missing or that nothing would read; a wrong tag.
+    """Plans and checks the stack without declaring a resource. InputError: a rung, a range, a share or an image that
+    OpenStack would refuse; a setting that is missing or has no effect; a wrong tag.
     """
     own, cluster, meets = get_section(config), config.cluster, nodes_meet(config)
     check_ladder(cluster.capacity)
@@ -72,7 +72,7 @@ def plan(config: StackConfig) -> OpenstackPlan:
     network = plan_network(config.network.cidr)
     check_services(config.network.egress, list(own.service_cidrs))
     _check_nameservers(own)
-    for mistake in (*_missing(config), *_idle(config)):
+    for mistake in (*_missing_settings(config), *_unused_settings(config)):
         raise mistake
     if config.storage is not None:
         check_share(config.storage.capacity_gib, own.share_protocol, share_network=own.share_network)
@@ -105,72 +105,74 @@ def _check_nameservers(own: OpenstackConfig) -> None:
                 str(error),
                 value=server,
                 allowed="an IPv4 address",
-                fix="write the address of a name server that the machines reach",
+                fix="write the address of a DNS server that the machines reach",
             ) from None
 
 
-def _missing(config: StackConfig) -> Iterator[InputError]:
-    """What no default can stand in for in a cloud that nobody here knows."""
+def _missing_settings(config: StackConfig) -> Iterator[InputError]:
+    """Settings without a default that fits every private cloud."""
     if config.cluster.machine_type is None:
         yield InputError(
             "gangway:cluster.machine_type",
-            "missing: instances are made of a flavour",
-            allowed="the name of a flavour of this cloud; gangway:site says what is in it",
-            fix="write machine_type in place of accelerator, as `openstack flavor list` shows it, and gangway:site: "
-            f"{{accelerator: {config.cluster.accelerator}}}",
+            "missing: instances need a flavour",
+            allowed="the name of a flavour of this cloud; gangway:site describes its hardware",
+            fix=(
+                "replace accelerator by machine_type, from `openstack flavor list`, and add gangway:site: "
+                f"{{accelerator: {config.cluster.accelerator}}}"
+            ),
         )
     if nodes_meet(config) and config.head.machine_type is None:
         yield InputError(
             "gangway:head.machine_type",
-            "missing: several nodes meet at a head node",
-            allowed="the name of a small flavour of this cloud, of 2 GiB and more",
-            fix="add one, as `openstack flavor list` shows it",
+            "missing: several nodes need a head node",
+            allowed="the name of a small flavour of this cloud with at least 2 GiB",
+            fix="add one from `openstack flavor list`",
         )
     if config.encryption == "customer-key":
         yield InputError(
             "gangway:encryption",
-            "OpenStack lets a project's member set up no key for volumes: an administrator makes a volume type of it",
+            "only an OpenStack administrator can set up volume encryption, as a volume type",
             value=config.encryption,
             allowed="provider-key",
-            fix="leave encryption out, and write gangway:openstack: {boot: volume, volume_type: ...}, a type that "
-            "`openstack volume type list --encryption-type` shows as encrypted",
+            fix=(
+                "remove encryption, and add gangway:openstack: {boot: volume, volume_type: ...} with an encrypted "
+                "type from `openstack volume type list --encryption-type`"
+            ),
         )
 
 
-def _idle(config: StackConfig) -> Iterator[InputError]:
-    """Settings that are written and that nothing of this stack reads."""
+def _unused_settings(config: StackConfig) -> Iterator[InputError]:
+    """Settings without effect in this stack."""
     own, site = get_section(config), get_site(config)
     volume, share, meets = own.boot == "volume", config.storage is not None, nodes_meet(config)
     sr_iov = own.rdma_network_id is not None
-    # Config path: whether something reads it, whether it is written, and what it needs beside it.
+    # Config path: whether it is read, whether it is written, and what it requires.
     read = {
         "gangway:cluster.root_volume_gib": (
             volume,
             "root_volume_gib" in config.cluster.model_fields_set,
-            "gangway:openstack.boot: volume; else the flavour has its disk",
+            "gangway:openstack.boot: volume, as flavours have a disk of a fixed size",
         ),
         f"{_PLACE}.volume_type": (volume, own.volume_type is not None, f"{_PLACE}.boot: volume"),
         f"{_PLACE}.share_type": (share, own.share_type is not None, "gangway:storage"),
         f"{_PLACE}.share_network": (share, own.share_network, "gangway:storage"),
         f"{_PLACE}.share_protocol": (share, "share_protocol" in own.model_fields_set, "gangway:storage"),
         f"{_PLACE}.data_dir": (share, own.data_dir is not None, "gangway:storage"),
-        f"{_PLACE}.head_image": (meets, own.head_image is not None, "several nodes that meet"),
-        "gangway:head.machine_type": (meets, config.head.machine_type is not None, "several nodes that meet"),
+        f"{_PLACE}.head_image": (meets, own.head_image is not None, "several nodes with a rendezvous"),
+        "gangway:head.machine_type": (meets, config.head.machine_type is not None, "several nodes with a rendezvous"),
         f"{_PLACE}.rdma_network_id": (site.fabric.kind != "none", sr_iov, "gangway:site.fabric"),
         f"{_PLACE}.rdma_vnic_type": (sr_iov, "rdma_vnic_type" in own.model_fields_set, f"{_PLACE}.rdma_network_id"),
     }
     for path, (is_read, is_written, beside) in read.items():
         if is_written and not is_read:
             name = path.rpartition(".")[2]
-            yield InputError(
-                path, f"of no effect without {beside}", allowed=f"only with {beside}", fix=f"remove {name}"
-            )
+            yield InputError(path, f"no effect without {beside}", allowed=f"only with {beside}", fix=f"remove {name}")
 
 
 def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec:
-    """The job the nodes run. State lives on the share, so that any node can take it up again.
+    """The job of the nodes. Its state is on the share, so that any node can resume it.
 
-    Workers meet at the head's address: it is fixed, and not every cloud gives instances names.
+    The rendezvous is at the head's fixed address, since not every cloud has names for instances.
     """
     head = Rendezvous(host=planned.network.head, port=RENDEZVOUS_PORT)
     if config.own_command is not None:
@@ -198,16 +200,16 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
 
 
 def data_dir(config: StackConfig) -> str | None:
-    """Where what the job trains on is on a node; None where the trainer brings it."""
+    """The folder of the training data on a node; None if the trainer provides the data."""
     folder = get_section(config).data_dir
     return None if folder is None else f"{MOUNT}/{folder}"
 
 
 def fabric_min_gbps(config: StackConfig, planned: OpenstackPlan) -> float | None:
-    """The bus bandwidth below which the job does not start; None where there is nothing to test."""
+    """The minimum bus bandwidth for the job to start; None if there is no fabric to test."""
     return shared.least_bus_gbps(config, planned.machine, planned.fabric.gbps) if planned.fabric.num_devices else None
 
 
 def run_dir(config: StackConfig) -> str:
-    """The run's directory, the same on every node."""
+    """The run directory, the same on every node."""
     return shared.run_dir(config, MOUNT)

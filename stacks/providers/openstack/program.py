@@ -1,5 +1,5 @@
-"""A stack on OpenStack: the components of `components.openstack`, wired together from one StackConfig. What can be
-known without a resource is `plan`, so that a mistake is found before anything is declared.
+"""The resources of a stack on OpenStack: the components of `components.openstack`, connected. `plan` checks everything
+that can be checked before a resource is declared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ __all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
 
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
-    """The bill of the declared resources."""
+    """The cost of the declared resources."""
     return price_resources(resources, get_price(config, get_machine(config)))
 
 
@@ -38,7 +38,7 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     storage = stack.storage(network)
     identity = stack.node_identity(runs)
     image = config.ready_image
-    assert image is not None, "stacks.loading.unsupported_settings has seen to it"
+    assert image is not None, "stacks.loading.unsupported_settings checks it"
     job = pulumi.Output.from_input(job_spec(config, planned, image))
     share = (storage.mount_source, storage.access_user) if storage else ("", "")
     user_data_inputs = UserDataInputs(job, runs.bucket_url, *share)
@@ -56,7 +56,7 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
         "mount_point": storage.mount_source if storage else None,
         "zone": planned.zone,
         "signing_public_key": signing.public,
-        # What the others have and OpenStack has not: lines stay in the machines' journals.
+        # Exports of other providers: OpenStack has no log service.
         "log_group": None,
         "dashboard": None,
     }

@@ -1,4 +1,4 @@
-"""OpenStack as a provider: what is known of it without its SDK."""
+"""The provider OpenStack: facts that need no SDK."""
 
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
@@ -10,14 +10,14 @@ from components.openstack.retention import RETENTION
 from components.openstack.tags import header_tags
 from stacks.base.provider import NodeTypes, Program, Provider, TagRules
 from stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
-from stacks.config.secret_values import in_plain_text
+from stacks.config.secret_values import plaintext_mistakes
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.settings import SETTINGS, OpenstackConfig
 
 if TYPE_CHECKING:
     from stacks.providers.openstack.plan import OpenstackPlan
 
-# A line for each module of the package: `module: Class Class`.
+# One line per module of the package: `module: Class Class`.
 _TAGGABLE = """
     blockstorage: Volume
     compute: Instance
@@ -28,7 +28,7 @@ _TAGGABLE = """
     sharedfilesystem: Share
 """
 _CONTAINER = "openstack:objectstorage:Container"
-# OpenStack's own word is `tags`; these have another.
+# Inputs that are not called `tags`.
 _METADATA = (
     _CONTAINER,
     "openstack:blockstorage:Volume",
@@ -43,21 +43,21 @@ def _program() -> "Program[OpenstackPlan]":
     return program
 
 
-def _in_headers(key: str) -> str:
-    """A key as metadata of a container has it."""
+def _header_name(key: str) -> str:
+    """A tag's key in the metadata of a container."""
     return next(iter(header_tags({key: ""})))
 
 
-def _always(_resources: Sequence[Declared]) -> bool:
-    """A machine that has shut itself down stays allocated."""
+def _nodes_stay(_resources: Sequence[Declared]) -> bool:
+    """Machines stay allocated after shutdown."""
     return True
 
 
-def _url_key(config: StackConfig) -> Iterator[InputError]:
-    """An account's key that stands in plain text."""
+def _check_url_key(config: StackConfig) -> Iterator[InputError]:
+    """InputError: the key of an account in plain text."""
     section = config.find_section(OpenstackConfig)
     key = section.temp_url_key if section else None
-    return in_plain_text("openstack", "temp_url_key", key, "the key of an account", "a key of the stack's own")
+    return plaintext_mistakes("openstack", "temp_url_key", key, "the key of an account", "the stack's own key")
 
 
 PROVIDER = Provider(
@@ -88,19 +88,19 @@ PROVIDER = Provider(
         shared={"storage": {"kind": "manila", "capacity_gib": 4096}, "head": {"machine_type": "m1.medium"}},
     ),
     settings=SETTINGS,
-    mistakes=_url_key,
+    mistakes=_check_url_key,
     retention=RETENTION,
     tags=TagRules(
         package="openstack",
         types=_TAGGABLE,
         other_inputs=MappingProxyType(dict.fromkeys(_METADATA, "metadata")),
-        spelled=MappingProxyType({_CONTAINER: _in_headers}),
+        spelled=MappingProxyType({_CONTAINER: _header_name}),
     ),
     nodes=NodeTypes(
         machines=frozenset({"openstack:compute:Instance"}),
         # Nova resizes a server for another flavor, and rebuilds it with another image.
         restarting=MappingProxyType({"openstack:compute:Instance": ("flavorId", "flavorName", "imageId", "imageName")}),
     ),
-    nodes_stay=_always,
+    nodes_stay=_nodes_stay,
     packages=("openstack",),
 )

@@ -1,4 +1,4 @@
-"""What a stack file says on OpenStack: the section gangway:openstack, and which common settings nothing reads there."""
+"""The section gangway:openstack, and the common settings without effect on OpenStack."""
 
 from types import MappingProxyType
 from typing import Literal
@@ -12,7 +12,7 @@ from stacks.config.stack_config import StackConfig
 
 _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _UUID_EXAMPLES = [f"{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "12"]
-_NO_LOGS = "there is no log service: lines stay in the machines' journals"
+_NO_LOGS = "there is no log service: logs stay in the machines' journals"
 _CONTAINER_FOLDER = r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
 
 
@@ -95,16 +95,16 @@ SETTINGS = ProviderSettings(
     ),
     unsupported=MappingProxyType(
         {
-            "network.dns_firewall": "a stack on OpenStack declares nothing that filters names",
-            "network.flow_logs": "OpenStack's network has no flow log",
-            "cluster.image_id": "an image of OpenStack's is gangway:openstack.image, by id or name",
-            "cluster.image_refresh": "gangway:openstack.image names the image, by id or name",
-            "cluster.root_device_name": "OpenStack knows an image's boot disk by itself",
-            "cluster.breaker": "nobody but `up` replaces a machine that gives itself up",
+            "network.dns_firewall": "stacks on OpenStack have no DNS firewall",
+            "network.flow_logs": "OpenStack has no flow logs",
+            "cluster.image_id": "gangway:openstack.image sets the image, by id or name",
+            "cluster.image_refresh": "gangway:openstack.image sets the image, by id or name",
+            "cluster.root_device_name": "OpenStack detects an image's boot disk",
+            "cluster.breaker": "only `up` replaces a machine that failed to start",
             "observe.log_days": _NO_LOGS,
-            "observe.no_steps_minutes": f"{_NO_LOGS}, and nobody sends alarms",
-            "budget.stop_at_percent": "OpenStack knows rates, and no budget that could stop anything",
-            "budget.activate_tag": "no bill counts by tags here; nothing has to be activated",
+            "observe.no_steps_minutes": f"{_NO_LOGS}, and there are no alarms",
+            "budget.stop_at_percent": "OpenStack has no budgets that could stop machines",
+            "budget.activate_tag": "there is no bill by tags, so no tag to activate",
         }
     ),
     storage_kinds=("manila",),

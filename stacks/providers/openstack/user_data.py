@@ -1,4 +1,4 @@
-"""What the machines of a stack on OpenStack read at boot, once all names exist: workers and the head node."""
+"""User data of the machines of a stack on OpenStack: workers and head node."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, get_
 
 
 class _Names(NamedTuple):
-    """What Boot holds, once it is known."""
+    """The values of UserDataInputs."""
 
     job: JobSpec
     bucket_url: str
@@ -34,27 +34,27 @@ class _Names(NamedTuple):
 
 @dataclass(frozen=True)
 class UserDataInputs:
-    """Names that only resources have: the job with its image, run bucket; the share's are empty without."""
+    """Names that exist only once their resources do; those of the share are empty without one."""
 
     job: pulumi.Output[JobSpec]
     bucket_url: pulumi.Output[str]
     mount_source: pulumi.Input[str] = ""
     mount_user: pulumi.Input[str] = ""
 
-    def rendered(self, render: Callable[[_Names], str]) -> pulumi.Output[str]:
-        """The text that `render` makes of the names, packed as user data."""
+    def render(self, render: Callable[[_Names], str]) -> pulumi.Output[str]:
+        """The user data with the text that `render` returns."""
         known: pulumi.Output[list[Any]] = pulumi.Output.all(*(getattr(self, name) for name in _Names._fields))
         return known.apply(lambda values: base64gzip(render(_Names(*values))))
 
 
 def node_user_data(config: StackConfig, planned: OpenstackPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """A worker's cloud-init file, base64 of gzip."""
-    return user_data_inputs.rendered(lambda names: render_openstack_node(_node(config, planned, names)))
+    return user_data_inputs.render(lambda names: render_openstack_node(_node(config, planned, names)))
 
 
 def head_user_data(config: StackConfig, planned: OpenstackPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The head node's cloud-init file, base64 of gzip."""
-    return user_data_inputs.rendered(lambda names: render_openstack_head(_head(config, planned, names)))
+    return user_data_inputs.render(lambda names: render_openstack_head(_head(config, planned, names)))
 
 
 def secrets_content(
@@ -64,14 +64,14 @@ def secrets_content(
     signing_key: pulumi.Output[str],
     mount_key: pulumi.Input[str],
 ) -> pulumi.Output[str]:
-    """What every machine fetches; `credential`: its id and its secret."""
+    """The secrets of every machine; `credential`: id and secret."""
     known = pulumi.Output.all(*credential, member_key, signing_key, mount_key)
     auth_url = get_section(config).auth_url.rstrip("/")
     return known.apply(lambda values: OpenstackSecrets(auth_url, config.region, *values).text())
 
 
 def _common(config: StackConfig, planned: OpenstackPlan, names: _Names) -> dict[str, Any]:
-    """What every machine is told."""
+    """The settings of every machine."""
     return {
         "stack": config.stack,
         "member_key": SECRETS_FILE if planned.member_key else None,
@@ -104,7 +104,7 @@ def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> Opensta
     )
     return OpenstackNodeSpec(
         **_common(config, planned, names),
-        # A command on one node need not know of RDMA.
+        # A command on one node does not use RDMA.
         fabric=setup if fabric.num_devices and (config.trains or names.job.command_meets) else None,
         data_dir=data_dir(config),
         labels=container_labels(config, planned.tags),
@@ -112,7 +112,7 @@ def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> Opensta
 
 
 def _head(config: StackConfig, planned: OpenstackPlan, names: _Names) -> OpenstackHeadSpec:
-    # A command leaves no record to be put, and nobody knows whether it has metrics.
+    # A command leaves no record to upload, and its metrics are unknown.
     known = names if config.trains else names._replace(mount_user="")
     common = _common(config, planned, known) | ({} if config.trains else {"file_system": None})
     scrapes = config.trains and config.network.egress is Egress.NAT

@@ -178,7 +178,7 @@ def test_no_preset_at_all(written: Callable[..., Path], repo: Path) -> None:
         ({"batch_sise": 3}, "batch_sise", "did you mean 'batch_size'?"),
         ({"batch_size": 0}, "batch_size", "write batch_size: 1"),
         ({"batch_size": "1,024"}, "batch_size", "write batch_size: 1024"),
-        ({"kimg": 3}, "kimg", "write kimg beside settings"),
+        ({"kimg": 3}, "kimg", "write kimg next to settings"),
         ({"precision": "bf17"}, "precision", "did you mean 'bf16'?"),
         ({"gp_weight": 1.0, "loss": "wgan-gp", "augment": "color"}, "augment", "color needs channels 3"),
         ({"batch_gpu": 7}, "batch_gpu", "batch_gpu: 8, which divides batch_size: 64"),
@@ -188,7 +188,9 @@ def test_settings_that_do_not_fit_are_told_with_their_arm(
     written: Callable[..., Path], repo: Path, settings: dict[str, Any], key: str, said: str
 ) -> None:
     path = written(arms=[{"name": "control"}, {"name": "bold", "settings": settings}])
-    with pytest.raises(InputError, match=r"go together|not an accepted|not one of|no field|key of its own") as told:
+    with pytest.raises(
+        InputError, match=r"conflicts with|not an accepted|not one of|not a field|key of the job"
+    ) as told:
         get_preset(load_suite(path), str(path), repo / "stacks")
     assert told.value.place == f"{path}: arms[1].settings.{key}"
     assert said in str(told.value)

@@ -170,7 +170,7 @@ BAD: Mapping[str, tuple[list[str], list[str]]] = {
     "accelerator": (["--accelerator", "H100x9"], ["gangway:cluster.accelerator", "'H100x9'", "did you mean 'H100x8'?"]),
     "machine type": (["--machine-type", "g5.xlarg"], ["gangway:cluster.machine_type", "did you mean 'g5.xlarge'?"]),
     "nodes": (["--nodes", "two"], ["--nodes: no number of nodes", "'two'", "2, or 2-4"]),
-    "nodes' order": (["--nodes", "4-2"], ["gangway:cluster.nodes", "min not above max"]),
+    "nodes' order": (["--nodes", "4-2"], ["gangway:cluster.nodes", "min of at most max"]),
     "preset": (["--preset", "dcgan-digit"], ["gangway:job.preset", "did you mean 'dcgan-digits'?"]),
     "email": (["--email", "me"], ["gangway:budget.emails[0]", "an e-mail address"]),
     "budget": (["--budget", "0.5"], ["gangway:budget.monthly_usd: below the cost of one hour", "at least 1."]),

@@ -97,7 +97,7 @@ BAD_FILES = {
     ),
     "min above max": (
         lambda v: v["gangway:cluster"].update(nodes={"min": 4, "max": 2}),
-        ["gangway:cluster.nodes: ", "{'max': 2, 'min': 4}", "min not above max", "set max: 4 or min: 2"],
+        ["gangway:cluster.nodes: ", "{'max': 2, 'min': 4}", "min of at most max", "set max: 4 or min: 2"],
     ),
     "Lustre size off its step": (
         lambda v: v["gangway:storage"].update(capacity_gib=10000),
@@ -166,8 +166,8 @@ def test_a_mistake_in_a_file_is_one_message(
 @pytest.mark.parametrize(
     ("name", "text", "message", "fix"),
     [
-        ("bad.yaml", "config: {a: [", "bad.yaml, line 2: not readable as YAML", "mend the YAML there"),
-        ("empty.yaml", "name: x\n", "empty.yaml: holds no `config:` mapping", "begin the file with `config:`"),
+        ("bad.yaml", "config: {a: [", "bad.yaml, line 2: not valid YAML", "fix the YAML there"),
+        ("empty.yaml", "name: x\n", "empty.yaml: has no `config:` mapping", "start the file with `config:`"),
         ("none.yaml", None, "none.yaml: no such stack file", "check the path"),
     ],
 )
@@ -193,8 +193,8 @@ def test_a_file_that_cannot_be_read(
 @pytest.mark.parametrize(
     ("argument", "message", "fix"),
     [
-        ("", "stack: no stack is named", "choose one of the allowed values"),
-        ("{folder}", "{folder}: a folder, no stack file", "name {folder}/Pulumi.x.yaml"),
+        ("", "stack: the name is empty", "choose one of the allowed values"),
+        ("{folder}", "{folder}: a folder, not a stack file", "name {folder}/Pulumi.x.yaml"),
         (os.devnull, f"{os.devnull}: no regular file", "copy it to a file and name that"),
         (sys.executable, f"{sys.executable}: ", "name another file"),
         ("acme/aws-demo", "acme/aws-demo: no such stack file", "check the path"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from stacks.base.extras import extras, need
+from stacks.base.extras import extras, require
 
 REPO = Path(__file__).resolve().parents[3]
 TRAINING = "torch torchvision torch_fidelity numpy scipy PIL av fsspec sklearn tensorboard onnx onnxscript pynvml"
@@ -139,7 +139,7 @@ def test_what_is_no_extras_stays_an_error_of_ours() -> None:
 
 
 def test_what_is_there_is_not_asked_for() -> None:
-    need("torch", "moto", "matplotlib")
+    require("torch", "moto", "matplotlib")
 
 
 def test_each_extra_named_brings_what_it_is_named_for() -> None:

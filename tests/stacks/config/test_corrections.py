@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
-from stacks.config.corrections import Span, find_range, find_truth, get_unit, moment_for, number_for, text_for
+from stacks.config.corrections import Span, get_unit, match_pattern, parse_bool, parse_moment, parse_number, parse_range
 from stacks.loading.loader import from_file
 
 ABOVE_0, WHOLE = Span(above=0), Span(above=0, whole=True)
@@ -63,11 +63,11 @@ SHARE = Span(low=0, below=1)
     ],
 )
 def test_a_number_is_read_in_the_unit_of_its_setting(name: str, value: object, span: Span, meant: float | None) -> None:
-    assert number_for(name, value, span) == meant
+    assert parse_number(name, value, span) == meant
 
 
 def test_other_values() -> None:
-    assert [find_truth(value) for value in ("yes", "true", 1, "off", 0, "maybe")] == [
+    assert [parse_bool(value) for value in ("yes", "true", 1, "off", 0, "maybe")] == [
         True,
         True,
         True,
@@ -75,17 +75,17 @@ def test_other_values() -> None:
         False,
         None,
     ]
-    assert [find_range(value) for value in ("2-4", "2 to 4", [3, 8], 5, "5", "x")] == [
+    assert [parse_range(value) for value in ("2-4", "2 to 4", [3, 8], 5, "5", "x")] == [
         (2, 4), (2, 4), (3, 8), (5, 5), (5, 5), None,
     ]  # fmt: skip
-    assert text_for("2*4*4", r"^[0-9]+(x[0-9]+){1,2}$") == "2x4x4"
-    assert text_for("11/01/2026", r"^\d{4}-\d\d-\d\d$") == "2026-11-01"
-    assert text_for("none", r"^\d$") is None
-    assert moment_for("2026-12-01") == "2026-12-01T00:00:00Z"
-    assert moment_for("2026-12-01T10:00:00Z") is None
+    assert match_pattern("2*4*4", r"^[0-9]+(x[0-9]+){1,2}$") == "2x4x4"
+    assert match_pattern("11/01/2026", r"^\d{4}-\d\d-\d\d$") == "2026-11-01"
+    assert match_pattern("none", r"^\d$") is None
+    assert parse_moment("2026-12-01") == "2026-12-01T00:00:00Z"
+    assert parse_moment("2026-12-01T10:00:00Z") is None
     assert (get_unit("max_hours"), get_unit("capacity_gib"), get_unit("preset")) == ("hours", "GiB", "")
     assert (get_unit("images_per_sec"), get_unit("usd_per_hour")) == ("", "US dollars"), "a rate is no length of time"
-    assert number_for("images_per_sec", "5 minutes", Span(above=0)) is None
+    assert parse_number("images_per_sec", "5 minutes", Span(above=0)) is None
 
 
 NUMBERS = (
@@ -127,10 +127,10 @@ NAMES = st.sampled_from(
 def test_whatever_comes_out_is_allowed(name: str, number: float, unit: str, in_front: bool, span: Span) -> None:
     """And is a number that means itself: to correct it again changes nothing."""
     text = f"{number:,}"
-    meant = number_for(name, f"{unit}{text}" if in_front else f"{text}{unit}", span)
+    meant = parse_number(name, f"{unit}{text}" if in_front else f"{text}{unit}", span)
     if meant is not None:
         assert span.holds(meant)
-        assert number_for(name, meant, span) == number_for(name, str(meant), span) == meant
+        assert parse_number(name, meant, span) == parse_number(name, str(meant), span) == meant
 
 
 def mistakes_in(path: Path) -> list[InputError]:

@@ -93,7 +93,7 @@ MISTAKES: dict[str, tuple[Edit, str, str]] = {
     ),
     "more promised than there is": (
         lambda v: (v.pop("gangway:job"), v.update({"gangway:engine": {"kind": "kubernetes", "teams": TEAMS}})),
-        "gangway:cluster.nodes.max", "write max: 5, or promise less",
+        "gangway:cluster.nodes.max", "write max: 5, or guarantee fewer nodes",
     ),
     "a team that may have more than there is": (
         lambda v: (
@@ -114,7 +114,7 @@ MISTAKES: dict[str, tuple[Edit, str, str]] = {
             v.pop("gangway:job"),
             v.update({"gangway:engine": {"kind": "kubernetes", "teams": [TEAMS[0], TEAMS[0]]}}),
         ),
-        "gangway:engine", "leave one of the two vision out",
+        "gangway:engine", "remove one of the entries for vision",
     ),
     "quotas that nobody keeps": (
         lambda v: (v.pop("gangway:job"), v.update({"gangway:engine": {"kind": "slurm", "teams": TEAMS[:1]}})),
@@ -151,7 +151,7 @@ def users_of(*teams: dict[str, Any]) -> Edit:
         ([{"ann": 0}], "teams[0].users", "ann has 0"),
         ([{"ann": 10001}], "teams[0].users", "ann has 10001"),
         ([{"ann": 65534}], "teams[0].users", "ann has 65534"),
-        ([{"ann": 20001, "bob": 20001}], "teams[0].users", "for each user alone"),
+        ([{"ann": 20001, "bob": 20001}], "teams[0].users", "different UID for each user"),
         ([{"ann": 20001}, {"ann": 20002}], "", "ann has 20001 and 20002"),
         ([{"ann": 20001}, {"bob": 20001}], "", "ann and bob have 20001"),
         ([{"ann": True}], "teams[0].users", ""),

@@ -65,7 +65,7 @@ def test_a_fix_is_made_of_the_value(
 
 def test_another_currency_is_proposed_with_words_only(repo: Path, tmp_path: Path) -> None:
     (mistake,) = mistakes(repo, tmp_path, "aws-demo", "budget.monthly_usd", "€90,000")
-    assert mistake.fix.endswith("where dollars are meant: monthly_usd: 90000")
+    assert mistake.fix.endswith("if you meant dollars, write monthly_usd: 90000")
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def test_settings_that_the_machines_backend_does_not_support_are_refused() -> No
 
 # what stands in the section, then what is said
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
-    ({"settings": {"batch_sise": 1}}, ["gangway:job.settings.batch_sise: no field", "did you mean 'batch_size'?"]),
-    ({"settings": {"kimg": 1}}, ["gangway:job.settings.kimg", "settings without kimg", "write kimg beside settings"]),
+    ({"settings": {"batch_sise": 1}}, ["gangway:job.settings.batch_sise: not a field", "did you mean 'batch_size'?"]),
+    ({"settings": {"kimg": 1}}, ["gangway:job.settings.kimg", "settings without kimg", "write kimg next to settings"]),
     (
         {"settings": {"precision": "fp64"}},
         ["gangway:job.settings.precision: not one of", "'bf16'", "did you mean 'fp16'?"],

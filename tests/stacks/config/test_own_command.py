@@ -13,7 +13,7 @@ from stacks.base.registry import get_provider
 from stacks.config.job_file import read_job_file
 from stacks.config.own_command import command_variables, output_folder, outputs_in_mounts
 from stacks.config.sections import CommandConfig, JobConfig
-from stacks.loading import command_settings
+from stacks.loading import unsupported_settings
 from stacks.loading.loader import from_file
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
@@ -81,27 +81,27 @@ PRESET = {"preset": "dcgan-digits", "kimg": 1, "max_hours": 1}
             "leave one of them out",
         ),
         ({**JOB, "command": []}, "gangway:job", "exactly one of preset and command", "write preset"),
-        ({**JOB, "kimg": 3}, "gangway:job", "kimg only beside preset", "leave kimg out"),
-        ({**JOB, "run_id": "a"}, "gangway:job", "run_id only beside preset", "leave run_id out"),
-        ({**JOB, "autoscale": {}}, "gangway:job", "autoscale only beside preset", "leave autoscale out"),
-        ({**PRESET, "env": {}}, "gangway:job", "env only beside command", "leave env out"),
-        ({**PRESET, "processes_per_node": 2}, "gangway:job", "processes_per_node only beside command", "leave"),
+        ({**JOB, "kimg": 3}, "gangway:job", "kimg only with preset", "leave kimg out"),
+        ({**JOB, "run_id": "a"}, "gangway:job", "run_id only with preset", "leave run_id out"),
+        ({**JOB, "autoscale": {}}, "gangway:job", "autoscale only with preset", "leave autoscale out"),
+        ({**PRESET, "env": {}}, "gangway:job", "env only with command", "leave env out"),
+        ({**PRESET, "processes_per_node": 2}, "gangway:job", "processes_per_node only with command", "leave"),
         ({**JOB, "env": {"GANGWAY_X": "1"}}, "gangway:job.env", "names without GANGWAY_", "leave GANGWAY_X out"),
-        ({**JOB, "env": {"a b": "1"}}, "gangway:job.env", "names of letters", "mend 'a b'"),
+        ({**JOB, "env": {"a b": "1"}}, "gangway:job.env", "names of letters", "rename 'a b'"),
         ({**JOB, "workdir": "work"}, "gangway:job.workdir", "/work", ""),
         ({**JOB, "image": "mine:latest"}, "gangway:job.image", "@sha256:", ""),
         ({**JOB, "exit_codes": {"unfit": [75]}}, "gangway:job.exit_codes", "each code once", "75"),
         ({**JOB, "processes_per_node": 0}, "gangway:job.processes_per_node", "whole number", ""),
         ({**JOB, "outputs": ["results"]}, "gangway:job.outputs[0]", "/work/results", ""),
         ({**JOB, "outputs": ["/work/../etc"]}, "gangway:job.outputs[0]", "/work/results", ""),
-        ({**JOB, "outputs": ["/etc/x"]}, "gangway:job.outputs", "folders of the command's own", "take /etc/x out"),
-        ({**JOB, "outputs": ["/fsx"]}, "gangway:job.outputs", "folders of the command's own", "take /fsx out"),
-        ({**JOB, "outputs": ["/a", "/a/b"]}, "gangway:job.outputs", "none is in another", "take /a/b out"),
-        ({**JOB, "outputs": ["/a", "/a"]}, "gangway:job.outputs", "none is in another", "take /a out"),
-        ({**PRESET, "outputs": ["/a"]}, "gangway:job", "outputs only beside command", "leave outputs out"),
+        ({**JOB, "outputs": ["/etc/x"]}, "gangway:job.outputs", "folders outside the system's", "remove /etc/x"),
+        ({**JOB, "outputs": ["/fsx"]}, "gangway:job.outputs", "folders outside the system's", "remove /fsx"),
+        ({**JOB, "outputs": ["/a", "/a/b"]}, "gangway:job.outputs", "do not contain each other", "remove /a/b"),
+        ({**JOB, "outputs": ["/a", "/a"]}, "gangway:job.outputs", "do not contain each other", "remove /a"),
+        ({**PRESET, "outputs": ["/a"]}, "gangway:job", "outputs only with command", "leave outputs out"),
         ({"command": ["a"], "image": IMAGE}, "gangway:job.max_hours", "it is required", "add max_hours"),
         ({**JOB, "comand": 1}, "gangway:job.comand", "command", ""),
-        ({"command": ["a"], "max_hours": 1}, "gangway:job.image", "it is required beside command", "push the image"),
+        ({"command": ["a"], "max_hours": 1}, "gangway:job.image", "it is required with command", "push the image"),
     ],
 )
 def test_a_mistake_has_its_place_rule_and_fix(
@@ -133,7 +133,7 @@ def test_where_nodes_do_not_meet_several_are_refused(
 ) -> None:
     there = get_provider("gcp")
     without = replace(there, settings=replace(there.settings, joins_commands=False))
-    monkeypatch.setattr(command_settings, "get_provider", lambda _: without)
+    monkeypatch.setattr(unsupported_settings, "get_provider", lambda _: without)
     (mistake,) = [one for one in mistakes(own_file("gcp-a3-spot")) if one.place.endswith("gangway:cluster.nodes")]
     assert "{min: 1, max: 1}" in mistake.fix
     assert "provider: aws" in (mistake.allowed or "")
@@ -144,7 +144,7 @@ def test_a_provider_without_them_refuses_it_by_name(
 ) -> None:
     there = get_provider("aws")
     without = replace(there, settings=replace(there.settings, runs_commands=False))
-    monkeypatch.setattr(command_settings, "get_provider", lambda _: without)
+    monkeypatch.setattr(unsupported_settings, "get_provider", lambda _: without)
     (mistake,) = mistakes(own_file())
     assert mistake.place.endswith("gangway:job.command")
     assert "hosts" in (mistake.allowed or "")

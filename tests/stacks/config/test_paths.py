@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stacks.config import paths
-from stacks.config.paths import ROOT, for_modules, for_users
+from stacks.config.paths import ROOT, module_environment, user_environment
 
 
 @pytest.mark.parametrize("before", [None, "", "/mine", f"/mine{os.pathsep}{ROOT}"])
@@ -21,7 +21,7 @@ def test_modules_are_ours_wherever_they_begin(before: str | None, tmp_path: Path
     said = subprocess.run(
         [sys.executable, "-m", "stacks.config.paths"],
         cwd=tmp_path,
-        env=for_modules(environment),
+        env=module_environment(environment),
         capture_output=True,
         text=True,
         check=False,
@@ -41,6 +41,6 @@ def test_modules_are_ours_wherever_they_begin(before: str | None, tmp_path: Path
 def test_what_an_installed_gangway_has_put_on_the_path_is_not_the_users(
     had: Mapping[str, str], left: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert for_users(had) == had, "in a checkout nobody has"
+    assert user_environment(had) == had, "in a checkout nobody has"
     monkeypatch.setattr(paths, "in_checkout", lambda: False)
-    assert for_users(had) == left
+    assert user_environment(had) == left

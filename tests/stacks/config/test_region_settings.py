@@ -9,7 +9,7 @@ import pytest
 from components.core.findings import InputError
 from components.estimate.regions import RegionLimits
 from stacks.config.job_file import read_job_file
-from stacks.config.region_settings import limits_of_options
+from stacks.config.region_settings import parse_limits
 from stacks.loading.loader import from_file
 
 JOB = "name: mine\ncommand: [python, train.py]\nmax_hours: 1\nregions: "
@@ -69,12 +69,12 @@ def test_mistakes_of_a_stack_file(
 
 
 def test_options() -> None:
-    assert limits_of_options("aws:eu-", "aws:eu-west-2", "EU, NO") == LIMITS
-    assert limits_of_options(None, None, None) == RegionLimits()
+    assert parse_limits("aws:eu-", "aws:eu-west-2", "EU, NO") == LIMITS
+    assert parse_limits(None, None, None) == RegionLimits()
     for given, option in (("aws:eu-,", "--allow"), ("", "--allow"), ("awss:eu-", "--allow")):
         with pytest.raises(InputError) as refused:
-            limits_of_options(given, None, None)
+            parse_limits(given, None, None)
         assert refused.value.place == option
     with pytest.raises(InputError) as refused:
-        limits_of_options(None, None, "UK")
+        parse_limits(None, None, "UK")
     assert (refused.value.place, refused.value.fix) == ("--residency", "write GB")

@@ -82,12 +82,12 @@ MISTAKES = {
         "add budget: {monthly_usd: 50000, emails: [ml-platform@example.com], alert_percent: [50, 80, 100]}",
     ),
     "min above max": (
-        cluster(nodes={"min": 3, "max": 2}), "gangway:cluster.nodes", {"min": 3, "max": 2}, "min not above max",
+        cluster(nodes={"min": 3, "max": 2}), "gangway:cluster.nodes", {"min": 3, "max": 2}, "min of at most max",
         "set max: 3 or min: 2",
     ),
     "no nodes": (
         cluster(nodes={"min": 0, "max": 2}), "gangway:cluster.nodes.min", 0,
-        "1 to 512; 0 where gangway:engine is a queue", "write min: 1",
+        "1 to 512; 0 only with a queue in gangway:engine", "write min: 1",
     ),
     "no capacity": (
         cluster(capacity=[]), "gangway:cluster.capacity", [], "rungs, tried in this order: a list of 1 to 9 entries",
@@ -106,7 +106,7 @@ MISTAKES = {
         "like /dev/xvda", "write root_device_name: /dev/xvda",
     ),
     "a root device without its image": (
-        cluster(root_device_name="/dev/xvda"), "gangway:cluster", ..., "only beside the image_id that it belongs to",
+        cluster(root_device_name="/dev/xvda"), "gangway:cluster", ..., "root_device_name only with image_id",
         "remove root_device_name",
     ),
     "an e-mail that is none": (

@@ -34,7 +34,7 @@ def told(config: StackConfig, now: datetime = NOW) -> dict[str, Finding]:
 
 
 def begins_with(config: StackConfig, now: datetime = NOW) -> int:
-    return int(told(config, now)["autoscale.begins"].message.removeprefix("it would begin with ").split()[0])
+    return int(told(config, now)["autoscale.begins"].message.removeprefix("the job would start with ").split()[0])
 
 
 def test_the_curve_is_the_plans_own_and_grows_with_the_nodes(edited: Edited) -> None:
@@ -81,7 +81,7 @@ def test_an_hours_bound_of_the_controller_holds_back_nodes(edited: Edited) -> No
     def begins(**job: Any) -> tuple[int, str]:
         config = edited(asking({"images_per_sec": 1e9}, **job))
         (found,) = (each for each in make_plan(config).findings if each.code == "autoscale.begins")
-        words = found.message.removeprefix("it would begin with ")
+        words = found.message.removeprefix("the job would start with ")
         return int(words.split()[0]), words
 
     assert begins()[0] == 8
@@ -101,7 +101,7 @@ def test_an_hour_whose_price_nobody_knows_brings_no_more_nodes(edited: Edited) -
     curve = find_curve(config, H100X8)
     for present, nodes in ((None, 1), (3, 3)):
         wanted = wanted_nodes(config, H100X8, None, curve, NOW, present=present)
-        assert (wanted.nodes, "nobody knows" in wanted.reason) == (nodes, True)
+        assert (wanted.nodes, "is unknown" in wanted.reason) == (nodes, True)
 
 
 @pytest.mark.slow
@@ -142,8 +142,8 @@ def test_who_carries_it_out_is_told(edited: Edited) -> None:
         return told(edited(edit).model_copy(update={"provider": provider}))
 
     assert on("openstack", "on-demand")["autoscale.told-not-done"].severity is Severity.WARNING
-    assert "none is sent away" in on("azure", "spot")["autoscale.by-command"].message
-    assert "none is sent away" not in on("azure", "on-demand")["autoscale.by-command"].message
+    assert "none are removed" in on("azure", "spot")["autoscale.by-command"].message
+    assert "none are removed" not in on("azure", "on-demand")["autoscale.by-command"].message
     one = edited(lambda values: values["gangway:job"].update({"autoscale": {"images_per_sec": 1}}))
     assert "autoscale.one-number" in told(one)
     assert told(edited(lambda values: None)) == {}

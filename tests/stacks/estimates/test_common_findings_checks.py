@@ -41,20 +41,20 @@ def cluster(**changes: Any) -> Callable[[dict[str, Any]], object]:
     [
         (
             {"min": 2, "max": 4},
-            "on 3 nodes 8 of 24 workers get one image less (11% idle)",
+            "on 3 nodes 8 of 24 workers get one image fewer (11% idle)",
             "set nodes: {min: 4, max: 4} (also even: 1, 2)",
         ),
         (
             {"min": 1, "max": 8},
-            "on 3 nodes 8 of 24 workers get one image less (11% idle); "
-            "on 5 nodes 16 of 40 workers get one image less (20% idle); "
-            "on 6 nodes 32 of 48 workers get one image less (33% idle); "
-            "on 7 nodes 48 of 56 workers get one image less (43% idle)",
+            "on 3 nodes 8 of 24 workers get one image fewer (11% idle); "
+            "on 5 nodes 16 of 40 workers get one image fewer (20% idle); "
+            "on 6 nodes 32 of 48 workers get one image fewer (33% idle); "
+            "on 7 nodes 48 of 56 workers get one image fewer (43% idle)",
             "set nodes: {min: 8, max: 8} (also even: 1, 2, 4)",
         ),
         (
             {"min": 3, "max": 3},
-            "on 3 nodes 8 of 24 workers get one image less (11% idle)",
+            "on 3 nodes 8 of 24 workers get one image fewer (11% idle)",
             "set nodes: {min: 2, max: 2} (also even: 1)",
         ),
     ],
@@ -80,8 +80,8 @@ def test_nothing_is_said_of_a_batch_that_divides_evenly(edited: Edited, nodes: d
 def test_many_uneven_numbers_of_nodes_are_told_by_the_first_few_and_the_worst(edited: Edited) -> None:
     found = common_findings(edited(cluster(nodes={"min": 1, "max": 64})), load().machine("g5.xlarge"), None)
     (finding,) = [f for f in found if f.code.startswith("batch.")]
-    assert "on 3 nodes 2 of 3 workers get one image less (3% idle); on 5 nodes 1 of 5 workers" in finding.message
-    assert finding.message.endswith("so it is with 53 other numbers of nodes up to 63 (49% idle at most)")
+    assert "on 3 nodes 2 of 3 workers get one image fewer (3% idle); on 5 nodes 1 of 5 workers" in finding.message
+    assert finding.message.endswith("likewise for 53 other numbers of nodes up to 63 (at most 49% idle)")
     assert finding.fix == "set nodes: {min: 64, max: 64} (also even: 1, 2, 4, 8, 16, 32)"
 
 
@@ -156,7 +156,10 @@ def test_a_source_called_like_another_data_set_is_a_warning(
         "data.other-name",
         "gangway:job.preset",
     )
-    assert f"{source} is called like {other}: where its shards are of that, the trainer refuses them" in warning.message
+    assert (
+        f"{source} has the name of {other}: if its shards are of that data set, the trainer refuses them"
+        in warning.message
+    )
     assert takes in warning.fix
 
 
@@ -175,13 +178,13 @@ def test_data_that_no_node_can_fetch_is_an_error_where_nothing_says_where_it_is(
     assert "celeba" in missing.message
     assert "python -m trainer data prepare celeba" in missing.fix
     assert "--out DIR && aws s3 sync DIR s3://bucket/prefix`" in missing.fix
-    ready = missing.fix.partition("make themselves: ")[2].split(", ")
+    ready = missing.fix.partition("generate: ")[2].split(", ")
     assert {PRESETS[name].dataset for name in ready} <= set(SELF_PREPARED), "presets that exist, and need no folder"
     named = common_findings(edited(faces("s3://my-bucket/celeba")), machine, None)
     (told,) = [f for f in named if f.code.startswith("data.")]
     assert (told.severity, told.code) == (Severity.INFO, "data.prepared")
     assert "reads shards of celeba at 64x64 from s3://my-bucket/celeba" in told.message
-    assert "--out DIR && aws s3 sync DIR s3://my-bucket/celeba`; where" in told.fix
+    assert "--out DIR && aws s3 sync DIR s3://my-bucket/celeba`; if" in told.fix
     stores = {one.name: one.settings.store for one in all_providers()}
     uploads = {name: store.upload_command("a b", store.folder) for name, store in stores.items() if store}
     assert uploads == {
@@ -314,7 +317,7 @@ def test_a_price_the_budget_check_cannot_see_is_a_warning(
     assert finding.severity is Severity.WARNING
     assert finding.path == "gangway:budget.monthly_usd"
     hidden = "aws-demo-0-spot: nodes" if spot is None else "aws-demo-1-on-demand: nodes"
-    assert finding.message.endswith(f"and so not against: {hidden}")
+    assert finding.message.endswith(f"without: {hidden}")
     check_budget(demo_config, ladder_bill(spot, on_demand))
 
 

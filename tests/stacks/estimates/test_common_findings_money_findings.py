@@ -52,7 +52,7 @@ def test_saving_too_often_is_told_with_an_interval_that_is_enough(edited: Edited
     finding = said(edited(with_job(measured, checkpoint_kimg=1)))["checkpoint.interval"]
     assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:job.checkpoint_kimg")
     assert "a checkpoint every 1 kimg, 24 s at 42 images/s" in finding.message
-    assert "too often for spot: the run takes 41% longer than with one every 60 min" in finding.message
+    assert "too often for spot: the run takes 41% longer than with the best interval, 60 min" in finding.message
     assert finding.fix == "set checkpoint_kimg: 41, one every 17 min"
     assert "checkpoint.interval" not in said(edited(with_job(measured, checkpoint_kimg=41)))
 
@@ -90,8 +90,8 @@ def test_spot_that_cannot_finish_is_an_error_with_a_fix(edited: Edited) -> None:
     values = {"taken_percent_per_month": 99, "restart_sec": 3600 * 90}
     finding = said(edited(with_job(values)))["capacity.spot-infeasible"]
     assert finding.severity is Severity.ERROR
-    assert "its 2 nodes lose one every 76.29 h, and each costs 90.07 h" in finding.message
-    assert finding.fix == "take fewer nodes, or put another kind of capacity in its place"
+    assert "its 2 nodes lose one every 76.29 h, and each loss costs 90.07 h" in finding.message
+    assert finding.fix == "use fewer nodes, or another kind of capacity"
 
 
 def test_an_interval_that_would_make_it_feasible_is_the_fix(edited: Edited) -> None:

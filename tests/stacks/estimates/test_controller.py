@@ -188,7 +188,7 @@ def test_the_engine_prices_nothing_and_knows_the_machine(changed: Change) -> Non
     cheap = from_file(changed("aws-demo", {"bounds": {"usd_per_hour": 1}}))
     assert any(finding.code == "controller" for finding in under_the_engine(cheap))
     hot = from_file(changed("aws-demo", {"bounds": {"watts": [300, 900]}}))
-    with pytest.raises(InputError, match="above the limit"):
+    with pytest.raises(InputError, match="above the power limit"):
         under_the_engine(hot)
 
 
@@ -199,7 +199,7 @@ def test_a_bound_that_nothing_carries_out_there_is_told(changed: Change) -> None
     assert found["controller.ignored watts"].severity is Severity.WARNING
     assert found["controller.ignored nodes"].severity is Severity.WARNING
     assert "job.autoscale" in found["controller.ignored nodes"].message
-    assert "nodes" not in found["controller controller"].message.partition("; as started")[0]
+    assert "nodes" not in found["controller controller"].message.partition("; unchanged")[0]
     assert "threads 1 to 4" in found["controller controller"].message
     assert "watts" not in found["controller controller"].message
     slices = told(make_plan(from_file(changed("gcp-v5e-pod", {"objective": "energy", "bounds": {"threads": [1, 2]}}))))
@@ -218,7 +218,7 @@ def test_an_hours_bound_that_the_group_goes_beyond_says_who_keeps_it(changed: Ch
     fewest = int(caught.value.fix.rpartition(" ")[2])  # of two nodes of at most four, on the cheapest rung
     found = told(make_plan(from_file(changed("aws-p5-spot", {"bounds": {"usd_per_hour": fewest}}))))
     warning = found["controller.usd-per-hour usd_per_hour"]
-    assert (warning.severity, "nobody keeps to it" in warning.message) == (Severity.WARNING, True)
+    assert (warning.severity, "nothing enforces it" in warning.message) == (Severity.WARNING, True)
 
 
 def test_compiled_losses_can_be_switched_where_no_graph_averages_between_workers(changed: Change) -> None:

@@ -90,7 +90,7 @@ def test_the_ladder_as_a_whole_is_between_its_rungs(demo_plan: Plan) -> None:
     assert spot < demo_plan.ladder.usd_low < usd < demo_plan.ladder.usd_high < on_demand
     written = demo_plan.to_json()["ladder"]
     assert written["usd"] == usd
-    assert "spot is there 64% of the time (17% to 90%)" in written["assumptions"]
+    assert "spot is available 64% of the time (17% to 90%)" in written["assumptions"]
 
 
 def test_a_ladder_whose_spot_nobody_knows_has_ends_alone(gcp_plans: dict[str, Plan]) -> None:

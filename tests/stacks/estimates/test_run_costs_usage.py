@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_costs import idle_settings, unsaid_usage, usage_lines
+from stacks.estimates.run_costs import idle_settings, missing_usage, usage_lines
 from stacks.plan.plan import make_plan
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
@@ -18,7 +18,7 @@ def estimate(**values: Any) -> Callable[[dict[str, Any]], object]:
 
 def test_without_figures_there_is_no_line_and_each_is_named(demo_config: StackConfig) -> None:
     assert usage_lines(demo_config) == []
-    assert [what.rpartition("(")[2].rstrip(")") for what in unsaid_usage(demo_config)] == [
+    assert [what.rpartition("(")[2].rstrip(")") for what in missing_usage(demo_config)] == [
         "source_region, source_gib", "nat_gib", "log_gib", "download_gib", "run_bucket_gib", "image_gib",
         "requests, messages and calls",
     ]  # fmt: skip
@@ -38,7 +38,7 @@ def test_each_figure_is_a_line_priced_by_the_gib(edited: Edited) -> None:
     assert "(price of" not in once[0].source, "a price of the pair, and of no region alone"
     assert [line.unit for line in (runs, images)] == ["GiB-months", "GiB-months"]
     assert [line.hourly for line in (runs, images)] == pytest.approx([2.3 / 730, 2.0 / 730])
-    assert unsaid_usage(config) == ("requests, messages and calls",)
+    assert missing_usage(config) == ("requests, messages and calls",)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_what_leaves_the_cloud_is_priced_tier_by_tier(tib: float, usd: float, ed
 def test_a_bucket_in_the_own_region_costs_no_transfer(edited: Edited) -> None:
     config = edited(estimate(source_gib=40, source_region="us-east-2"))
     assert usage_lines(config) == []
-    assert not any("data set" in what for what in unsaid_usage(config))
+    assert not any("data set" in what for what in missing_usage(config))
 
 
 def test_a_bucket_elsewhere_of_unknown_size_is_said(edited: Edited) -> None:
     config = edited(estimate(source_region="us-west-2"))
     assert usage_lines(config) == []
-    assert any("data set" in what for what in unsaid_usage(config))
+    assert any("data set" in what for what in missing_usage(config))
 
 
 def test_settings_without_effect_are_told(edited: Edited) -> None:
@@ -118,8 +118,8 @@ def test_settings_without_effect_are_told(edited: Edited) -> None:
         "source_gib": "there is no storage.source",
         "source_region": "there is no storage.source",
         "nat_gib": "there is no NAT gateway",
-        "flow_log_gib": "flow logs are log lines there (log_gib)",
-        "key_operations": "there is no key of the stack's own",
+        "flow_log_gib": "flow logs are billed as log lines (log_gib)",
+        "key_operations": "the stack has no key",
         "taken_percent_per_month": "no rung is spot",
     }, "machines that nobody takes fail, and restart too"
     assert [line.name for line in usage_lines(config)] == ["log lines, a run"]
@@ -130,4 +130,4 @@ def test_nothing_is_idle_in_the_shipped_stacks(
 ) -> None:
     for config in (demo_config, *gcp_configs.values(), *azure_configs.values()):
         assert idle_settings(config) == {}
-        assert len(unsaid_usage(config)) >= 2
+        assert len(missing_usage(config)) >= 2

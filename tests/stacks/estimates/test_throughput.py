@@ -25,11 +25,11 @@ from stacks.estimates.throughput import (
     about,
     find_course,
     get_step,
+    get_train_config,
     project,
     rates,
     step_time,
     throughput,
-    trained_on,
     worker_peak,
 )
 from stacks.loading.loader import from_file
@@ -263,8 +263,8 @@ def test_what_nobody_can_project_is_unknown_with_the_reason(edited: Edited) -> N
     no_links = h100.model_copy(update={"network_gbps": h100.network_gbps.model_copy(update={"value": None})})
     v4 = slice_machine(plan_slice(accelerator_type="v4-32"))
     for config, machine, why in (
-        (on_cpu, h100, "a worker computes on its processor"),
-        (demo, habana, "its peak is in no table here"),
+        (on_cpu, h100, "workers compute on CPUs"),
+        (demo, habana, "its peak is not known"),
         (demo, no_links, "no bandwidth of its network_gbps"),
         (demo, v4, "between its slices (DCN)"),
     ):
@@ -308,7 +308,7 @@ def test_every_shipped_stack_has_a_band(repo: Path, stack: str) -> None:
     assert found.provenance == "projected"
     assert found.images_per_second is not None
     assert found.images_per_second.high * config.work.max_hours * 3600 > config.training.kimg * 1000
-    assert trained_on(config, machine).backend == ("xla" if machine.backend == "xla" else "auto")
+    assert get_train_config(config, machine).backend == ("xla" if machine.backend == "xla" else "auto")
 
 
 def test_every_accelerator_with_a_peak_is_projected_alone() -> None:

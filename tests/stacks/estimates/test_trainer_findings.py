@@ -14,7 +14,7 @@ from components.core.findings import Finding, InputError, Severity
 from stacks.config.job_settings import effective_config
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
-from stacks.estimates.throughput import trained_on
+from stacks.estimates.throughput import get_train_config
 from stacks.estimates.trainer_findings import trainer_findings
 from stacks.loading.loader import from_file
 from stacks.plan.plan import make_plan
@@ -66,7 +66,7 @@ def test_a_batch_of_the_settings_that_is_large_enough_is_no_error(edited: Edited
             Severity.INFO,
             "batch.uneven",
             "batch_size 512 of job.settings does not divide evenly (idle is estimated): "
-            "on 9 nodes 64 of 72 workers get one image less (11% idle)",
+            "on 9 nodes 64 of 72 workers get one image fewer (11% idle)",
             "set nodes: {min: 8, max: 8} (also even: 1, 2, 4), or gangway:job.settings.batch_size: 576",
         )
     ]
@@ -255,7 +255,7 @@ def test_every_rule_of_the_trainer_is_told_of_the_stack_file(
             edited(lambda values: values["gangway:job"].update(preset=base.preset, settings=changes))  # noqa: B023
         (mistake,) = group.value.exceptions
         assert isinstance(mistake, InputError)
-        assert f"go together with the rest of preset {base.preset}" in mistake.problem
+        assert f"conflicts with the rest of preset {base.preset}" in mistake.problem
         assert f"gangway:job.settings.{field}" in mistake.place or mistake.problem.startswith(f"{field} does")
         (rule,) = [r for r in RULES if r.field == field and as_keys(r.allowed) in mistake.allowed]
         # Of a file's keys, and not of a command line.
@@ -306,7 +306,7 @@ def test_data_of_the_settings_is_what_has_to_be_there(edited: Edited) -> None:
 
     ((code, message),) = about_data("dcgan-digits", dataset="celeba", channels=3)
     assert code == "data.missing"
-    assert message.startswith("job.settings trains on celeba: no node fetches that by itself")
+    assert message.startswith("job.settings trains on celeba, which nodes cannot fetch by themselves")
     assert about_data("dcgan-celeba64", dataset="photos") == []
 
 
@@ -346,8 +346,8 @@ def test_a_backend_of_the_settings_counts_more_than_the_machines(gcp_edited: Cal
     """As in the trainer, which takes the last of two flags."""
     config = gcp_edited("gcp-v5e-pod", job={"settings": {"backend": "gloo"}})
     machine = plan_gcp(config).machine
-    assert trained_on(config, machine).backend == "gloo"
-    assert trained_on(gcp_edited("gcp-v5e-pod"), machine).backend == "xla"
+    assert get_train_config(config, machine).backend == "gloo"
+    assert get_train_config(gcp_edited("gcp-v5e-pod"), machine).backend == "xla"
     assert (
         effective_config(config.training.preset, config.training.settings, config.training.overrides("xla")).backend
         == "gloo"

@@ -67,7 +67,7 @@ def test_where_no_gpu_computes_nothing_is_said(backend: str) -> None:
     assert memory_on(IMAGENET.replace({"backend": backend}), MACHINE) is None
     found = memory_on(IMAGENET, MACHINE)
     assert found is not None
-    assert found.in_words() == "35 of 80 GiB (3.5 weights and what goes with them, 31 activations)"
+    assert found.in_words() == "35 of 80 GiB (3.5 weights, gradients and moments, 31 activations)"
 
 
 def test_split_networks_leave_more_room() -> None:

@@ -127,7 +127,7 @@ def test_every_mistake_is_told_at_once_with_its_place(
 
 @pytest.mark.parametrize("way", ["engine", "file"])
 def test_the_name_is_no_setting(request: pytest.FixtureRequest, demo_values: Values, way: str) -> None:
-    with pytest.raises(InputError, match="a stack is named by its file"):
+    with pytest.raises(InputError, match="the file's name is the stack's name"):
         request.getfixturevalue(way)({**demo_values, "gangway:stack": "x"})
 
 

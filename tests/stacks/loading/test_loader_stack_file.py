@@ -31,17 +31,17 @@ def written(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("text", "problem", "place"),
     [
-        ("config: [", "not readable as YAML", ", line 2"),
-        ("config:\n  a: b: c\n", "not readable as YAML", ", line 2"),
-        ("config: \0", "not readable as YAML: unacceptable character", ""),
-        ("config: 1\n---\nconfig: 2", "not readable as YAML", ", line 2"),
-        ("runtime: python\n", "holds no `config:` mapping", ""),
-        ("config:\n", "holds no `config:` mapping", ""),
-        ("- config\n", "holds no `config:` mapping", ""),
-        ("", "holds no `config:` mapping", ""),
+        ("config: [", "not valid YAML", ", line 2"),
+        ("config:\n  a: b: c\n", "not valid YAML", ", line 2"),
+        ("config: \0", "not valid YAML: unacceptable character", ""),
+        ("config: 1\n---\nconfig: 2", "not valid YAML", ", line 2"),
+        ("runtime: python\n", "has no `config:` mapping", ""),
+        ("config:\n", "has no `config:` mapping", ""),
+        ("- config\n", "has no `config:` mapping", ""),
+        ("", "has no `config:` mapping", ""),
         ("config: {x: 2026-13-41}\n", "cannot be read: month must be in 1..12", ""),
-        ("config: {x: !mine y}\n", "not readable as YAML", ", line 1"),
-        ("config: {}\ngangway:network: {}\n", "unknown key beside `config:`", ": gangway:network"),
+        ("config: {x: !mine y}\n", "not valid YAML", ", line 1"),
+        ("config: {}\ngangway:network: {}\n", "unknown key outside `config:`", ": gangway:network"),
         ("a: " + "[" * 50_000, "nested too deeply", ""),
         ("- " * 50_000, "nested too deeply", ""),
         ("config:\n  gangway:tags: &a {x: *a}\n", "more than 5000 values", ""),
@@ -61,9 +61,9 @@ def test_a_file_that_is_no_stack_file(written: Path, text: str, problem: str, pl
     ("text", "got", "allowed"),
     [
         ("config:\n  a: b: c\n", "a: b: c", "YAML"),
-        ("", "an empty file", "`config:` with settings"),
-        ("runtime: python\nname: x\n", "the keys runtime, name", "`config:` with settings"),
-        ("- config\n", ["config"], "`config:` with settings"),
+        ("", "an empty file", "`config:` with indented settings"),
+        ("runtime: python\nname: x\n", "the keys runtime, name", "`config:` with indented settings"),
+        ("- config\n", ["config"], "`config:` with indented settings"),
     ],
 )
 def test_what_was_read_and_what_would_do_are_told(written: Path, text: str, got: object, allowed: str) -> None:
@@ -89,7 +89,7 @@ def test_a_few_aliases_are_fine(written: Path) -> None:
 def test_a_file_that_is_no_text(written: Path, content: bytes) -> None:
     written.write_bytes(content)
     (mistake,) = mistakes_in(written)
-    assert (mistake.place, mistake.problem) == (str(written), "no UTF-8 text")
+    assert (mistake.place, mistake.problem) == (str(written), "not UTF-8 text")
     assert mistake.fix.startswith("save it as UTF-8")
 
 
@@ -142,8 +142,8 @@ def test_a_key_written_twice_is_an_error_with_its_line(
     written.write_text(text)
     (mistake,) = mistakes_in(written)
     assert mistake.place == f"{written}, line {line}: {key}"
-    assert f"stands in line {first} already" in mistake.problem
-    assert mistake.fix == "keep one of the two"
+    assert f"first in line {first}" in mistake.problem
+    assert mistake.fix == "remove one of them"
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_key_written_twice_is_an_error_with_its_line(
         ("2026-01-02", "a date", "put it in quotes: team: '2026-01-02'"),
         ("2026-13-41", "a date", "put it in quotes: team: '2026-13-41'"),
         ("2026-07-01T11:30:00", "a date", "put it in quotes: team: '2026-07-01T11:30:00'"),
-        ("!!binary aGk=", "something tagged !!binary", 'write "aGk=", in quotes, for text'),
-        ("!mine x", "something tagged !mine", 'write "x", in quotes, for text'),
+        ("!!binary aGk=", "something tagged !!binary", 'write "aGk=" in quotes for text'),
+        ("!mine x", "something tagged !mine", 'write "x" in quotes for text'),
         ("!!set {a}", "something tagged !!set", "write it without the tag"),
     ],
 )
@@ -181,7 +181,7 @@ def test_what_yaml_reads_as_something_else_is_told(written: Path, spelled: str, 
         ("job.keep_runs", "off", "true or false", "write keep_runs: false"),
         ("job.kimg", "yes", "from 0.001 to 1000000000 (thousands of images)", "write kimg: 150"),
         ("azure.budget_starts_on", "2026-11-01", "'2026-01-01'", "put it in quotes: budget_starts_on: '2026-11-01'"),
-        ("x.y", "yes", "text, decimal numbers", 'write true or false, or "yes", in quotes, for text'),
+        ("x.y", "yes", "text, decimal numbers", 'write true or false, or "yes" in quotes for text'),
     ],
 )
 def test_the_setting_says_what_was_meant(written: Path, place: str, spelled: str, allowed: str, fix: str) -> None:
@@ -205,7 +205,7 @@ def test_a_key_that_is_no_text_is_told(written: Path, key: str) -> None:
     (mistake,) = mistakes_in(written)
     assert mistake.place == f"{written}, line 3"
     assert mistake.problem.startswith("YAML reads this key as ")
-    assert mistake.fix == f'write "{key}", in quotes, for text'
+    assert mistake.fix == f'write "{key}" in quotes for text'
 
 
 def test_plain_values_are_read_as_they_look(written: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_stack_file_without_a_project_says_what_is_missing(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Pulumi.mine.yaml").write_text("config: {}")
     with pytest.raises(
-        InputError, match=r"this folder is no project: it has no Pulumi.yaml and no __main__.py"
+        InputError, match=r"in this folder, which is not a project: it has no Pulumi.yaml and no __main__.py"
     ) as caught:
         find_stack_file("mine", demo_file.parent)
     assert "gangway init" in caught.value.fix
@@ -275,21 +275,21 @@ def test_a_name_no_file_can_have_is_an_unknown_stack(demo_file: Path, name: str)
 
 @pytest.mark.parametrize("name", ["", "  "])
 def test_no_name_at_all(demo_file: Path, name: str) -> None:
-    with pytest.raises(InputError, match="no stack is named") as caught:
+    with pytest.raises(InputError, match="the name is empty") as caught:
         find_stack_file(name, demo_file.parent)
     assert "aws-demo" in caught.value.allowed
 
 
 def test_a_folder_names_the_stack_files_in_it(tmp_path: Path, demo_file: Path) -> None:
-    with pytest.raises(InputError, match="a folder, no stack file") as caught:
+    with pytest.raises(InputError, match="a folder, not a stack file") as caught:
         find_stack_file(str(demo_file.parent), demo_file.parent)
     assert caught.value.fix == f"name {min(demo_file.parent.glob('Pulumi.*.yaml'))}"
-    with pytest.raises(InputError, match="a folder, no stack file") as caught:
+    with pytest.raises(InputError, match="a folder, not a stack file") as caught:
         find_stack_file(str(tmp_path), demo_file.parent)
     assert caught.value.fix
 
 
 def test_a_device_is_no_stack_file(demo_file: Path) -> None:
-    with pytest.raises(InputError, match="no regular file") as caught:
+    with pytest.raises(InputError, match="not a regular file") as caught:
         find_stack_file(os.devnull, demo_file.parent)
     assert caught.value.place == os.devnull

@@ -70,7 +70,7 @@ ON_AZURE: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "no subscription": (DEV, {"azure": None}, "gangway:azure", "add gangway:azure: {subscription_id: "),
     "a subscription by its name": (
         DEV, {"azure": {"subscription_id": "Production"}}, "gangway:azure.subscription_id",
-        "put there what `az account show --query id --output tsv` prints",
+        "write the output of `az account show --query id --output tsv`",
     ),
     "a subscription in capitals": (
         DEV, {"azure": {"subscription_id": "AAAAAAAA-0000-0000-0000-111111111111"}}, "gangway:azure.subscription_id",

@@ -7,7 +7,7 @@ import pytest
 
 from components.catalog.billing import load_billing
 from stacks.config.sections import EstimateConfig
-from stacks.estimates.run_costs import OF_BILLED
+from stacks.estimates.run_costs import BILLED_SETTINGS
 from stacks.loading.loader import from_file
 from stacks.plan.bill_coverage import Coverage, coverage, unpriced
 from stacks.plan.plan import Plan, make_plan
@@ -49,5 +49,5 @@ def test_an_endpoint_without_its_line_is_not_free() -> None:
 
 def test_settings_that_pay_for_a_type_are_the_estimates() -> None:
     named = {setting for row in load_billing().by_use for setting in row.settings}
-    assert named <= set(OF_BILLED) <= set(EstimateConfig.model_fields)
+    assert named <= set(BILLED_SETTINGS) <= set(EstimateConfig.model_fields)
     assert {"run_bucket_gib", "image_gib", "flow_log_gib", "key_operations", "log_gib"} <= named

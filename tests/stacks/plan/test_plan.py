@@ -143,7 +143,7 @@ def test_a_program_that_asks_the_cloud_cannot_be_planned(
     monkeypatch.setattr(
         plan_module, "build", lambda config, planned: {"zones": pulumi_aws.get_availability_zones().names}
     )
-    with pytest.raises(Exception, match="a plan has no cloud to ask"):
+    with pytest.raises(Exception, match="a plan has no cloud"):
         run_program(demo_config, PlaceholderCloud())
 
 

@@ -13,7 +13,7 @@ from components.core.findings import Finding
 from stacks.base.registry import get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
-from stacks.estimates.run_costs import dearest_rung
+from stacks.estimates.run_costs import most_expensive_rung
 from stacks.loading.loader import from_file
 from stacks.plan.plan import Plan
 
@@ -79,7 +79,7 @@ def stopping(demo_config: StackConfig) -> StackConfig:
 def test_the_delay_costs_all_nodes_on_the_dearest_rung(stopping: StackConfig, demo_plan: Plan) -> None:
     findings = common_findings(stopping, load().machine("p5.48xlarge"), demo_plan.cost)
     (late,) = [finding for finding in findings if finding.code == "budget.late"]
-    position, hourly = dearest_rung(stopping, demo_plan.cost)
+    position, hourly = most_expensive_rung(stopping, demo_plan.cost)
     assert "8 to 12 h after the cost (AWS Cost Management user guide" in late.message
     assert f": {hourly * 8:,.0f} to {hourly * 12:,.0f} USD more with all nodes on capacity[{position}]" in late.message
     assert f"{hourly * 12 / stopping.budget.monthly_usd:.0%} of monthly_usd" in late.message

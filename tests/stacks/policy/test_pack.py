@@ -87,8 +87,8 @@ def test_a_resource_is_judged_by_its_rule(validate: Validate) -> None:
     topic = "aws:sns/topic:Topic"
     (message,) = validate(tags, topic, {"tags": {"team": "a"}})
     assert message == (
-        "made (aws:sns:Topic): no cost_center among the tags\n"
-        "fix: add the tags; Gangway's components put their `tags` on everything they declare"
+        "made (aws:sns:Topic): no cost_center tag\n"
+        "fix: add the tags; Gangway's components put their `tags` on all their resources"
     )
     assert validate(tags, topic, {"tags": {"team": "a"}}, {"required_tags": ["team"]}) == []
     assert validate(tags, topic, {"tags": {"team": "a", "cost_center": UNKNOWN_STRING_VALUE}}) == []
@@ -146,7 +146,7 @@ def test_a_stack_is_judged_as_a_whole() -> None:
     group = PolicyResource("aws:autoscaling/group:Group", props, URN, "made", OPTIONS, None, None, [], {})
     policy.validate(StackValidationArgs([group]), report)
     (message,) = report.said
-    assert message.startswith("1 resources that are or start machines, and no budget that counts them\nfix: ")
+    assert message.startswith("1 resources are or start machines, but no budget counts them\nfix: ")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Stacks of every provider whose job is a command of one's own, and what their machines are told."""
+"""Stacks of every provider with a custom command, and their user data."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""Another member key, by the stack file: made by every provider, told by every plan."""
+"""A new member key from the stack file: every provider creates it, every plan reports it."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ STACKS = ("aws-demo", "gcp-a3-spot", "azure-nc-dev", "openstack-gpu", "hosts-lab
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
-def test_another_number_makes_another_key_and_is_told(stack: str, gcp_edited: Callable[..., StackConfig]) -> None:
+def test_another_number_makes_another_key_and_is_reported(stack: str, gcp_edited: Callable[..., StackConfig]) -> None:
     made = make_plan(gcp_edited(stack, job={"member_key_refresh": 3}))
     names = {resource.name for resource in made.resources if "-member-key-" in resource.name}
     assert f"{stack}-member-key-3" in names
@@ -22,7 +22,7 @@ def test_another_number_makes_another_key_and_is_told(stack: str, gcp_edited: Ca
     assert "when they start" in told.message
 
 
-def test_a_number_that_nobody_reads_warns(gcp_edited: Callable[..., StackConfig]) -> None:
+def test_an_unused_number_warns(gcp_edited: Callable[..., StackConfig]) -> None:
     config = gcp_edited("aws-demo", job={"member_key_refresh": 1})
     (told,) = member_key_refreshed(config, has_key=False)
     assert (told.severity.value, told.path) == ("warning", "gangway:job.member_key_refresh")

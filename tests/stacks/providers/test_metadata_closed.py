@@ -29,7 +29,7 @@ CLOSES = f"{BIN}/close-metadata.sh"
 HEREDOC = re.compile(
     r"^(?:install -D -m \d+ /dev/stdin|put) (\S+)(?: \d+)? <<'(\w+)'\n(.*?)\n\2$", re.MULTILINE | re.DOTALL
 )
-"""A file in the startup script of a TPU host, or in the installer of a machine that is there already."""
+"""A file in the startup script of a TPU host, or in the installer of an existing machine."""
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -63,7 +63,7 @@ def hosts_scripts(config: StackConfig) -> Iterator[str]:
 
     planned = plan(config)
     for at in range(2):
-        if config.engine.standing:
+        if config.engine.has_queue:
             yield render_slurm_host_installer(machine_spec(config, planned, at))
         else:
             yield installer(config, planned, job_spec(config, planned), at)

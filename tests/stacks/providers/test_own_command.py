@@ -1,6 +1,4 @@
-"""Stacks of other providers than AWS whose job is a command of one's own: planned, priced, and what their machines are
-told; what does not go with it is refused by its place.
-"""
+"""Stacks with a custom command on other providers than AWS: plan, price, user data and refused settings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -97,7 +95,7 @@ def test_the_job_says_what_runs(provider: str, own: Own, command_images: dict[st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["gcp", "azure", "openstack"])
-def test_the_worker_is_told(provider: str, own: Own, user_data: UserData) -> None:
+def test_user_data_of_the_worker(provider: str, own: Own, user_data: UserData) -> None:
     files = user_data(make_plan(own(provider)), "worker")
     assert {"/opt/gangway/bin/own-node.sh", "/opt/gangway/bin/own-job.sh"} <= files.keys()
     assert "own-node.sh" in files["/etc/gangway/job.env"]
@@ -106,7 +104,7 @@ def test_the_worker_is_told(provider: str, own: Own, user_data: UserData) -> Non
     assert not {"/opt/gangway/bin/fetch-key.sh", "/etc/gangway/nccl.env", "/etc/gangway/fabric.env"} & files.keys()
 
 
-def test_the_machine_is_told(own: Own) -> None:
+def test_script_of_the_machine(own: Own) -> None:
     config = own("hosts")
     planned = plan(config)
     script = installer(config, planned, job_spec(config, planned), 0)
@@ -128,7 +126,7 @@ def test_the_head_fills_the_ladder_and_runs_nothing_of_the_commands_image(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["gcp", "azure"])
-def test_nobody_waits_for_steps_or_busy_gpus(provider: str, own: Own) -> None:
+def test_there_is_no_alarm_for_steps_or_idle_gpus(provider: str, own: Own) -> None:
     names = {resource.name for resource in make_plan(own(provider)).resources}
     assert "own-nodes-missing" in names
     assert not {"own-no-steps", "own-gpu-idle"} & names
@@ -161,7 +159,7 @@ def test_slices_run_the_trainer_alone(own: Own) -> None:
     assert "GPUs" in (caught.value.allowed or "")
 
 
-def test_a_registry_nobody_names_is_asked_for(own: Own) -> None:
+def test_a_missing_registry_id_is_refused(own: Own) -> None:
     config = own("azure", azure={"registry_id": None})
     with pytest.raises(InputError) as caught:
         make_plan(config)

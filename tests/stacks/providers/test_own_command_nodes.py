@@ -58,7 +58,7 @@ def test_they_meet_at_the_head_without_a_key_and_the_plan_says_so(provider: str,
         "1",
     )
     assert "job.rendezvous-without-key" in codes(made)
-    assert "fabric.check" not in codes(made), "nobody tests the fabric before a command"
+    assert "fabric.check" not in codes(made), "the fabric is not tested before a custom command"
     assert not [one.name for one in made.resources if one.name.endswith("member-key") and provider != "azure"]
 
 
@@ -99,7 +99,7 @@ def test_openstack_needs_a_head_for_those_that_meet_alone(own: Own) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["azure", "openstack", "hosts"])
-def test_nccl_is_told_of_the_fabric_and_of_nothing_else(provider: str, own: Own) -> None:
+def test_nccl_gets_settings_of_the_fabric_only(provider: str, own: Own) -> None:
     job = get_job(make_plan(own(provider)))
     assert job.env["NCCL_NET"] == "IB"
     if provider == "azure":

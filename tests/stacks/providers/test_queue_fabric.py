@@ -34,7 +34,7 @@ def standing() -> Iterator[Path]:
 
 
 def of_queues(recording: Recording) -> Iterator[dict[str, str]]:
-    """By team, or by kind of machine, what jobs on several nodes are told."""
+    """The settings of jobs on several nodes, by team or kind of machine."""
     for one in recording.resources:
         if one.inputs.get("metadata", {}).get("name") == FABRIC and FABRIC_KEY in one.inputs.get("data", {}):
             fabric = Fabric.model_validate_json(one.inputs["data"][FABRIC_KEY])

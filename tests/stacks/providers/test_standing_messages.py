@@ -17,7 +17,7 @@ from stacks.loading.unsupported_settings import provider_mistakes
 from stacks.program import get_program
 
 FILES = sorted((Path(__file__).resolve().parents[3] / "stacks").glob("Pulumi.*.yaml"))
-STANDING = {config.stack: config for config in map(from_file, FILES) if config.engine.standing}
+STANDING = {config.stack: config for config in map(from_file, FILES) if config.engine.has_queue}
 JOB_SETTING = re.compile(
     rf"gangway:job\b|\bjob\.({'|'.join({**JobConfig.model_fields, **CommandConfig.model_fields})})\b"
 )

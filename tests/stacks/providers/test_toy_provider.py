@@ -145,8 +145,9 @@ def test_the_rules_know_its_tags_its_budget_and_its_regions(written: Callable[[E
     path = written(edit)
     plan = make_plan(from_file(path))
     found = {finding.code: finding for finding in plan.findings}
-    assert found["tags.missing"].message == "toy-lab-0-on-demand:0 (toy:compute:Machine): no team and no cost_center " \
-        "among the tags"  # fmt: skip
+    assert found["tags.missing"].message == (
+        "toy-lab-0-on-demand:0 (toy:compute:Machine): no team and no cost_center tag"
+    )
     assert "cleanest regions of toy are attic (100), cellar (900)" in found["region.carbon-intensity"].message
     assert "budget.missing" not in found, "its budget is one"
     assert CliRunner().invoke(cli.app, ["plan", str(path)]).exit_code == 1
@@ -198,7 +199,7 @@ def test_a_mistake_ends_with_its_place_and_exit_code_2(
     assert words in printed
 
 
-def test_its_section_is_nobody_elses(demo_values: dict[str, Any], tmp_path: Path) -> None:
+def test_other_providers_refuse_its_section(demo_values: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "Pulumi.demo.yaml"
     path.write_text(yaml.safe_dump({"config": {**demo_values, "gangway:toy": {"owner": "ann"}}}), "utf-8")
     with pytest.raises(ExceptionGroup) as caught:
@@ -208,7 +209,7 @@ def test_its_section_is_nobody_elses(demo_values: dict[str, Any], tmp_path: Path
     assert (mistake.allowed, mistake.fix) == ("only with provider: toy", "leave it out, or set provider: toy")
 
 
-def test_without_its_entry_nobody_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_entry_it_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert "toy" not in stack_model().model_fields
     with pytest.raises(ExceptionGroup) as caught:

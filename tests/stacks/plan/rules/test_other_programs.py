@@ -115,9 +115,7 @@ def test_limits_are_the_organisations(made: Callable[..., Declared]) -> None:
 
 def test_a_budget_is_asked_for_where_something_is_billed(made: Callable[..., Declared]) -> None:
     machine, budget = made(INSTANCE), made("azure-native:costmanagement:Budget")
-    assert list(BUDGET_PRESENT.check([machine])) == [
-        "1 resources that are or start machines, and no budget that counts them"
-    ]
+    assert list(BUDGET_PRESENT.check([machine])) == ["1 resources are or start machines, but no budget counts them"]
     assert list(BUDGET_PRESENT.check([machine, budget])) == []
     assert list(BUDGET_PRESENT.check([made("aws:ec2/vpc:Vpc")])) == []
 
@@ -130,7 +128,7 @@ def test_each_block_wants_an_end(made: Callable[..., Declared]) -> None:
     assert list(BLOCK_ENDS.check([block, end])) == []
     assert list(BLOCK_ENDS.check([block, unknown])) == []
     (told,) = BLOCK_ENDS.check([block, block, start, end])
-    assert "2 launch templates for capacity blocks, and 1 scheduled" in told
+    assert "2 launch templates for capacity blocks, but 1 scheduled" in told
 
 
 def test_an_unknown_type_is_not_judged(made: Callable[..., Declared]) -> None:

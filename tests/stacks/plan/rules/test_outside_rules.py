@@ -34,7 +34,7 @@ def test_no_rule_is_about_nothing_and_no_exception_is_of_no_use(
         assert asked, rule.rules
         for exempt in rule.exempt:
             alone = rule.model_copy(update={"exempt": (exempt,)})
-            assert any(alone.is_exempt(each) and not rule.kept(each) for each in asked), (rule.rules, exempt)
+            assert any(alone.is_exempt(each) and not rule.is_held(each) for each in asked), (rule.rules, exempt)
 
 
 def test_a_rule_stands_once_for_a_kind() -> None:

@@ -18,7 +18,7 @@ from stacks.base.rule import kind
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file
 from stacks.plan import plan
-from stacks.plan.rules.retention import PROTECTED_TO_THE_END, unprotected
+from stacks.plan.rules.guardrails import PROTECTION_ORDER, protection_breaches
 from stacks.program import build
 from stacks.recording import PlaceholderCloud, PlannedResource
 
@@ -39,7 +39,7 @@ def declared(stack: str, encryption: str = "customer-key") -> Resources:
 
 
 def breaches(stack: str, resources: Resources) -> list[str]:
-    return list(unprotected(get_provider(config_of(stack, "provider-key").provider), resources))
+    return list(protection_breaches(get_provider(config_of(stack, "provider-key").provider), resources))
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_a_mistake_in_a_program_is_an_error_of_its_plan(
 
     monkeypatch.setattr(plan, "build", program)
     (error,) = plan.make_plan(config_of(stack, "customer-key")).errors
-    assert error.code == PROTECTED_TO_THE_END.code
+    assert error.code == PROTECTION_ORDER.code
     assert found in error.message
 
 

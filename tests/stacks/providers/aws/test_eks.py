@@ -12,7 +12,7 @@ import yaml
 from components.core.findings import InputError, Severity
 from stacks.loading.loader import from_file
 from stacks.plan.plan import Plan, make_plan
-from stacks.providers.aws.eks_plan import with_second_zone
+from stacks.providers.aws.eks_plan import add_second_zone
 from stacks.recording import PlannedResource
 
 Edit = Callable[[dict[str, Any]], object]
@@ -122,8 +122,8 @@ def test_the_control_plane_is_in_two_zones_and_the_workers_in_one(plan: Plan) ->
     [cluster] = of(plan, "Cluster")
     assert len(cluster.inputs["vpcConfig"]["subnetIds"]) == 2
     assert [len(group.inputs["vpcZoneIdentifiers"]) for group in of(plan, "Group")] == [1, 1]
-    assert with_second_zone(("a", "b"), ["a", "b", "c"]) == ("a", "b")
-    assert with_second_zone(("b",), ["a", "b", "c"]) == ("b", "a")
+    assert add_second_zone(("a", "b"), ["a", "b", "c"]) == ("a", "b")
+    assert add_second_zone(("b",), ["a", "b", "c"]) == ("b", "a")
 
 
 def test_jobs_of_all_teams_have_a_claim_on_the_stacks_file_system(plan: Plan) -> None:

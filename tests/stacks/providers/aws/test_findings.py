@@ -1,4 +1,4 @@
-"""What a person should know before `up` on AWS, finding by finding: when it is said, how gravely, and when not."""
+"""The findings of stacks on AWS: when each appears, and its severity."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +52,7 @@ def test_every_machine_can_be_trained_on_or_is_an_error(edited: Edited, machine_
 
 
 def test_the_way_out_that_remains_is_named(edited: Edited) -> None:
-    """Over endpoints with their policies none does, but DNS where nobody filters names."""
+    """With endpoints and their policies nothing leaves, except DNS without the firewall."""
     assert "network.ways-out" not in found_in(edited(section("network", egress="endpoints")))
     by_name = found_in(edited(section("network", egress="endpoints", dns_firewall=False)))["network.ways-out"]
     assert (by_name.severity, by_name.path) == (Severity.INFO, "gangway:network.egress")
@@ -69,9 +69,9 @@ def test_a_firewall_for_names_behind_nat_is_of_no_effect(edited: Edited, wanted:
     assert (found.severity, found.path) == (Severity.WARNING, "gangway:network.dns_firewall")
 
 
-def test_a_fabric_and_its_check_are_told(edited: Edited) -> None:
+def test_the_fabric_and_its_check_are_reported(edited: Edited) -> None:
     found = found_in(edited(on("p4d.24xlarge")))
-    assert "4 EFA interfaces a node, 400 Gbit/s" in found["fabric.efa"].message
+    assert "4 EFA interfaces per node, 400 Gbit/s" in found["fabric.efa"].message
     assert found["fabric.check"].path == "gangway:cluster.fabric_check"
     assert "has to reach 100 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
     assert "fabric.none" not in found
@@ -102,11 +102,11 @@ def test_gpus_on_pcie_need_not_reach_what_only_nvlink_feeds(
 def test_several_nodes_without_a_fabric_are_a_warning_and_one_is_not(edited: Edited) -> None:
     slow = found_in(edited(on("g5.xlarge", 2)))["fabric.none"]
     assert slow.severity is Severity.WARNING
-    assert "gradients go over TCP at 10 Gbit/s" in slow.message
+    assert "gradients use TCP at 10 Gbit/s" in slow.message
     assert "fabric.none" not in found_in(edited(on("g5.xlarge", 1)))
 
 
-def test_the_zone_is_told_when_it_was_chosen_for_the_user(edited: Edited) -> None:
+def test_an_automatic_zone_is_reported(edited: Edited) -> None:
     assert "us-east-2a chosen" in found_in(edited(lambda values: None))["placement.zone"].message
     assert "placement.zone" not in found_in(edited(section("cluster", zone="us-east-2b")))
     block = {"kind": "capacity-block", "id": "cr-0123456789abcdef0", "zone": "us-east-2c"}
@@ -136,16 +136,16 @@ def test_the_lustre_client_has_to_come_from_somewhere(
     assert (finding and finding.severity) == expected
 
 
-def test_an_image_that_nobody_tried_with_the_kernels_module_is_told(edited: Edited) -> None:
+def test_a_new_image_perhaps_without_a_lustre_client_is_reported(edited: Edited) -> None:
     told = found_in(edited(lambda values: None))["storage.newest-image"]
     assert (told.severity, told.path) == (Severity.INFO, "gangway:cluster.image_id")
-    assert "image_refresh:" in told.fix
+    assert "increase image_refresh" in told.fix
     pinned = found_in(edited(section("cluster", image_id="ami-0123456789abcdef0")))
     assert "storage.newest-image" not in pinned
     assert "storage.newest-image" not in found_in(edited(lambda values: values.pop("gangway:storage")))
 
 
-def test_metrics_that_nobody_will_scrape_are_told(edited: Edited) -> None:
+def test_unscraped_metrics_are_reported(edited: Edited) -> None:
     told = found_in(edited(section("network", egress="endpoints")))["head.no-prometheus"]
     assert (told.severity, told.path) == (Severity.INFO, "gangway:head.prometheus_image")
     assert "head.no-prometheus" not in found_in(edited(lambda values: None)), "the demo has a NAT gateway"
@@ -172,7 +172,7 @@ def test_checkpoints_on_scratch_are_a_warning_unless_they_are_exported(edited: E
 
 @pytest.mark.parametrize(
     ("machine_type", "why"),
-    [("g5.xlarge", "it has no EFA"), ("p4d.24xlarge", "takes no p4d as an EFA client"), ("p5.48xlarge", None)],
+    [("g5.xlarge", "it has no EFA"), ("p4d.24xlarge", "does not support p4d as an EFA client"), ("p5.48xlarge", None)],
 )
 def test_nodes_that_cannot_mount_over_efa_are_an_error(edited: Edited, machine_type: str, why: str | None) -> None:
     def edit(values: dict[str, Any]) -> None:
@@ -190,7 +190,7 @@ def test_nodes_that_cannot_mount_over_efa_are_an_error(edited: Edited, machine_t
     assert "storage.efa-unreachable" not in over_tcp
 
 
-def test_what_costs_without_being_seen_is_told(edited: Edited) -> None:
+def test_hidden_costs_are_reported(edited: Edited) -> None:
     found = found_in(edited(lambda values: None))
     assert found["budget.tag-not-activated"].severity is Severity.INFO
     assert found["job.nodes-stay"].severity is Severity.INFO
@@ -225,7 +225,7 @@ def test_the_ladders_and_the_providers_own_are_among_them(edited: Edited) -> Non
     assert "storage.not-shared" in found_in(edited(lambda values: values.pop("gangway:storage")))
 
 
-def test_each_says_where_and_each_error_how_to_mend_it(edited: Edited) -> None:
+def test_each_finding_has_a_place_and_each_error_a_fix(edited: Edited) -> None:
     for machine_type in AWS_MACHINES:
         for finding in found_in(edited(on(machine_type))).values():
             assert finding.path.startswith("gangway:")

@@ -1,4 +1,4 @@
-"""A stack on AWS whose job is a command of one's own: what its node is told, and a plan that makes nothing up."""
+"""Stacks on AWS with a custom command: user data, and a plan without invented figures."""
 
 import base64
 import gzip
@@ -95,7 +95,7 @@ def test_it_is_compared_with_a_training_and_priced_as_infracost_does(
     assert infracost(now, None)
 
 
-def test_a_budget_that_does_not_pay_for_all_hours_is_told(own: Callable[..., StackConfig]) -> None:
+def test_a_budget_too_small_for_all_hours_is_reported(own: Callable[..., StackConfig]) -> None:
     plan = make_plan(own(budget={"monthly_usd": 3}))
     assert "budget.below-run" in codes(plan)
 
@@ -106,7 +106,7 @@ def test_estimates_of_a_training_have_no_effect(own: Callable[..., StackConfig])
     assert ignored == {"gangway:estimate.images_per_second", "gangway:estimate.taken_percent_per_month"}
 
 
-def test_nobody_waits_for_steps(own: Callable[..., StackConfig]) -> None:
+def test_there_is_no_alarm_for_steps(own: Callable[..., StackConfig]) -> None:
     names = {resource.name for resource in make_plan(own()).resources}
     assert "own-no-steps" not in names
     assert "own-nodes-missing" in names
@@ -122,7 +122,7 @@ def test_the_job_says_what_runs(own: Callable[..., StackConfig]) -> None:
     assert job.rendezvous.standalone
 
 
-def test_the_worker_is_told(own: Callable[..., StackConfig]) -> None:
+def test_user_data_of_the_worker(own: Callable[..., StackConfig]) -> None:
     plan = make_plan(own())
     (template,) = [one for one in plan.resources if one.type.endswith(":LaunchTemplate")]
     text = gzip.decompress(base64.b64decode(template.inputs["userData"])).decode()
@@ -190,7 +190,7 @@ def test_several_nodes_meet_at_a_head_that_is_priced(p5: StackConfig) -> None:
 def test_they_meet_without_a_key_and_the_plan_says_so(p5: StackConfig) -> None:
     plan = make_plan(p5)
     assert "job.rendezvous-without-key" in codes(plan)
-    assert "fabric.check" not in codes(plan), "nobody tests the fabric before a command"
+    assert "fabric.check" not in codes(plan), "the fabric is not tested before a custom command"
     assert not [one for one in plan.resources if "member-key" in one.name]
     assert "MemberKey" not in str([one.inputs for one in plan.resources if one.type.endswith(":RolePolicy")])
     ignored = make_plan(p5.model_copy(update={"job": p5.work.model_copy(update={"member_key_refresh": 1})}))
@@ -206,7 +206,7 @@ def test_the_head_holds_the_store_of_the_commands_image_alone(p5: StackConfig) -
     assert not [path for path in files if "prometheus" in path or "record" in path or "lustre" in path]
 
 
-def test_a_worker_of_several_is_told_where_they_meet(p5: StackConfig) -> None:
+def test_user_data_of_several_workers_names_the_rendezvous(p5: StackConfig) -> None:
     templates = [one for one in make_plan(p5).resources if one.type.endswith(":LaunchTemplate")]
     workers = [one.inputs["userData"] for one in templates if "EfaNodePool" in one.parent]
     command = written(workers[0])["/etc/gangway/job.env"]

@@ -128,7 +128,7 @@ def test_the_length_of_the_run_is_not_rounded(edited: Edited, kimg: float) -> No
 
 def test_every_automatic_choice_gives_its_reason(demo_config: StackConfig) -> None:
     found = {f.code: f for f in findings(demo_config, plan(demo_config), estimate([], 1))}
-    assert "1 ENA and 32 EFA interfaces a node, 3200 Gbit/s" in found["fabric.efa"].message
+    assert "1 ENA and 32 EFA interfaces per node, 3200 Gbit/s" in found["fabric.efa"].message
     assert "us-east-2a chosen: the first of us-east-2 that has p5.48xlarge" in found["placement.zone"].message
     assert found["placement.zone"].severity is Severity.INFO
 
@@ -153,7 +153,7 @@ def test_what_was_chosen_by_the_user_is_not_explained(edited: Edited) -> None:
     config = edited(cluster(accelerator="V100x1", zone="us-east-2b", nodes={"min": 1, "max": 1}))
     codes = {f.code for f in findings(config, plan(config), estimate([], 1))}
     assert not codes & {"fabric.efa", "fabric.none", "placement.zone"}
-    assert job_spec(config, plan(config), "x").rendezvous.standalone, "one node meets nobody"
+    assert job_spec(config, plan(config), "x").rendezvous.standalone, "a single node connects to no other"
 
 
 def test_what_a_node_cannot_reach_or_outlive_is_a_warning(edited: Edited) -> None:
@@ -176,7 +176,7 @@ def test_what_a_node_cannot_reach_or_outlive_is_a_warning(edited: Edited) -> Non
 @pytest.mark.parametrize(
     "image", ["trainer:latest", f"123456789012.dkr.ecr.us-east-1.amazonaws.com/x@sha256:{'0' * 64}"]
 )
-def test_an_image_from_elsewhere_is_told_the_stacks_own_registry(edited: Edited, image: str) -> None:
+def test_the_error_for_a_foreign_image_names_the_registry(edited: Edited, image: str) -> None:
     config = edited(lambda values: values.update({"gangway:image": {"prebuilt": image}}))
     with pytest.raises(InputError) as caught:
         plan(config)

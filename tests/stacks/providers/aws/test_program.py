@@ -30,7 +30,7 @@ def of(resources: tuple[PlannedResource, ...], kind: str) -> list[PlannedResourc
 
 
 def workers(resources: tuple[PlannedResource, ...]) -> list[PlannedResource]:
-    """The launch templates of the node pool; the head node has one of its own."""
+    """The launch templates of the node pool; the head node has a separate one."""
     return [
         r
         for r in of(resources, "LaunchTemplate")

@@ -1,4 +1,4 @@
-"""A stack that is a Slurm of its own: its parts, what its machines are told, what is said of it, what is refused."""
+"""Slurm clusters on AWS: resources, user data, findings and refused settings."""
 
 import base64
 import copy
@@ -149,7 +149,7 @@ def test_what_a_person_should_know(slurm_plan: Plan, config_with: Callable[[Edit
     found = by_code(slurm_plan)
     assert "spot, on-demand" in found["slurm.partitions"].message
     assert found["slurm.accounts"].severity is Severity.INFO
-    assert "a new head restores them" in found["slurm.accounts"].message
+    assert "a new head restores it" in found["slurm.accounts"].message
     local = by_code(make_plan(config_with(lambda values: values.pop("gangway:storage"))))
     assert "lost when the head is replaced" in local["slurm.accounts"].message
 

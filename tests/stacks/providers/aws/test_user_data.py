@@ -153,7 +153,7 @@ def test_without_a_file_system_nothing_is_mounted_and_no_record_is_put_for_other
     assert "/var/lib/gangway/runs/edited" in worker(program)["/etc/gangway/node.env"]
 
 
-def test_a_single_node_meets_nobody(edited: Edited) -> None:
+def test_a_single_node_has_no_rendezvous(edited: Edited) -> None:
     def one(values: dict[str, Any]) -> None:
         values["gangway:cluster"].update(nodes={"min": 1, "max": 1})
 

@@ -1,4 +1,4 @@
-"""The password for pushing: asked of the registry once it is known, and of nobody in a plan."""
+"""The password for pushing images: requested from the registry, but not in a plan."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ def test_a_registry_gives_its_own_token_for_azures(
     assert call.body == f"grant_type=access_token&service={HOST}&access_token=arm-token".encode()
 
 
-def test_in_a_plan_nobody_is_asked(
+def test_a_plan_sends_no_request(
     password: Callable[[str], Any], azure_vm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(API_URL, azure_vm.url)
@@ -47,7 +47,7 @@ def test_in_a_plan_nobody_is_asked(
 
 
 @pytest.mark.parametrize(("answer", "asked"), [((403, b"no"), 1), ((404, b"who?"), 3), ((200, b"{}"), 3)])
-def test_a_registry_that_gives_none_is_told_with_the_way_out(
+def test_a_refused_password_is_reported_with_a_fix(
     password: Callable[[str], Any],
     azure_vm: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -58,8 +58,6 @@ def test_a_registry_that_gives_none_is_told_with_the_way_out(
     monkeypatch.setenv(API_URL, azure_vm.url)
     monkeypatch.setattr(component_factory, "PAUSES_SEC", (0.0, 0.0))
     monkeypatch.setattr(azure_vm, "api", lambda call: answer)
-    with pytest.raises(
-        pulumi.RunError, match=f"{HOST} gives no password .*; run `az login`, and have the role AcrPush"
-    ):
+    with pytest.raises(pulumi.RunError, match=f"from {HOST} .*; run `az login` as a user with the role AcrPush"):
         password(HOST)
     assert len(azure_vm.calls) == asked

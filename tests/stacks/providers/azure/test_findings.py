@@ -1,4 +1,4 @@
-"""What a person should know before `up` on Azure: when it is said, how gravely, and when not."""
+"""The findings of stacks on Azure: when each appears, and its severity."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -42,9 +42,9 @@ def test_the_ways_out_that_remain_are_named(azure_edited: Edited) -> None:
     assert "machines reach the whole internet" in everywhere.message
 
 
-def test_a_fabric_and_its_check_are_told(azure_edited: Edited) -> None:
+def test_the_fabric_and_its_check_are_reported(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5))
-    assert "8 NDR InfiniBand adapters of 400 Gbit/s a node" in found["fabric.ib"].message
+    assert "8 NDR InfiniBand adapters of 400 Gbit/s per node" in found["fabric.ib"].message
     assert "has to reach 800 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
     assert "fabric.none" not in found
     assert "fabric.check" not in found_in(azure_edited(V5, cluster={"fabric_check": {"enabled": False}}))
@@ -145,7 +145,7 @@ def test_an_own_image_that_boots_securely_may_lack_a_driver(azure_edited: Edited
 def test_a_lustre_client_may_cost_secure_boot(azure_edited: Edited) -> None:
     storage = {"kind": "lustre", "capacity_gib": 4096, "throughput_mbps_per_tib": 500}
     found = found_in(azure_edited(DEV, cluster={"image_id": OWN_IMAGE}, storage=storage))
-    assert "a Lustre client" in found["machine.secure-boot-off"].message
+    assert "no Lustre client for the kernel" in found["machine.secure-boot-off"].message
 
 
 def test_a_protection_that_is_turned_off_says_what_is_lost(azure_edited: Edited) -> None:
@@ -158,11 +158,11 @@ def test_a_protection_that_is_turned_off_says_what_is_lost(azure_edited: Edited)
     assert (boot.severity, boot.path) == (Severity.WARNING, "gangway:azure.trusted_launch")
     assert (disks.severity, disks.path) == (Severity.WARNING, "gangway:azure.encryption_at_host")
     assert "without a virtual TPM" in boot.message
-    assert "caches and local disks of nodes and head are not encrypted" in disks.message
+    assert "caches and local disks of nodes and head, and the traffic to their disks, are not encrypted" in disks.message
     assert not {"machine.trusted-launch", "machine.encryption-at-host", "machine.secure-boot-off"} & set(found)
 
 
-def test_whether_a_region_sells_a_size_is_looked_up_where_nobody_says(azure_edited: Edited) -> None:
+def test_an_unlisted_region_names_the_command_that_shows_its_sizes(azure_edited: Edited) -> None:
     assert "machine.region-unknown" not in found_in(azure_edited(V5))
     found = found_in(azure_edited(V5, region="francecentral"))["machine.region-unknown"]
     assert (found.severity, found.path) == (Severity.WARNING, "gangway:region")
@@ -171,7 +171,7 @@ def test_whether_a_region_sells_a_size_is_looked_up_where_nobody_says(azure_edit
 
 
 def test_a_size_that_microsoft_adds_no_more_of(azure_edited: Edited) -> None:
-    assert "next generation alone" in found_in(azure_edited(DEV))["machine.no-new-capacity"].message
+    assert "only of the next generation" in found_in(azure_edited(DEV))["machine.no-new-capacity"].message
     assert "machine.no-new-capacity" not in found_in(azure_edited(V5))
 
 
@@ -184,7 +184,7 @@ def test_a_cap_that_caps_nothing(azure_edited: Edited) -> None:
     assert "capacity.spot-cap-high" not in found_in(usual)
 
 
-def test_a_zone_that_nobody_chose(azure_edited: Edited) -> None:
+def test_an_automatic_zone_is_reported(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V4))
     assert "zone 1 chosen: the first of southcentralus" in found["placement.zone"].message
     assert "file system and head are in zone 1" in found["placement.nodes-zone"].message
@@ -192,8 +192,8 @@ def test_a_zone_that_nobody_chose(azure_edited: Edited) -> None:
     written = found_in(azure_edited(V4, cluster={"zone": "1"}))
     assert "az vm list-skus --location southcentralus" in written["capacity.zone-unpublished"].message
     assert "placement.nodes-zone" not in written
-    assert "where Azure refuses it" in written["placement.zone-with-fabric"].fix
-    assert "Azure takes whichever zone of eastus" in found_in(azure_edited(DEV))["placement.zone"].message
+    assert "if Azure refuses it" in written["placement.zone-with-fabric"].fix
+    assert "Azure chooses a zone of eastus" in found_in(azure_edited(DEV))["placement.zone"].message
     assert "placement.zone" not in found_in(azure_edited(V5))
     assert "placement.zone" not in found_in(azure_edited(V4, region="westus"))
 
@@ -224,7 +224,7 @@ def test_rungs_of_infiniband_are_apart(azure_edited: Edited) -> None:
     assert "capacity.rungs-apart" not in found_in(azure_edited(V4))
 
 
-def test_quotas_are_told_by_their_family(azure_edited: Edited) -> None:
+def test_quotas_are_reported_by_family(azure_edited: Edited) -> None:
     config = azure_edited(V5)
     quotas = [f.message for f in findings(config, plan(config), None) if f.code == "capacity.quota"]
     names = ("Total Regional Low-priority vCPUs", "Standard NDSH100v5 Family vCPUs", "Standard DSv5 Family vCPUs",
@@ -251,23 +251,23 @@ def test_private_endpoints_leave_log_tables_alone(azure_edited: Edited) -> None:
 
 def test_data_behind_the_file_system(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5))
-    assert "blobs that come later do not appear" in found["storage.imported-once"].message
+    assert "later blobs do not appear" in found["storage.imported-once"].message
     assert "read and write all of myaccount, not only images" in found["storage.whole-account"].message
     assert not {"storage.imported-once", "storage.whole-account", "storage.key-stays"} & set(found_in(azure_edited(V4)))
 
 
-def test_a_key_of_ones_own(azure_edited: Edited) -> None:
-    assert "stays under the key's version" in found_in(azure_edited(V5))["storage.key-stays"].message
+def test_a_customer_key(azure_edited: Edited) -> None:
+    assert "keeps the key version of its creation" in found_in(azure_edited(V5))["storage.key-stays"].message
     tenant = {"tenant_id": "22222222-0000-0000-0000-222222222222"}
     without = azure_edited(DEV, encryption="customer-key", azure=tenant)
     assert "storage.key-stays" not in found_in(without), "there is no file system"
-    assert "stay when the stack is destroyed" in found_in(without)["encryption.key-kept"].message
+    assert "`destroy` keeps vault, key" in found_in(without)["encryption.key-kept"].message
     assert "encryption.key-kept" not in found_in(azure_edited(V4))
 
 
 def test_money(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V4))
-    assert "Azure reads 50,000.00 in the currency" in found["budget.currency"].message
+    assert "Azure takes 50,000.00 in your billing currency" in found["budget.currency"].message
     assert "budget.late" not in found
     assert found["job.nodes-stay"].severity is Severity.INFO
     stopped = found_in(azure_edited(V5))
@@ -306,13 +306,17 @@ def test_when_a_budget_may_begin(azure_edited: Edited, ahead: int, code: str | N
 @pytest.mark.parametrize(
     ("cluster", "code", "text"),
     [
-        ({"nodes": {"min": 2, "max": 2}}, "placement.proximity", "nodes come from one data centre"),
+        ({"nodes": {"min": 2, "max": 2}}, "placement.proximity", "nodes are in one data centre"),
         ({"nodes": {"min": 1, "max": 1}}, "placement.proximity-ignored", "one node"),
-        ({"nodes": {"min": 2, "max": 2}, "capacity": [RESERVED]}, "placement.proximity-ignored", "what is reserved"),
+        (
+            {"nodes": {"min": 2, "max": 2}, "capacity": [RESERVED]},
+            "placement.proximity-ignored",
+            "nodes that are reserved",
+        ),
         (
             {"nodes": {"min": 2, "max": 2}, "capacity": [RESERVED, {"kind": "spot"}]},
             "placement.proximity",
-            "but for rung 0,",
+            "except those of rung 0,",
         ),
     ],
 )

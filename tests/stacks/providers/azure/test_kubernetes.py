@@ -81,7 +81,7 @@ def test_pods_are_given_infiniband(made: Recording) -> None:
         assert INFINIBAND in group["coveredResources"]
 
 
-def test_of_one_node_there_is_nobody_to_reach(azure_edited: Edited, recorded: Callable[..., Recording]) -> None:
+def test_a_single_node_has_no_infiniband(azure_edited: Edited, recorded: Callable[..., Recording]) -> None:
     alone = recorded(azure_edited(NDV5, cluster={"nodes": {"min": 0, "max": 1}}, engine={"teams": []}))
     assert not of(alone, "NicClusterPolicy")
     assert not of(alone, "DaemonSet")
@@ -137,7 +137,7 @@ def test_it_is_priced_by_the_nodes_that_are_up(planned: Plan) -> None:
     assert f"{NDV5}-cluster: control plane" in names
 
 
-def test_findings_speak_of_what_nobody_would_guess(planned: Plan) -> None:
+def test_findings_name_surprising_limits(planned: Plan) -> None:
     codes = {finding.code for finding in planned.findings}
     assert codes >= {"kubernetes.api", "kubernetes.budget-scope", "fabric.aks-feature", "capacity.pools-fill"}
     assert codes >= {"fabric.infiniband-in-pods", "fabric.rungs-apart"}
@@ -153,7 +153,7 @@ def test_findings_speak_of_what_nobody_would_guess(planned: Plan) -> None:
     )
 
 
-def test_a_cluster_that_nobody_administers_is_told_of(azure_edited: Edited) -> None:
+def test_a_cluster_without_administrators_is_reported(azure_edited: Edited) -> None:
     made = make_plan(azure_edited(NDV5, azure={"admin_group_ids": None}))
     assert "kubernetes.no-admins" in {finding.code for finding in made.findings}
 

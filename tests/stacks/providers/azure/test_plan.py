@@ -253,7 +253,7 @@ def test_a_name_with_two_dashes_is_no_containers_and_no_vaults(azure_configs: Co
     config = azure_configs[V5].model_copy(update={"stack": "my--stack"})
     with pytest.raises(InputError) as caught:
         plan(config)
-    assert (caught.value.place, caught.value.fix) == ("gangway:stack", "rename the stack, such as my-stack")
+    assert (caught.value.place, caught.value.fix) == ("gangway:stack", "rename the stack, for example to my-stack")
     bare = config.model_copy(update={"encryption": "provider-key", "storage": None})
     assert plan(bare).tags["gangway-stack"] == "my--stack", "nothing is called so that may not be"
 

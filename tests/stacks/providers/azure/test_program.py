@@ -212,7 +212,7 @@ def test_azure_imports_the_data_and_no_machine_may_read_it(made: Resources) -> N
 
 
 def test_machines_with_lustre_boot_without_secure_boot(made: Resources, azure_plans: dict[str, Plan]) -> None:
-    """A client that is built for a kernel on the machine is a module that nobody signs."""
+    """A client built on the machine is an unsigned module."""
     head = one(made, "VirtualMachine").inputs["securityProfile"]
     assert head["uefiSettings"] == {"secureBootEnabled": False, "vTpmEnabled": True}
     alone = one(azure_plans[DEV].resources, "VirtualMachine").inputs["securityProfile"]

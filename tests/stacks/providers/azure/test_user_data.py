@@ -142,7 +142,7 @@ def test_the_same_configuration_gives_the_same_bytes(azure_configs: dict[str, St
 
 
 @pytest.mark.slow
-def test_a_node_is_told_which_kind_of_disk_its_scratch_is(azure_edited: Edited) -> None:
+def test_user_data_names_the_kind_of_scratch_disk(azure_edited: Edited) -> None:
     """It looks for that one alone, and gives itself up where there is none."""
     image = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/Microsoft.Compute/images/i"
     told = []

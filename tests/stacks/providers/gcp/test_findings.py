@@ -1,4 +1,4 @@
-"""What a person should know before `up` on Google Cloud: when it is said, how gravely, and when not."""
+"""The findings of stacks on Google Cloud: when each appears, and its severity."""
 
 import re
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def test_the_ways_out_that_remain_are_named(gcp_edited: Edited, name: str) -> No
     assert "machines reach the whole internet" in everywhere.message
 
 
-def test_what_bounds_the_machines_rights_is_told(gcp_edited: Edited) -> None:
+def test_limits_of_permissions_are_reported(gcp_edited: Edited) -> None:
     tag = found_in(gcp_edited(GPU))["rights.group-tag"]
     assert (tag.severity, tag.path) == (Severity.INFO, "gangway:gcp.project")
     assert "roles/resourcemanager.tagAdmin" in tag.message
@@ -48,15 +48,15 @@ def test_what_bounds_the_machines_rights_is_told(gcp_edited: Edited) -> None:
         assert ("rights.whole-project" in found) is leaves
 
 
-def test_a_fabric_and_its_check_are_told(gcp_edited: Edited) -> None:
+def test_the_fabric_and_its_check_are_reported(gcp_edited: Edited) -> None:
     found = found_in(gcp_edited(GPU))
-    assert "8 gVNICs for the GPUs beside the machine's own" in found["fabric.gpu-nics"].message
+    assert "8 gVNICs for the GPUs in addition to the machine's" in found["fabric.gpu-nics"].message
     assert "has to reach 450 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
     assert "fabric.none" not in found
     without = found_in(gcp_edited(GPU, cluster={"fabric_check": {"enabled": False}}))
     assert "fabric.check" not in without
     roce = found_in(gcp_edited(GPU, cluster={"machine_type": "a3-ultragpu-8g"}))
-    assert "8 RDMA NICs a node in one RoCE network of its zone" in roce["fabric.gpu-nics"].message
+    assert "8 RDMA NICs per node in one RoCE network of the zone" in roce["fabric.gpu-nics"].message
 
 
 def test_machines_without_gpu_nics_are_a_warning_on_several_nodes(gcp_edited: Edited) -> None:
@@ -70,7 +70,7 @@ def test_machines_without_gpu_nics_are_a_warning_on_several_nodes(gcp_edited: Ed
 @pytest.mark.parametrize(
     ("name", "cluster", "storage", "reasons"),
     [
-        (GPU, {}, {}, "those of the tcpxo plug-in of NCCL and Lustre's client"),
+        (GPU, {}, {}, "the modules of the tcpxo plug-in of NCCL and Lustre's client are unsigned"),
         (GPU, {"machine_type": "g2-standard-48"}, {}, "those of Lustre's client"),
         (GPU, {"machine_type": "g2-standard-48"}, None, ""),
     ],
@@ -115,7 +115,7 @@ def test_slices_of_spot_are_asked_for_again_by_a_schedule(gcp_edited: Edited) ->
     finding = found_in(gcp_edited(POD))["tpu.preemption"]
     assert finding.severity is Severity.INFO
     assert "looks every 5 minutes" in finding.message
-    assert "lost 8 times within 6 hours are given up" in finding.message
+    assert "gives up after 8 preemptions within 6 hours" in finding.message
     assert "tpu.preemption" not in found_in(gcp_edited(POD, cluster={"capacity": [{"kind": "on-demand"}]}))
 
 
@@ -161,7 +161,7 @@ def test_slices_without_a_file_system_share_a_folder_of_the_run_bucket(gcp_edite
     assert "storage.not-shared" in found_in(gcp_edited(GPU, storage=None))
 
 
-def test_what_nobody_publishes_is_said_to_be_absent(gcp_edited: Edited) -> None:
+def test_unpublished_figures_are_reported_as_missing(gcp_edited: Edited) -> None:
     assert "no power figure" in found_in(gcp_edited(POD))["energy.unknown"].message
     assert "energy.unknown" not in found_in(gcp_edited(GPU))
 
@@ -178,7 +178,7 @@ OWN_IMAGE = {"image_id": "projects/p/global/images/i"}
         (
             ALONE,
             None,
-            "set egress: nat, or pin an image_id that holds Docker, NVIDIA's driver, NVIDIA's container toolkit and "
+            "set egress: nat, or set image_id to an image with Docker, NVIDIA's driver, NVIDIA's container toolkit and "
             "the kernel module import-helper",
         ),
     ],
@@ -226,11 +226,11 @@ def test_hosts_of_slices_have_docker_and_not_their_file_systems_client(
 ) -> None:
     finding = found_in(gcp_edited(name, storage=storage, **ENDPOINTS))["network.no-packages"]
     assert (finding.severity, finding.fix) == (severity, "set egress: nat")
-    assert f"holds Docker; {lacks} is installed" in finding.message
+    assert f"has Docker, but perhaps not {lacks}" in finding.message
     assert "network.no-packages" not in found_in(gcp_edited(name, storage=storage))
 
 
-def test_who_brings_the_data_is_told(gcp_edited: Edited) -> None:
+def test_the_copy_of_the_data_is_reported(gcp_edited: Edited) -> None:
     assert "storage.copied-by-node" in found_in(gcp_edited(SLICES))
     assert "storage.copied-by-node" not in found_in(gcp_edited(GPU)), "the head has Lustre import it"
     assert "network.private-services" in found_in(gcp_edited(GPU))
@@ -238,7 +238,7 @@ def test_who_brings_the_data_is_told(gcp_edited: Edited) -> None:
 
 
 @pytest.mark.parametrize("name", [GPU, POD])
-def test_nodes_that_stay_are_told(gcp_edited: Edited, name: str) -> None:
+def test_nodes_that_stay_are_reported(gcp_edited: Edited, name: str) -> None:
     finding = found_in(gcp_edited(name, job={"terminate_when_done": None}))["job.nodes-stay"]
     assert finding.fix.startswith("set terminate_when_done: true")
     assert "job.nodes-stay" not in found_in(gcp_edited(name))
@@ -252,7 +252,7 @@ def test_slices_cost_until_they_leave(gcp_edited: Edited, leaves: bool) -> None:
     assert made.idle_hourly == (pytest.approx(rest) if leaves else made.rungs[0].hourly)
 
 
-def test_a_late_stop_is_told(gcp_edited: Edited) -> None:
+def test_a_late_stop_is_reported(gcp_edited: Edited) -> None:
     assert "no hard limit" in found_in(gcp_edited(GPU))["budget.late"].message
     assert "budget.late" not in found_in(gcp_edited(GPU, budget={"stop_at_percent": None}))
 
@@ -304,14 +304,17 @@ def test_lustres_client_is_made_for_some_kernels(gcp_edited: Edited) -> None:
 
 def test_a_client_that_is_built_on_the_node_is_not_loaded_under_secure_boot(gcp_edited: Edited) -> None:
     """A3 Mega's plug-in wants unsigned modules, so that Secure Boot is off there; A3 Ultra's does not."""
-    assert "builds them itself" in found_in(gcp_edited(GPU))["storage.newest-image"].message
+    assert "builds them, which" in found_in(gcp_edited(GPU))["storage.newest-image"].message
     signed = {"machine_type": "a3-ultragpu-8g"}
-    assert "since Secure Boot loads none" in found_in(gcp_edited(GPU, cluster=signed))["storage.newest-image"].message
+    assert (
+        "since Secure Boot loads no modules"
+        in found_in(gcp_edited(GPU, cluster=signed))["storage.newest-image"].message
+    )
     finding = found_in(gcp_edited(GPU, cluster={**signed, **OWN_IMAGE}))["storage.lustre-secure-boot"]
     assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:cluster.image_id")
 
 
-def test_the_currency_of_the_budget_is_told(gcp_edited: Edited) -> None:
+def test_the_currency_of_the_budget_is_reported(gcp_edited: Edited) -> None:
     finding = found_in(gcp_edited(GPU))["budget.currency"]
     assert "160,000.00 USD" in finding.message
     assert "currency: EUR" in finding.fix
@@ -320,7 +323,7 @@ def test_the_currency_of_the_budget_is_told(gcp_edited: Edited) -> None:
     assert "147,000.00 EUR a month" in own.message
 
 
-def test_a_fabric_that_is_unproven_with_the_images_nccl_is_told(gcp_edited: Edited, repo: Path) -> None:
+def test_a_fabric_untested_with_the_images_nccl_is_reported(gcp_edited: Edited, repo: Path) -> None:
     finding = found_in(gcp_edited(GPU))["fabric.nccl-unproven"]
     assert finding.severity is Severity.WARNING
     assert IMAGE_NCCL in finding.message
@@ -344,10 +347,10 @@ def test_a_reservation_of_slices_is_an_ordinary_one(gcp_edited: Edited) -> None:
 
 
 def test_slices_are_said_to_be_joined_as_far_as_it_was_tried(gcp_edited: Edited) -> None:
-    assert "with a stand-in of it only" in found_in(gcp_edited(SLICES))["tpu.multislice"].message
+    assert "with a simulated server only" in found_in(gcp_edited(SLICES))["tpu.multislice"].message
 
 
-def test_where_there_is_no_lustre_is_told_as_far_as_a_list_has_it(gcp_edited: Edited) -> None:
+def test_zones_without_lustre_are_reported_from_the_list(gcp_edited: Edited) -> None:
     assert "storage.zone-unknown" not in found_in(gcp_edited(GPU)), "us-central1 has it"
     unknown = found_in(gcp_edited(SLICES))["storage.zone-unknown"]
     assert (unknown.severity, unknown.path) == (Severity.WARNING, "gangway:storage.kind")
@@ -357,7 +360,7 @@ def test_where_there_is_no_lustre_is_told_as_far_as_a_list_has_it(gcp_edited: Ed
 
 
 @pytest.mark.parametrize("name", [GPU, POD, SLICES])
-def test_quotas_are_told(gcp_edited: Edited, name: str) -> None:
+def test_quotas_are_reported(gcp_edited: Edited, name: str) -> None:
     config = gcp_edited(name)
     quotas = [f for f in findings(config, plan(config), None) if f.code == "capacity.quota"]
     assert {"gangway:cluster", "gangway:cluster.capacity[0]", "gangway:storage.capacity_gib"} <= {

@@ -218,7 +218,7 @@ def test_rdma_is_given_to_every_teams_pods(gcp_edited: Edited, recorded: Callabl
     assert "fabric.tcp-in-pods" not in codes
 
 
-def test_findings_speak_of_what_nobody_would_guess(a3_plan: Plan) -> None:
+def test_findings_name_surprising_limits(a3_plan: Plan) -> None:
     codes = {finding.code for finding in a3_plan.findings}
     assert codes >= {"kubernetes.api", "cluster.idle-minutes", "cluster.not-tried", "fabric.tcp-in-pods"}
     assert not {"job.nodes-stay", "cost.not-covered"} & codes

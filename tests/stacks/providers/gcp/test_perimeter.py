@@ -100,7 +100,7 @@ def test_up_ends_where_one_does_not_hold_the_project(monkeypatch: pytest.MonkeyP
 
 def test_an_enforced_perimeter_closes_what_it_holds(found: Callable[..., dict[str, Finding]]) -> None:
     ways = found({**OWN, "mode": "enforced"})["network.ways-out"]
-    assert ways.message == "data can still leave by DNS: Google's resolver answers every name"
+    assert ways.message == "data can still leave by DNS: Google's resolver resolves every name"
     reading = found({**OWN, "mode": "enforced", "reads_from": [42]})["network.ways-out"].message
     assert "into registries of 42" in reading
 
@@ -115,7 +115,7 @@ def test_what_it_takes_and_was_not_tried_is_said(found: Callable[..., dict[str, 
     dry, enforced = (found({**OWN, "mode": mode})["network.perimeter"] for mode in ("dry-run", "enforced"))
     assert (dry.severity, enforced.severity) == (Severity.INFO, Severity.WARNING)
     for finding in (dry, enforced, found({"access_policy": 7, "existing": "corp"})["network.perimeter"]):
-        assert "Never tried on a real organisation" in finding.message
+        assert "Untested on a real organisation" in finding.message
         assert "roles/accesscontextmanager." in finding.fix
     assert "one perimeter only" in dry.message
 
@@ -125,7 +125,7 @@ def test_what_machines_read_from_elsewhere_is_named(found: Callable[..., dict[st
     image = {"prebuilt": f"us-central1-docker.pkg.dev/images-lab/gan/trainer@sha256:{digest}"}
     region = {"image": image, "region": "us-central1", "cluster": {"zone": "us-central1-a"}}
     outside = found(OWN, **region)
-    assert "write the number of images-lab" in outside["network.perimeter-image"].fix
+    assert "add the number of images-lab" in outside["network.perimeter-image"].fix
     assert "network.perimeter-image" not in found({**OWN, "reads_from": [42]}, **region)
 
 

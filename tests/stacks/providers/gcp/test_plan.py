@@ -202,7 +202,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "write machine_type: a3-megagpu-8g in place of accelerator",
     ),
     "no API for it": (
-        POD, {"cluster": {"accelerator": "tpu7x-16"}}, "gangway:cluster.accelerator", "write v6e-64",
+        POD, {"cluster": {"accelerator": "tpu7x-16"}}, "gangway:cluster.accelerator", "such as v6e-64",
     ),
     "an image of elsewhere": (
         POD, {"image": {"prebuilt": f"docker.io/x/y@{DIGEST}"}}, "gangway:image.prebuilt",

@@ -156,7 +156,7 @@ def stack_settings(draw: st.DrawFn) -> Settings:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(values=stack_settings(), mistakes=st.sampled_from([0, 0, 0, 0, 1, 2]), data=st.data())
-def test_any_stack_file_is_planned_or_told(
+def test_any_stack_file_is_planned_or_refused(
     planned_or_told: Callable[..., Plan | None], values: Settings, mistakes: int, data: st.DataObject
 ) -> None:
     plan = planned_or_told(values, mistakes, data)

@@ -1,4 +1,4 @@
-"""The shipped stack of machines that are there already, and copies of it with changes."""
+"""The shipped stack on existing machines, and copies of it with changes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +46,7 @@ def told(edited_lab: Callable[..., StackConfig]) -> Callable[..., dict[str, Inpu
 
 @pytest.fixture(scope="session")
 def one_machine() -> Callable[..., dict[str, Any]]:
-    """A machine of one's own, as it is written."""
+    """An existing machine, as in a stack file."""
 
     def make(**changes: Any) -> dict[str, Any]:
         return {"address": "10.20.0.11", "accept_unknown_host_key": True, **changes}

@@ -1,4 +1,4 @@
-"""What a stack file means on machines that are there already: the job, its figures, and what each machine is given."""
+"""The plan of stacks on existing machines: the job, its figures, and each machine's script."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def test_a_machine_alone_needs_no_meeting_and_no_share(alone: StackConfig) -> No
     assert set(job.env) == {"GANGWAY_CONTEXT"}
 
 
-def test_the_record_is_told_what_the_stack_file_states(lab_plan: Plan) -> None:
+def test_the_record_gets_the_figures_of_the_stack_file(lab_plan: Plan) -> None:
     context = json.loads(lab_plan.job["env"]["GANGWAY_CONTEXT"])
     assert (context["provider"], context["region"], context["machine_type"]) == ("hosts", "lab", "dgx-h100")
     price = context["usd_per_hour"]
@@ -65,7 +65,7 @@ def test_the_bill_is_the_owners_own(lab_plan: Plan) -> None:
     assert json.loads(json.dumps(data, allow_nan=False))["provider"] == "hosts"
 
 
-def test_dollars_that_nobody_says_are_unknown_and_never_nothing(alone: StackConfig) -> None:
+def test_missing_prices_are_unknown_and_not_zero(alone: StackConfig) -> None:
     made = make_plan(alone)
     assert made.cost.unknown == ("hosts-lab-0-on-demand: 1 x H100x8",)
     assert made.rungs[0].run is None
@@ -77,7 +77,7 @@ def test_dollars_that_nobody_says_are_unknown_and_never_nothing(alone: StackConf
     assert made.energy.kwh is not None
 
 
-def test_nothing_is_billed_by_the_gib_and_who_says_so_is_told(edited_lab: Edited) -> None:
+def test_usage_per_gib_is_ignored(edited_lab: Edited) -> None:
     made = make_plan(edited_lab(estimate={"log_gib": 3, "nat_gib": 2, "images_per_second": 900}))
     ignored = {finding.path for finding in made.findings if finding.code == "estimate.ignored"}
     assert ignored == {"gangway:estimate.log_gib", "gangway:estimate.nat_gib"}
@@ -85,7 +85,7 @@ def test_nothing_is_billed_by_the_gib_and_who_says_so_is_told(edited_lab: Edited
     assert "cost.usage-unsaid" not in codes(made)
 
 
-def test_findings_say_what_nobody_does_here(lab_plan: Plan) -> None:
+def test_findings_name_missing_cloud_services(lab_plan: Plan) -> None:
     said = codes(lab_plan)
     assert said["budget.not-enforced"] is Severity.WARNING
     for code in ("observe.prometheus-only", "hosts.ports", "hosts.agent", "fabric.site", "fabric.check"):
@@ -94,7 +94,7 @@ def test_findings_say_what_nobody_does_here(lab_plan: Plan) -> None:
     assert not lab_plan.has_errors
 
 
-def test_a_machine_alone_is_told_other_things(alone: StackConfig) -> None:
+def test_findings_of_a_single_machine(alone: StackConfig) -> None:
     made = make_plan(alone)
     said = codes(made)
     assert said["hosts.unknown-key"] is Severity.WARNING
@@ -104,7 +104,7 @@ def test_a_machine_alone_is_told_other_things(alone: StackConfig) -> None:
     assert "no Prometheus" in observed.message
 
 
-def test_many_unknown_machines_are_told_in_one_finding(edited_lab: Edited, one_machine: Callable[..., Any]) -> None:
+def test_one_finding_reports_many_unknown_machines(edited_lab: Edited, one_machine: Callable[..., Any]) -> None:
     machines = [one_machine(address=f"10.20.0.{number}") for number in range(1, 6)]
     made = make_plan(edited_lab(hosts={"machines": machines}, cluster={"nodes": {"min": 2, "max": 5}}))
     (finding,) = [finding for finding in made.findings if finding.code == "hosts.unknown-key"]
@@ -117,11 +117,11 @@ def test_several_machines_without_a_share_are_an_error(edited_lab: Edited) -> No
     assert codes(made)["storage.not-shared"] is Severity.ERROR
 
 
-def test_a_fabric_check_without_a_fabric_is_told(edited_lab: Edited) -> None:
+def test_a_fabric_check_without_a_fabric_is_reported(edited_lab: Edited) -> None:
     made = make_plan(edited_lab(site={"fabric": None}, cluster={"fabric_check": {"min_fraction": 0.5}}))
     assert codes(made)["fabric.check-ignored"] is Severity.WARNING
     (ports,) = [finding for finding in made.findings if finding.code == "hosts.ports"]
-    assert "also for the gradients" in ports.message
+    assert "NCCL and the gradients" in ports.message
 
 
 @pytest.mark.parametrize(
@@ -135,14 +135,14 @@ def test_a_fabric_check_without_a_fabric_is_told(edited_lab: Edited) -> None:
         ({"budget": {"monthly_usd": 1}}, "gangway:budget.monthly_usd", "at least 29.00 USD"),
     ],
 )
-def test_what_cannot_be_planned_is_told(edited_lab: Edited, changes: dict[str, Any], place: str, said: str) -> None:
+def test_refused_settings(edited_lab: Edited, changes: dict[str, Any], place: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
         make_plan(edited_lab(**changes))
     assert caught.value.place == place
     assert said in str(caught.value)
 
 
-def test_each_machine_gets_a_script_of_its_own(lab: StackConfig, lab_plan: Plan) -> None:
+def test_each_machine_gets_a_separate_script(lab: StackConfig, lab_plan: Plan) -> None:
     planned = plan(lab)
     job = job_spec(lab, planned)
     first, second = (installer(lab, planned, job, position) for position in (0, 1))

@@ -1,4 +1,4 @@
-"""What is told at the door of a stack on machines that are there already: with its place, its reason and its fix."""
+"""Refused settings of stacks on existing machines: place, reason and fix."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +54,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_mistake_is_told_with_its_place_and_its_fix(told: Told, what: str) -> None:
+def test_a_mistake_is_reported_with_its_place_and_its_fix(told: Told, what: str) -> None:
     changes, place, fix = WRONG[what]
     mistakes = told(**changes)
     assert list(mistakes) == [place]
@@ -73,7 +73,7 @@ MACHINES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         [{"address": "10.0.0.9"}], "gangway:hosts.machines[0]", "ssh-keyscan -t ed25519 10.0.0.9"),
     "an address with a user": ([{"address": "me@a"}], "gangway:hosts.machines[0].address", "write a"),
     "an address that is none": (
-        [{"address": "s3://bucket/a b"}], "gangway:hosts.machines[0].address", "give the one that its SSH server"),
+        [{"address": "s3://bucket/a b"}], "gangway:hosts.machines[0].address", "write the address of its SSH server"),
     "a number above 255": (
         [{"address": "192.168.1.300", "accept_unknown_host_key": True}], "gangway:hosts.machines[0].address",
         "300 is above 255"),
@@ -85,7 +85,7 @@ MACHINES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         "gangway:hosts.machines[0].cluster_address", "write 10.20.0.11"),
     "an address with its port": (
         [{"address": "node:22", "accept_unknown_host_key": True}], "gangway:hosts.machines[0].address",
-        "write it without a port"),
+        "write it without the port"),
     "a name of two machines with IPv6": (
         [{"address": a, "name": "x", "accept_unknown_host_key": True} for a in ("fd00::1", "fd00::2")],
         "gangway:hosts.machines[1].name", "remove the second x"),
@@ -105,7 +105,7 @@ MACHINES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", MACHINES)
-def test_a_machine_that_cannot_be_told_from_others_is_refused(told: Told, what: str) -> None:
+def test_duplicate_machines_are_refused(told: Told, what: str) -> None:
     machines, place, fix = MACHINES[what]
     mistakes = told(hosts={"machines": machines})
     assert list(mistakes) == [place]
@@ -140,7 +140,7 @@ def test_defaults_of_pulumis_own_file_are_nothing_that_somebody_wrote(edited_lab
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_a_mutated_file_is_planned_or_told(
+def test_a_mutated_file_is_planned_or_refused(
     repo: Path,
     tmp_path_factory: pytest.TempPathFactory,
     with_wrong: Callable[[dict[str, Any], st.DataObject], dict[str, Any]],
@@ -171,7 +171,7 @@ def test_a_private_key_has_lines_and_may_be_long(told: Told, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", [KEY + "\x1b[31m", KEY + "x" * 20_000])
-def test_what_is_wrong_with_a_private_key_is_told_without_it(told: Told, key: str) -> None:
+def test_errors_of_a_private_key_do_not_contain_it(told: Told, key: str) -> None:
     (said,) = [str(error) for place, error in told(hosts={"private_key": key}).items() if "private_key" in place]
     assert "in plain text" not in said
     assert "nobody's" not in said

@@ -1,4 +1,4 @@
-"""A stack of machines that are there already whose engine is Slurm: what is planned, told and refused."""
+"""Slurm on existing machines: plan, findings and refused settings."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -84,7 +84,7 @@ MISTAKES: dict[str, tuple[Edit, str, str]] = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_what_such_machines_have_no_use_for_is_told(tmp_path: Path, case: str) -> None:
+def test_unsupported_settings_are_refused(tmp_path: Path, case: str) -> None:
     edit, place, fix = MISTAKES[case]
     found = mistakes(tmp_path, edit)
     assert place in found, found

@@ -27,7 +27,7 @@ def test_machines_meet_and_train_through_the_tunnels(joined: Plan) -> None:
     assert joined.job["env"]["GLOO_SOCKET_IFNAME"] == "gangway"
 
 
-def test_each_machine_has_a_key_of_its_own_that_no_plan_shows(joined: Plan) -> None:
+def test_each_machine_has_a_separate_key_that_no_plan_shows(joined: Plan) -> None:
     machines = joined.job["num_nodes_max"]
     told = [made for made in joined.resources if WIREGUARD_FILE in str(made.inputs.get("create", ""))]
     assert len(told) == machines > 1
@@ -55,12 +55,12 @@ def test_rdma_goes_past_it_which_is_an_error(edited_lab: Edited) -> None:
     ("network", "said"),
     [
         ("10.88.0.0/31", "fewer addresses"),
-        ("fd00::/64", "a network of IPv4"),
+        ("fd00::/64", "an IPv4 network"),
         ("10.88.0.1/24", "write 10.88.0.0/24"),
         ("tunnel", "a network ("),
     ],
 )
-def test_a_network_that_is_none_is_told(told: Told, network: str, said: str) -> None:
+def test_an_invalid_network_is_refused(told: Told, network: str, said: str) -> None:
     (mistake,) = told(hosts={"wireguard": {"network": network}}).values()
     assert mistake.place.endswith("gangway:hosts.wireguard.network")
     assert said in str(mistake)

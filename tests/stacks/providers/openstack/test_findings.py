@@ -1,4 +1,4 @@
-"""What a person is told before `up` on OpenStack."""
+"""The findings of stacks on OpenStack."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,14 +35,14 @@ def test_the_shipped_stack_may_come_up(made: Plan) -> None:
     [
         ({}, "budget.not-enforced", "warning", "CloudKitty"),
         ({"job": {"max_hours": 7}}, "budget.not-enforced", "warning", "max_hours, 7 h"),
-        ({"openstack": {"rdma_network_id": None}}, "fabric.by-flavour", "info", "8 adapters a node"),
+        ({"openstack": {"rdma_network_id": None}}, "fabric.by-flavour", "info", "8 adapters per node"),
         ({"cluster": RESERVED}, "capacity.lease-ends", "warning", "Blazar deletes the nodes"),
         ({"cluster": RESERVED}, "capacity.reserved-hosts", "info", "machine_type: reservation:33333333"),
-        ({"cluster": RESERVED}, "placement.ignored", "warning", "soft-affinity is of no effect"),
+        ({"cluster": RESERVED}, "placement.ignored", "warning", "soft-affinity has no effect"),
         ({"openstack": {"placement": "affinity"}}, "placement.one-host", "warning", "all 4 nodes on one host"),
         (
             {"network": {"egress": "endpoints"}, "openstack": {"service_cidrs": ["192.0.2.0/24"]}},
-            "network.no-packages", "info", "nobody fetches Prometheus",
+            "network.no-packages", "info", "Prometheus is not started",
         ),
         (
             {"network": {"egress": "endpoints"}, "openstack": {"service_cidrs": ["192.0.2.0/24"]}},

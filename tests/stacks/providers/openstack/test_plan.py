@@ -66,7 +66,7 @@ def test_the_record_knows_what_an_hour_costs_its_owner(edited: Edited, rung: dic
     assert "stated by the stack file" in context.usd_per_hour.source
 
 
-def test_what_nobody_says_is_not_known(edited: Edited) -> None:
+def test_missing_figures_are_unknown(edited: Edited) -> None:
     config = edited(site={"usd_per_node_hour": None})
     context = RunContext.model_validate_json(job_spec(config, plan(config), f"x@{DIGEST}").env["GANGWAY_CONTEXT"])
     assert context.usd_per_hour is not None
@@ -103,13 +103,13 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "an accelerator is no flavour": (
         {"cluster": {"machine_type": None, "accelerator": "H100x8"}}, "cluster.machine_type",
-        "in place of accelerator",
+        "replace accelerator by machine_type",
     ),
     "no flavour for the head": ({"head": {"machine_type": None}}, "head.machine_type", "openstack flavor list"),
     "a range": ({"network": {"cidr": "10.0.0.0/8"}}, "network.cidr", "10.42.0.0/16"),
     "no way out": ({"network": {"egress": "endpoints"}}, "openstack.service_cidrs", "egress: nat"),
     "ranges of no use": ({"openstack": {"service_cidrs": ["192.0.2.0/24"]}}, "openstack.service_cidrs", "leave"),
-    "a name server": ({"openstack": {"dns_nameservers": ["dns"]}}, "openstack.dns_nameservers[0]", "name server"),
+    "a name server": ({"openstack": {"dns_nameservers": ["dns"]}}, "openstack.dns_nameservers[0]", "DNS server"),
     "a key of one's own": ({"encryption": "customer-key"}, "encryption", "volume_type"),
     "a named image on a volume": (
         {"openstack": {**VOLUME, "image": "ubuntu"}}, "openstack.image", "openstack image show",
@@ -148,14 +148,14 @@ def test_a_mistake_names_the_place_and_the_way_out(edited: Edited, name: str) ->
 @pytest.mark.parametrize("name", ["share_type", "share_network", "data_dir", "share_protocol"])
 def test_a_share_is_needed_for_its_settings(edited: Edited, alone: dict[str, Any], name: str) -> None:
     value = {"share_type": "t", "share_network": True, "data_dir": "d", "share_protocol": "CEPHFS"}[name]
-    with pytest.raises(InputError, match=rf"openstack\.{name}: of no effect without gangway:storage"):
+    with pytest.raises(InputError, match=rf"openstack\.{name}: no effect without gangway:storage"):
         plan(edited(**{**alone, "openstack": {**alone["openstack"], name: value}}))
 
 
 @pytest.mark.parametrize(("section", "name"), [("openstack", "head_image"), ("head", "machine_type")])
 def test_a_head_is_needed_for_its_settings(edited: Edited, alone: dict[str, Any], section: str, name: str) -> None:
     changed = {**alone, section: {**(alone[section] or {}), name: "small"}}
-    with pytest.raises(InputError, match=rf"{section}\.{name}: of no effect without several nodes"):
+    with pytest.raises(InputError, match=rf"{section}\.{name}: no effect without several nodes"):
         plan(edited(**changed))
 
 
@@ -178,7 +178,7 @@ DOOR: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", DOOR)
-def test_what_is_told_at_the_door(edited: Edited, name: str) -> None:
+def test_refused_settings(edited: Edited, name: str) -> None:
     changes, place, said = DOOR[name]
     with pytest.raises(ExceptionGroup) as caught:
         edited(**changes)

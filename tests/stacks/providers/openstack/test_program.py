@@ -1,4 +1,4 @@
-"""A stack on OpenStack: how the components are wired together, and what the machines are told."""
+"""Stacks on OpenStack: connected components, and user data."""
 
 import base64
 import gzip
@@ -95,7 +95,7 @@ def test_there_are_as_many_machines_as_planned_at_their_addresses(program: tuple
         assert ports[f"{config.stack}-head"] == planned.network.head
 
 
-def test_machines_are_told_their_job_and_no_secret(program: tuple[StackConfig, Recording]) -> None:
+def test_user_data_has_the_job_and_no_secret(program: tuple[StackConfig, Recording]) -> None:
     config, recorded = program
     for machine in of(recorded, "Instance"):
         files = told(machine)

@@ -1,4 +1,4 @@
-"""Which version of a Marketplace image is the newest: Resource Manager in small."""
+"""The newest version of a Marketplace image, from a small Resource Manager."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import pytest
 
 from components.azure.launch import plan_image
 from components.core.lookup import LookupFailedError
-from stacks.providers.azure import newest_image
+from stacks.providers.azure.lookups import newest_version
 
 IMAGE = plan_image("microsoft-dsvm:ubuntu-hpc:2204")
 
 
 def newest(token: str = "t") -> str:
-    return newest_image.newest_version("s", "eastus", IMAGE, token)
+    return newest_version("s", "eastus", IMAGE, token)
 
 
 @pytest.fixture(autouse=True)
@@ -30,18 +30,20 @@ def test_versions_are_numbers(azure_vm: Any) -> None:
     assert call.headers["authorization"] == "Bearer t"
 
 
-def test_a_plan_asks_nobody(azure_vm: Any) -> None:
+def test_a_plan_sends_no_request(azure_vm: Any) -> None:
     assert newest("${getClientToken.token}") == "${newest version of ubuntu-hpc}"
     assert azure_vm.calls == []
 
 
-def test_no_version_at_all_is_told(azure_vm: Any) -> None:
+def test_missing_versions_are_reported(azure_vm: Any) -> None:
     azure_vm.versions = []
-    with pytest.raises(LookupFailedError, match=r"microsoft-dsvm:ubuntu-hpc:2204[^$]*there is none"):
+    with pytest.raises(LookupFailedError, match=r"microsoft-dsvm:ubuntu-hpc:2204[^$]*no version found"):
         newest()
 
 
-def test_a_refusal_is_told_with_the_way_out(azure_vm: Any) -> None:
+def test_a_refusal_is_reported_with_a_fix(azure_vm: Any) -> None:
     azure_vm.denied.add("management.azure.com")
-    with pytest.raises(LookupFailedError, match=r"(?s)newest version of.*run `az login`, with the role Reader"):
+    with pytest.raises(
+        LookupFailedError, match=r"(?s)newest version of.*run `az login` as a user with the role Reader"
+    ):
         newest()
