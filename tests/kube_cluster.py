@@ -1,8 +1,16 @@
 """A real Kubernetes control plane on loopback: etcd, API server, controller manager, scheduler, and the controllers of
 JobSet and Kueue with their webhooks. There is no container runtime: its nodes are `tests.pretend_kubelet`.
 
-The programs stand on PATH; beside their folder, in share/jobset and share/kueue, the CRDs and webhooks that the same
-releases' sources have in config/components.
+PROGRAMS are on PATH. etcd is Debian's `etcd-server`; build the rest with Go:
+
+- k8s.io/kubernetes v1.36.3: kube-apiserver, kube-controller-manager, kube-scheduler, kubectl. In go.mod, replace each
+  k8s.io module of version v0.0.0 by v0.36.3; set the API server's version with the linker.
+- sigs.k8s.io/jobset v0.12.0: jobset
+- sigs.k8s.io/kueue v0.19.0: kueue
+
+Next to the programs' folder, share/jobset and share/kueue hold each project's config/components/crd/bases and
+config/components/webhook/manifests.yaml; for the upgrade test, share/jobset-before and share/kueue-before hold the CRDs
+of 0.11.1 and 0.17.0.
 """
 
 import json
@@ -74,7 +82,7 @@ def why_not() -> str:
     """Why there can be none here; empty where there can."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
-        return f"{', '.join(missing)} not on PATH (docs/contributing.md says how they are built)"
+        return f"{', '.join(missing)} not on PATH (tests/kube_cluster.py says how they are built)"
     if not (_share() / "kueue").is_dir():
         return f"no CRDs in {_share()}"
     return "" if os.geteuid() == 0 else "pods' folders are mounted, as root alone may"

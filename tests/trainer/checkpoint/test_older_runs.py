@@ -154,7 +154,7 @@ class _Renamed(TrainConfig):
 
 
 def test_a_field_that_was_renamed_is_read_by_its_former_name() -> None:
-    """What docs/contributing.md says of renaming, held against everything that reads and writes a configuration."""
+    """What docs/architecture.md says of renaming, held against everything that reads and writes a configuration."""
     written = {**json.loads(PRESETS["dcgan-digits"].to_json()), "g_width": 48}
     config = _Renamed.from_json(json.dumps(written), "c.json")
     assert config.generator_width == 48
