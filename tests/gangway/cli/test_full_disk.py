@@ -79,7 +79,7 @@ def test_a_project_that_fills_the_disk_leaves_no_folder(tmp_path: Path, monkeypa
         return no_room() if path.name == "second" else real(path, *args, **options)  # type: ignore[call-overload]
 
     monkeypatch.setattr(Path, "open", full_at_the_second)
-    with pytest.raises(InputError, match="make room") as caught:
+    with pytest.raises(InputError, match="free some space") as caught:
         _write(tmp_path / "a/project", {"first": "1", "below/second": "2"})
     assert "No space left" in str(caught.value)
     assert not any(tmp_path.iterdir())

@@ -240,7 +240,7 @@ def test_it_never_writes_among_other_files(tmp_path: Path) -> None:
     result = init(tmp_path / "p")
     assert isinstance(result.exception, InputError)
     assert str(result.exception).startswith("DIR: the folder has other files: notes.txt")
-    assert f"the same with {tmp_path / 'p-1'}" in str(result.exception)
+    assert f"use {tmp_path / 'p-1'} as DIR" in str(result.exception)
     assert sorted(path.name for path in (tmp_path / "p").iterdir()) == [".git", "notes.txt"]
     (tmp_path / "p" / "notes.txt").unlink()
     assert init(tmp_path / "p").exception is None, "hidden files are no one's project"
@@ -290,7 +290,7 @@ def test_the_second_of_two_at_once_says_that_another_is_at_work(
         folder.mkdir()
         (folder / "Pulumi.p.yaml").write_text("of the other", "utf-8")
 
-    monkeypatch.setattr(command, "_check_room", first_one_writes)
+    monkeypatch.setattr(command, "_check_folder", first_one_writes)
     refused = init(tmp_path / "p")
     assert isinstance(refused.exception, InputError)
     assert "another `gangway init` is writing into this folder" in str(refused.exception)

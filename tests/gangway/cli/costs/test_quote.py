@@ -268,7 +268,7 @@ def test_a_person_reads_the_best_ones_and_the_gaps() -> None:
     text = run("--top", "2", "--deadline", "180h")
     assert "H100x8, 4 nodes, 100 h of training, done within 180 h; by cost" in text
     assert "aws p5.48xlarge spot: us-east-2 $5,658, " in text
-    assert text.count(" a node-hour, ") == 2
+    assert text.count(" per node-hour, ") == 2
     assert "the other 200, by cost (expected dollars); --top 0: a line and reasons each" in text
     assert "Standard_ND96isr_H100_v5" in text
     in_full = run("--top", "0")
