@@ -158,8 +158,8 @@ def _unused_settings(config: StackConfig) -> Iterator[InputError]:
         f"{_PLACE}.share_network": (share, own.share_network, "gangway:storage"),
         f"{_PLACE}.share_protocol": (share, "share_protocol" in own.model_fields_set, "gangway:storage"),
         f"{_PLACE}.data_dir": (share, own.data_dir is not None, "gangway:storage"),
-        f"{_PLACE}.head_image": (meets, own.head_image is not None, "several nodes with a rendezvous"),
-        "gangway:head.machine_type": (meets, config.head.machine_type is not None, "several nodes with a rendezvous"),
+        f"{_PLACE}.head_image": (meets, own.head_image is not None, "a rendezvous of several nodes"),
+        "gangway:head.machine_type": (meets, config.head.machine_type is not None, "a rendezvous of several nodes"),
         f"{_PLACE}.rdma_network_id": (site.fabric.kind != "none", sr_iov, "gangway:site.fabric"),
         f"{_PLACE}.rdma_vnic_type": (sr_iov, "rdma_vnic_type" in own.model_fields_set, f"{_PLACE}.rdma_network_id"),
     }

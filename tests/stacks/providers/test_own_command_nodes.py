@@ -94,7 +94,7 @@ def test_openstack_needs_a_head_for_those_that_meet_alone(own: Own) -> None:
     assert caught.value.place == "gangway:head.machine_type"
     with pytest.raises(InputError) as caught:
         make_plan(own("openstack", None))
-    assert "meet" in (caught.value.allowed or "")
+    assert "rendezvous" in (caught.value.allowed or "")
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ def test_the_fabric_and_its_check_are_reported(gcp_edited: Edited) -> None:
 def test_machines_without_gpu_nics_are_a_warning_on_several_nodes(gcp_edited: Edited) -> None:
     several = found_in(gcp_edited(GPU, cluster={"machine_type": "g2-standard-48"}))
     assert several["fabric.none"].severity is Severity.WARNING
-    assert "over TCP at 50 Gbit/s" in several["fabric.none"].message
+    assert "gradients use TCP at 50 Gbit/s" in several["fabric.none"].message
     alone = found_in(gcp_edited(GPU, cluster={"machine_type": "g2-standard-48", "nodes": {"min": 1, "max": 1}}))
     assert not {"fabric.none", "fabric.gpu-nics", "fabric.check"} & set(alone)
 
@@ -71,7 +71,7 @@ def test_machines_without_gpu_nics_are_a_warning_on_several_nodes(gcp_edited: Ed
     ("name", "cluster", "storage", "reasons"),
     [
         (GPU, {}, {}, "the modules of the tcpxo plug-in of NCCL and Lustre's client are unsigned"),
-        (GPU, {"machine_type": "g2-standard-48"}, {}, "those of Lustre's client"),
+        (GPU, {"machine_type": "g2-standard-48"}, {}, "the modules of Lustre's client are unsigned"),
         (GPU, {"machine_type": "g2-standard-48"}, None, ""),
     ],
 )
@@ -114,7 +114,7 @@ def test_spot_tells_its_notice(gcp_edited: Edited) -> None:
 def test_slices_of_spot_are_asked_for_again_by_a_schedule(gcp_edited: Edited) -> None:
     finding = found_in(gcp_edited(POD))["tpu.preemption"]
     assert finding.severity is Severity.INFO
-    assert "looks every 5 minutes" in finding.message
+    assert "checks every 5 minutes" in finding.message
     assert "gives up after 8 preemptions within 6 hours" in finding.message
     assert "tpu.preemption" not in found_in(gcp_edited(POD, cluster={"capacity": [{"kind": "on-demand"}]}))
 
@@ -320,7 +320,7 @@ def test_the_currency_of_the_budget_is_reported(gcp_edited: Edited) -> None:
     assert "currency: EUR" in finding.fix
     own = found_in(gcp_edited(GPU, gcp={"currency": "EUR", "monthly_amount": 147000}))["budget.currency"]
     assert (own.severity, own.path) == (Severity.INFO, "gangway:gcp.monthly_amount")
-    assert "147,000.00 EUR a month" in own.message
+    assert "147,000.00 EUR per month" in own.message
 
 
 def test_a_fabric_untested_with_the_images_nccl_is_reported(gcp_edited: Edited, repo: Path) -> None:

@@ -187,7 +187,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     ),
     "an accelerator of nobody": (
         GPU, {"cluster": {"machine_type": None, "accelerator": "v6e"}}, "gangway:cluster.accelerator",
-        "; of TPUs v4-NUMBER, ",
+        "; TPUs: v4-NUMBER, ",
     ),
     "a reservation of no project, for slices": (
         SLICES, {"cluster": {"capacity": [{"kind": "reservation", "id": "projects/other/reservations/r"}]}},

@@ -155,7 +155,7 @@ def test_a_share_is_needed_for_its_settings(edited: Edited, alone: dict[str, Any
 @pytest.mark.parametrize(("section", "name"), [("openstack", "head_image"), ("head", "machine_type")])
 def test_a_head_is_needed_for_its_settings(edited: Edited, alone: dict[str, Any], section: str, name: str) -> None:
     changed = {**alone, section: {**(alone[section] or {}), name: "small"}}
-    with pytest.raises(InputError, match=rf"{section}\.{name}: no effect without several nodes"):
+    with pytest.raises(InputError, match=rf"{section}\.{name}: no effect without a rendezvous of several nodes"):
         plan(edited(**changed))
 
 
