@@ -284,8 +284,8 @@ def test_settings_of_a_head_have_nothing_of_a_worker(openstack_head: OpenstackHe
     [
         ({"file_system": FileSystem("lustre", "a@tcp:/b", "/shared")}, r"allowed: 'nfs', 'ceph'"),
         ({"file_system": FileSystem("ceph", "a:/b", "/shared")}, "a user with 'ceph'"),
-        ({"mount_user": "gangway-demo"}, "none otherwise"),
-        ({"max_hours": 0}, "give the job some time"),
+        ({"mount_user": "gangway-demo"}, "with 'ceph' only"),
+        ({"max_hours": 0}, "allowed: above 0"),
     ],
 )
 def test_what_a_machine_would_find_out_too_late(
@@ -297,7 +297,7 @@ def test_what_a_machine_would_find_out_too_late(
 
 def test_rdma_without_a_word_for_nccl_is_refused(openstack_node: OpenstackNodeSpec) -> None:
     job = openstack_node.job.model_copy(update={"env": {}})
-    with pytest.raises(ValueError, match="no NCCL_NET beside a fabric"):
+    with pytest.raises(ValueError, match="a fabric without NCCL_NET"):
         replace(openstack_node, job=job)
 
 

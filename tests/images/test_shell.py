@@ -4,6 +4,7 @@ import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -127,26 +128,29 @@ def test_cpu_node_asks_for_no_accelerator_and_no_fabric(plain_node: AwsNodeSpec)
     assert not {"--gpus", "--device", "NCCL_NET=AWS Libfabric"} & set(argv)
 
 
-def job_commands() -> list[tuple[str, list[str]]]:
-    """The arguments of docker by which each golden machine runs the job's image: the trainer and the rendezvous."""
-    found = []
-    for path in sorted(GOLDEN.iterdir()):
-        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
-        for start in (number for number, line in enumerate(lines) if line == "DOCKER_ARGV=("):
-            found.append((f"{path.name}, trainer", lines[start + 1 : lines.index(")", start)]))
-        found += [
-            (f"{path.name}, rendezvous", line.split())
-            for line in lines
-            if line.startswith("ExecStart=/usr/bin/docker run") and "--name gangway-rendezvous" in line
-        ]
-    return found
+def job_commands(text: str) -> list[list[str]]:
+    """The arguments of docker by which a machine runs the job's image: the trainer and the rendezvous."""
+    lines = [line.strip() for line in text.splitlines()]
+    trainer = [
+        lines[start + 1 : lines.index(")", start)] for start, line in enumerate(lines) if line == "DOCKER_ARGV=("
+    ]
+    return trainer + [
+        line.split()
+        for line in lines
+        if line.startswith("ExecStart=/usr/bin/docker run") and "--name gangway-rendezvous" in line
+    ]
 
 
 @pytest.mark.attack("a stack file's author", "names an image whose own user is root")
-@pytest.mark.parametrize(("where", "argv"), job_commands(), ids=[where for where, _ in job_commands()])
-def test_an_image_does_not_say_who_the_job_is(where: str, argv: list[str]) -> None:
+@pytest.mark.parametrize("name", [path.name for path in sorted(GOLDEN.iterdir()) if path.is_file()])
+def test_an_image_does_not_say_who_the_job_is(golden_documents: ModuleType, name: str) -> None:
     """Root's alone is the container of TPU hosts, which has all capabilities whatever is said."""
-    uid, _, gid = argv[argv.index("--user") + 1].partition(":")
-    assert uid == gid
-    assert (uid == "0") == ("tpu" in where)
-    assert argv.count("--user") == 1
+    text = golden_documents.unfold(
+        (GOLDEN / name).read_text("utf-8"),
+        lambda each: (golden_documents.REPO / each if "/" in each else GOLDEN / "files" / each).read_text("utf-8"),
+    )
+    for argv in job_commands(text):
+        uid, _, gid = argv[argv.index("--user") + 1].partition(":")
+        assert uid == gid
+        assert (uid == "0") == ("tpu" in name)
+        assert argv.count("--user") == 1

@@ -141,7 +141,7 @@ main() {
     esac
 }
 
-ENGINE_HINT='install podman and podman-docker, which puts podman there'
+ENGINE_HINT='install podman and podman-docker, which installs podman there'
 STACK=lab
 
 FILES=(
@@ -167,7 +167,7 @@ FILES=(
 )
 
 NEEDS=(
-    'python3: install Python 3.9 or later, with which the run'"'"'s record is read'
+    'python3: install Python 3.9 or later, which reads the run'"'"'s record'
 )
 
 REFUSED=(
@@ -277,18 +277,17 @@ GPUS_PLANNED=0
 GPU_ARGUMENTS=''
 HEALTH_CHECKS=''
 IMAGE=123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab
+IMAGE_REGISTRY=registry.example.com
 JOB_KEY=1a4304d023e2
 JOB_NAME=dcgan-celeba64
 LOG_GROUP=journal
 MAX_SEC=''
-MEMBER_KEY=''
 RESULTS_AT_END=''
 RESULTS_SEC=''
 ROLE=worker
 RUN_DIR=/var/lib/gangway/runs/lab
 RUN_ID=''
 SHARED_DIR=''
-SIGNING_KEY=''
 STACK=lab
 TERMINATE_WHEN_DONE=''
 TRAINER_UID=10001

@@ -173,9 +173,9 @@ FILES=(
 )
 
 NEEDS=(
-    'python3: install Python 3.9 or later, with which the run'"'"'s record is read'
-    'nvidia-smi: install NVIDIA'"'"'s driver, one for the CUDA of your image'
-    'aws: install AWS'"'"'s command line, version 2, which puts records into the run store'
+    'python3: install Python 3.9 or later, which reads the run'"'"'s record'
+    'nvidia-smi: install NVIDIA'"'"'s driver, a version for your image'"'"'s CUDA'
+    'aws: install the AWS CLI, version 2, which uploads records to the run store'
 )
 
 REFUSED=(
@@ -303,19 +303,18 @@ GPUS_PLANNED=8
 GPU_ARGUMENTS='--gpus all'
 HEALTH_CHECKS='check-gpu.sh check-shared.sh check-container.sh'
 IMAGE=123456789012.dkr.ecr.us-east-2.amazonaws.com/mine@sha256:cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd
+IMAGE_REGISTRY=registry.example.com
 JOB_KEY=cfedf8fafa70
 JOB_NAME=mine
 JOB_PORTS=9400,29400
 LOG_GROUP=journal
 MAX_SEC=28800
-MEMBER_KEY=''
 RESULTS_AT_END=yes
 RESULTS_SEC=300
 ROLE=worker
 RUN_DIR=/shared/gangway/runs/lab
 RUN_ID=''
 SHARED_DIR=/shared/gangway
-SIGNING_KEY=''
 STACK=lab
 TERMINATE_WHEN_DONE=''
 TRAINER_UID=2001000001

@@ -177,9 +177,9 @@ FILES=(
 )
 
 NEEDS=(
-    'python3: install Python 3.9 or later, with which the run'"'"'s record is read'
+    'python3: install Python 3.9 or later, which reads the run'"'"'s record'
     'nvidia-smi: install NVIDIA'"'"'s driver, 580 or later, for the trainer'"'"'s CUDA 13'
-    'aws: install AWS'"'"'s command line, version 2, which puts records into the run store'
+    'aws: install the AWS CLI, version 2, which uploads records to the run store'
 )
 
 REFUSED=(
@@ -329,6 +329,7 @@ GPUS_PLANNED=8
 GPU_ARGUMENTS='--gpus all'
 HEALTH_CHECKS='check-gpu.sh check-rdma.sh check-shared.sh check-container.sh'
 IMAGE=123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab
+IMAGE_REGISTRY=registry.example.com
 JOB_KEY=1a4304d023e2
 JOB_NAME=dcgan-celeba64
 JOB_PORTS=9400,29400
@@ -345,7 +346,6 @@ ROLE=worker
 RUN_DIR=/shared/gangway/runs/lab
 RUN_ID=''
 SHARED_DIR=/shared/gangway
-SIGNING_KEY=''
 STACK=lab
 TERMINATE_WHEN_DONE=''
 TRAINER_UID=10001

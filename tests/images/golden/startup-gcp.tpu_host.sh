@@ -31,10 +31,10 @@ install -D -m 0600 /dev/stdin /etc/gangway/job.json <<'GANGWAY_END_OF_FILE'
  "module": "trainer",
  "training": {
   "config": {
-   "preset": "dcgan-celeba64"
+   "backend": "xla"
   },
   "config_file": "/etc/gangway/train.json",
-  "run_dir": "/fsx/runs/dcgan-celeba64",
+  "run_dir": "/var/lib/gangway/runs/demo",
   "data_dir": "",
   "metrics_port": null,
   "log_format": "text",
@@ -99,7 +99,7 @@ DOCKER_ARGV=(
     --member-key
     /run/gangway-member.pem
     --job-dir
-    /var/lib/gangway/runs/demo/.launch/0bf602035440
+    /var/lib/gangway/runs/demo/.launch/43c20edebcad
     --max-hours
     8
     --
@@ -111,7 +111,7 @@ DOCKER_ARGV=(
     --config
     /etc/gangway/train.json
     --run-dir
-    /fsx/runs/dcgan-celeba64
+    /var/lib/gangway/runs/demo
 )
 RUN=(
     /opt/gangway/bin/run-tpu.sh
@@ -123,14 +123,14 @@ CONTAINER_NAME=gangway-trainer
 DATA_BY=''
 DATA_DIR=''
 DATA_SOURCE=''
-ENDED_OBJECT=dcgan-celeba64/ended-2b9e4bc8a5f7
+ENDED_OBJECT=dcgan-celeba64/ended-c3e2e64f5311
 GPUS_PLANNED=0
 GVNICS_PLANNED=0
 HEALTH_CHECKS=''
 IMAGE=us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab
 IMAGE_REGISTRY=us-central1-docker.pkg.dev
 IN_GROUP=''
-JOB_KEY=0bf602035440
+JOB_KEY=43c20edebcad
 JOB_NAME=dcgan-celeba64
 LOG_GROUP=gangway-demo
 MAX_SEC=28800
@@ -201,7 +201,7 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/outbox.py <<'GANGWAY_
 @outbox-a103a91e.py 0
 install -D -m 0644 /dev/stdin /etc/gangway/train.json <<'GANGWAY_END_OF_FILE'
 {
- "preset": "dcgan-celeba64"
+ "backend": "xla"
 }
 GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-notices.service <<'GANGWAY_END_OF_FILE'

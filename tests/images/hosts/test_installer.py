@@ -246,7 +246,7 @@ def test_prometheus_asks_every_machine(owned: Any, first: HostSpec) -> None:
 
 
 def test_a_fabric_without_its_word_for_nccl_is_refused(first: HostSpec, host_job: JobSpec) -> None:
-    with pytest.raises(ValueError, match="no NCCL_NET beside a fabric"):
+    with pytest.raises(ValueError, match="a fabric without NCCL_NET"):
         replace(first, job=host_job.model_copy(update={"env": {}}))
 
 

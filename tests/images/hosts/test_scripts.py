@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from images.specs import RdmaSetup, own_uid
+from images.specs import RdmaSetup, stack_uid
 
 GivenUp = Callable[..., str]
 
@@ -88,7 +88,7 @@ def test_roce_is_looked_for_on_ethernet(ib: Any, given_up: GivenUp) -> None:
 def sharing(host: Any, tmp_path: Path) -> Any:
     """A machine with its shared folder mounted."""
     (tmp_path / "shared").mkdir()
-    host.plan(shared_dir=f"{tmp_path}/shared", run_dir=f"{tmp_path}/shared/runs/lab", uid=own_uid("lab"))
+    host.plan(shared_dir=f"{tmp_path}/shared", run_dir=f"{tmp_path}/shared/runs/lab", uid=stack_uid("lab"))
     host.fake("findmnt", f"echo {tmp_path}/shared")
     host.fake("chown")
     return host
@@ -96,7 +96,7 @@ def sharing(host: Any, tmp_path: Path) -> Any:
 
 def test_a_mounted_folder_gets_the_runs_own(sharing: Any, tmp_path: Path) -> None:
     assert sharing.run("check-shared.sh").returncode == 0
-    uid = str(own_uid("lab"))
+    uid = str(stack_uid("lab"))
     assert sharing.calls("chown") == [["--no-dereference", f"{uid}:{uid}", f"{tmp_path}/shared/runs/lab"]]
     assert (tmp_path / "shared/runs/lab").is_dir()
 
