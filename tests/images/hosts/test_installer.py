@@ -166,7 +166,7 @@ LACKS: dict[str, tuple[Callable[[Any], object], str]] = {
     "a running engine": (lambda owned: owned.small.fake("docker", "exit 1"), "docker info fails: start"),
     "the right processor": (lambda owned: owned.small.fake("uname", "echo aarch64"), "a aarch64 machine"),
     "a driver": (lambda owned: owned.small.root.joinpath("fake/nvidia-smi").unlink(), "no nvidia-smi here: install"),
-    "a client": (lambda owned: owned.small.root.joinpath("fake/aws").unlink(), "no aws here: install AWS's command"),
+    "a client": (lambda owned: owned.small.root.joinpath("fake/aws").unlink(), "no aws here: install the AWS CLI"),
     "itself": (
         lambda owned: [(owned.root / "opt/gangway").mkdir(), (owned.root / "opt/gangway/stack").write_text("other\n")],
         "this machine serves stack other: destroy that one first",
