@@ -439,7 +439,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
 
 def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
     shipper = ["log_shipper.py", "gcp/logs.py"] if spec.log_id else []
-    modules = ["__init__.py", "web.py", "below.py", "gcp/api.py", *shipper]
+    modules = ["__init__.py", "web.py", "safe_files.py", "gcp/api.py", *shipper]
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", gcp_env_text(spec)),
         PACKAGE_FILE,

@@ -117,14 +117,14 @@ def test_a_module_that_does_not_build_gives_the_node_up(host: Any) -> None:
     has_source(host, "6.17.0-1020-gcp")
     host.fake("dkms", "[ $1 != build ]")
     assert prepare(host).returncode == 1
-    assert [line["reason"] for line in host.events()] == ["no kernel module import-helper within 0 s"]
+    assert [line["reason"] for line in host.events()] == ["cannot load kernel module import-helper within 0 s"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "body", "reason"),
     [
-        ("modprobe", "exit 1", "no kernel module import-helper within 0 s"),
+        ("modprobe", "exit 1", "cannot load kernel module import-helper within 0 s"),
         ("mount", "exit 32", "no device 1ae0:0084 after 0 s"),
         ("docker", "[ $1 != login ]", "cannot log in to us-docker.pkg.dev within 0 s"),
         ("docker", "[ $1 != run ] || [ $2 != --rm ]", "cannot install NCCL's plug-in within 0 s"),

@@ -45,7 +45,7 @@ def test_a_node_that_cannot_be_marked_says_so_and_still_stops(machine: Any, tmp_
     machine.fake("aws", "exit 254")
     done = machine.run("check-efa.sh", SYSFS_INFINIBAND=f"{tmp_path}/sys", EFA_DEADLINE_SEC="0")
     assert done.returncode == 1
-    assert "could not have this node replaced: delete it by hand" in done.stderr
+    assert "cannot replace this node: delete it by hand" in done.stderr
 
 
 SMI = """case "$1" in

@@ -170,7 +170,7 @@ def test_a_node_that_gives_up_stops_and_says_who_can_help(openstack_machine: Any
     done = openstack_machine.give_up("no GPU")
     assert done.returncode == 1
     assert openstack_machine.calls("systemctl") == [["poweroff"]]
-    assert "giving this node up: no GPU" in done.stderr
+    assert "this node gives up: no GPU" in done.stderr
     assert "the next up" in done.stderr
 
 
@@ -181,7 +181,7 @@ def test_a_job_that_has_ended_lets_the_machine_stop(openstack_machine: Any, swif
     done = openstack_machine.run("watch-node.sh")
     assert done.returncode == 0, done.stderr
     assert ["poweroff"] in openstack_machine.calls("systemctl")
-    assert "stays allocated until the stack is destroyed" in done.stderr
+    assert "stays allocated until pulumi destroy" in done.stderr
 
 
 def test_a_machine_that_shuts_down_starts_no_trainer(openstack_machine: Any, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_what_cannot_be_mounted_gives_the_node_up(bare: Any, script: str, deadli
     bare.fake("mount", "exit 32")
     done = bare.run(script, **{f"{deadline}_DEADLINE_SEC": "0", "CEPH_SECRET": f"{tmp_path}/ceph.secret"})
     assert done.returncode == 1
-    assert "giving this node up: cannot mount 198.51.100.7:/volumes/demo" in done.stderr
+    assert "this node gives up: cannot mount 198.51.100.7:/volumes/demo" in done.stderr
 
 
 @pytest.mark.parametrize("script", ["mount-nfs.sh", "mount-ceph.sh"])

@@ -105,7 +105,7 @@ def test_a_mounted_folder_gets_the_runs_own(sharing: Any, tmp_path: Path) -> Non
 def test_a_folder_of_runs_that_somebody_else_owns_is_refused(sharing: Any, tmp_path: Path, given_up: GivenUp) -> None:
     (tmp_path / "shared/runs").mkdir()
     sharing.fake("stat", "echo 4242")
-    assert f"{tmp_path}/shared/runs is a link, or user 4242's: make it a folder of root's" in given_up(
+    assert f"{tmp_path}/shared/runs is a link or owned by user 4242's: make it a folder owned by root" in given_up(
         sharing, "check-shared.sh"
     )
     (tmp_path / "shared/runs").rmdir()
@@ -127,7 +127,7 @@ def test_what_a_link_in_the_runs_place_leads_to_stays_its_owners(sharing: Any, t
 
 def test_a_folder_that_is_not_mounted_gives_the_machine_up(sharing: Any, tmp_path: Path, given_up: GivenUp) -> None:
     sharing.fake("findmnt", "echo /")
-    assert "is on this machine's own disk: mount the file system" in given_up(sharing, "check-shared.sh")
+    assert "is on this machine's own disk: mount the shared file system" in given_up(sharing, "check-shared.sh")
     (tmp_path / "shared").rmdir()
     assert "shared is not there: mount the file system" in given_up(sharing, "check-shared.sh")
 
@@ -307,7 +307,7 @@ def failing(host: Any, tmp_path: Path) -> Any:
     host.env |= {"SERVICE_RESULT": "exit-code", "EXIT_CODE": "exited", "EXIT_STATUS": "4"}
     done = host.run("leave-node.sh")
     assert done.returncode == 1
-    assert "nobody replaces a machine that is there: mend it; it is looked at again within half an hour" in done.stderr
+    assert "this machine is not replaced: fix it; it is checked again within 30 minutes" in done.stderr
     return host
 
 

@@ -220,7 +220,7 @@ def test_who_has_no_log_still_turns_scheduled_events_on(
     assert (azure_vm.rows, capsys.readouterr().err) == ([], "")
     azure_vm.metadata_status = 500
     azure_heartbeat.send_heartbeat(azure, "worker", "", 5)
-    assert "alive, but cannot tell: 500: GET " in capsys.readouterr().err
+    assert "cannot send the heartbeat: 500: GET " in capsys.readouterr().err
 
 
 def test_a_machine_lets_its_end_begin_and_leaves(azure_vm: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,8 +74,8 @@ def test_every_call_is_one_that_google_publishes(
     google.get("gs://b/p/x y")
     google.copy("gs://b/p", tmp_path / "there")
     google.write_log("acme-ml", [log_entry("acme-ml", "gangway-demo", {"event": "e"})])
-    google.tell_group("recreateInstances")
-    google.tell_group("deleteInstances")
+    google.call_group("recreateInstances")
+    google.call_group("deleteInstances")
     gce.secrets["projects/acme-ml/secrets/demo-member-key"] = b"PEM"
     assert google.secret("projects/acme-ml/secrets/demo-member-key") == "PEM"
     found = [published(call) for call in gce.calls]

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-900}
+FILE=${GANGWAY_MEMBER_FILE:-/run/gangway-member.pem}
+
+fetch_key() { member_key >"$FILE.new" && grep -q 'PRIVATE KEY' "$FILE.new" && grep -q CERTIFICATE "$FILE.new"; }
+
+umask 077
+retry "$DEADLINE_SEC" fetch_key ||
+    give_up "cannot read the member key $MEMBER_KEY: missing, unreachable or not allowed"
+chown "$TRAINER_UID:$TRAINER_UID" "$FILE.new"
+chmod 0400 "$FILE.new"
+mv "$FILE.new" "$FILE"

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_LUSTRE_DEADLINE_SEC:-1800}
+KEYRING=$ROOT/usr/share/keyrings/gangway-microsoft.gpg
+FINGERPRINT=BC528686B50D79E339D3721CEB3E94ADBE1229CF
+
+codename() {
+    (. "$ROOT/etc/os-release" && echo "$VERSION_CODENAME")
+}
+
+newest_first() { apt-cache search --names-only "^$1-[0-9]" | cut -d' ' -f1 | sort -rV; }
+
+built_package() {
+    local name
+    while read -r name; do
+        if apt-cache madison "$name" | grep -q "| *$(uname -r) *|"; then
+            echo "$name=$(uname -r)"
+            return
+        fi
+    done < <(newest_first amlfs-lustre-client)
+}
+
+install_client() {
+    local package source
+    modprobe lustre && return
+    apt_key gangway-microsoft https://packages.microsoft.com/keys/microsoft.asc "$FINGERPRINT" &&
+        echo "deb [arch=$(dpkg --print-architecture) signed-by=$KEYRING] https://packages.microsoft.com/repos/amlfs-$(codename)/ $(codename) main" \
+            >"$ROOT/etc/apt/sources.list.d/gangway-amlfs.list" && apt_get update || return
+    package=$(built_package)
+    if [ -n "$package" ]; then
+        apt_get install "$package" && modprobe lustre
+        return
+    fi
+    log "no prebuilt Lustre client for kernel $(uname -r): building it"
+    source=$(newest_first amlfs-lustre-client-dkms | head -n 1)
+    [ -n "$source" ] && apt_get install "linux-headers-$(uname -r)" "$source" && modprobe lustre
+}
+
+mount_once() {
+    timeout --kill-after=5 "$(seconds_left)" mount -t lustre -o noatime,flock "$MOUNT_SOURCE" "$MOUNT_POINT"
+}
+
+mkdir -p "$MOUNT_POINT"
+if mountpoint -q "$MOUNT_POINT"; then
+    exit 0
+fi
+retry "$(seconds_left)" install_client ||
+    give_up "cannot install the Lustre client for kernel $(uname -r) within $DEADLINE_SEC s"
+retry "$(seconds_left)" mount_once || give_up "cannot mount $MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
+log "lustre: mounted $MOUNT_SOURCE at $MOUNT_POINT"

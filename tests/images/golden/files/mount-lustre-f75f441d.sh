@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_LUSTRE_DEADLINE_SEC:-1800}
+
+install_built() {
+    apt_source lustre-client https://us-apt.pkg.dev/doc/repo-signing-key.gpg \
+        "https://us-apt.pkg.dev/projects/lustre-client-binaries lustre-client-ubuntu-$(codename) main" &&
+        apt_get update && apt_get install "lustre-client-modules-$(uname -r)" lustre-client-utils
+}
+
+install_source() {
+    apt_source_of_google lustre-client-dkms "lustre-client-modules-dkms lustre-client-ubuntu-$(codename) main" &&
+        apt_get update && apt_get install dkms "linux-headers-$(uname -r)" &&
+        apt_get install lustre-client-modules-dkms lustre-client-utils
+}
+
+install_client() {
+    modprobe lustre && return
+    if ! install_built; then
+        log "no prebuilt Lustre client for kernel $(uname -r): building it"
+        install_source || { rm -f "$ROOT/etc/apt/sources.list.d/lustre-client-dkms.list" && return 1; }
+    fi
+    modprobe lustre
+}
+
+secure_boot() {
+    if [[ $(mokutil --sb-state 2>/dev/null) == *enabled* ]]; then
+        echo "; Secure Boot is on, which rejects modules built here"
+    fi
+}
+
+mount_once() {
+    timeout --kill-after=5 "$(seconds_left)" mount -t lustre -o relatime,flock "$MOUNT_SOURCE" "$MOUNT_POINT"
+}
+
+mkdir -p "$MOUNT_POINT"
+if mountpoint -q "$MOUNT_POINT"; then
+    exit 0
+fi
+retry "$(seconds_left)" install_client ||
+    give_up "cannot install the Lustre client for kernel $(uname -r) within $DEADLINE_SEC s$(secure_boot)"
+retry "$(seconds_left)" mount_once || give_up "cannot mount $MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
+log "lustre: mounted $MOUNT_SOURCE at $MOUNT_POINT"

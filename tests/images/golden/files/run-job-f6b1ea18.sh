@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_NAME_DEADLINE_SEC:-120}
+
+azure outlast || log "cannot read scheduled restarts: starting the job"
+words=("$@")
+if [ "$HCAS_PLANNED" -gt 0 ]; then
+    know_set() { scale_set=$(azure scale-set); }
+    retry "$DEADLINE_SEC" know_set || {
+        log "the metadata service has no scale set for this machine"
+        exit 1
+    }
+    for i in "${!words[@]}"; do
+        if [ "${words[i]}" = "--rdzv-id=$JOB_NAME" ]; then
+            words[i]+="-$scale_set"
+            break
+        fi
+    done
+fi
+exec docker "${words[@]}"

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/slurm-cloud.sh"
+DEADLINE_SEC=${GANGWAY_SLURM_DEADLINE_SEC:-900}
+ROOT=${GANGWAY_ROOT:-}
+
+install_slurm() {
+    local packages
+    read -ra packages <<<"$SLURM_PACKAGES"
+    systemctl mask slurmd.service slurmctld.service slurmdbd.service &&
+        apt-get -q -o DPkg::Lock::Timeout=120 update &&
+        DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 --no-install-recommends install \
+            "${packages[@]}"
+}
+
+fetch_key() { munge_key >"$key.new" && [ "$(stat -c %s "$key.new")" -ge 32 ]; }
+
+retry "$DEADLINE_SEC" install_slurm || give_up "cannot install $SLURM_PACKAGES within $DEADLINE_SEC s"
+key=$ROOT/etc/munge/munge.key
+umask 077
+retry "$DEADLINE_SEC" fetch_key || give_up "cannot read $MUNGE_KEY: missing, unreachable or not allowed"
+chown munge:munge "$key.new"
+mv "$key.new" "$key"
+umask 022
+systemctl restart munge.service || give_up "munge does not start"
+for user in $SLURM_USERS; do
+    name=${user%:*} uid=${user#*:}
+    id "$name" >/dev/null 2>&1 || useradd --uid "$uid" --create-home --shell /bin/bash "$name" ||
+        give_up "cannot create user $name with UID $uid"
+    [ "$(id -u "$name")" = "$uid" ] || give_up "user $name of the image does not have UID $uid"
+done
+mkdir -p "$ROOT/var/spool/slurmd" "$ROOT/var/log/slurm"
+log "slurm: installed $SLURM_PACKAGES"
