@@ -115,7 +115,7 @@ def test_the_trainer_is_not_started_on_a_machine_that_goes(worker: Any, azure_vm
         worker.fake("systemctl", "echo stopping")
     done = worker.run("run-trainer.sh")
     assert (done.returncode, worker.calls("docker")) == (0, [])
-    assert "about to go" in done.stderr
+    assert "about to end" in done.stderr
     assert azure_vm.started == []
     worker.env |= exited("75")
     worker.state("ran").touch()

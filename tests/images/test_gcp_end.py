@@ -92,7 +92,7 @@ def test_the_trainer_is_not_started_on_a_machine_that_goes(worker: Any, gce: Any
         worker.fake("systemctl", "echo stopping")
     done = worker.run("run-trainer.sh")
     assert (done.returncode, worker.calls("docker")) == (0, [])
-    assert "about to go" in done.stderr
+    assert "about to end" in done.stderr
     worker.env |= exited("0")
     worker.state("ran").touch()
     assert worker.run("leave-node.sh").returncode == 0

@@ -85,7 +85,7 @@ def test_another_key_is_refused(signed_machine: Any, tmp_path: Path) -> None:
 def test_a_signature_of_another_digest_is_refused(signed_machine: Any) -> None:
     job = signed_machine.spec.job
     signed_machine.plan(job=job.model_copy(update={"image": f"{signed_name(job.image)}@{OTHER}"}))
-    refused(signed_machine, f"the signature of {signed_name(job.image)}@{OTHER} does not hold")
+    refused(signed_machine, f"the signature of {signed_name(job.image)}@{OTHER} is invalid")
 
 
 @ATTACK

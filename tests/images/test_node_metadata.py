@@ -65,7 +65,7 @@ def test_a_machine_whose_job_still_reaches_it_runs_none(machine: Any) -> None:
     machine.fake("setpriv", "exit 0")
     result = machine.run("run-trainer.sh")
     assert result.returncode == 1
-    assert f"user 10001 still reaches {ADDRESS}" in result.stderr
+    assert f"user 10001 can still reach {ADDRESS}" in result.stderr
     assert "docker" not in [call[0] for call in machine.every_call()]
 
 
@@ -239,4 +239,4 @@ def test_without_a_firewall_a_machine_on_which_an_answer_comes_runs_no_job(machi
     done = in_world(tmp_path, machine, script)
     assert done.returncode == 0, (done.returncode, done.stderr)
     assert "no iptables" in done.stderr
-    assert f"user 10001 still reaches {ADDRESS}" in done.stderr
+    assert f"user 10001 can still reach {ADDRESS}" in done.stderr

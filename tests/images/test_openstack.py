@@ -171,7 +171,7 @@ def test_a_node_that_gives_up_stops_and_says_who_can_help(openstack_machine: Any
     assert done.returncode == 1
     assert openstack_machine.calls("systemctl") == [["poweroff"]]
     assert "this node gives up: no GPU" in done.stderr
-    assert "the next up" in done.stderr
+    assert "the next pulumi up" in done.stderr
 
 
 def test_a_job_that_has_ended_lets_the_machine_stop(openstack_machine: Any, swift: Any) -> None:

@@ -243,7 +243,7 @@ def test_more_pictures_than_a_process_may_hold_files_keep_nothing_back(
 def test_of_more_pictures_than_anybody_looks_at_the_last_are_put(
     run: Path, put: Callable[..., tuple[dict[str, str], str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("images.node.outbox._MOST_PICTURES", 2)
+    monkeypatch.setattr("images.node.outbox._MAX_PICTURES", 2)
     for number in (18, 19):
         (run / f"samples/0000{number}kimg.png").write_text("later")
     files, told = put()

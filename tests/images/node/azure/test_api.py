@@ -98,7 +98,7 @@ def test_a_registry_that_gives_no_token_is_told(
 ) -> None:
     monkeypatch.setattr(azure_vm, "api", lambda call: (200, b"{}"))
     assert main(["registry-token", "gangway.azurecr.io"]) == 1
-    assert "gangway.azurecr.io gives no token" in capsys.readouterr().err
+    assert "gangway.azurecr.io returned no token" in capsys.readouterr().err
 
 
 def test_a_secret_comes_with_a_token_for_vaults_alone(azure_vm: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -193,7 +193,7 @@ def test_machines_that_could_not_be_made_say_why(
     run(azure_vm, 0, "ff")
     azure_vm.why_failed = {"0": ("AllocationFailed", "too few"), "1": ("OSProvisioningTimedOut", "did not finish")}
     assert head() == 1
-    said = dict(line for line in lines(capsys) if "never ran" in line[1])
+    said = dict(line for line in lines(capsys) if "failed to start" in line[1])
     assert 'deleted 0, failed to start or stopped ("code": "AllocationFailed", too few)' in said["ladder-changed"]
     assert 'deleted 1, failed to start or stopped ("code": "OSProvisioningTimedOut", did not' in said["ladder-refused"]
 
@@ -279,7 +279,8 @@ def test_tags_that_somebody_took_away_are_told(
 ) -> None:
     azure_vm.tags = tags
     assert head() == 1
-    assert "demo-0-spot: the tags gangway-nodes-min, gangway-nodes and gangway-nodes-wanted must be numbers" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "demo-0-spot: the tags gangway-nodes-min, gangway-nodes and gangway-nodes-wanted must be numbers" in said
     assert patches(azure_vm) == []
 
 
