@@ -1,4 +1,4 @@
-"""Machines on AWS: what a worker or the head node does at boot, as cloud-init for AWS's own images."""
+"""Cloud-init for workers and head nodes on AWS's images."""
 
 import base64
 from collections.abc import Mapping
@@ -10,54 +10,49 @@ from images.render import (
     BIN_DIR,
     ETC_DIR,
     STOP_MARGIN_SEC,
+    WORKER_SCRIPTS,
     NodeFile,
     bare_python_file,
     cloud_config,
     scripts,
+    select_enabled,
     unit,
 )
 from images.shell import (
-    CONTAINER_NAME,
     NOTICES_MOUNT,
     WATCH,
-    bash_array,
     bash_assignments,
     container_argv,
-    life_argv,
-    max_sec_text,
-    member_argv,
+    job_env_text,
+    machine_settings,
     member_mount,
     metadata_settings,
-    own_argv,
     results_sec,
-    run_array,
-    signature_settings,
     store_values,
     verify_scripts,
     worker_settings,
+    workload_argv,
     workload_mounts,
 )
-from images.specs import TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
+from images.specs import TRAINER_UID, Breaker, MachineSpec, check_pinned
 
-# EC2 counts the bytes before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
+# Before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
 USER_DATA_LIMIT_BYTES = 16_384
-
-
 CLOUD = "aws"
-# FSx for Lustre's own words for where it is: HOST@tcp:/NAME.
+# FSx for Lustre's addresses are HOST@tcp:/NAME.
 _LUSTRE = "@tcp:/"
-# What a machine without one is told, whose scripts look at nothing there.
 _MOUNT_POINT = "/fsx"
+"""Placeholder for machines without a file system."""
 EFA_SETUP_SHA256 = "ed421b0cd251f4dae78cc727f857937de345d7c67700cc240db5f6af7ba6ef49"
-"""Of configure-efa-fsx-lustre-client.zip, which AWS publishes without a sum: as somebody on GitHub fetched it on
-2026-08-20. Another one needs `storage.efa_setup_sha256`.
+"""Of configure-efa-fsx-lustre-client.zip, for which AWS publishes no checksum: from a copy on GitHub of 2026-08-20. A
+newer archive needs `storage.efa_setup_sha256`.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class AwsMachineSpec(MachineSpec):
-    """What machines on AWS are told besides. The only file system there is FSx for Lustre. `log_group`: CloudWatch log
-    group of output and events; None leaves both in the machine's journal.
+    """A machine on AWS. The file system can only be FSx for Lustre. `log_group`: CloudWatch log group of output and
+    events; None leaves both in the journal.
     """
 
     region: str
@@ -78,19 +73,17 @@ class AwsNodeSpec(AwsMachineSpec):
     """A worker.
 
     Attributes:
-        efa_interfaces_planned: of the launch template; 0 asks for none and checks none.
-        lustre_efa: reach the file system over EFA; a node that cannot is given up.
-        lustre_efa_interfaces: how many of them LNet must have up for that.
-        lustre_efa_setup_sha256: of AWS's archive that sets LNet up.
-        data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
-        scratch_mount_point: of instance-store NVMe, on the node and in the container, whose TMPDIR it is; None leaves
-            it alone.
-        labels: of the container: the stack's tags.
-        lifecycle_hook: of the groups on termination, completed as soon as the trainer has saved; None lets AWS wait for
-            the hook's own timeout.
-        terminate_when_done: when the job has ended for good (done, bad input, a fabric too slow, too many failures, its
-            hours over), the node takes itself out of its group; else it stays, with the trainer stopped.
-        breaker: None has every node that gives itself up replaced.
+        efa_interfaces_planned: in the launch template; 0 for no EFA.
+        lustre_efa: mount the file system over EFA; a node that cannot gives up.
+        lustre_efa_interfaces: EFA interfaces that LNet needs for that.
+        lustre_efa_setup_sha256: checksum of AWS's archive that sets up LNet.
+        data_dir: a folder outside the run directory that the job reads and may fill; None for none.
+        scratch_mount_point: for instance-store NVMe, on the node and in the container (its TMPDIR); None for none.
+        labels: the container's labels.
+        lifecycle_hook: on termination, completed once the trainer has saved; None waits for the hook's timeout.
+        terminate_when_done: at the job's end (done, bad input, slow fabric, too many failures, out of hours) the node
+            leaves its group; else it stays, with the trainer stopped.
+        breaker: None replaces every node that gives up.
     """
 
     efa_interfaces_planned: int = 0
@@ -120,7 +113,7 @@ class AwsNodeSpec(AwsMachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class AwsHeadSpec(AwsMachineSpec):
-    """The head node. Without a file system putting the record is left to the workers.
+    """The head node. Without a file system, the workers upload the record.
 
     Attributes:
         port: of the rendezvous store.
@@ -142,30 +135,23 @@ def aws_docker_argv(spec: AwsNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
     """Arguments of `docker` that run the job on AWS."""
     fabric = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     if spec.efa_interfaces_planned:
-        # NCCL_NET makes NCCL fail when the plugin does not load; without it NCCL would go on over TCP, in silence.
+        # With NCCL_NET, NCCL fails if the plugin does not load, instead of falling back to TCP silently.
         fabric += ["--device", "/dev/infiniband", "--env", f"NCCL_NET={AWS_NCCL_NET}"]
-    if spec.job.command is not None:
-        workload = own_argv(spec.job, bin_dir, spec.run_dir, spec.max_hours)
-    else:
-        life = life_argv(spec.job, spec.run_dir, spec.max_hours)
-        workload = [*WATCH, *member_argv(spec.member_key), *life, *spec.job.torchrun_argv()]
     return [
         *container_argv(spec.job, fabric, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID),
         *NOTICES_MOUNT,
         *member_mount(spec.member_key),
         *log_argv(spec.log_group, spec.region),
         *workload_mounts(spec.job, bin_dir),
-        *(spec.job.image, *workload),
+        *(spec.job.image, *workload_argv(spec, bin_dir, WATCH)),
     ]
 
 
 def log_argv(log_group: str | None, region: str, stream: str | None = None) -> list[str]:
-    """Arguments of `docker run` that send a container's lines to CloudWatch; none without a group. `stream` None names
-    it by the container's id.
-    """
+    """Arguments of `docker run` that send a container's output to CloudWatch. `stream`: None for the container's id."""
     if log_group is None:
         return []
-    # non-blocking: lines may be lost when CloudWatch is slow, but no process ever waits for it.
+    # non-blocking: lines may be lost when CloudWatch is slow, but no process waits for it.
     options = {"awslogs-group": log_group, "awslogs-region": region, "mode": "non-blocking"}
     if stream is not None:
         options["awslogs-stream"] = stream
@@ -173,23 +159,18 @@ def log_argv(log_group: str | None, region: str, stream: str | None = None) -> l
 
 
 def aws_job_env_text(spec: AwsNodeSpec, bin_dir: str = BIN_DIR) -> str:
-    """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
-    return bash_array("DOCKER_ARGV", aws_docker_argv(spec, bin_dir)) + run_array(spec.job, bin_dir)
+    """`/etc/gangway/job.env`."""
+    return job_env_text(aws_docker_argv(spec, bin_dir), spec.job, bin_dir)
 
 
 def aws_env_text(spec: AwsMachineSpec) -> str:
-    """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments. The head node is in no
-    Auto Scaling group, so it has no hook and never leaves; nor is it an EFA client of the file system.
-    """
+    """`/etc/gangway/node.env`. The head is in no Auto Scaling group: it has no hook and never leaves."""
     node = spec if isinstance(spec, AwsNodeSpec) else None
     files = spec.file_system
     dns_name, _, mount_name = files.source.partition(_LUSTRE) if files else ("", "", "")
     settings = {
-        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
-        "IMAGE": spec.job.image,
-        "IMAGE_REGISTRY": spec.image_registry,
-        "JOB_KEY": job_key(spec.job),
-        "JOB_NAME": spec.job.name,
+        **machine_settings(spec, "worker" if node else "head"),
+        **metadata_settings(spec),
         "LIFECYCLE_HOOK": (node.lifecycle_hook if node else None) or "",
         "LOG_GROUP": spec.log_group or "",
         "LUSTRE_DNS_NAME": dns_name,
@@ -197,24 +178,13 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
         **({"LUSTRE_EFA_SHA256": node.lustre_efa_setup_sha256} if node and node.lustre_efa else {}),
         "LUSTRE_MOUNT_NAME": mount_name,
         "LUSTRE_MOUNT_POINT": files.mount_point if files else _MOUNT_POINT,
-        **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
-        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
-        **signature_settings(spec.job),
-        "MAX_SEC": max_sec_text(spec.max_hours),
         "REGION": spec.region,
-        "RESULTS_SEC": "",
-        **metadata_settings(spec),
-        "ROLE": "worker" if node else "head",
-        "RUN_DIR": spec.run_dir,
-        "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "yes" if node and node.terminate_when_done else "",
-        "TRAINER_UID": str(TRAINER_UID),
     }
     if node:
         settings |= {
             **worker_settings(spec.job, _node_steps(node), files),
             **(node.breaker.settings if node.breaker else {}),
-            "CONTAINER_NAME": CONTAINER_NAME,
             "DATA_DIR": node.data_dir or "",
             "EFA_INTERFACES_PLANNED": str(node.efa_interfaces_planned),
             "GPUS_PLANNED": str(spec.job.processes_per_node if spec.job.backend == "nccl" else 0),
@@ -224,8 +194,8 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
 
 
 def render_aws_node(spec: AwsNodeSpec) -> str:
-    """A worker's `#cloud-config` for AWS's Deep Learning AMI. Preparation is a systemd unit, no runcmd:
-    a reboot mounts and checks again.
+    """A worker's `#cloud-config` for AWS's Deep Learning AMI. A systemd unit prepares it, so that a reboot mounts and
+    checks again.
     """
     steps = _node_steps(spec)
     values = {
@@ -239,11 +209,10 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
     }
     started = ["gangway-trainer.service", "gangway-watch.timer"]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
-    run = ["close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh"]
     files = [
         NodeFile(f"{ETC_DIR}/job.env", "0600", aws_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *run], spec.job),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *WORKER_SCRIPTS], spec.job),
         *(bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
@@ -251,7 +220,7 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
     return cloud_config(
         CLOUD,
         files,
-        "worker on AWS's Deep Learning AMI (GPU driver, EFA driver and docker present)",
+        "worker on AWS's Deep Learning AMI",
         units=started,
         narrow=True,
     )
@@ -260,7 +229,7 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
 def render_aws_head(spec: AwsHeadSpec) -> str:
     """The head node's `#cloud-config` document, plain ASCII, for Amazon Linux 2023."""
     with_files, with_prometheus = spec.file_system is not None, spec.prometheus_image is not None
-    # The store waits for its image alone: the file system is mounted by whoever puts the record.
+    # The store only needs its image; gangway-record.service mounts the file system.
     steps = ["close-metadata.sh", *spec.key_steps, "pull-image.sh"]
     timers = ["gangway-record"] if with_files else []
     services = ["gangway-rendezvous.service", *(["gangway-prometheus.service"] if with_prometheus else [])]
@@ -288,7 +257,7 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
 
 
 def _node_steps(spec: AwsNodeSpec) -> list[str]:
-    """Scripts that must succeed before the trainer starts: what needs no network first, the long download last."""
+    """Scripts that must succeed before the trainer starts: those without network first, the long download last."""
     planned = {
         "check-gpu.sh": spec.job.backend == "nccl",
         "check-efa.sh": spec.efa_interfaces_planned > 0,
@@ -297,12 +266,12 @@ def _node_steps(spec: AwsNodeSpec) -> list[str]:
         "fetch-key.sh": spec.member_key is not None,
         "pull-image.sh": True,
     }
-    return [name for name, wanted in planned.items() if wanted]
+    return select_enabled(planned)
 
 
 def user_data_base64gzip(text: str) -> str:
-    """EC2 user data. Zopfli compresses 3 % better than zlib, and gives the same bytes on every machine, so that a new
-    zlib replaces no node. ValueError: above EC2's limit after compression.
+    """EC2 user data. Zopfli compresses 3 % better than zlib, and gives the same bytes everywhere, so that a new zlib
+    replaces no node. Raises ValueError above EC2's limit.
     """
     from zopfli import gzip
 
@@ -310,6 +279,6 @@ def user_data_base64gzip(text: str) -> str:
     if (size := len(packed)) > USER_DATA_LIMIT_BYTES:
         raise ValueError(
             f"user data: {size} bytes after gzip; allowed: at most {USER_DATA_LIMIT_BYTES} (EC2's limit); "
-            "fix: shorten the job's env and argv, for example by a file on the parallel file system"
+            "fix: shorten the job's env and arguments, or move them to a file on the parallel file system"
         )
     return base64.b64encode(packed).decode()

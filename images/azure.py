@@ -1,6 +1,4 @@
-"""Machines on Azure: what they are told, their bash files with the whole `docker run` argument list, and the
-cloud-init of GPU workers and of the head node.
-"""
+"""Cloud-init for GPU workers and head nodes on Azure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,50 +9,49 @@ from images.observability import render_prometheus_azure
 from images.render import (
     BIN_DIR,
     ETC_DIR,
-    LIB_DIR,
+    NO_UPGRADES,
+    PACKAGE_FILE,
+    WORKER_SCRIPTS,
     NodeFile,
     bare_python_file,
     cloud_config,
     python_file,
     scripts,
+    select_enabled,
     short_stop_margin_sec,
     unit,
 )
 from images.shell import (
-    CONTAINER_NAME,
+    NO_LOG,
     NOTICES_MOUNT,
     WATCH,
     bash_array,
     bash_assignments,
     container_argv,
+    job_env_text,
     job_json_text,
-    max_sec_text,
+    machine_settings,
     member_mount,
     metadata_settings,
     results_sec,
-    run_array,
-    signature_settings,
     store_values,
     verify_scripts,
     worker_settings,
     workload_argv,
     workload_mounts,
 )
-from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
+from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned
 
-# The journal has the lines, and images.node.azure.logs sends them on: docker need not keep them again.
-NO_LOG = ("--log-driver", "none")
 CLOUD = "azure"
-_RUN = ("close-metadata.sh", "run-trainer.sh", "run-job.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 
 
 @dataclass(frozen=True)
 class FabricSetup:
-    """What a worker must have before it counts as one; `components.azure.fabric.FabricPlan` says what each is.
+    """What a worker needs to be ready; see `components.azure.fabric.FabricPlan`.
 
     Attributes:
-        num_hcas: InfiniBand devices with their link up, at `gbps_each`; 0 checks the files alone.
-        devices: of the host, passed to the job's container beside the GPUs.
+        num_hcas: InfiniBand devices with their link up at `gbps_each`; 0 checks only the files.
+        devices: device files passed to the job's container.
         topology_file: must exist and not be empty; empty for none.
         nccl_conf: variables that /etc/nccl.conf must set.
     """
@@ -69,17 +66,16 @@ class FabricSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class AzureMachineSpec(MachineSpec):
-    """What machines on Azure are told besides. Data behind Managed Lustre comes by itself, as it is read.
+    """A machine on Azure. The file system can only be Managed Lustre, which fetches data as it is read.
 
-    `client_id` is of the machine's managed identity; log rows and events are POSTed to `ingestion_url`, None leaves
-    them in the machine's journal.
+    `client_id`: of the machine's managed identity. `ingestion_url`: receives log rows and events; None leaves them in
+    the journal.
     """
 
     client_id: str
     ingestion_url: str | None = None
 
     def __post_init__(self) -> None:
-        """The only file system there is Managed Lustre."""
         super().__post_init__()
         if self.file_system is not None and self.file_system.kind != "lustre":
             raise ValueError(
@@ -94,12 +90,12 @@ class AzureNodeSpec(AzureMachineSpec):
 
     Attributes:
         fabric: None checks nothing.
-        data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
-        scratch_mount_point: of the machine's own disks; None leaves them alone.
-        scratch_is_temporary_disk: they are Azure's one temporary disk, not NVMe.
-        labels: of the container.
-        terminate_when_done: when the job has ended for good the node deletes itself from its scale set.
-        breaker: None has every node that gives itself up replaced.
+        data_dir: a folder outside the run directory that the job reads and may fill; None for none.
+        scratch_mount_point: for the machine's own disks; None for none.
+        scratch_is_temporary_disk: the scratch disk is Azure's temporary disk, not NVMe.
+        labels: the container's labels.
+        terminate_when_done: at the job's end the node deletes itself from its scale set.
+        breaker: None replaces every node that gives up.
     """
 
     fabric: FabricSetup | None = None
@@ -111,11 +107,11 @@ class AzureNodeSpec(AzureMachineSpec):
     breaker: Breaker | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a job that would go on over TCP, in silence, where InfiniBand does not work."""
         super().__post_init__()
         if self.fabric is not None and self.fabric.num_hcas and "NCCL_NET" not in self.job.env:
+            # Without it, NCCL falls back to TCP silently.
             raise ValueError(
-                "AzureNodeSpec.job.env: no NCCL_NET beside InfiniBand; allowed: with NCCL_NET=IB in it; "
+                "AzureNodeSpec.job.env: InfiniBand without NCCL_NET; allowed: NCCL_NET=IB; "
                 "fix: pass nccl_env of components.azure.fabric.plan_fabric"
             )
 
@@ -125,11 +121,11 @@ class AzureHeadSpec(AzureMachineSpec):
     """The head node.
 
     Attributes:
-        resource_group_name: all scale sets in it are the stack's own.
+        resource_group_name: contains only the stack's scale sets.
         port: of the rendezvous store.
         metrics_port: of the workers' metrics.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus.
-        fallback: `components.azure.fallback.FallbackConfig` as JSON data; None where something else asks for nodes.
+        fallback: `components.azure.fallback.FallbackConfig` as JSON data; None if the head does not scale the sets.
     """
 
     subscription_id: str
@@ -146,7 +142,7 @@ class AzureHeadSpec(AzureMachineSpec):
 
 
 def azure_docker_argv(spec: AzureNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
-    """Arguments of `docker` that run the job; run-job.sh adds the scale set to the rendezvous' id."""
+    """Arguments of `docker` that run the job; run-job.sh adds the scale set to the rendezvous id."""
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
@@ -156,52 +152,37 @@ def azure_docker_argv(spec: AzureNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
 
 
 def azure_job_env_text(spec: AzureNodeSpec, bin_dir: str) -> str:
-    """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
-    argv = azure_docker_argv(spec, bin_dir)
-    return bash_array("DOCKER_ARGV", argv) + run_array(spec.job, bin_dir, f"{bin_dir}/run-job.sh")
+    """`/etc/gangway/job.env`."""
+    return job_env_text(azure_docker_argv(spec, bin_dir), spec.job, bin_dir, f"{bin_dir}/run-job.sh")
 
 
 def fabric_env_text(fabric: FabricSetup) -> str:
-    """`/etc/gangway/fabric.env`: what check-ib.sh wants."""
+    """`/etc/gangway/fabric.env`, for check-ib.sh."""
     lines = [f"{name}={value}" for name, value in sorted(fabric.nccl_conf.items())]
     arrays = bash_array("KERNEL_MODULES", fabric.kernel_modules) + bash_array("NCCL_CONF", lines)
     return arrays + bash_assignments({"HCA_GBPS": str(fabric.gbps_each), "TOPOLOGY_FILE": fabric.topology_file})
 
 
 def azure_env_text(spec: AzureMachineSpec) -> str:
-    """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
+    """`/etc/gangway/node.env`."""
     node = spec if isinstance(spec, AzureNodeSpec) else None
     files = spec.file_system
     settings = {
         **(node.breaker.settings if node and node.breaker else {}),
-        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
+        **machine_settings(spec, "worker" if node else "head"),
+        **metadata_settings(spec),
         "CLIENT_ID": spec.client_id,
-        "CONTAINER_NAME": CONTAINER_NAME,
         "DATA_DIR": (node.data_dir if node else None) or "",
         "ENDED_OBJECT": spec.ended_object,
         "GPUS_PLANNED": str(spec.job.processes_per_node if node and spec.job.backend == "nccl" else 0),
         "HCAS_PLANNED": str(node.fabric.num_hcas if node and node.fabric else 0),
-        "IMAGE": spec.job.image,
-        "IMAGE_REGISTRY": spec.image_registry,
         "IN_GROUP": "yes" if node else "",
-        "JOB_KEY": job_key(spec.job),
-        "JOB_NAME": spec.job.name,
         "LOG_GROUP": spec.ingestion_url or "",
-        **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
-        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
-        **signature_settings(spec.job),
-        "MAX_SEC": max_sec_text(spec.max_hours),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
-        "RESULTS_SEC": "",
-        **metadata_settings(spec),
-        "ROLE": "worker" if node else "head",
-        "RUN_DIR": spec.run_dir,
         "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
         "SCRATCH_TEMPORARY": "yes" if node and node.scratch_is_temporary_disk else "",
-        "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "yes" if node and node.terminate_when_done else "",
-        "TRAINER_UID": str(TRAINER_UID),
     }
     if node:
         settings |= worker_settings(spec.job, _node_steps(node), files)
@@ -209,7 +190,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
 
 
 def render_azure_node(spec: AzureNodeSpec) -> str:
-    """A GPU worker's `#cloud-config` document, plain ASCII, for Azure's HPC images of Ubuntu."""
+    """A GPU worker's `#cloud-config` for Azure's HPC images of Ubuntu."""
     steps = _node_steps(spec)
     started = ["gangway-trainer.service", "gangway-watch.timer", *_own_units(spec)]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
@@ -226,9 +207,10 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
         NodeFile(f"{ETC_DIR}/job.env", "0600", azure_job_env_text(spec, BIN_DIR)),
         *([NodeFile(f"{ETC_DIR}/fabric.env", "0600", fabric_env_text(spec.fabric))] if spec.fabric else []),
         *_common_files(spec),
-        # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
-        NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN], spec.job),
+        NO_UPGRADES,
+        *scripts(
+            CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *WORKER_SCRIPTS, "run-job.sh"], spec.job
+        ),
         *(python_file(name) for name in ("notices.py", "azure/notices.py")),
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
@@ -237,8 +219,8 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
 
 
 def render_azure_head(spec: AzureHeadSpec) -> str:
-    """The head node's `#cloud-config` document, plain ASCII, for Canonical's Ubuntu. Of a command of one's own no
-    record is put; where its nodes do not meet such a head runs no container.
+    """The head node's `#cloud-config` for Canonical's Ubuntu. A custom command has no record; if its nodes need no
+    rendezvous, the head runs no container.
     """
     trains = spec.job.command is None
     meets = trains or spec.job.command_meets
@@ -255,8 +237,8 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system and puts_record else []
     values = {
         **_values(spec, steps, "head"),
-        "log_options": lambda stream: ["--log-driver", "none"],
-        # Prometheus says much, and nothing that a metric reads.
+        "log_options": lambda stream: NO_LOG,
+        # Prometheus logs much that no metric reads.
         "shipped": [*prepares, *(["gangway-rendezvous.service"] if meets else []), "gangway-fill.service"],
         "spec": store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
@@ -271,7 +253,7 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
 
 
 def _node_steps(spec: AzureNodeSpec) -> list[str]:
-    """What needs no network first, the long download last."""
+    """Those without network first, the long download last."""
     planned = {
         "check-gpu.sh": spec.job.backend == "nccl",
         "check-ib.sh": spec.fabric is not None,
@@ -281,7 +263,7 @@ def _node_steps(spec: AzureNodeSpec) -> list[str]:
         "mount-lustre.sh": spec.file_system is not None,
         "pull-image.sh": True,
     }
-    return [name for name, wanted in planned.items() if wanted]
+    return select_enabled(planned)
 
 
 def _own_units(spec: AzureMachineSpec) -> list[str]:
@@ -289,7 +271,6 @@ def _own_units(spec: AzureMachineSpec) -> list[str]:
 
 
 def _head_only(spec: AzureHeadSpec) -> list[NodeFile]:
-    """The ladder and who fills it; Prometheus' configuration."""
     files = []
     if spec.fallback is not None:
         text = json.dumps(dict(spec.fallback), indent=1, sort_keys=True) + "\n"
@@ -310,7 +291,7 @@ def _common_files(spec: AzureMachineSpec) -> list[NodeFile]:
     modules += ["log_shipper.py", "azure/logs.py"] if spec.ingestion_url else []
     return [
         NodeFile(f"{ETC_DIR}/node.env", "0600", azure_env_text(spec)),
-        NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),
+        PACKAGE_FILE,
         *(python_file(name) for name in modules),
     ]
 

@@ -1,6 +1,4 @@
-"""Machines on Google Cloud: what they are told, their bash files with the whole `docker run` argument list, the
-cloud-init of GPU workers and the head node, and the start-up script of TPU hosts.
-"""
+"""Cloud-init for GPU workers and head nodes on Google Cloud, and the startup script of TPU hosts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,64 +10,63 @@ from images.observability import render_prometheus_gce
 from images.render import (
     BIN_DIR,
     ETC_DIR,
-    LIB_DIR,
     METADATA_UNIT,
+    NO_UPGRADES,
+    PACKAGE_FILE,
+    WORKER_SCRIPTS,
     NodeFile,
     bare_python_file,
     check_heredoc,
     cloud_config,
     python_file,
     scripts,
+    select_enabled,
     short_stop_margin_sec,
     template_environment,
     unit,
 )
 from images.shell import (
-    CONTAINER_NAME,
+    NO_LOG,
     NOTICES_MOUNT,
     WATCH,
     bash_array,
     bash_assignments,
     bash_quote,
     container_argv,
+    job_env_text,
     job_json_text,
     life_argv,
-    max_sec_text,
+    machine_settings,
     member_argv,
     member_mount,
     metadata_settings,
     results_sec,
-    run_array,
-    signature_settings,
     store_values,
     verify_scripts,
     worker_settings,
     workload_argv,
     workload_mounts,
 )
-from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
+from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned
 
-# The image's own entrypoint, where a shell has to come before it.
+# The image's entrypoint, repeated where a shell runs first.
 LAUNCHER = ("python", "-m", "trainer.launch")
-# The journal has the lines, and images.node.gcp.logs sends them on: docker need not keep them again.
-NO_LOG = ("--log-driver", "none")
 CLOUD = "gcp"
-_MEETING_PORT = 29400
-"""Of the store on the first host of all slices; run-tpu.sh has the same."""
-_RUN = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+_RENDEZVOUS_PORT = 29400
+"""On the first host of all slices; run-tpu.sh has the same."""
 _STARTED = (METADATA_UNIT, "gangway-trainer.service", "gangway-watch.timer")
 _NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service")
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """The data that must be in the file system's `data` folder before training starts.
+    """Data that must be in the file system's `data` folder before training starts.
 
     Attributes:
         uri: `gs://BUCKET/PREFIX`.
-        by: who brings it: the head (others wait), this machine by an import of Managed Lustre, or whichever machine
-            gets the lock, by copying.
-        request: the import's URL and body; None where nothing is imported here.
+        by: who loads it: the head (others wait), this machine with an import of Managed Lustre, or the first machine
+            that gets the lock, which copies it.
+        request: the import's URL and body; None unless `by` is "import".
     """
 
     uri: str
@@ -77,25 +74,24 @@ class DataSource:
     request: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an import of nothing."""
         if (self.by == "import") != (self.request is not None):
             raise ValueError(
-                f"DataSource.request: {self.request!r} with by={self.by!r}; allowed: a request with by='import' alone; "
-                "fix: components.gcp.storage.import_request makes one"
+                f"DataSource.request: {self.request!r} with by={self.by!r}; allowed: a request only with by='import'; "
+                "fix: use components.gcp.storage.import_request"
             )
 
 
 @dataclass(frozen=True)
 class NcclSetup:
-    """What the host does for NCCL's plug-in; the job's own variables and volumes are in its JobSpec.
+    """The host's setup of NCCL's plug-in; the job's variables and volumes are in its JobSpec.
 
     Attributes:
-        install_argv: arguments of `docker` that install its libraries onto the host.
-        devices: of the host, passed to the job's container beside the GPUs.
+        install_argv: arguments of `docker` that install its libraries on the host.
+        devices: device files passed to the job's container.
         env_script: sourced in the job's container before the job; empty for none.
         aperture_device: PCI vendor:device whose resources are mounted; empty for none.
-        side_name: of the daemon beside the job; empty for none. `side_argv` starts it.
-        side_ready: appears in its log once it serves; empty where nothing says so.
+        side_name: the plug-in's daemon, started with `side_argv`; empty for none.
+        side_ready: a line of its log once it serves; empty if it logs none.
     """
 
     install_argv: tuple[str, ...]
@@ -110,8 +106,8 @@ class NcclSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class GcpMachineSpec(MachineSpec):
-    """What machines on Google Cloud are told besides. `data` is brought into the file system, None for none; `log_id`
-    is the Cloud Logging log of events and our units' lines, None leaves both in the machine's journal.
+    """A machine on Google Cloud. `data`: loaded into the file system; None for none. `log_id`: Cloud Logging log of
+    events and our units' lines; None leaves both in the journal.
     """
 
     project: str
@@ -120,12 +116,11 @@ class GcpMachineSpec(MachineSpec):
     log_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Data needs somewhere to be."""
         super().__post_init__()
         if self.data is not None and self.file_system is None:
             raise ValueError(
                 f"{type(self).__name__}.data: {self.data.uri!r} without a file system; "
-                "allowed: with one; fix: leave data out"
+                "allowed: data only with a file system; fix: add file_system, or remove data"
             )
 
 
@@ -153,17 +148,17 @@ class GcpNodeSpec(GcpMachineSpec):
     breaker: Breaker | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a plug-in that NCCL would do without, in silence, where it does not load."""
         super().__post_init__()
         if self.nccl is not None and self.job.command is not None:
             raise ValueError(
-                "GcpNodeSpec.nccl: a plug-in beside a command of one's own; allowed: None, for its profile is sourced "
-                "in the trainer's image; fix: leave nccl out"
+                "GcpNodeSpec.nccl: a plug-in with a custom command; allowed: None, since its profile is sourced "
+                "in the trainer's image; fix: remove nccl"
             )
         if self.nccl is not None and "NCCL_NET" not in self.job.env:
+            # Without it, NCCL falls back silently if the plug-in does not load.
             raise ValueError(
-                "GcpNodeSpec.job.env: no NCCL_NET beside nccl; allowed: with the plug-in's name in it; "
-                "fix: pass what components.gcp.fabric.nccl_env says"
+                "GcpNodeSpec.job.env: nccl without NCCL_NET; allowed: NCCL_NET with the plug-in's name; "
+                "fix: pass components.gcp.fabric.nccl_env"
             )
 
 
@@ -172,9 +167,9 @@ class TpuHostSpec(GcpMachineSpec):
     """A host of a TPU slice.
 
     Attributes:
-        num_slices: of the request; they train as one job.
-        queued_resource: `projects/P/locations/ZONE/queuedResources/NAME`, which the first host deletes, all slices with
-            it, when the job has ended; None lets them stay.
+        num_slices: in the request; they train as one job.
+        queued_resource: `projects/P/locations/ZONE/queuedResources/NAME`, which the first host deletes at the job's
+            end, with all slices; None keeps them.
     """
 
     num_slices: int = 1
@@ -188,11 +183,11 @@ class GcpHeadSpec(GcpMachineSpec):
     """The head node.
 
     Attributes:
-        zones: in which there may be workers.
+        zones: the workers' zones.
         port: of the rendezvous store.
         metrics_port: of the workers' metrics.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus.
-        fallback_uri: `gs://...` of the object that tells which groups it fills; None for none.
+        fallback_uri: `gs://...` of the object that lists the groups to fill; None for none.
     """
 
     zones: tuple[str, ...] = ()
@@ -217,21 +212,21 @@ def gcp_docker_argv(spec: GcpNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
     command = workload_argv(spec, bin_dir, WATCH)
     if spec.nccl is None or not spec.nccl.env_script:
         return [*argv, spec.job.image, *command]
-    script = _with_profile(spec.job, spec.nccl)
+    script = _profile_script(spec.job, spec.nccl)
     return [*argv, "--entrypoint", "bash", spec.job.image, "-c", script, "gangway", *LAUNCHER, *command]
 
 
-def _with_profile(job: JobSpec, nccl: NcclSetup) -> str:
-    """Bash that sources the plug-in's profile, sets what the job says otherwise, then runs its arguments. The job's
-    environment sets NCCL_NET, as not every profile does. The profile's exit status says nothing.
+def _profile_script(job: JobSpec, nccl: NcclSetup) -> str:
+    """Bash that sources the plug-in's profile, restores the job's variables, and runs its arguments. The job sets
+    NCCL_NET, which not every profile does. The profile's exit status is ignored.
     """
-    ours = {name: value for name, value in job.env.items() if name.startswith("NCCL_") or name == "LD_LIBRARY_PATH"}
+    names = [name for name in sorted(job.env) if name.startswith("NCCL_") or name == "LD_LIBRARY_PATH"]
     lines = [
         f"profile={bash_quote(nccl.env_script)}",
-        """[ -r "$profile" ] || { echo "gangway: no profile of NCCL's plug-in at $profile" >&2; exit 1; }""",
+        """[ -r "$profile" ] || { echo "gangway: NCCL's plug-in has no profile at $profile" >&2; exit 1; }""",
         "set -a",
         '. "$profile"',
-        *(f"{name}={bash_quote(value)}" for name, value in sorted(ours.items())),
+        *(f"{name}={bash_quote(job.env[name])}" for name in names),
         "set +a",
         'exec "$@"',
     ]
@@ -239,14 +234,14 @@ def _with_profile(job: JobSpec, nccl: NcclSetup) -> str:
 
 
 def tpu_docker_argv(spec: TpuHostSpec, bin_dir: str) -> list[str]:
-    """Arguments of run-tpu.sh: docker's up to the launcher's own, `--`, then torchrun's last ones; only the host knows
-    the rendezvous, which goes between.
+    """Arguments of run-tpu.sh: docker's and the launcher's, `--`, then torchrun's last ones; the host inserts the
+    rendezvous, which only it knows.
 
-    torch_xla stops at torch 2.9, whose torchrun lacks --shutdown-timeout: workers get 30 s, all a preempted machine
-    has.
+    torch_xla needs torch 2.9, whose torchrun has no --shutdown-timeout: workers get 30 s, as long as a preempted
+    machine.
     """
     job = spec.job
-    # libtpu opens the chips' devices, which belong to root; Google's guide runs its containers so as well.
+    # libtpu opens the chips' devices, which belong to root; Google's guide does the same.
     accelerators = ["--user", "0:0", "--env", "PJRT_DEVICE=TPU"]
     return [
         *container_argv(job, accelerators, None, spec.labels, uid=None, privileged=True),
@@ -260,16 +255,14 @@ def tpu_docker_argv(spec: TpuHostSpec, bin_dir: str) -> list[str]:
 
 
 def gcp_job_env_text(spec: GcpNodeSpec | TpuHostSpec, bin_dir: str) -> str:
-    """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
+    """`/etc/gangway/job.env`."""
     if isinstance(spec, TpuHostSpec):
-        return bash_array("DOCKER_ARGV", tpu_docker_argv(spec, bin_dir)) + run_array(
-            spec.job, bin_dir, f"{bin_dir}/run-tpu.sh"
-        )
-    return bash_array("DOCKER_ARGV", gcp_docker_argv(spec, bin_dir)) + run_array(spec.job, bin_dir)
+        return job_env_text(tpu_docker_argv(spec, bin_dir), spec.job, bin_dir, f"{bin_dir}/run-tpu.sh")
+    return job_env_text(gcp_docker_argv(spec, bin_dir), spec.job, bin_dir)
 
 
 def nccl_env_text(nccl: NcclSetup) -> str:
-    """`/etc/gangway/nccl.env`: what prepare-nccl.sh does."""
+    """`/etc/gangway/nccl.env`, for prepare-nccl.sh."""
     arrays: dict[str, Sequence[str]] = {
         "INSTALL_ARGV": nccl.install_argv,
         "KERNEL_MODULES": nccl.kernel_modules,
@@ -284,31 +277,24 @@ def nccl_env_text(nccl: NcclSetup) -> str:
 
 
 def gcp_env_text(spec: GcpMachineSpec) -> str:
-    """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
+    """`/etc/gangway/node.env`."""
     node = spec if isinstance(spec, GcpNodeSpec) else None
     host = spec if isinstance(spec, TpuHostSpec) else None
     worker = None if isinstance(spec, GcpHeadSpec) else spec
     files, data = spec.file_system, spec.data
     settings = {
         **(node.breaker.settings if node and node.breaker else {}),
-        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
-        "CONTAINER_NAME": CONTAINER_NAME,
+        # A TPU's container runs as root, who owns the devices.
+        **machine_settings(spec, "worker" if worker else "head", 0 if host else TRAINER_UID),
+        **metadata_settings(spec),
         "DATA_BY": data.by if data else "",
         "DATA_DIR": getattr(worker, "data_dir", None) or "",
         "DATA_SOURCE": data.uri if data else "",
         "ENDED_OBJECT": spec.ended_object,
         "GPUS_PLANNED": str(spec.job.processes_per_node if node and spec.job.backend == "nccl" else 0),
         "GVNICS_PLANNED": str(node.gvnics_planned if node else 0),
-        "IMAGE": spec.job.image,
-        "IMAGE_REGISTRY": spec.image_registry,
         "IN_GROUP": "yes" if node else "",
-        "JOB_KEY": job_key(spec.job),
-        "JOB_NAME": spec.job.name,
         "LOG_GROUP": spec.log_id or "",
-        **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
-        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
-        **signature_settings(spec.job),
-        "MAX_SEC": max_sec_text(spec.max_hours),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
         "NUM_SLICES": str(host.num_slices) if host else "",
@@ -316,15 +302,8 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "QUEUED_RESOURCE": (host.queued_resource if host else None) or "",
         "RDMA_NICS_PLANNED": str(node.rdma_nics_planned if node else 0),
         "REGION": spec.region,
-        "RESULTS_SEC": "",
-        **metadata_settings(spec),
-        "ROLE": "worker" if worker else "head",
-        "RUN_DIR": spec.run_dir,
         "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
-        "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "yes" if (node and node.terminate_when_done) or (host and host.queued_resource) else "",
-        # A TPU's container is root's: the devices ask for it.
-        "TRAINER_UID": "0" if host else str(TRAINER_UID),
     }
     if isinstance(spec, TpuHostSpec):
         settings |= worker_settings(spec.job, _tpu_steps(spec), files, tries_again=True)
@@ -334,22 +313,22 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
 
 
 def render_gcp_node(spec: GcpNodeSpec) -> str:
-    """A GPU worker's `#cloud-config` document, plain ASCII, for Canonical's images with NVIDIA's driver."""
+    """A GPU worker's `#cloud-config` for Canonical's images with NVIDIA's driver."""
     files, units = _worker_files(spec, _node_steps(spec), [])
     return cloud_config(CLOUD, files, "worker on Canonical's image with NVIDIA's driver", units=units)
 
 
 def render_tpu_startup(spec: TpuHostSpec) -> str:
-    """A TPU host's start-up script, plain ASCII: the same files and units, written anew at each boot. The unit of the
-    store in which hosts meet is on each, and run-tpu.sh starts that of the first.
+    """A TPU host's startup script, which writes files and units at each boot. Every host has the unit of the rendezvous
+    store, which run-tpu.sh starts on the first.
     """
     files, units = _worker_files(spec, _tpu_steps(spec), ["run-tpu.sh"])
     if spec.member_key is not None:
-        # The key is root's here, as the trainer's container is.
+        # The container runs as root, and root owns the key.
         values = {
             "image_has_docker": False,
-            "log_options": lambda stream: ["--log-driver", "none"],
-            "spec": store_values(spec, _MEETING_PORT, None, uid=0),
+            "log_options": lambda stream: NO_LOG,
+            "spec": store_values(spec, _RENDEZVOUS_PORT, None, uid=0),
         }
         files.append(unit(CLOUD, "gangway-rendezvous.service", values))
     check_heredoc(files, "GANGWAY_END_OF_FILE")
@@ -358,13 +337,13 @@ def render_tpu_startup(spec: TpuHostSpec) -> str:
 
 
 def render_gcp_head(spec: GcpHeadSpec) -> str:
-    """The head node's `#cloud-config` document, plain ASCII, for Canonical's Ubuntu."""
+    """The head node's `#cloud-config` for Canonical's Ubuntu."""
     files, units = _head_files(spec)
     return cloud_config(CLOUD, files, "head node on Ubuntu", units=units)
 
 
 def _node_steps(spec: GcpNodeSpec) -> list[str]:
-    """What needs no network first, the long download last."""
+    """Those without network first, the long download last."""
     planned = {
         "check-gpu.sh": spec.job.backend == "nccl",
         "check-nics.sh": spec.gvnics_planned > 1 or spec.rdma_nics_planned > 0,
@@ -372,8 +351,7 @@ def _node_steps(spec: GcpNodeSpec) -> list[str]:
         "install-docker.sh": True,
         "prepare-nccl.sh": spec.nccl is not None,
     }
-    own = (name for name, wanted in planned.items() if wanted)
-    return [*own, *_shared_steps(spec), *spec.key_steps, "pull-image.sh"]
+    return [*select_enabled(planned), *_shared_steps(spec), *spec.key_steps, "pull-image.sh"]
 
 
 def _tpu_steps(spec: TpuHostSpec) -> list[str]:
@@ -381,7 +359,6 @@ def _tpu_steps(spec: TpuHostSpec) -> list[str]:
 
 
 def _shared_steps(spec: GcpMachineSpec) -> list[str]:
-    """The file system, and the data in it."""
     return [
         *([spec.file_system.script] if spec.file_system else []),
         *(["fill-data.sh"] if spec.data else []),
@@ -391,7 +368,7 @@ def _shared_steps(spec: GcpMachineSpec) -> list[str]:
 def _worker_files(
     spec: GcpNodeSpec | TpuHostSpec, steps: Sequence[str], more: Sequence[str]
 ) -> tuple[list[NodeFile], list[str]]:
-    """What a worker is given, and the units that it starts."""
+    """A worker's files, and the units to start."""
     started = [*_STARTED, *_log_units(spec)]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
@@ -401,17 +378,16 @@ def _worker_files(
         "results_at_end": spec.file_system is not None,
         "shipped": ["gangway-prepare.service", "gangway-trainer.service"],
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + short_stop_margin_sec(spec.job),
-        # Nothing replaces a TPU host that is given up.
+        # No group replaces a TPU host.
         "tries_again": isinstance(spec, TpuHostSpec),
     }
     files = [
         NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
         NodeFile(f"{ETC_DIR}/job.env", "0600", gcp_job_env_text(spec, BIN_DIR)),
         *_common_files(spec),
-        # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
-        NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
+        NO_UPGRADES,
         *(python_file(name) for name in ("notices.py", "gcp/notices.py")),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN, *more], spec.job),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *WORKER_SCRIPTS, *more], spec.job),
         *(unit(CLOUD, name, values) for name in units),
     ]
     if isinstance(spec, GcpNodeSpec) and spec.breaker is not None:
@@ -422,7 +398,7 @@ def _worker_files(
 
 
 def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
-    """Of a command of one's own no record is put; where its nodes do not meet such a head runs no container."""
+    """A custom command has no record; if its nodes need no rendezvous, the head runs no container."""
     trains = spec.job.command is None
     meets = trains or spec.job.command_meets
     puts_record = trains and spec.file_system is not None
@@ -441,9 +417,9 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
     verify = verify_scripts(spec.job) if meets else []
     values = {
         **_values(spec, steps),
-        "log_options": lambda stream: ["--log-driver", "none"],
+        "log_options": lambda stream: NO_LOG,
         "role": "head",
-        # Prometheus says much, and nothing that a metric reads; the watch sends its events itself.
+        # Prometheus logs much that no metric reads.
         "shipped": [name for name in units if name.endswith(".service") and name not in _NOT_SHIPPED],
         "spec": store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
@@ -463,10 +439,10 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
 
 def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
     shipper = ["log_shipper.py", "gcp/logs.py"] if spec.log_id else []
-    modules = ["__init__.py", "web.py", "below.py", "gcp/api.py", *shipper]
+    modules = ["__init__.py", "web.py", "safe_files.py", "gcp/api.py", *shipper]
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", gcp_env_text(spec)),
-        NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),
+        PACKAGE_FILE,
         *(python_file(name) for name in modules),
     ]
     if spec.data is not None and spec.data.request is not None:

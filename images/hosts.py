@@ -1,6 +1,4 @@
-"""Machines that are there already: what they are given, as one bash script each, which puts a stack's files and
-services there or removes them.
-"""
+"""Existing machines: a bash script for each, which installs or removes a stack's files and services."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -13,38 +11,38 @@ from images.render import (
     ETC_DIR,
     METADATA_UNIT,
     STOP_MARGIN_SEC,
+    WORKER_SCRIPTS,
     NodeFile,
     check_heredoc,
     script_text,
     scripts,
+    select_enabled,
     unit,
 )
 from images.shell import (
-    CONTAINER_NAME,
+    NO_LOG,
     RESULTS_SEC,
     bash_array,
     bash_assignments,
     container_argv,
+    job_env_text,
     job_json_text,
-    max_sec_text,
+    machine_settings,
     member_mount,
-    run_array,
-    signature_settings,
     store_values,
     worker_settings,
     workload_argv,
     workload_mounts,
 )
-from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
+from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned
 
 CLOUD = "hosts"
 _END = "GANGWAY_FILE"
-_RUN = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 _GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all")}
-"""Of the command that starts a container: podman knows GPUs by CDI alone."""
+"""Arguments for GPUs; podman supports only CDI."""
 _ENGINE_HINTS = {
     "docker": "install Docker Engine from docker.com or your distribution",
-    "podman": "install podman and podman-docker, which puts podman there",
+    "podman": "install podman and podman-docker, which installs podman there",
 }
 
 
@@ -53,18 +51,18 @@ class HostSpec(MachineSpec):
     """One machine of a stack.
 
     Attributes:
-        fabric: adapters that it must have up; None checks nothing.
-        shared_dir: must be on another file system than the machine's own disk; None where one machine trains alone.
-        container_engine: behind /usr/bin/docker.
-        labels: of the container.
-        port: of the rendezvous store, where this machine holds it; None where another does, or none is needed.
+        fabric: adapters that must be up; None checks nothing.
+        shared_dir: must not be on the machine's own disk; None if one machine trains alone.
+        container_engine: the engine behind /usr/bin/docker.
+        labels: the container's labels.
+        port: of the rendezvous store, if this machine runs it; else None.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus on this machine.
         workers: addresses of all machines, for Prometheus.
         metrics_port: of the workers' metrics.
-        allowed: machines, by name or address, and networks that reach the job's ports; None closes nothing.
+        allowed: machines, by name or address, and networks that may reach the job's ports; None closes no port.
         wireguard: interface of the tunnels to the other machines; None for none.
-        keeps_record: uploads the run record every minute when it has changed, not only when its trainer ends.
-        uid: who the job is on this machine; another stack's job that writes to the same file system is another.
+        keeps_record: upload a changed run record every minute, not only when the trainer ends.
+        uid: the job's user; each stack has its own on a shared file system.
     """
 
     fabric: RdmaSetup | None = None
@@ -81,11 +79,11 @@ class HostSpec(MachineSpec):
     uid: int = TRAINER_UID
 
     def __post_init__(self) -> None:
-        """Refuse a job that would go on over TCP, in silence, where the fabric does not work."""
         super().__post_init__()
         if self.fabric is not None and "NCCL_NET" not in self.job.env:
+            # Without it, NCCL falls back to TCP silently.
             raise ValueError(
-                "HostSpec.job.env: no NCCL_NET beside a fabric; allowed: with NCCL_NET=IB in it; "
+                "HostSpec.job.env: a fabric without NCCL_NET; allowed: NCCL_NET=IB; "
                 "fix: pass nccl_env of components.catalog.site.plan_site_fabric"
             )
         if self.prometheus_image is not None:
@@ -93,9 +91,7 @@ class HostSpec(MachineSpec):
 
     @property
     def results_sec(self) -> int:
-        """How long a run's folder may be put once the job has ended; 0 for the trainer's, of which the record alone is:
-        the folder stays where it is.
-        """
+        """Time to upload a custom command's run folder; 0 for the trainer, which uploads only its record."""
         return 0 if self.job.command is None else RESULTS_SEC
 
 
@@ -104,22 +100,22 @@ _PROMETHEUS = (
     "--storage.tsdb.path=/prometheus",
     "--web.listen-address=127.0.0.1:9090",
 )
-"""No firewall of ours is there, and Prometheus asks nobody who they are. The first two are its image's own."""
-# By the scheme of the run store: what puts a file there, and how it comes to the machine.
+"""Loopback only, since Prometheus has no authentication. The first two are the image's defaults."""
+# Commands that upload files, by the run store's scheme.
 _CLIENTS = {
-    "s3": "aws: install AWS's command line, version 2, which puts records into the run store",
-    "gs": "gcloud: install Google Cloud's command line, which puts records into the run store",
-    "az": "az: install Azure's command line, which puts records into the run store",
+    "s3": "aws: install the AWS CLI, version 2, which uploads records to the run store",
+    "gs": "gcloud: install the Google Cloud CLI, which uploads records to the run store",
+    "az": "az: install the Azure CLI, which uploads records to the run store",
 }
 
 
 def get_digest(installer: str) -> str:
-    """The sum by which a machine knows that it has the whole script."""
+    """The checksum by which a machine detects an incomplete script."""
     return hashlib.sha256(installer.encode()).hexdigest()
 
 
 def render_host_installer(spec: HostSpec) -> str:
-    """The machine's script, plain ASCII: `install` and `remove`."""
+    """The machine's script, with the commands `install` and `remove`."""
     hint = _ENGINE_HINTS[spec.container_engine]
     return installer_text(spec.stack, host_files(spec), _services(spec), _needs(spec), container_engine_hint=hint)
 
@@ -133,9 +129,8 @@ def installer_text(
     refused: Sequence[str] = (),
     container_engine_hint: str = "",
 ) -> str:
-    """The script of one machine. `needs`: `command: what to do` for each command that has to be there; `refused`:
-    `path: why` for each file that must not be; `container_engine_hint`: how to come by a container engine, where one is
-    needed.
+    """The script of one machine. `needs`: `COMMAND: FIX` for each required command; `refused`: `PATH: REASON` for each
+    file that must not exist; `container_engine_hint`: how to install a container engine, if required.
     """
     check_heredoc(files, _END)
     settings = bash_assignments({"ENGINE_HINT": container_engine_hint, "STACK": stack})
@@ -151,12 +146,12 @@ def installer_text(
 
 
 def host_files(spec: HostSpec) -> list[NodeFile]:
-    """Everything that the script puts on the machine."""
+    """The files that the script installs."""
     steps, services = _steps(spec), _services(spec)
     values = {
         "ended_uri": "",
         "image_has_docker": False,
-        "log_options": lambda stream: ["--log-driver", "none"],
+        "log_options": lambda stream: NO_LOG,
         "mount": "check-shared.sh",
         "prometheus_arguments": _PROMETHEUS,
         "results_at_end": spec.results_sec > 0,
@@ -168,7 +163,13 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
         "tries_again": True,
     }
     timers = [name.removesuffix("timer") + "service" for name in services if name.endswith(".timer")]
-    shell = ["common.sh", "cloud.sh", *steps, *(["check-shared.sh"] if "check-shared.sh" not in steps else []), *_RUN]
+    shell = [
+        "common.sh",
+        "cloud.sh",
+        *steps,
+        *({"check-shared.sh"} - {*steps}),
+        *WORKER_SCRIPTS,
+    ]
     files = [
         NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
         NodeFile(f"{ETC_DIR}/job.env", "0600", host_job_env_text(spec)),
@@ -183,22 +184,22 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
 
 
 def host_docker_argv(spec: HostSpec, bin_dir: str = BIN_DIR) -> list[str]:
-    """Arguments of the container engine that run the job; nothing takes these machines back, so nobody looks out."""
+    """Arguments of the container engine that run the job; no watch, since these machines are never reclaimed."""
     accelerators = [*_gpu_arguments(spec)]
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, None, spec.labels, uid=spec.uid), *member_mount(spec.member_key)]
-    argv += ["--log-driver", "none", *workload_mounts(spec.job, bin_dir)]
+    argv += [*NO_LOG, *workload_mounts(spec.job, bin_dir)]
     return [*argv, spec.job.image, *workload_argv(spec, bin_dir)]
 
 
 def host_job_env_text(spec: HostSpec, bin_dir: str = BIN_DIR) -> str:
-    """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
-    return bash_array("DOCKER_ARGV", host_docker_argv(spec, bin_dir)) + run_array(spec.job, bin_dir)
+    """`/etc/gangway/job.env`."""
+    return job_env_text(host_docker_argv(spec, bin_dir), spec.job, bin_dir)
 
 
 def host_env_text(spec: HostSpec) -> str:
-    """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
+    """`/etc/gangway/node.env`."""
     fabric = spec.fabric.settings if spec.fabric else {}
     ports = [str(port) for port in (spec.metrics_port, spec.port) if port is not None]
     settings = {
@@ -209,29 +210,17 @@ def host_env_text(spec: HostSpec) -> str:
             if spec.allowed is not None
             else {}
         ),
-        **signature_settings(spec.job),
+        **machine_settings(spec, "worker", spec.uid),
         **worker_settings(spec.job, _steps(spec), None, puts_results=False, tries_again=True),
         **({"RESULTS_AT_END": "yes", "RESULTS_SEC": str(spec.results_sec)} if spec.results_sec else {}),
-        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_ENGINE": spec.container_engine,
-        "CONTAINER_NAME": CONTAINER_NAME,
-        # Somebody's own folder: the job reads it, and nothing here changes whose it is.
+        # The user's own folder, whose owner must not change.
         "DATA_DIR": "",
         "GPUS_PLANNED": str(spec.job.processes_per_node if spec.job.backend == "nccl" else 0),
         "GPU_ARGUMENTS": " ".join(_gpu_arguments(spec)),
-        "IMAGE": spec.job.image,
-        "JOB_KEY": job_key(spec.job),
-        "JOB_NAME": spec.job.name,
         "LOG_GROUP": "journal",
-        "MEMBER_KEY": spec.member_key or "",
-        "MAX_SEC": max_sec_text(spec.max_hours),
-        "ROLE": "worker",
-        "RUN_DIR": spec.run_dir,
         "SHARED_DIR": spec.shared_dir or "",
-        "SIGNING_KEY": spec.signing_key or "",
-        "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "",
-        "TRAINER_UID": str(spec.uid),
     }
     return bash_assignments(settings)
 
@@ -241,7 +230,7 @@ def _gpu_arguments(spec: HostSpec) -> Sequence[str]:
 
 
 def _steps(spec: HostSpec) -> list[str]:
-    """What needs no network first, the long download last, and what needs the image after it."""
+    """Those without network first, then the long download, then those that need the image."""
     gpus = spec.job.backend == "nccl"
     planned = {
         "check-gpu.sh": gpus,
@@ -250,16 +239,16 @@ def _steps(spec: HostSpec) -> list[str]:
         "join-wireguard.sh": spec.wireguard is not None,
         "close-ports.sh": spec.allowed is not None,
         "fetch-key.sh": spec.member_key is not None,
-        # It runs the image as well.
+        # Before check-container.sh, which runs the image.
         "verify-image.sh": spec.job.image_signature is not None,
         "pull-image.sh": True,
         "check-container.sh": gpus,
     }
-    return [name for name, wanted in planned.items() if wanted]
+    return select_enabled(planned)
 
 
 def _services(spec: HostSpec) -> list[str]:
-    """What is enabled and started; the others are pulled in by them."""
+    """The units to enable and start; they pull in the others."""
     planned = {
         METADATA_UNIT: True,
         "gangway-rendezvous.service": spec.port is not None,
@@ -268,16 +257,16 @@ def _services(spec: HostSpec) -> list[str]:
         "gangway-watch.timer": True,
         "gangway-record.timer": spec.keeps_record,
     }
-    return [name for name, wanted in planned.items() if wanted]
+    return select_enabled(planned)
 
 
 def _needs(spec: HostSpec) -> list[str]:
-    """`command: what to do` for each command without which nothing would work."""
+    """`COMMAND: FIX` for each required command."""
     scheme = spec.bucket_uri.partition("://")[0]
-    which = "580 or later, for the trainer's CUDA 13" if spec.job.command is None else "one for the CUDA of your image"
+    which = "580 or later, for the trainer's CUDA 13" if spec.job.command is None else "a version for your image's CUDA"
     gpu = f"nvidia-smi: install NVIDIA's driver, {which}"
-    python = "python3: install Python 3.9 or later, with which the run's record is read"
-    tunnels = "wg-quick: install wireguard-tools of your distribution, for hosts.wireguard"
+    python = "python3: install Python 3.9 or later, which reads the run's record"
+    tunnels = "wg-quick: install your distribution's wireguard-tools, for hosts.wireguard"
     openssl = "openssl: install it from your distribution, for image.signature"
     return [
         python,

@@ -1,9 +1,9 @@
-"""Asks the registries what the tags of images stand for, and writes images.lock.
+"""Resolves the tags of images to digests, and writes images.lock.
 
     python -m images.lock_images
 
-Speaks the OCI distribution API without an account: a manifest's bytes are fetched, and their own SHA-256 is the digest.
-GANGWAY_REGISTRY_URL, for tests, stands before every registry's host in the place of https://.
+Uses the OCI distribution API without an account; the digest is the SHA-256 of a manifest's bytes. Tests set
+GANGWAY_REGISTRY_URL, which replaces https:// before each registry's host.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from images.pins import LOCK, full_name, locked_digests
 from images.specs import DOCKERFILE_FLAVOURS, PROMETHEUS_IMAGE
 
 TIMEOUT_SEC = 30
-_MOST_BYTES = 4_000_000
-# One for all architectures first: nodes and builders take their own from it, and check it by the digests in it.
-_KINDS = (
+_MAX_BYTES = 4_000_000
+# Indexes for all architectures first: nodes and builders pick their own from them, by its digest.
+_MEDIA_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.oci.image.manifest.v1+json",
@@ -32,73 +32,73 @@ _KINDS = (
 _HOSTS = {"docker.io": "registry-1.docker.io"}
 _CHALLENGE = re.compile(r'(?P<name>\w+)="(?P<value>[^"]*)"')
 _HEAD = """\
-# Which bytes a tag of an image stood for: what is built on and run is named by the digest beside its tag.
-# `make lock-images` asks the registries anew.
+# The digest of each image's tag. Base images and images that run are named by tag and digest.
+# To update: make lock-images
 """
 
 
 class RegistryError(Exception):
-    """A registry that did not say what a tag stands for, and why."""
+    """A tag could not be resolved."""
 
 
 def images_in_use() -> list[str]:
-    """Every image of others' that is built on or run, by its full name."""
+    """The full name of every third-party image that is built on or run."""
     bases = {spec.base_image for spec in DOCKERFILE_FLAVOURS.values()}
     return sorted(full_name(image) for image in {*bases, PROMETHEUS_IMAGE} if "@" not in image)
 
 
-def digest_now(image: str) -> str:
-    """What an image's tag stands for today. Raises RegistryError."""
+def fetch_digest(image: str) -> str:
+    """The current digest of an image's tag. Raises RegistryError."""
     name, _, tag = image.rpartition(":")
     host, _, repository = name.partition("/")
-    url = f"{_base(_HOSTS.get(host, host))}/v2/{repository}/manifests/{tag}"
-    headers = {"Accept": ", ".join(_KINDS)}
+    url = f"{_registry_url(_HOSTS.get(host, host))}/v2/{repository}/manifests/{tag}"
+    headers = {"Accept": ", ".join(_MEDIA_TYPES)}
     try:
         try:
             content = _get(url, headers)
         except urllib.error.HTTPError as refused:
             if refused.code != 401:
                 raise
-            token = _token(refused.headers.get("WWW-Authenticate", ""), repository)
+            token = _fetch_token(refused.headers.get("WWW-Authenticate", ""), repository)
             content = _get(url, {**headers, "Authorization": f"Bearer {token}"})
     except (OSError, ValueError) as error:
         raise RegistryError(f"{image}: {error}") from None
-    kind = json.loads(content).get("mediaType", _KINDS[0]) if content.startswith(b"{") else ""
-    if kind not in _KINDS:
-        raise RegistryError(f"{image}: the registry answers with {kind or 'no manifest'}")
+    kind = json.loads(content).get("mediaType", _MEDIA_TYPES[0]) if content.startswith(b"{") else ""
+    if kind not in _MEDIA_TYPES:
+        raise RegistryError(f"{image}: the registry returned {kind or 'no JSON'}, not a manifest")
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _stand_in() -> str:
+def _test_registry() -> str:
     return os.environ.get("GANGWAY_REGISTRY_URL", "")
 
 
-def _base(host: str) -> str:
-    return f"{_stand_in()}/{host}" if _stand_in() else f"https://{host}"
+def _registry_url(host: str) -> str:
+    return f"{_test_registry()}/{host}" if _test_registry() else f"https://{host}"
 
 
 def _get(url: str, headers: Mapping[str, str]) -> bytes:
     with urllib.request.urlopen(urllib.request.Request(url, headers=dict(headers)), timeout=TIMEOUT_SEC) as answer:
-        content: bytes = answer.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise ValueError(f"more than {_MOST_BYTES:,} bytes from {url}")
+        content: bytes = answer.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"{url} returned more than {_MAX_BYTES:,} bytes")
     return content
 
 
-def _token(challenge: str, repository: str) -> str:
-    """Of nobody's, for pulling from one repository, from where the registry says."""
-    asked = {found["name"]: found["value"] for found in _CHALLENGE.finditer(challenge)}
-    realm = asked.get("realm", "")
-    safe = urlsplit(realm).scheme == "https" or realm.startswith(_stand_in() or "https:")
-    if not challenge.lower().startswith("bearer ") or not safe:
-        raise ValueError(f"the registry wants {challenge!r}, which is no token")
-    query = urlencode({"service": asked.get("service", ""), "scope": f"repository:{repository}:pull"})
+def _fetch_token(challenge: str, repository: str) -> str:
+    """An anonymous token to pull from one repository."""
+    fields = {found["name"]: found["value"] for found in _CHALLENGE.finditer(challenge)}
+    realm = fields.get("realm", "")
+    is_safe = urlsplit(realm).scheme == "https" or realm.startswith(_test_registry() or "https:")
+    if not challenge.lower().startswith("bearer ") or not is_safe:
+        raise ValueError(f"unsupported WWW-Authenticate: {challenge!r}; allowed: Bearer with an https realm")
+    query = urlencode({"service": fields.get("service", ""), "scope": f"repository:{repository}:pull"})
     answer = json.loads(_get(f"{realm}?{query}", {}))
     return str(answer.get("token") or answer["access_token"])
 
 
 def write_lock(digests: Mapping[str, str], lock: Path) -> None:
-    """In one step, sorted."""
+    """Replaces the lock, sorted."""
     partial = lock.with_name(f".partial-{lock.name}")
     partial.write_text(_HEAD + "".join(f"{image} {digest}\n" for image, digest in sorted(digests.items())), "utf-8")
     partial.replace(lock)
@@ -106,17 +106,17 @@ def write_lock(digests: Mapping[str, str], lock: Path) -> None:
 
 
 def main(images: Iterable[str] = (), lock: Path = LOCK) -> int:
-    """Writes the lock only when every registry has answered. Exit code 0: written; 1: one did not answer."""
+    """Writes the lock if every tag was resolved. Exit code 0: written; 1: not written."""
     before, now = locked_digests(lock) if lock.exists() else {}, {}
     for image in images or images_in_use():
         try:
-            now[image] = digest_now(image)
+            now[image] = fetch_digest(image)
         except RegistryError as error:
-            print(f"error: {error}; nothing is written", file=sys.stderr)
+            print(f"error: {error}; {lock.name} is unchanged", file=sys.stderr)
             return 1
         old = before.get(image)
-        told = "new" if old is None else "as it was" if old == now[image] else f"moved, from {old}"
-        print(f"{image} {now[image]}: {told}")
+        change = "new" if old is None else "unchanged" if old == now[image] else f"moved, from {old}"
+        print(f"{image} {now[image]}: {change}")
     write_lock(now, lock)
     return 0
 

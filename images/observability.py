@@ -1,8 +1,8 @@
-"""For users of Prometheus and Grafana: a scrape configuration that finds a stack's workers, and a dashboard.
+"""Prometheus scrape configurations that find a stack's workers, and a Grafana dashboard.
 
     python -m images.observability > grafana-dashboard.json
 
-It shows every gauge of `trainer.telemetry.prometheus`, which may not be imported here: a test compares the two.
+It has every gauge of `trainer.telemetry.prometheus`, which may not be imported here: a test compares the two.
 """
 
 import json
@@ -14,7 +14,7 @@ from components.core.query_text import google_filter_text
 from images.render import template_environment
 
 PREFIX = "gangway_trainer_"
-# The classic model as Grafana 10.4 and 11.0 write it; later versions migrate it when they load it.
+# The classic model of Grafana 10.4 and 11.0; later versions migrate it.
 SCHEMA_VERSION = 39
 COLUMNS, PANEL_WIDTH, PANEL_HEIGHT = 24, 12, 8
 DATASOURCE: Mapping[str, str] = {"type": "prometheus", "uid": "${datasource}"}
@@ -31,8 +31,8 @@ _FULL = ("host_memory_share", "gpu_memory_share", "cpu_wait_share")
 
 @dataclass(frozen=True)
 class Panel:
-    """One graph. `unit` is Grafana's id (`short`: a plain number); `queries` maps legend to PromQL, {} being the
-    selector.
+    """One graph. `unit` is Grafana's id (`short`: a plain number); `queries` maps legends to PromQL, with {} for
+    labels.
     """
 
     title: str
@@ -52,25 +52,25 @@ PANELS: Sequence[Panel] = (
     Panel("R1 penalty", "short", _gauges("r1_penalty")),
     Panel("Workers and nodes", "short", _gauges("world_size", "nodes", "nodes_wanted")),
     Panel("Energy since the start of the session", "joule", _gauges("energy_joules")),
-    # A gauge, so deriv() and not rate(); ten minutes even out the statistics ticks.
-    Panel("Power, mean of ten minutes", "watt", {"watts": f"deriv({PREFIX}energy_joules{{}}[10m])"}),
-    Panel("Power since the last line", "watt", _gauges("watts")),
-    Panel("Share of what there is", "percentunit", _gauges("mfu", "gpu_utilisation", "cpu_utilisation")),
-    Panel("Seconds not trained in, of this session", "s", _gauges(*_LOST)),
+    # A gauge, so deriv() and not rate(); ten minutes smooth the interval between statistics.
+    Panel("Power, 10-minute mean", "watt", {"watts": f"deriv({PREFIX}energy_joules{{}}[10m])"}),
+    Panel("Power since the last statistics line", "watt", _gauges("watts")),
+    Panel("Utilization", "percentunit", _gauges("mfu", "gpu_utilisation", "cpu_utilisation")),
+    Panel("Seconds lost to waits and overhead, this session", "s", _gauges(*_LOST)),
     Panel("Memory, GiB", "short", _gauges("rss_gib", "gpu_gib", "host_memory_gib")),
-    Panel("Memory in use, threads without a core", "percentunit", _gauges(*_FULL)),
-    Panel("Cores that others use", "short", _gauges("neighbour_cores")),
-    Panel("Read from disks", "Bps", _gauges("read_bytes_per_second")),
+    Panel("Memory use and CPU wait, share", "percentunit", _gauges(*_FULL)),
+    Panel("Cores used by other processes", "short", _gauges("neighbour_cores")),
+    Panel("Disk reads", "Bps", _gauges("read_bytes_per_second")),
     Panel("Gradient noise scale, images", "short", _gauges("noise_scale_images")),
-    Panel("Price of all nodes, USD an hour", "short", _gauges("usd_per_hour")),
-    Panel("Grid, gCO2e/kWh", "short", _gauges("grid_g_per_kwh")),
+    Panel("Price of all nodes, USD per hour", "short", _gauges("usd_per_hour")),
+    Panel("Grid intensity, gCO2e/kWh", "short", _gauges("grid_g_per_kwh")),
     Panel("Steps", "short", _gauges("step")),
 )
 
 
 def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec: int = 15) -> str:
-    """prometheus.yml for the head node, whose role has to allow ec2:DescribeInstances. Workers are found by their tag
-    `gangway:stack`; `port` is where rank 0 serves its metrics (`--metrics-port`).
+    """prometheus.yml for the head node, whose role must allow ec2:DescribeInstances. It finds workers by their tag
+    `gangway:stack`; rank 0 serves its metrics at `port` (`--metrics-port`).
     """
     template = template_environment().get_template("prometheus.yml.j2")
     return template.render(stack=stack, region=region, port=port, scrape_interval_sec=scrape_interval_sec)
@@ -79,8 +79,8 @@ def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec
 def render_prometheus_gce(
     stack: str, project: str, zones: Sequence[str], *, port: int, scrape_interval_sec: int = 15
 ) -> str:
-    """prometheus.yml for the head node on Google Cloud, which must be allowed to list instances. Workers are found by
-    their label of the stack, in `zones`.
+    """prometheus.yml for the head node on Google Cloud, which must be allowed to list instances. It finds workers in
+    `zones` by the stack's label.
     """
     template = template_environment().get_template("prometheus-gce.yml.j2")
     running = f'labels.gangway-stack = {google_filter_text(stack)} AND status = "RUNNING"'
@@ -97,8 +97,8 @@ def render_prometheus_azure(
     port: int,
     scrape_interval_sec: int = 15,
 ) -> str:
-    """prometheus.yml for the head node on Azure, which must be allowed to read machines and their interfaces. `stack`
-    labels all its metrics; `place` is subscription id and resource group; `client_id` is the head's identity.
+    """prometheus.yml for the head node on Azure, which must be allowed to read machines and interfaces. `place`:
+    subscription id and resource group; `client_id`: the head's identity.
     """
     template = template_environment().get_template("prometheus-azure.yml.j2")
     return template.render(
@@ -112,19 +112,18 @@ def render_prometheus_azure(
 
 
 def render_prometheus_static(stack: str, hosts: Sequence[str], *, port: int, scrape_interval_sec: int = 15) -> str:
-    """prometheus.yml where no API lists machines: `hosts` are all addresses on which rank 0 may run."""
+    """prometheus.yml for fixed `hosts`, the addresses on which rank 0 may run."""
     template = template_environment().get_template("prometheus-static.yml.j2")
-    # An IPv6 address stands in brackets before a port.
     targets = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]
     return template.render(stack=stack, targets=targets, scrape_interval_sec=scrape_interval_sec)
 
 
 def grafana_dashboard() -> str:
-    """The dashboard as JSON, to be imported as it is: it asks for the data source and the stack by variables."""
+    """The dashboard as JSON; data source and stack are variables."""
     dashboard = {
         "uid": "gangway-trainer",
         "title": "Gangway trainer",
-        "description": "Every figure that rank 0 shows, for one stack.",
+        "description": "All metrics of rank 0, for one stack.",
         "tags": ["gangway"],
         "schemaVersion": SCHEMA_VERSION,
         "version": 1,
@@ -152,7 +151,7 @@ def _variables() -> list[dict[str, Any]]:
             "datasource": DATASOURCE,
             "query": query,
             "definition": query,
-            # Each time the range changes: stacks come and go.
+            # Whenever the time range changes.
             "refresh": 2,
         },
     ]

@@ -1,4 +1,4 @@
-"""The digests of images that others publish: images.lock, by their tags. What is built on, or run, is named by both."""
+"""The digests of third-party images, from images.lock: base images and images that run are named by tag and digest."""
 
 import re
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ _LINE = re.compile(
     r"(?P<image>[a-zA-Z0-9][a-zA-Z0-9._/:\[\]-]*:[a-zA-Z0-9_][a-zA-Z0-9._-]*) (?P<digest>sha256:[0-9a-f]{64})"
 )
 _HOST = re.compile(r"[^/]*[.:\]][^/]*|localhost")
-"""The first part of a name that is a registry's host, as Docker tells it from a folder."""
+"""Docker's rule for a first part that is a registry's host, not a folder."""
 
 
 def full_name(image: str) -> str:
-    """An image's name with the registry that Docker takes where none is named.
+    """An image's name with its registry, Docker Hub by default.
 
     >>> full_name("python:3.12.12-slim-bookworm")
     'docker.io/library/python:3.12.12-slim-bookworm'
@@ -30,7 +30,7 @@ def full_name(image: str) -> str:
 
 @cache
 def locked_digests(lock: Path = LOCK) -> Mapping[str, str]:
-    """Digests by the full names of images. Raises ValueError for a line that is neither a comment nor a pin."""
+    """Digests by full image name. Raises ValueError for a malformed line."""
     found = {}
     for number, line in enumerate(lock.read_text("utf-8").splitlines(), start=1):
         if not line or line.startswith("#"):
@@ -46,6 +46,6 @@ def locked_digests(lock: Path = LOCK) -> Mapping[str, str]:
 
 
 def pinned_image(image: str) -> str:
-    """The image with the digest that the lock has for its tag; as it is where it has one, or the lock has none."""
+    """The image with its locked digest; unchanged if it has a digest or is not in the lock."""
     digest = "" if "@" in image else locked_digests().get(full_name(image), "")
     return f"{image}@{digest}" if digest else image

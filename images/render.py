@@ -1,6 +1,6 @@
-"""The trainer's Dockerfile, and what the cloud-init of every cloud's machines is made of: scripts, units, files.
+"""The trainer's Dockerfile, and the scripts, units and files of which cloud-init is made.
 
-Pure functions: no clock, network or file. Those of a cloud run inside `Output.all(...).apply(...)`.
+Pure functions, since they run inside `Output.all(...).apply(...)`.
 """
 
 import ast
@@ -15,36 +15,43 @@ from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from components.core.job import OPEN_FILES, JobSpec, Training
+from components.core.job import OPEN_FILES, JobSpec
 from images.pins import pinned_image
 from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, get_outputs
 from images.specs import TRAINER_UID, DockerfileSpec
-from images.unit_words import unit_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
 ETC_DIR = "/etc/gangway"
 LIB_DIR = "/opt/gangway/lib"
+METADATA_UNIT = "gangway-metadata.service"
+WORKER_SCRIPTS = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 _NODE = Path(__file__).parent / "node"
-_CALLED = MappingProxyType({"upload-record.sh": ("outbox.py",)})
-_OWN_RESULTS = "run_folder.py"
-# Whole lines of comment, but not the first line's `#!`.
+_CALLED_PYTHON = MappingProxyType({"upload-record.sh": ("outbox.py",)})
+_COMMAND_RESULTS = "run_folder.py"
+# Comment lines, except `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
-# Of words that are not there; no unit of ours is indented.
+# Left over from empty words; units are not indented.
 _SPACES = re.compile(r" +$|(?<= ) +", re.MULTILINE)
 _INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)
 _PACKED = (".py", ".service", ".timer", ".env", ".json", ".yaml", ".sh")
-"""The order of suffixes that compresses best: gzip looks back 32 KiB."""
-# torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
+"""The order that compresses best: gzip looks back 32 KiB."""
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:@=,+-]+")
+# torchrun kills its workers after the job's shutdown timeout; systemd must wait longer.
 STOP_MARGIN_SEC = 15
 
 
 class NodeFile(NamedTuple):
-    """One file that cloud-init writes."""
+    """A file that cloud-init writes."""
 
     path: str
     mode: str
     text: str
+
+
+PACKAGE_FILE = NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n")
+# A driver's new libraries do not fit the loaded kernel module, and a new docker stops its containers.
+NO_UPGRADES = NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n')
 
 
 def render_dockerfile(spec: DockerfileSpec) -> str:
@@ -57,54 +64,55 @@ def render_dockerfile(spec: DockerfileSpec) -> str:
 
 
 def base64gzip(text: str) -> str:
-    """The text as cloud-init reads it on any cloud; the same text gives the same bytes (under one build of zlib)."""
+    """The text for cloud-init; deterministic for one build of zlib."""
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()
 
 
 def short_stop_margin_sec(job: JobSpec) -> int:
-    """Between the trainer's end and systemd's, where a reclaimed machine has 30 s in all and no more waiting is allowed
-    (Compute Engine, "Spot VMs"; Azure, "Scheduled Events for Linux VMs").
+    """The margin where a reclaimed machine has 30 s in total (Compute Engine, "Spot VMs"; Azure, "Scheduled Events for
+    Linux VMs").
     """
     return min(STOP_MARGIN_SEC, max(1, 30 - job.shutdown_timeout_sec))
 
 
 def python_file(name: str) -> NodeFile:
-    """A module of `images.node`, as a machine imports it."""
+    """A module of `images.node` on a machine."""
     return NodeFile(f"{LIB_DIR}/images/node/{name}", "0644", (_NODE / name).read_text("utf-8"))
 
 
 def bare_python_file(name: str, used_by: str = "") -> NodeFile:
-    """The same without prose and types, which pack worst, and EC2's limit leaves no room. `used_by`: another module;
-    then nothing is left but what that imports, with what it takes.
+    """The same without docstrings, comments and types, to stay below EC2's limit. `used_by`: keep only what this module
+    imports.
     """
     path, mode, text = python_file(name)
     tree = ast.parse(text)
     for part in ast.walk(tree):
         if isinstance(part, ast.Module | ast.FunctionDef | ast.ClassDef):
-            part.body = [line for line in part.body if not _is_prose(line)]
+            part.body = [line for line in part.body if not _is_docstring(line)]
         if isinstance(part, ast.Module | ast.FunctionDef):
-            part.body = [_untyped(line) for line in part.body]
+            part.body = [_drop_type(line) for line in part.body]
         if isinstance(part, ast.FunctionDef):
             part.returns = None
         if isinstance(part, ast.arg):
             part.annotation = None
     if used_by:
-        own = f"images.node.{name.removesuffix('.py')}"
+        module = f"images.node.{name.removesuffix('.py')}"
         imports = (line for line in ast.parse(python_file(used_by).text).body if isinstance(line, ast.ImportFrom))
-        tree.body = _needed(tree.body, {one.name for line in imports if line.module == own for one in line.names})
-    tree.body = _without_imports_of_types(tree.body)
+        tree.body = _select_definitions(
+            tree.body, {one.name for line in imports if line.module == module for one in line.names}
+        )
+    tree.body = _drop_unused_imports(tree.body)
     return NodeFile(path, mode, ast.unparse(tree) + "\n")
 
 
-def _untyped(line: ast.stmt) -> ast.stmt:
-    """An assignment without its type. Fields of classes keep theirs, which dataclasses read."""
+def _drop_type(line: ast.stmt) -> ast.stmt:
+    """An assignment without its type; dataclass fields keep theirs."""
     if not isinstance(line, ast.AnnAssign) or line.value is None:
         return line
     return ast.copy_location(ast.Assign(targets=[line.target], value=line.value), line)
 
 
-def _without_imports_of_types(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Without the names that nothing reads any more."""
+def _drop_unused_imports(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     used = {part.id for line in body for part in ast.walk(line) if isinstance(part, ast.Name)}
     kept = []
     for line in body:
@@ -116,10 +124,10 @@ def _without_imports_of_types(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     return kept
 
 
-def _needed(body: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
-    """The statements of a module that define these names, and the names that those use in turn."""
+def _select_definitions(body: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
+    """The statements that define these names, and the names they use."""
     kept: set[ast.stmt] = set()
-    while more := [line for line in body if line not in kept and _defined(line) & wanted]:
+    while more := [line for line in body if line not in kept and _defined_names(line) & wanted]:
         kept.update(more)
         wanted = wanted | {part.id for line in more for part in ast.walk(line) if isinstance(part, ast.Name)}
     for line in kept:
@@ -128,7 +136,7 @@ def _needed(body: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
     return [line for line in body if line in kept]
 
 
-def _defined(line: ast.stmt) -> set[str]:
+def _defined_names(line: ast.stmt) -> set[str]:
     if isinstance(line, ast.FunctionDef | ast.ClassDef):
         return {line.name}
     if isinstance(line, ast.Import | ast.ImportFrom):
@@ -136,33 +144,36 @@ def _defined(line: ast.stmt) -> set[str]:
     return {part.id for part in ast.walk(line) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
-def _is_prose(line: ast.stmt) -> bool:
+def _is_docstring(line: ast.stmt) -> bool:
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
 def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> list[NodeFile]:
-    """Shell scripts of the cloud, or of all, with the Python that they call, without comments: prose packs worst, and
-    EC2's limit leaves no room. `job`: of a worker, which also gets the files of its workload.
+    """Shell scripts without comments, to stay below EC2's limit, and the Python that they call. `job`: a worker's,
+    whose workload's files are added.
     """
-    own = job is not None and job.command is not None
-    called = [bare_python_file(file, _OWN_RESULTS if own else "") for name in names for file in _CALLED.get(name, ())]
-    called += [bare_python_file(_OWN_RESULTS)] if own and called else []
-    if job is not None and own:
+    is_custom = job is not None and job.command is not None
+    called = [
+        bare_python_file(file, _COMMAND_RESULTS if is_custom else "")
+        for name in names
+        for file in _CALLED_PYTHON.get(name, ())
+    ]
+    called += [bare_python_file(_COMMAND_RESULTS)] if is_custom and called else []
+    if job is not None and is_custom:
         names = [*names, *OWN_SCRIPTS, *([OUTPUTS_SCRIPT] if get_outputs(job) else [])]
-    texts = {name: own_script_text(cloud, name) if own else script_text(cloud, name) for name in names}
+    texts = {name: _custom_script_text(cloud, name) if is_custom else script_text(cloud, name) for name in names}
     shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
-    return shell + called + ([] if job is None or job.training is None else [_train_file(job.training)])
+    training = None if job is None else job.training
+    return shell + called + ([NodeFile(training.config_file, "0644", training.document)] if training else [])
 
 
-def _train_file(training: Training) -> NodeFile:
-    return NodeFile(training.config_file, "0644", training.document)
-
-
-METADATA_UNIT = "gangway-metadata.service"
+def select_enabled(names: Mapping[str, bool]) -> list[str]:
+    """The names whose value is true, in order."""
+    return [name for name, is_enabled in names.items() if is_enabled]
 
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
-    """A systemd unit, rendered from the template of its name; without comments, as `scripts`."""
+    """A systemd unit without comments, rendered from the template of its name."""
     template = _unit_environment().get_template(_get_template(cloud, f"{name}.j2"))
     names = {
         "bin_dir": BIN_DIR,
@@ -179,7 +190,7 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
 
 
 def metadata_files(cloud: str) -> list[NodeFile]:
-    """The files that keep all users but root from a machine's metadata service, from boot on."""
+    """The files that close the metadata service to all users but root, from boot on."""
     return [*scripts(cloud, ["close-metadata.sh"]), unit(cloud, METADATA_UNIT, {})]
 
 
@@ -192,17 +203,18 @@ def cloud_config(
     units: Sequence[str] = (),
     narrow: bool = False,
 ) -> str:
-    """The whole `#cloud-config`: packages, files, then `units`, enabled and started without waiting after the unit that
-    closes the metadata service. `narrow`: less indentation and files of one kind together, which saves 700 bytes
-    after gzip, to stay below EC2's limit.
+    """The `#cloud-config`: packages, files, then `units`, enabled and started without waiting, after the unit that
+    closes the metadata service. `narrow`: less indentation and files sorted by kind, which saves 700 bytes after gzip.
     """
     files, units = (
         list({file.path: file for file in (*files, *metadata_files(cloud))}.values()),
         [METADATA_UNIT, *units],
     )
     if narrow:
-        what, files = "", sorted(map(_narrow, files), key=_packing_order)
-    _check_lines(files)
+        what, files = "", sorted(map(_reduce_indentation, files), key=_packing_order)
+    for file in files:  # YAML's literal blocks can hold any printable ASCII
+        assert file.text.isascii(), file.path
+        assert file.text.replace("\n", "").replace("\t", "").isprintable(), file.path
     template = template_environment().get_template("cloud-init.yaml.j2")
     return template.render(files=files, what=what, packages=packages, units=units, margin=5 if narrow else 6)
 
@@ -212,30 +224,22 @@ def _packing_order(file: NodeFile) -> int:
     return _PACKED.index(suffix) if suffix in _PACKED else len(_PACKED)
 
 
-def _narrow(file: NodeFile) -> NodeFile:
-    """With one space of indentation for four, or none in bash, unless it contains Python."""
+def _reduce_indentation(file: NodeFile) -> NodeFile:
+    """One space for four, or none in bash without inline Python."""
     bash_alone = file.path.endswith(".sh") and "-c '\n" not in file.text
     return file._replace(text=_INDENT.sub(lambda found: "" if bash_alone else found[0][::4], file.text))
 
 
 def check_heredoc(files: Sequence[NodeFile], mark: str) -> None:
-    """No text ends the block of bash it stands in: values of a stack file are words of one line there (bash_quote)."""
+    """Assert that no file ends its here-document early; bash_quote keeps values on one line."""
     for file in files:
         assert mark not in file.text.splitlines(), file.path
 
 
-def _check_lines(files: Sequence[NodeFile]) -> None:
-    """A literal block of YAML holds printable ASCII in lines, whatever it says."""
-    for file in files:
-        assert file.text.isascii(), file.path
-        assert file.text.replace("\n", "").replace("\t", "").isprintable(), file.path
-
-
 @cache
 def template_environment() -> Environment:
-    """Jinja2 as every template of this package is rendered: a name that it does not know is an error."""
-    # Autoescape writes HTML entities, and nothing here is HTML: bash values go through bash_quote, YAML holds them
-    # in literal blocks.
+    """The Jinja2 environment of all templates; unknown names are errors."""
+    # No HTML, so no autoescape: bash values go through bash_quote, YAML holds them in literal blocks.
     return Environment(
         loader=PackageLoader("images"),
         autoescape=False,
@@ -248,21 +252,44 @@ def template_environment() -> Environment:
 
 @cache
 def _unit_environment() -> Environment:
-    """The same for units: what an expression gives is quoted for systemd, whichever template it stands in."""
+    """The same for units: values are quoted for systemd."""
     return template_environment().overlay(finalize=unit_text)
 
 
 def script_text(cloud: str, name: str) -> str:
-    """A script as it is on disk: bash's `${#array[@]}` would open a comment in Jinja."""
+    """A script, not rendered: bash's `${#array[@]}` would open a comment in Jinja."""
     return (TEMPLATES / _get_template(cloud, name)).read_text("utf-8")
 
 
-def own_script_text(cloud: str, name: str) -> str:
-    """The same where the job is a command of the user's own."""
-    own = TEMPLATES / "job" / name
-    return own.read_text("utf-8") if own.is_file() else script_text(cloud, name)
+def _custom_script_text(cloud: str, name: str) -> str:
+    """The same for jobs with a custom command."""
+    file = TEMPLATES / "job" / name
+    return file.read_text("utf-8") if file.is_file() else script_text(cloud, name)
 
 
 def _get_template(cloud: str, name: str) -> str:
-    """The cloud's own template of that name, or what nodes of all clouds share."""
+    """The cloud's template of that name, or the shared one."""
     return f"{cloud}/{name}" if (TEMPLATES / cloud / name).is_file() else f"node/{name}"
+
+
+def unit_text(value: object) -> object:
+    """A value of a unit's template, quoted for systemd: a string is one word, a sequence several. No word is read as a
+    specifier or a variable (systemd.syntax(7), "Quoting"; systemd.unit(5), "Specifiers").
+
+    >>> unit_text(["a", "100 %", "$HOME"])
+    'a "100 %%" "$$HOME"'
+    """
+    if isinstance(value, str):
+        return value if _PLAIN_WORD.fullmatch(value) else f'"{"".join(_escape(byte) for byte in value.encode())}"'
+    if isinstance(value, Sequence):
+        return " ".join(str(unit_text(each)) for each in value)
+    return value
+
+
+def _escape(byte: int) -> str:
+    character = chr(byte)
+    if character in "%$":
+        return character * 2
+    if character in '"\\':
+        return "\\" + character
+    return character if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"

@@ -1,12 +1,13 @@
-"""The bash files a node reads: values quoted for bash, and the whole `docker run` argument list.
+"""Bash settings of a node: quoted values, and the arguments of `docker run`.
 
-Everything is printable ASCII: it survives YAML's literal blocks, gzip and any locale. The scripts are `templates/`.
+All of it is printable ASCII, safe in YAML's literal blocks, gzip and any locale.
 """
 
 import json
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from components.core.job import OPEN_FILES, JobSpec
 from images.pins import pinned_image
@@ -14,45 +15,47 @@ from images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key
 
 CONTAINER_NAME = "gangway-trainer"
 MEMBER_FILE = "/run/gangway-member.pem"
-"""Where `fetch-key.sh` puts the key of the job's nodes, in a container too."""
+"""The member key of `fetch-key.sh`, on the node and in containers."""
 NOTICES_DIR = "/run/gangway-notices"
-"""Where `gangway-notices.service` keeps what the cloud says of this machine's end, in a container too."""
+"""The cloud's interruption notices, written by `gangway-notices.service`, on the node and in containers."""
 NOTICES_MOUNT = ("--mount", f"type=bind,source={NOTICES_DIR},target={NOTICES_DIR},readonly")
-"""The folder, for the file in it is made anew with each answer."""
+"""The folder, since the file in it is replaced with each answer."""
+NO_LOG = ("--log-driver", "none")
+"""The journal has the lines."""
 WATCH = ("--watch", f"{NOTICES_DIR}/held")
 OWN_NOTICES = "/tmp/gangway-notices.jsonl"
-"""Where a command of the user's own reads what its node was told, in its container."""
+"""Notices of a custom command, in its container."""
 CONTAINED = (
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
-    # torch.compile loads what it has compiled from there.
+    # torch.compile loads its output from there.
     *("--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777"),
 )
-"""Of every container but a privileged one, which has all capabilities whatever else is said: it can become nobody else,
-and changes nothing of its image. Docker's own seccomp profile stays as it is.
+"""Arguments of every container that is not privileged: no change of user, a read-only image. Docker's seccomp profile
+stays.
 """
 OWN_SCRIPTS = ("own-node.sh", "own-job.sh")
-"""What runs a job's own command; the first begins the other, beside it."""
+"""Run a custom command; the first runs the second."""
 STORE_OF_A_COMMAND = (
     "import signal, sys; from torch.distributed import TCPStore; "
     "store = TCPStore('127.0.0.1', int(sys.argv[1]), is_master=True, wait_for_workers=False, multi_tenant=True); "
     "signal.pause()"
 )
-"""What the head runs of a command's own image, whose torchrun then speaks to a store of its own version. It listens on
-all interfaces.
+"""The head runs it in the custom command's image, so that store and torchrun have the same version. It listens on all
+interfaces.
 """
 _JOIN_SEC = 28 * 24 * 3600
-"""How long torchrun waits for its peers: as long as a job may last, for what ends the wait is the job's end."""
+"""How long torchrun waits for its peers: as long as a job may last."""
 OUTPUTS_SCRIPT = "with-outputs.sh"
-"""What makes the folders of its outputs, where it has any."""
-_PIDS = 32_768
-"""Of a job: eight GPUs with their loaders and all threads of 200 cores are below 10,000."""
-# For putting a run's results where they outlive the stack: gigabytes at 100 MB a second.
+"""Creates the folders of a custom command's outputs."""
+_MAX_PIDS = 32_768
+"""Eight GPUs with loaders and all threads of 200 cores are below 10,000."""
+# Time to upload a run's results: gigabytes at 100 MB/s.
 RESULTS_SEC = 300
 
 
 def bash_quote(text: str) -> str:
     """`text` as one bash word in printable ASCII: plain where possible, else `$'...'` with octal UTF-8 bytes."""
-    assert "\0" not in text, "no bash word can hold NUL; MachineSpec refuses it in what a user writes"
+    assert "\0" not in text, "MachineSpec rejects NUL in user values"
     if text.isascii() and text.isprintable():
         return shlex.quote(text)
     return "$'" + "".join(_ansi_c(byte) for byte in text.encode()) + "'"
@@ -76,27 +79,27 @@ def container_argv(
     sets_limits: bool = True,
     privileged: bool = False,
 ) -> list[str]:
-    """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it, and gains
-    nothing there.
+    """Arguments of `docker` up to the image.
 
-    Variables travel as `--env NAME=VALUE`: `--env-file` cannot write a newline, and `--env NAME` would put the job's
-    variables into the docker client's own environment. `accelerators` are the arguments for GPUs or TPUs and what moves
-    data between them; `scratch` is a folder of the node's own disks, None for none. `uid` is who the job is there, for
-    an image may say anybody, root too; None where `accelerators` say it. `sets_limits`: False where whoever runs
-    docker may not raise them.
+    Variables are `--env NAME=VALUE`: `--env-file` cannot hold a newline, and `--env NAME` would set the job's variables
+    for the docker client too.
+
+    `accelerators`: arguments for GPUs or TPUs and their fabric. `scratch`: a folder on the node's disks; None for none.
+    `uid`: the job's user, overriding the image's; None if `accelerators` set it. `sets_limits`: False if the user who
+    runs docker may not raise limits.
     """
     argv = ["run", "--rm", "--init", "--name", name]
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.
     argv += ["--network", "host", "--ipc", "host"]
     argv += ["--ulimit", "memlock=-1", "--ulimit", f"nofile={OPEN_FILES}"] if sets_limits else []
     argv += ["--privileged"] if privileged else CONTAINED
-    # Its user's home is part of the image.
-    argv += ["--pids-limit", str(_PIDS), "--env", "HOME=/tmp"]
-    # torch.compile names its cache after the user, who has no name in the image.
+    # The image is read-only, with its home folders.
+    argv += ["--pids-limit", str(_MAX_PIDS), "--env", "HOME=/tmp"]
+    # torch.compile names its cache after the user, who is not in the image's passwd.
     argv += ["--user", f"{uid}:{uid}", "--env", f"USER={uid}"] if uid is not None else []
     argv += accelerators
     if scratch is not None:
-        # Fast and of this node alone: for temporary files, torch.compile's cache among them. The job may say otherwise.
+        # For temporary files and torch.compile's cache; the job's env may override it.
         argv += ["--mount", f"type=bind,source={scratch},target={scratch}", "--env", f"TMPDIR={scratch}"]
     for name, value in sorted(job.env.items()):
         argv += ["--env", f"{name}={value}"]
@@ -109,43 +112,30 @@ def container_argv(
     return argv
 
 
-def run_array(job: JobSpec, bin_dir: str, own: str = "docker") -> str:
-    """`RUN` of job.env: what takes docker's arguments; nothing where that is docker itself."""
-    before = [*verify_scripts(job), *([OUTPUTS_SCRIPT] if get_outputs(job) else [])]
-    words = [*(f"{bin_dir}/{script}" for script in before), own]
-    return "" if words == ["docker"] else bash_array("RUN", words)
+def job_env_text(argv: Sequence[str], job: JobSpec, bin_dir: str, program: str = "docker") -> str:
+    """`/etc/gangway/job.env`: the bash arrays DOCKER_ARGV, and RUN, the command before it if it is not just docker."""
+    scripts = [*verify_scripts(job), *([OUTPUTS_SCRIPT] if get_outputs(job) else [])]
+    words = [*(f"{bin_dir}/{script}" for script in scripts), program]
+    return bash_array("DOCKER_ARGV", argv) + ("" if words == ["docker"] else bash_array("RUN", words))
 
 
 def get_outputs(job: JobSpec) -> tuple[str, ...]:
-    """Folders of a command that are kept beside its run folder."""
+    """Output folders of a custom command."""
     return () if job.command is None else job.command.outputs
 
 
 def verify_scripts(job: JobSpec) -> list[str]:
-    """What looks at the image's signature before the image is run, where the stack asks for one."""
+    """The script that verifies the image's signature, if the stack requires one."""
     return ["verify-image.sh"] if job.image_signature else []
 
 
-def signature_settings(job: JobSpec) -> dict[str, str]:
-    """What that script wants to know, beside the image itself."""
-    signed = job.image_signature
-    if signed is None:
-        return {}
-    return {
-        "IMAGE_KEY": signed.key,
-        "IMAGE_NAME": signed.name,
-        "IMAGE_REMARKS": signed.optional,
-        "IMAGE_SIGNATURE": signed.signature,
-    }
-
-
 def bash_array(name: str, words: Iterable[str]) -> str:
-    """A bash array, one word a line."""
+    """A bash array, one word per line."""
     return f"{name}=(\n" + _lines(f"    {bash_quote(word)}" for word in words) + ")\n"
 
 
 def job_json_text(job: JobSpec) -> str:
-    """`/etc/gangway/job.json`: the JobSpec, for people. Not on AWS, where there is no room for what nothing reads."""
+    """`/etc/gangway/job.json`: the JobSpec, for people. Left out on AWS, where user data is limited."""
     return json.dumps(job.model_dump(mode="json"), indent=1) + "\n"
 
 
@@ -157,9 +147,7 @@ def worker_settings(
     puts_results: bool = True,
     tries_again: bool = False,
 ) -> dict[str, str]:
-    """What a worker's scripts want to know of failures and of the job's end: the checks that are made again, whether
-    somebody mends this node and nobody replaces it, when results are put, and whose record is waited for.
-    """
+    """A worker's variables for failures and the job's end. `tries_again`: check a failed node again, not replace it."""
     seconds = results_sec(files) if puts_results else 0
     return {
         "HEALTH_CHECKS": " ".join(step for step in steps if step.startswith("check-")),
@@ -172,39 +160,37 @@ def worker_settings(
 
 
 def results_sec(files: FileSystem | None) -> int:
-    """How long results may be put; 0 where the run's folder is in the bucket already."""
+    """Time to upload results; 0 if the run's folder is in the bucket."""
     return 0 if files is not None and files.kind == "bucket" else RESULTS_SEC
 
 
 def member_mount(member_key: str | None) -> list[str]:
-    """Docker's arguments by which a container has the key of the job's nodes, and may read it alone."""
+    """Docker's arguments that mount the member key."""
     return ["--mount", f"type=bind,source={MEMBER_FILE},target={MEMBER_FILE},readonly"] if member_key else []
 
 
 def member_argv(member_key: str | None) -> list[str]:
-    """The same of what runs in it: the launcher, or the store."""
+    """Arguments of the launcher or the store that name the member key."""
     return ["--member-key", MEMBER_FILE] if member_key else []
 
 
 def life_argv(job: JobSpec, run_dir: str, max_hours: float | None) -> list[str]:
-    """The launcher's arguments by which a job's nodes know of each other, and of its hours."""
+    """The launcher's arguments for the job's shared folder and its hours."""
     hours = [] if max_hours is None else ["--max-hours", f"{max_hours:.10g}"]
     return ["--job-dir", f"{run_dir}/.launch/{job_key(job)}", *hours]
 
 
 def workload_argv(spec: MachineSpec, bin_dir: str, watch: Sequence[str] = ()) -> list[str]:
-    """What a container of the job's runs, behind its image: the job's own command, or the launcher. `watch`: where that
-    looks for its machine's end.
-    """
+    """The job container's command: the custom one or the launcher. `watch`: the launcher's arguments for notices."""
     if spec.job.command is not None:
-        return own_argv(spec.job, bin_dir, spec.run_dir, spec.max_hours)
+        return _custom_argv(spec.job, bin_dir, spec.run_dir, spec.max_hours)
     life = life_argv(spec.job, spec.run_dir, spec.max_hours)
     return [*watch, *member_argv(spec.member_key), *life, *spec.job.torchrun_argv()]
 
 
 def workload_mounts(job: JobSpec, bin_dir: str) -> list[str]:
-    """Docker's arguments that give the container the files of its workload: the trainer's configuration, or the scripts
-    that run a custom command, whatever its image holds, and the command's working directory.
+    """Docker's arguments for the workload: the trainer's configuration, or a custom command's scripts, entry point and
+    working directory.
     """
     if job.training is not None:
         return _mount_file(job.training.config_file)
@@ -220,9 +206,9 @@ def _mount_file(path: str) -> list[str]:
     return ["--mount", f"type=bind,source={path},target={path},readonly"]
 
 
-def own_argv(job: JobSpec, bin_dir: str, run_dir: str, max_hours: float | None) -> list[str]:
-    """What that shell runs: own-node.sh, with what is left of the words for own-job.sh."""
-    assert job.command is not None, "asked of a job's own command alone"
+def _custom_argv(job: JobSpec, bin_dir: str, run_dir: str, max_hours: float | None) -> list[str]:
+    """own-node.sh with its arguments, then those of own-job.sh."""
+    assert job.command is not None
     return [
         f"{bin_dir}/{OWN_SCRIPTS[0]}",
         *(f"{NOTICES_DIR}/held", f"{run_dir}/.launch/{job_key(job)}", max_sec_text(max_hours)),
@@ -232,10 +218,10 @@ def own_argv(job: JobSpec, bin_dir: str, run_dir: str, max_hours: float | None) 
 
 
 def _torchrun_argv(job: JobSpec) -> list[str]:
-    """Words of torchrun's own before a command's; none where each node runs it once. It restarts nothing by itself:
-    what an end means is own-node.sh's to say, which knows by the first word that nodes meet.
+    """Torchrun's arguments before a custom command; none if each node runs it once. own-node.sh handles restarts, and
+    recognizes several nodes by the first argument.
     """
-    assert job.command is not None, "asked of a job's own command alone"
+    assert job.command is not None
     if not job.command.torchrun_processes:
         return []
     where = ["--standalone", "--nnodes=1"]
@@ -243,7 +229,7 @@ def _torchrun_argv(job: JobSpec) -> list[str]:
         where = [
             f"--rdzv-endpoint={job.rendezvous.host}:{job.rendezvous.port}",
             "--rdzv-backend=c10d",
-            # The head holds the store. Nodes that begin again come one after the other.
+            # The head runs the store. Nodes restart one after the other.
             f"--rdzv-conf=is_host=0,join_timeout={_JOIN_SEC},last_call_timeout=30,keep_alive_interval=3",
             f"--nnodes={job.num_nodes_min}:{job.num_nodes_max}",
         ]
@@ -251,14 +237,14 @@ def _torchrun_argv(job: JobSpec) -> list[str]:
 
 
 def max_sec_text(max_hours: float | None) -> str:
-    """A job's hours in seconds; empty for no end."""
+    """A job's hours in seconds; empty for no limit."""
     return "" if max_hours is None else str(math.ceil(max_hours * 3600))
 
 
 def store_values(
     spec: MachineSpec, port: int | None, prometheus_image: str | None, uid: int = TRAINER_UID
 ) -> dict[str, object]:
-    """What the units of whoever holds the rendezvous store are told."""
+    """Template values of the units on the machine that runs the rendezvous store."""
     store_argv = ["-m", "trainer.launch.rendezvous", *member_argv(spec.member_key), "--port", str(port)]
     return {
         "image": spec.job.image,
@@ -270,13 +256,43 @@ def store_values(
     }
 
 
+def machine_settings(spec: MachineSpec, role: Literal["worker", "head"], uid: int = TRAINER_UID) -> dict[str, str]:
+    """The variables of `/etc/gangway/node.env` that all clouds share."""
+    return {
+        **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
+        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
+        **(
+            {
+                "IMAGE_KEY": signed.key,
+                "IMAGE_NAME": signed.name,
+                "IMAGE_REMARKS": signed.optional,
+                "IMAGE_SIGNATURE": signed.signature,
+            }
+            if (signed := spec.job.image_signature)
+            else {}
+        ),
+        "BUCKET_URI": spec.bucket_uri.rstrip("/"),
+        "CONTAINER_NAME": CONTAINER_NAME,
+        "IMAGE": spec.job.image,
+        "IMAGE_REGISTRY": spec.image_registry,
+        "JOB_KEY": job_key(spec.job),
+        "JOB_NAME": spec.job.name,
+        "MAX_SEC": max_sec_text(spec.max_hours),
+        "RESULTS_SEC": "",
+        "ROLE": role,
+        "RUN_DIR": spec.run_dir,
+        "STACK": spec.stack,
+        "TRAINER_UID": str(uid),
+    }
+
+
 def metadata_settings(spec: MachineSpec) -> dict[str, str]:
-    """Users besides root who may reach the metadata service, for close-metadata.sh: Prometheus, to discover workers."""
+    """Users besides root who may reach the metadata service: Prometheus (65534), to discover workers."""
     return {"METADATA_USERS": "nobody"} if getattr(spec, "prometheus_image", None) else {}
 
 
 def bash_assignments(settings: Mapping[str, str]) -> str:
-    """Variables of bash, one a line, sorted."""
+    """Bash variables, one per line, sorted."""
     return _lines(f"{name}={bash_quote(value)}" for name, value in sorted(settings.items()))
 
 

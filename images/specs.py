@@ -1,6 +1,4 @@
-"""The inputs of the renderers, and the one place where image versions are pinned; what machines of every cloud are
-told, in the same words.
-"""
+"""The inputs of the renderers, shared by all clouds, and the pinned image versions."""
 
 import hashlib
 import json
@@ -14,99 +12,73 @@ from components.core.job import JobSpec
 
 Flavour = Literal["cpu", "cuda", "cuda-efa", "xla"]
 
-# Above the ids that base images hand out (ubuntu:24.04 already has a user 1000). The node gives this user the run
-# directory, so the Dockerfile and the node must agree on the number.
+# Above the ids of base images (ubuntu:24.04 has a user 1000). The node makes this user the owner of the run directory,
+# so Dockerfile and node must use the same number.
 TRAINER_UID = 10001
-# Above the users that SSSD makes of a directory's (sssd-ldap(5), ldap_idmap_range_max) and those that systemd gives to
-# containers, below its foreign ones (systemd.io, "Users, Groups, UIDs and GIDs").
-_OWN_UIDS = range(2_001_000_000, 2_135_000_000)
+# Above SSSD's users (sssd-ldap(5), ldap_idmap_range_max) and systemd's container users, below its foreign users
+# (systemd.io, "Users, Groups, UIDs and GIDs").
+_STACK_UIDS = range(2_001_000_000, 2_135_000_000)
 
 
-def own_uid(stack: str) -> int:
-    """A user for the job of this stack alone, where a file system holds the runs of other stacks as well: no job may
-    then write another's. The same on each machine; two of a hundred stacks share one with a chance below 1 in 10,000.
+def stack_uid(stack: str) -> int:
+    """The user id of a stack's job, so that no job can write another stack's runs on a shared file system. The chance
+    that two of a hundred stacks share one is below 1 in 10,000.
     """
-    return _OWN_UIDS[int.from_bytes(hashlib.sha256(stack.encode()).digest()[:8]) % len(_OWN_UIDS)]
+    return _STACK_UIDS[int.from_bytes(hashlib.sha256(stack.encode()).digest()[:8]) % len(_STACK_UIDS)]
 
 
 PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.5.0"
-"""What heads run where a stack file names no other."""
+"""The default of stack files."""
 
 
 def job_key(job: JobSpec) -> str:
-    """Tells this job from a stack's next one, on any number of nodes. `max_hours` does not count: more let it go on."""
-    return hashlib.sha256(json.dumps(_what_runs(job)).encode()).hexdigest()[:12]
+    """Identifies a job among those of its stack. More nodes or more `max_hours` do not change it."""
+    return hashlib.sha256(json.dumps(_job_identity(job)).encode()).hexdigest()[:12]
 
 
-def _what_runs(job: JobSpec) -> list[object]:
-    own = [] if job.command is None else [job.command.model_dump(mode="json")]
+def _job_identity(job: JobSpec) -> list[object]:
+    command = [] if job.command is None else [job.command.model_dump(mode="json")]
     training = None if job.training is None else job.training.model_dump(mode="json")
-    return [job.image, training, *own]
+    return [job.image, training, *command]
 
 
 def ended_object(job: JobSpec, max_hours: float | None) -> str:
-    """Below a stack's place in its bucket: exists once this very job has ended (on any number of nodes: a pool of
-    another size has the same head), so that nobody fills groups for it.
+    """Key below the stack's prefix of an object that exists once this job has ended; groups are not filled any more.
+    The same for any number of nodes, since a resized pool keeps its head.
     """
-    what = json.dumps([*_what_runs(job), max_hours])
-    return f"{job.name}/ended-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
+    identity = json.dumps([*_job_identity(job), max_hours])
+    return f"{job.name}/ended-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
 HELD_OBJECT = "breaker/held.json"
-"""Beside a run's record: there while nothing of its stack is launched, and why (`images.node.breaker`)."""
+"""Next to a run's record while launches are held, with the reason (`images.node.breaker`)."""
 
 
 @dataclass(frozen=True)
 class Breaker:
-    """When nothing of a stack is launched any more: once `given_up` nodes gave themselves up within `minutes`."""
+    """Launches are held once `given_up` nodes gave up within `minutes`."""
 
     given_up: int
     minutes: int
 
     @property
     def settings(self) -> dict[str, str]:
-        """What common.sh wants to know."""
+        """Variables of common.sh."""
         return {"BREAKER_LIMIT": str(self.given_up), "BREAKER_SEC": str(self.minutes * 60)}
 
 
-def check_digest(place: str, image: str) -> None:
-    """Refuses an image that is not named by its digest. Raises ValueError."""
-    # A plan has a reference in place of the digest that only a build knows.
-    if "@" not in image:
-        raise ValueError(
-            f"{place}: {image!r} can change between two nodes; "
-            "allowed: <registry>/<repository>@sha256:<digest>; fix: use the pushed image's digest"
-        )
-
-
 def check_pinned(place: str, image: str) -> None:
-    """Refuses an image whose tag moves. Raises ValueError."""
+    """Raises ValueError for an image without a fixed tag."""
     tag = image.rpartition("/")[2].partition(":")[2]
     if not tag or tag == "latest":
         raise ValueError(
-            f"{place}: {image!r} does not name one version; "
+            f"{place}: {image!r} has no fixed version; "
             "allowed: a tag other than 'latest', or @sha256:<digest>; fix: pin the tag"
         )
 
 
-def check_hours(place: str, max_hours: float | None) -> None:
-    """Refuses a job without any time. Raises ValueError."""
-    if max_hours is not None and max_hours <= 0:
-        raise ValueError(f"{place}.max_hours: {max_hours!r}; allowed: above 0, or None; fix: give the job some time")
-
-
-def check_env(place: str, env: Mapping[str, str]) -> None:
-    """Refuses what no process can have in its environment. Raises ValueError."""
-    for name, value in env.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise ValueError(
-                f"{place}.job.env: {name!r}={value!r} cannot be an environment variable; "
-                "allowed: a name without '=', no NUL in either; fix: rename it or encode the value"
-            )
-
-
 EFA_KEY_FINGERPRINT = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
-"""As AWS prints it (EC2 user guide, "Get started with EFA and MPI", on the authenticity of the installer)."""
+"""EC2 user guide, "Get started with EFA and MPI", on the authenticity of the installer."""
 
 
 @dataclass(frozen=True)
@@ -114,18 +86,18 @@ class DockerfileSpec:
     """One flavour of the trainer's image.
 
     Attributes:
-        flavour: `cpu` (gloo), `cuda` (NCCL over TCP, or over what a node mounts into it), `cuda-efa` (NCCL over AWS's
-            fabric) or `xla` (PyTorch/XLA, for TPUs).
+        flavour: `cpu` (gloo), `cuda` (NCCL over TCP or a plug-in that the node mounts), `cuda-efa` (NCCL over EFA) or
+            `xla` (PyTorch/XLA, for TPUs).
         base_image: with a fixed tag or a digest, never `latest`.
         python_version: major.minor; the interpreter is `python<version>`.
-        lock: under images/locks, of the virtual environment.
-        apt_packages: of the final image; a C++ compiler among them, for torch.compile.
-        build_apt_packages: only of the stage that builds the virtual environment.
-        shared_libraries: that the final image must be able to load, or its build fails.
-        efa_installer_version: AWS's installer of libfabric and aws-ofi-nccl; None leaves EFA out.
+        lock: the virtual environment's packages, in images/locks.
+        apt_packages: in the final image, with a C++ compiler for torch.compile.
+        build_apt_packages: in the stage that builds the virtual environment.
+        shared_libraries: the build fails unless the final image can load these.
+        efa_installer_version: AWS's installer of libfabric and aws-ofi-nccl; None for no EFA.
         efa_installer_sha256: checksum of that archive; None trusts its signature alone.
-        efa_key_fingerprint: of the key by which AWS signs that archive.
-        entrypoint: what `docker run IMAGE <torchrun arguments>` starts.
+        efa_key_fingerprint: the key that signs that archive.
+        entrypoint: the program of `docker run IMAGE <torchrun arguments>`.
     """
 
     flavour: Flavour
@@ -142,23 +114,20 @@ class DockerfileSpec:
     version: str = "0.1.0"
 
     def __post_init__(self) -> None:
-        """Refuse a base image that would change under the same Dockerfile."""
         check_pinned("DockerfileSpec.base_image", self.base_image)
 
 
-# CUDA: images/locks/trainer.lock holds torch with nvidia-cuda-runtime 13.2 and NCCL 2.30.7 as wheels, so the smallest
-# 13.2 base is enough. The driver is the AMI's: 595 in the Deep Learning AMIs since 2026-04 (their release notes), which
-# is CUDA 13.2's own. CUDA 13 runs with 580 and later (CUDA Toolkit release notes, minor version compatibility), so a
-# pinned AMI must not hold an older one.
-# EFA: aws-ofi-nccl speaks the network interface of NCCL 2.30 (v12) from 1.20.0 on, the first that was tested with it
-# (github.com/aws/aws-ofi-nccl, notes of 1.20.0); 1.18, of installer 1.47.0, was made for older ones. Installer 1.50.0
-# brings 1.21.1, which keeps all NCCLs from 2.17.1 (its notes), and is the Deep Learning AMIs' since 2026-09-16. Its
-# checksum is what public Dockerfiles hold (seven files on GitHub, all the same, 2026-11): AWS's own list (EC2 user
-# guide, "Verify the EFA installer using a checksum") could not be seen. A wrong one stops the build.
-# RDMA: on Google Cloud NCCL's plug-in for RoCE comes from the node, and looks for the verbs' libraries here; the base
-# has none of them (github.com/NVIDIA/nvidia-container-toolkit, issue 1877).
-# XLA: images/locks/xla.lock holds libtpu, the version that torch_xla's metadata names for TPUs; it drives the chips, so
-# the base needs nothing of Google's. CUDA's libraries come with it unused: PyPI's torch does not load without them.
+# CUDA: images/locks/trainer.lock has torch with nvidia-cuda-runtime 13.2 and NCCL 2.30.7 as wheels, so the smallest
+# 13.2 base is enough. The driver is the AMI's: 595, CUDA 13.2's, in the Deep Learning AMIs since 2026-04 (their release
+# notes). CUDA 13 needs 580 or later (CUDA Toolkit release notes, minor version compatibility), also in a pinned AMI.
+# EFA: aws-ofi-nccl supports the network interface of NCCL 2.30 (v12) since 1.20.0 (github.com/aws/aws-ofi-nccl, notes
+# of 1.20.0). Installer 1.50.0 has 1.21.1, which supports NCCL since 2.17.1 (its notes), and is in the Deep Learning
+# AMIs since 2026-09-16. Its checksum is from public Dockerfiles (seven files on GitHub, all the same, 2026-11); AWS's
+# list (EC2 user guide, "Verify the EFA installer using a checksum") could not be read. A wrong one fails the build.
+# RDMA: on Google Cloud the node mounts NCCL's plug-in for RoCE, which loads the verbs libraries of the image; the base
+# has none (github.com/NVIDIA/nvidia-container-toolkit, issue 1877).
+# XLA: images/locks/xla.lock has the libtpu that torch_xla's metadata names. PyPI's torch does not load without CUDA's
+# libraries, which are unused.
 DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
     {
         "cpu": DockerfileSpec(
@@ -197,11 +166,11 @@ DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
 
 @dataclass(frozen=True)
 class FileSystem:
-    """What every machine of a stack mounts.
+    """The file system that every machine of a stack mounts.
 
     Attributes:
-        kind: Lustre (FSx, Managed Lustre); Filestore, or a Manila share over NFS; native CephFS; or a folder of the run
-            bucket (for TPU slices without either).
+        kind: Lustre (FSx, Managed Lustre); Filestore or a Manila share over NFS; CephFS; or a folder of the run bucket
+            (TPU slices without either).
         source: `HOST@tcp:/NAME`, `IP:/SHARE`, `IP:6789,IP:6789:/SHARE`, `BUCKET/FOLDER`.
     """
 
@@ -211,19 +180,19 @@ class FileSystem:
 
     @property
     def script(self) -> str:
-        """What mounts it."""
+        """The script that mounts it."""
         return f"mount-{self.kind}.sh"
 
 
 @dataclass(frozen=True)
 class RdmaSetup:
-    """Adapters that a machine must have up before it counts as one; `components.catalog.site` says what each is.
+    """Adapters that must be up before a machine counts as ready; see `components.catalog.site`.
 
     Attributes:
-        link_layer: as sysfs has it.
-        num_devices: with their link up, at `gbps_each`.
-        hcas: their names; empty for whichever are up.
-        devices: of the host, passed to the job's container beside the GPUs.
+        link_layer: as in sysfs.
+        num_devices: adapters with their link up at `gbps_each`.
+        hcas: their names; empty for any.
+        devices: device files passed to the job's container.
     """
 
     link_layer: Literal["InfiniBand", "Ethernet"]
@@ -234,7 +203,7 @@ class RdmaSetup:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What check-rdma.sh wants to know."""
+        """Variables of check-rdma.sh."""
         return {
             "RDMA_DEVICES": str(self.num_devices),
             "RDMA_GBPS": str(math.floor(self.gbps_each)),
@@ -245,17 +214,17 @@ class RdmaSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineSpec:
-    """What all of a stack's machines are told.
+    """Settings of all machines of a stack.
 
     Attributes:
-        job: what workers run; its image must be named by digest.
+        job: the workers' job; its image must be named by digest.
         image_registry: host to log in to, such as `gangway.azurecr.io`.
         bucket_uri: `s3://...`, `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`.
-        run_dir: the run directory as the machine sees it.
-        file_system: to be mounted; None for none.
-        member_key: what the key by which the job's nodes know each other is called in the cloud's store; None for none.
-        signing_key: the same of the key by which the run's record is signed.
-        max_hours: of the job, counted while at least one of its nodes is up, over all starts; None for no limit.
+        run_dir: the run directory on the machine.
+        file_system: None for none.
+        member_key: the secret with the key that authenticates the job's nodes to each other; None for none.
+        signing_key: the secret with the key that signs the run's record; None for none.
+        max_hours: counted over all starts while at least one node is up; None for no limit.
     """
 
     stack: str
@@ -269,18 +238,28 @@ class MachineSpec:
     max_hours: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what a machine could only find out after it has begun to cost money."""
         place = type(self).__name__
-        check_digest(f"{place}.job.image", self.job.image)
-        check_hours(place, self.max_hours)
-        check_env(place, self.job.env)
+        # In a plan, a reference replaces the digest that only a build knows.
+        if "@" not in self.job.image:
+            raise ValueError(
+                f"{place}.job.image: {self.job.image!r} can change between two nodes; "
+                "allowed: <registry>/<repository>@sha256:<digest>; fix: use the pushed image's digest"
+            )
+        if self.max_hours is not None and self.max_hours <= 0:
+            raise ValueError(f"{place}.max_hours: {self.max_hours!r}; allowed: above 0, or None; fix: raise it")
+        for name, value in self.job.env.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise ValueError(
+                    f"{place}.job.env: {name!r}={value!r} is not a valid environment variable; "
+                    "allowed: a name without '=', no NUL in either; fix: rename it or encode the value"
+                )
 
     @property
     def key_steps(self) -> tuple[str, ...]:
-        """What brings the key, before the machine is ready."""
+        """The script that fetches the member key."""
         return ("fetch-key.sh",) if self.member_key else ()
 
     @property
     def ended_object(self) -> str:
-        """Below `bucket_uri`: there once this very job has ended, so that nobody fills groups for it any more."""
+        """Key below `bucket_uri`; see `ended_object`."""
         return ended_object(self.job, self.max_hours)

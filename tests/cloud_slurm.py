@@ -34,7 +34,7 @@ _AT_ONCE = "sched_min_interval=0,batch_sched_delay=0,bf_interval=1"
 _HEALTH = """#!/bin/sh
 [ -e {folder}/sick ] || exit 0
 rm {folder}/sick
-scontrol update "nodename=$SLURMD_NODENAME" state=drain "reason=gangway: not fit: as a test wants it"
+scontrol update "nodename=$SLURMD_NODENAME" state=drain "reason=gangway: unfit: as a test wants it"
 exit 1
 """
 _SCALE = """#!/bin/sh

@@ -9,10 +9,10 @@ from images.node.aws import slurm_scaler
 class LoopbackSlurm(slurm_scaler.Slurm):
     """Every node's address is this machine's."""
 
-    def tell(self, node: str, *words: str) -> None:
+    def update(self, node: str, *words: str) -> None:
         here = {"nodeaddr": "127.0.0.1", "nodehostname": socket.gethostname().split(".")[0]}
         pairs = (word.split("=", 1) for word in words)
-        super().tell(node, *(f"{name}={here.get(name, value)}" for name, value in pairs))
+        super().update(node, *(f"{name}={here.get(name, value)}" for name, value in pairs))
 
 
 if __name__ == "__main__":

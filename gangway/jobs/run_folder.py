@@ -16,7 +16,7 @@ from typing import IO, Any
 from components.core.findings import InputError
 from components.core.whole_files import whole_file
 from gangway.jobs.job_folder import JobFolder
-from images.node.below import leads_out
+from images.node.safe_files import is_unsafe_name
 
 _ODD = re.compile(r"#[0-9]+$|[\x00-\x1f\x7f\udc80-\udcff]")
 _MOST_NAME_BYTES = 240
@@ -97,8 +97,8 @@ class FolderStore:
             yield file
 
     def _path(self, name: str) -> Path:
-        if leads_out(name):
-            raise InputError(str(self.folder.path), "a name that leads outside the folder", value=name, fix="rename it")
+        if is_unsafe_name(name):
+            raise InputError(str(self.folder.path), "a name that leads out of the folder", value=name, fix="rename it")
         return self.path / name
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 from components.core.blob_url import read_blob_url
 from components.core.whole_files import whole_file
 from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
-from images.node.below import leads_out
+from images.node.safe_files import is_unsafe_name
 from stacks.base.registry import get_provider
 from trainer.core.regular_files import read_regular
 
@@ -215,7 +215,7 @@ class RunStore:
         """
         # Names that end with a slash mark folders.
         found = [name for name in self.names() if not name.startswith(_SKIPPED) and not name.endswith("/")]
-        wanted = [name for name in found if not leads_out(name)]
+        wanted = [name for name in found if not is_unsafe_name(name)]
         for name in wanted:
             content = self.read(name)
             if content is not None:
@@ -223,7 +223,7 @@ class RunStore:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with whole_file(target) as file:
                     file.write(content)
-        if refused := [name for name in found if leads_out(name)]:
+        if refused := [name for name in found if is_unsafe_name(name)]:
             raise RunFailedError(
                 f"{self.url}: {refused[0]!r} leads out of the folder and was not copied ({len(refused)} such names); "
                 "the trainer writes no such names: check what else writes there"

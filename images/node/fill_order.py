@@ -1,53 +1,49 @@
-"""Which groups of a capacity ladder to fill, and how far: the decision, whichever cloud they are in. Pure."""
+"""Plans the sizes of a capacity ladder's groups, for any cloud. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 
 class Config(Protocol):
-    """What of `components.azure.fallback.FallbackConfig` the decision needs."""
+    """The part of `components.azure.fallback.FallbackConfig` that the plan needs."""
 
     @property
     def together(self) -> bool:
-        """Whether one job may have nodes of several groups."""
+        """Whether a job may use nodes of several groups."""
 
     @property
     def window(self) -> int:
-        """Counts that have to agree."""
+        """Number of counts that must agree."""
 
 
 def plan_fill(num_nodes_min: int, history: Sequence[Sequence[int]], sizes: Sequence[int]) -> tuple[int, ...]:
-    """The size of each group: what it has now, unless it lacked or had too many during the whole history.
+    """The size of each group; unchanged unless it was too small or too large in the whole history.
 
-    A group needs what the groups above it lack of the minimum. It grows to what it needed in every count of the
-    history, shrinks to the most it needed in any: a group above that comes and goes moves nothing. One group grows at
-    a time, so that the next one waits until this one has had its chance. The first group's size is not ours.
+    A group needs what the groups above it lack of the minimum. It grows to the least it needed in the history, and
+    shrinks to the most, so that fluctuations above have no effect. Only one group grows at a time, to give it a chance
+    before the next. The first group's size is fixed.
 
     Args:
-        num_nodes_min: the number of nodes that the ladder keeps up.
+        num_nodes_min: nodes that the ladder maintains.
         history: counts of running nodes, each in the ladder's order.
-        sizes: what each group is set to, in the same order.
+        sizes: the groups' current sizes, in the same order.
 
     >>> plan_fill(4, [[1, 0, 0], [2, 0, 0]], [4, 0, 0])
     (4, 2, 0)
     """
-    planned, grown = list(sizes[:1]), False
+    planned, has_grown = list(sizes[:1]), False
     for group in range(1, len(sizes)):
         needed = [max(0, num_nodes_min - sum(count[:group])) for count in history]
         size = min(max(sizes[group], min(needed)), max(needed))
         if size > sizes[group]:
-            size, grown = (sizes[group] if grown else size), True
+            size, has_grown = (sizes[group] if has_grown else size), True
         planned.append(size)
     return tuple(planned)
 
 
 class Decision(NamedTuple):
-    """What one look of the head decides.
-
-    Attributes:
-        sizes: of each group, to be set.
-        active: the group that is filled, where only one may be; to be kept for the next look.
-        forget: whether the counts so far say nothing of what comes.
+    """The plan after one count. `sizes`: of the groups; `active`: the group to fill if only one may be, to pass to the
+    next call; `forget`: whether to discard the history.
     """
 
     sizes: tuple[int, ...]
@@ -56,12 +52,12 @@ class Decision(NamedTuple):
 
 
 def plan_active(num_nodes_min: int, window: int, history: Sequence[Sequence[int]], active: int) -> int:
-    """The group to be filled: the one that is, unless it held fewer than the minimum in each of `window` counts.
+    """The group to fill: the active one, unless it had too few nodes in each of the last `window` counts.
 
     Args:
-        num_nodes_min: below which a group is of no use to the job.
-        window: counts that have to agree.
-        history: counts of running nodes, each in the ladder's order, since `active` became what it is.
+        num_nodes_min: the job's least number of nodes.
+        window: number of counts that must agree.
+        history: counts of running nodes, each in the ladder's order, since `active` changed.
         active: the group that is filled now.
 
     >>> plan_active(2, 3, [[0, 0], [1, 0], [1, 0]], 0)
@@ -79,14 +75,14 @@ def reconcile(
     sizes: Sequence[int],
     active: int = 0,
 ) -> Decision:
-    """What to do after a count.
+    """The plan after a count.
 
     Args:
         config: the ladder.
         num_nodes: of the job, least and most.
-        history: counts of running nodes, each in the ladder's order, as many as are kept.
-        sizes: what each group is set to, in the same order.
-        active: what the last look said; after a start, the fullest group.
+        history: counts of running nodes, each in the ladder's order.
+        sizes: the groups' current sizes, in the same order.
+        active: of the last decision; at the start, the fullest group.
 
     >>> from types import SimpleNamespace
     >>> apart, together = (SimpleNamespace(together=both, window=10) for both in (False, True))
@@ -97,8 +93,8 @@ def reconcile(
     """
     least, most = num_nodes
     if config.together:
-        enough = len(history) >= config.window
-        others = plan_fill(least, history[-config.window :], sizes)[1:] if enough else tuple(sizes[1:])
+        is_full = len(history) >= config.window
+        others = plan_fill(least, history[-config.window :], sizes)[1:] if is_full else tuple(sizes[1:])
         return Decision((most, *others), 0, others != tuple(sizes[1:]))
     chosen = plan_active(least, config.window, history, active)
     planned = tuple(most if group == chosen else 0 for group in range(len(sizes)))

@@ -1,8 +1,8 @@
-"""Keeps in a file what a cloud says now of this machine's end. The job reads it there: of a machine's users root alone
-may ask the metadata service (close-metadata.sh). With Python 3.9 alone.
+"""Writes a cloud's interruption notices to a file for the job, since only root may reach the metadata service
+(close-metadata.sh). Needs only Python 3.9.
 
-A line is a kind of `trainer.preemption.notices` and, where the cloud names one, a time in its own words. The file is
-written whole after each answer, so its age says when the cloud was last heard.
+A line is a kind of `trainer.preemption.notices` and, if the cloud gives one, a time in the cloud's format. The file is
+replaced after each answer, so its age is that of the last answer.
 """
 
 import os
@@ -15,34 +15,34 @@ METADATA_URL = "http://169.254.169.254"
 TIMEOUT_SEC = 2.0
 
 Poll = Callable[[], Iterable[tuple[str, str]]]
-"""Asks once: the kind and the time, or an empty text, of each notice that holds now. OSError: no answer."""
+"""Kind and time (may be empty) of each current notice. Raises OSError without an answer."""
 
 
-class Keeper:
-    """Writes `file` after each answer. A cloud that does not answer is told once, not every few seconds."""
+class NoticeFile:
+    """Writes `file` after each answer. Reports an error once, not at every poll."""
 
     def __init__(self, file: Path, poll: Poll) -> None:
-        self._file, self._poll, self._trouble = file, poll, ""
+        self._file, self._poll, self._error = file, poll, ""
 
-    def look(self) -> None:
-        """Asks once; without an answer the file stays as it is, and grows old."""
+    def update(self) -> None:
+        """Polls once; without an answer the file is unchanged."""
         try:
-            held = "".join(f"{kind} {moment}".rstrip() + "\n" for kind, moment in self._poll())
-        except Exception as error:  # an answer of any form: without this loop nobody hears of an end
-            said = f"cannot ask for notices, trying on: {type(error).__name__}: {error}"
-            if said != self._trouble:
-                print("gangway:", said, file=sys.stderr, flush=True)
-            self._trouble = said
+            notices = "".join(f"{kind} {moment}".rstrip() + "\n" for kind, moment in self._poll())
+        except Exception as error:  # whatever the answer: this loop must go on
+            message = f"cannot read interruption notices, will retry: {type(error).__name__}: {error}"
+            if message != self._error:
+                print("gangway:", message, file=sys.stderr, flush=True)
+            self._error = message
             return
-        self._trouble = ""
+        self._error = ""
         new = self._file.with_name(f"{self._file.name}.new")
-        new.write_text(held, encoding="utf-8")
+        new.write_text(notices, encoding="utf-8")
         new.replace(self._file)
 
 
-def keep(file: str, poll: Poll, poll_sec: float) -> None:
-    """Never returns. `poll_sec`: between two questions, unless GANGWAY_POLL_SEC says otherwise."""
-    keeper, rest_sec = Keeper(Path(file), poll), float(os.environ.get("GANGWAY_POLL_SEC", poll_sec))
+def write_notices(file: str, poll: Poll, poll_sec: float) -> None:
+    """Never returns. GANGWAY_POLL_SEC overrides `poll_sec`."""
+    notice_file, rest_sec = NoticeFile(Path(file), poll), float(os.environ.get("GANGWAY_POLL_SEC", poll_sec))
     while True:
-        keeper.look()
+        notice_file.update()
         time.sleep(rest_sec)

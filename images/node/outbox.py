@@ -1,14 +1,16 @@
-"""What of a run's folder is to outlive it, opened for who puts it. With Python 3.9 alone.
+"""Opens the files of a run's folder for upload. Needs only Python 3.9.
 
     python3 outbox.py RUN_DIR UID MARKS WANTED COMMAND...
 
-The folder is the job's, which may put a link, a FIFO or another's file under any name there, and swap it at any time;
-this runs as root. So no link is followed, an opened descriptor is asked what it is, and nobody opens a name twice:
-COMMAND has paths of open descriptors. $RECORD is the record where its sum is not that in MARKS/uploaded, and $RESULTS,
-where WANTED is `yes`, a folder of this user's own with the newest checkpoint, the pictures and the statistics as
-hard links where their sum is not that in MARKS/results; empty for nothing new. $SUM_OF_RECORD and $SUM_OF_RESULTS are
-the new sums. $PROGRESS is how many images are done, and when that was, as JSON, where it is not that in MARKS/progress;
-with `progress` for WANTED nothing else is opened. The exit code is COMMAND's.
+The job owns the folder, and may put links, FIFOs or other users' files there and swap them at any time; this runs as
+root. So it follows no link, checks open descriptors, opens each name once, and passes paths of descriptors to COMMAND:
+
+- $RECORD, $SUM_OF_RECORD: the record, if its checksum is not in MARKS/uploaded; else empty.
+- $RESULTS, $SUM_OF_RESULTS: if WANTED is `yes`, a folder with hard links to the newest checkpoint, pictures and
+  statistics, if their checksum is not in MARKS/results; else empty.
+- $PROGRESS: the number of images and the time as JSON, if not in MARKS/progress. If WANTED is `progress`, only this.
+
+The exit code is COMMAND's.
 """
 
 import hashlib
@@ -27,73 +29,73 @@ from typing import NamedTuple
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_BYTES_OF_RECORD = 64_000_000
-_MOST_PICTURES = 10_000
+_MAX_RECORD_BYTES = 64_000_000
+_MAX_PICTURES = 10_000
 _NONE = -1
 
 
 class Owned(NamedTuple):
-    """A folder of user `uid`, opened; `at` is -1 for one that is not there."""
+    """An opened folder of user `uid`; `at` is -1 if it does not exist."""
 
     at: int
     uid: int
 
     def file(self, name: str) -> int:
-        """The descriptor of a regular file of the user's; -1 where there is none. Anything else is told."""
-        return self._opened(name, _FILE, stat.S_IFREG)
+        """The descriptor of the user's regular file; -1 without one. Logs anything else."""
+        return self._open(name, _FILE, stat.S_IFREG)
 
     def folder(self, name: str) -> "Owned":
-        """A folder of the user's in this one."""
-        return Owned(self._opened(name, _FOLDER, stat.S_IFDIR), self.uid)
+        """The user's folder of this name."""
+        return Owned(self._open(name, _FOLDER, stat.S_IFDIR), self.uid)
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file of the user's."""
+        """Whether the user has such a file."""
         descriptor = self.file(name)
         if descriptor != _NONE:
             os.close(descriptor)
         return descriptor != _NONE
 
     def close(self) -> None:
-        """Gives the descriptor back."""
+        """Closes the descriptor."""
         if self.at != _NONE:
             os.close(self.at)
 
     def names(self) -> list[str]:
-        """Of all that is in it, the last first."""
+        """All names in it, in reverse order."""
         return sorted(os.listdir(self.at), reverse=True) if self.at != _NONE else []  # noqa: PTH208 - a descriptor
 
-    def _opened(self, name: str, flags: int, kind: int) -> int:
+    def _open(self, name: str, flags: int, kind: int) -> int:
         if self.at == _NONE:
             return _NONE
         try:
             descriptor = os.open(name, flags, dir_fd=self.at)
         except FileNotFoundError:
             return _NONE
-        except OSError as error:  # a link, a socket, a file where a folder is meant
-            say(f"{name!r} is left out: {error.strerror}")
+        except OSError as error:  # a link, a socket, a file instead of a folder
+            say(f"skipping {name!r}: {error.strerror}")
             return _NONE
         found = os.fstat(descriptor)
         if stat.S_IFMT(found.st_mode) == kind and found.st_uid == self.uid:
             return descriptor
         os.close(descriptor)
-        say(f"{name!r} is left out: it is nothing that the trainer has written")
+        say(f"skipping {name!r}: not written by the trainer")
         return _NONE
 
 
 class Results(NamedTuple):
-    """What is put beside the record: names in the run's folder, and what tells whether they have changed."""
+    """Files in the run's folder, and a checksum that changes with them."""
 
     names: tuple[str, ...]
     sum: str
 
 
 def say(sentence: str) -> None:
-    """For the journal."""
+    """Logs to the journal."""
     print(f"gangway: {sentence}", file=sys.stderr, flush=True)
 
 
 def get_checksum(descriptor: int) -> str:
-    """SHA-256 of a file's content; empty for none."""
+    """SHA-256 of a file's content; empty for no file."""
     if descriptor == _NONE:
         return ""
     content = hashlib.sha256()
@@ -105,86 +107,84 @@ def get_checksum(descriptor: int) -> str:
 
 
 def get_record(run: Owned) -> int:
-    """The run's record, opened; -1 where there is none yet."""
+    """The run's record, opened; -1 without one."""
     record = run.file("run.json")
     if record == _NONE:
         say("no run record yet")
-    elif os.fstat(record).st_size > _MOST_BYTES_OF_RECORD:
-        say("'run.json' is left out: it is too large for a record")
+    elif os.fstat(record).st_size > _MAX_RECORD_BYTES:
+        say("skipping 'run.json': too large for a record")
         return _NONE
     return record
 
 
 def get_progress(run: Owned) -> str:
-    """What the last whole line of the statistics tells of the progress; empty where none does. Of what the job wrote
-    two numbers alone go on.
-    """
+    """The progress in the last complete line of the statistics, as JSON; else empty. Only two numbers pass."""
     stats = run.file("stats.jsonl")
     if stats == _NONE:
         return ""
     with os.fdopen(stats, "rb") as file:
-        file.seek(max(0, os.fstat(stats).st_size - (1 << 20)))  # in so much stands a whole line
+        file.seek(max(0, os.fstat(stats).st_size - (1 << 20)))  # enough for a complete line
         lines = file.read(1 << 20).splitlines()
     for line in reversed(lines):
-        with suppress(Exception):  # whatever the job wrote there, its record is put
-            told = json.loads(line)
-            return json.dumps({"version": 1, **{name: int(told[name]) for name in ("images", "time")}})
+        with suppress(Exception):  # whatever the job wrote: the record must be uploaded
+            fields = json.loads(line)
+            return json.dumps({"version": 1, **{name: int(fields[name]) for name in ("images", "time")}})
     return ""
 
 
 def get_results(run: Owned) -> Results:
-    """What a run is worth beside its record: the newest checkpoint, with which it can go on, pictures, statistics. Each
-    is opened when it is its turn (`gathered`): a long run has more pictures than a process may hold files.
+    """The newest checkpoint, pictures and statistics. `link_results` opens them one at a time, since a long run has
+    more pictures than a process may open files.
     """
     with closing(run.folder("checkpoints")) as checkpoints, closing(run.folder("samples")) as samples:
         saved = checkpoints.names()
         newest = next((name for name in saved if name.endswith(".pt") and checkpoints.has(name)), "")
-        # With its manifest and, of sharded networks, each worker's part.
+        # With its manifest and the shards of all workers.
         of_newest = [name for name in saved if newest and name.startswith(newest.removesuffix("pt"))]
         pictures = samples.names()
-    if len(pictures) > _MOST_PICTURES:
-        say(f"of {len(pictures)} pictures the last {_MOST_PICTURES} are put")
+    if len(pictures) > _MAX_PICTURES:
+        say(f"uploading the last {_MAX_PICTURES} of {len(pictures)} pictures")
     names = [name for name in ("config.json", "stats.jsonl", "reals.png", "samples.png") if run.has(name)]
-    names += [f"checkpoints/{name}" for name in of_newest[:_MOST_PICTURES]]
-    names += [f"samples/{name}" for name in pictures[:_MOST_PICTURES]]
+    names += [f"checkpoints/{name}" for name in of_newest[:_MAX_PICTURES]]
+    names += [f"samples/{name}" for name in pictures[:_MAX_PICTURES]]
     return Results(tuple(names), f"{newest} {get_checksum(run.file('stats.jsonl'))}")
 
 
 @contextmanager
-def gathered(run: Owned, names: Sequence[str]) -> Iterator[int]:
-    """A folder of this user's own with the files, on their file system, for as long as the block lasts: of gigabytes no
-    second copy is made, and a folder that the trainer renames meanwhile stays the one that was opened.
+def link_results(run: Owned, names: Sequence[str]) -> Iterator[int]:
+    """A temporary folder of this user with hard links to the files: no copy of gigabytes, and safe if the trainer
+    renames a folder.
     """
     prefix = f".results-{socket.gethostname()}-"
     for name in run.names():
-        if name.startswith(prefix):  # of a node that was cut off
+        if name.startswith(prefix):  # of an interrupted node
             remove(run, name)
     name = prefix + os.urandom(8).hex()
     os.mkdir(name, 0o700, dir_fd=run.at)
     own = Owned(run.at, os.geteuid()).folder(name)
     if own.at == _NONE:
-        raise OSError(f"{name} was swapped as soon as it was made")
+        raise OSError(f"another process replaced {name}")
     try:
         for folder, group in groupby(names, lambda each: each.rpartition("/")[0]):
-            put_in(run, own, folder, [each.rpartition("/")[2] for each in group])
+            link_folder(run, own, folder, [each.rpartition("/")[2] for each in group])
         yield own.at
     finally:
         remove(run, name)
         own.close()
 
 
-def put_in(run: Owned, own: Owned, folder: str, names: Sequence[str]) -> None:
-    """Links those of a folder's files that are the trainer's into a folder of that name in this user's own."""
+def link_folder(run: Owned, own: Owned, folder: str, names: Sequence[str]) -> None:
+    """Links a folder's files into a new folder of the same name."""
     if not folder:
-        link(run, own, names)
+        link_files(run, own, names)
         return
     os.mkdir(folder, 0o700, dir_fd=own.at)
     with closing(run.folder(folder)) as source, closing(own.folder(folder)) as target:
-        link(source, target, names)
+        link_files(source, target, names)
 
 
-def link(source: Owned, target: Owned, names: Sequence[str]) -> None:
-    """One file after the other: opened, looked at, and linked as the descriptor that was looked at."""
+def link_files(source: Owned, target: Owned, names: Sequence[str]) -> None:
+    """Opens, checks and links each file, by its descriptor."""
     for name in names:
         descriptor = source.file(name)
         if descriptor != _NONE:
@@ -193,15 +193,15 @@ def link(source: Owned, target: Owned, names: Sequence[str]) -> None:
 
 
 def remove(run: Owned, name: str) -> None:
-    """A folder in the run's; one that cannot be removed is left, and told."""
+    """Removes a folder from the run's folder, if possible."""
     try:
         shutil.rmtree(f"/proc/self/fd/{run.at}/{name}", ignore_errors=True)
     except RecursionError:
-        say(f"{name!r} stays: it is deeper than any folder of ours")
+        say(f"cannot remove {name!r}: nested too deeply")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Opens, runs the command, tidies up."""
+    """Opens the files, runs the command, cleans up."""
     run_dir, uid, marks, wanted, *command = argv
     run = Owned(os.open("/", os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip("/"))
     record = _NONE if wanted == "progress" else get_record(run)
@@ -209,27 +209,27 @@ def main(argv: Sequence[str]) -> int:
     try:
         progress = get_progress(run)
     except OSError as error:
-        say(f"the progress is left out: {error}")
+        say(f"skipping the progress: {error}")
     paths = {"RECORD": "", "SUM_OF_RECORD": get_checksum(record), "RESULTS": "", "SUM_OF_RESULTS": ""}
-    paths["PROGRESS"] = "" if progress == last_sum(marks, "progress") else progress
-    with ExitStack() as held:
-        given = []
-        if record != _NONE and paths["SUM_OF_RECORD"] != last_sum(marks, "uploaded"):
-            given.append(record)
+    paths["PROGRESS"] = "" if progress == read_mark(marks, "progress") else progress
+    with ExitStack() as stack:
+        descriptors = []
+        if record != _NONE and paths["SUM_OF_RECORD"] != read_mark(marks, "uploaded"):
+            descriptors.append(record)
             paths["RECORD"] = f"/proc/self/fd/{record}"
-        # Whatever the trainer has made of its folder, its record is put.
+        # The record must be uploaded, whatever the folder holds.
         try:
             results = get_results(run) if wanted == "yes" else Results((), "")
-            if results.names and results.sum != last_sum(marks, "results"):
-                given.append(held.enter_context(gathered(run, results.names)))
-                paths |= {"RESULTS": f"/proc/self/fd/{given[-1]}", "SUM_OF_RESULTS": results.sum}
+            if results.names and results.sum != read_mark(marks, "results"):
+                descriptors.append(stack.enter_context(link_results(run, results.names)))
+                paths |= {"RESULTS": f"/proc/self/fd/{descriptors[-1]}", "SUM_OF_RESULTS": results.sum}
         except OSError as error:
-            say(f"results are left out: {error}")
-        return subprocess.run(command, env={**os.environ, **paths}, pass_fds=given, check=False).returncode
+            say(f"skipping the results: {error}")
+        return subprocess.run(command, env={**os.environ, **paths}, pass_fds=descriptors, check=False).returncode
 
 
-def last_sum(marks: str, name: str) -> str:
-    """Of what was put last; empty before."""
+def read_mark(marks: str, name: str) -> str:
+    """The checksum of the last upload; empty before the first."""
     path = Path(marks, name)
     return path.read_text("utf-8").strip() if path.exists() else ""
 

@@ -1,10 +1,10 @@
-"""What a Slurm's machines have to become: the decision, whichever cloud they are in. Pure. With Python 3.10 alone.
+"""Plans the machines of a Slurm cluster, for any cloud. Pure. Needs only Python 3.10.
 
-A node of Slurm's is a name; its machine is whichever one of its rung's group carries that name. Slurm says by its
-power saving which names are wanted, so nothing has to be remembered of what it asked for. A rung whose group brings no
-machine in time is closed for a while: its waiting jobs go back into the queue, and take the next rung. One whose
-machines end before they become nodes, so many within so long, is held until somebody opens one of its nodes (`scontrol
-update nodename=NODE state=undrain`): an image that gives itself up would be launched without end.
+A Slurm node is a name; its machine is the one in its rung's group with that name. Slurm's power saving states give the
+requested nodes, so no requests are stored. A rung whose group starts no machine in time is closed for a while: its
+waiting jobs are requeued and take the next rung. A rung with too many machines that end before they become nodes is
+held, so that a broken image is not launched endlessly, until a user opens one of its nodes (`scontrol update
+nodename=NODE state=undrain`).
 """
 
 import re
@@ -12,18 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 OURS = "gangway:"
-"""How the reason of each node begins that we have taken out of use, or a job of ours as unfit."""
-NO_CAPACITY = "gangway: no capacity, tried again later"
-HELD = "gangway: held, its machines ended before they became nodes: undrain a node to try again"
-NO_ROOM = "gangway: as many nodes are up as may be"
+"""Prefix of our reasons for drained nodes."""
+NO_CAPACITY = "gangway: no capacity, will retry"
+HELD = "gangway: held, its machines failed to join; undrain a node to retry"
+NO_ROOM = "gangway: node limit reached"
 GONE = "gangway: its machine is gone"
-UNFIT = "gangway: given back"
-_SAID = re.compile(r"\s\[[^\s\]]*@[^\s\]]*\].*")
+UNFIT = "gangway: released"
+_AUTHOR = re.compile(r"\s\[[^\s\]]*@[^\s\]]*\].*")
 _BUSY = frozenset({"ALLOCATED", "MIXED"})
 
 
 class Node(NamedTuple):
-    """As Slurm has it: `states` are the words of scontrol's State, without marks."""
+    """A node in Slurm. `states`: scontrol's State, without marks."""
 
     name: str
     states: frozenset[str]
@@ -31,37 +31,37 @@ class Node(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Wanted, and not up yet."""
+        """Requested, but not up yet."""
         return "POWERING_UP" in self.states
 
     @property
     def is_off(self) -> bool:
-        """Not wanted: it has no machine, or its machine has to go."""
+        """Not requested: without a machine, or with one to terminate."""
         return not self.waits and bool(self.states & {"POWERED_DOWN", "POWERING_DOWN"})
 
     @property
     def is_busy(self) -> bool:
-        """A job holds it."""
+        """It runs a job."""
         return bool(self.states & _BUSY) or "COMPLETING" in self.states
 
     @property
     def is_out(self) -> bool:
-        """No job is given to it, whoever said so."""
+        """It accepts no jobs."""
         return bool(self.states & {"DRAIN", "DOWN", "FAIL"})
 
     @property
     def is_late(self) -> bool:
-        """Its machine did not become it in time."""
+        """Its machine did not join in time."""
         return not self.waits and self.reason.startswith("ResumeTimeout")
 
     @property
     def is_ours(self) -> bool:
-        """Out of use by our own word."""
+        """We drained it."""
         return self.is_out and self.reason.startswith(OURS)
 
 
 class Machine(NamedTuple):
-    """Of a group. `node`: the name it carries, empty where it has none yet."""
+    """A group's machine. `node`: its node's name; empty before one is assigned."""
 
     id: str
     node: str = ""
@@ -70,7 +70,7 @@ class Machine(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Of a rung, as the cloud has it."""
+    """A rung's group in the cloud."""
 
     desired: int
     most: int
@@ -78,7 +78,7 @@ class Group(NamedTuple):
 
 
 class Rung(NamedTuple):
-    """`nodes_up`: so many of its first nodes are never given back."""
+    """A rung of the ladder. `nodes_up`: its first nodes that are never released."""
 
     name: str
     nodes: tuple[str, ...]
@@ -86,8 +86,8 @@ class Rung(NamedTuple):
 
 
 class Ladder(NamedTuple):
-    """`most`: nodes up at once, over all rungs. A rung that brings none for `patience_sec` is closed for `rest_sec`; a
-    rung of which `given_up` machines never became nodes within `given_up_sec` is held; 0 holds none.
+    """`most`: limit of nodes over all rungs. A rung that starts no machine for `patience_sec` is closed for `rest_sec`;
+    a rung with `given_up` machines that failed to join within `given_up_sec` is held; 0 holds none.
     """
 
     rungs: tuple[Rung, ...]
@@ -99,9 +99,15 @@ class Ladder(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """From one look to the next: since when nodes wait without a machine, until when rungs are closed, which nodes had
-    lost their machine; which machines have not become nodes yet, with their rung, when such machines of a rung ended,
-    and which nodes of the rungs that are held have been closed.
+    """Kept between runs.
+
+    Attributes:
+        asked: since when nodes wait for a machine.
+        closed: until when rungs are closed.
+        missing: nodes without their machine.
+        fresh: the rungs of machines that have not joined yet.
+        failed: when such machines ended, by rung.
+        held: drained nodes of held rungs.
     """
 
     asked: Mapping[str, float] = {}
@@ -113,47 +119,47 @@ class Memory(NamedTuple):
 
 
 class Close(NamedTuple):
-    """No job is given to a node that is off."""
+    """Drains a node that is off."""
 
     node: str
     reason: str
 
 
 class Open(NamedTuple):
-    """The contrary."""
+    """Undrains a node."""
 
     node: str
 
 
 class Reset(NamedTuple):
-    """A node is off from now on, and its job goes back into the queue."""
+    """Turns a node off; its job is requeued."""
 
     node: str
     reason: str
 
 
 class Wake(NamedTuple):
-    """A node is wanted without a job."""
+    """Powers up a node without a job."""
 
     node: str
 
 
 class Name(NamedTuple):
-    """A machine becomes a node."""
+    """Assigns a machine to a node."""
 
     node: str
     machine: Machine
 
 
 class End(NamedTuple):
-    """A machine goes, and its group becomes smaller."""
+    """Terminates a machine; its group shrinks."""
 
     rung: str
     machine: str
 
 
 class Resize(NamedTuple):
-    """How many machines a group is to have."""
+    """Sets a group's size."""
 
     rung: str
     size: int
@@ -163,14 +169,14 @@ Action = Close | Open | Reset | Wake | Name | End | Resize
 
 
 class Decision(NamedTuple):
-    """`actions` in the order in which they are to be done."""
+    """`actions`: in order."""
 
     actions: tuple[Action, ...]
     memory: Memory
 
 
 class _View:
-    """One rung: who has a machine, who waits for one, which machines nobody has."""
+    """A rung's nodes with a machine, nodes that wait for one, and unassigned machines."""
 
     def __init__(self, rung: Rung, nodes: Mapping[str, Node], group: Group) -> None:
         self.rung, self.group = rung, group
@@ -192,7 +198,7 @@ class _View:
 
     @property
     def lost(self) -> list[Node]:
-        """Those that were up, and have no machine any more."""
+        """Nodes that were up and lost their machine."""
         return [
             node
             for node in self.nodes
@@ -201,13 +207,13 @@ class _View:
 
     @property
     def fresh(self) -> dict[str, str]:
-        """Machines that are not nodes yet, with the rung's name."""
+        """The rung's name by machines that have not joined yet."""
         waiting = {node.name for node in self.nodes if node.waits}
         found = [*self.free, *(machine for name, machine in self.owners.items() if name in waiting)]
         return {machine.id: self.rung.name for machine in found}
 
     def failed(self, memory: Memory) -> int:
-        """How many of those ended since the last look, or were given up by Slurm."""
+        """The number of those that ended since the last run, or that Slurm gave up."""
         late = {node.name for node in self.nodes if node.is_late}
         there = {machine.id: machine for machine in self.group.machines if not machine.is_leaving}
         before = [name for name, rung in memory.fresh.items() if rung == self.rung.name]
@@ -217,7 +223,7 @@ class _View:
 def decide(
     ladder: Ladder, nodes: Mapping[str, Node], groups: Mapping[str, Group], memory: Memory, now: float
 ) -> Decision:
-    """What to do after one look.
+    """The actions for the current state.
 
     >>> spot = Rung("spot", ("spot-n1", "spot-n2"))
     >>> seen = {"spot-n1": Node("spot-n1", frozenset({"ALLOCATED", "POWERING_UP"}))}
@@ -229,7 +235,7 @@ def decide(
     failed = {view.rung.name: _failures(view, ladder, memory, now) for view in views}
     held = {view.rung.name: seen for view in views if (seen := _held(view, ladder, memory, failed)) is not None}
     released = memory.held.keys() - held
-    # A rung that is released by hand is tried at once, whatever was known of its capacity.
+    # A rung that a user released is tried at once, whatever its capacity was.
     closed = {name: until for name, until in memory.closed.items() if until > now and name not in released}
     for view in views:
         if any(now - asked[node.name] >= ladder.patience_sec for node in view.waiting):
@@ -242,7 +248,7 @@ def decide(
     parts: list[Action] = []
     kept_by: dict[str, int] = {}
     for view in views:
-        why = _why_shut(view.rung, closed, held)
+        why = _close_reason(view.rung, closed, held)
         most = 0 if why else max(0, min(room, view.group.most - len(view.owners)))
         kept = sorted(view.waiting, key=lambda node: (asked[node.name], view.rung.nodes.index(node.name)))
         kept, dropped = kept[:most], kept[most:]
@@ -250,16 +256,16 @@ def decide(
         room -= len(kept)
         resets |= dict.fromkeys((node.name for node in dropped), why or NO_ROOM)
         parts += _machines(view, kept)
-    doors = [
+    access = [
         action
         for view in views
-        for action in _doors(view, room, kept_by[view.rung.name], _why_shut(view.rung, closed, held))
+        for action in _node_access(view, room, kept_by[view.rung.name], _close_reason(view.rung, closed, held))
     ]
     named = {action.node for action in parts if isinstance(action, Name)}
     left = {name: since for name, since in asked.items() if name not in resets and name not in named}
-    # Doors first, so that a job that goes back into the queue is not given to the same rung.
-    actions = (*doors, *(Reset(*each) for each in resets.items()), *parts)
-    # What is ended here has not failed.
+    # Drain first, so that a requeued job does not get the same rung.
+    actions = (*access, *(Reset(*each) for each in resets.items()), *parts)
+    # Machines ended here have not failed.
     ended = {action.machine for action in parts if isinstance(action, End)}
     fresh = {name: rung for view in views for name, rung in view.fresh.items() if name not in ended}
     failed = {name: () if name in released else times for name, times in failed.items()}
@@ -267,15 +273,13 @@ def decide(
 
 
 def _failures(view: _View, ladder: Ladder, memory: Memory, now: float) -> tuple[float, ...]:
-    """When machines of a rung ended before they became nodes, lately."""
+    """Recent times at which a rung's machines failed to join."""
     before = [time for time in memory.failed.get(view.rung.name, ()) if time > now - ladder.given_up_sec]
     return (*before, *[now] * view.failed(memory))
 
 
 def _held(view: _View, ladder: Ladder, memory: Memory, failed: Mapping[str, Sequence[float]]) -> tuple[str, ...] | None:
-    """The nodes of a rung that is held which have been seen closed; None where it is not, or not any more: somebody has
-    opened one of them.
-    """
+    """The drained nodes of a held rung; None if it is not held, or a user has undrained one."""
     name = view.rung.name
     if name not in memory.held:
         return () if 0 < ladder.given_up <= len(failed[name]) else None
@@ -285,30 +289,30 @@ def _held(view: _View, ladder: Ladder, memory: Memory, failed: Mapping[str, Sequ
     return (*closed, *(node.name for node in view.off if node.reason == HELD and node.name not in closed))
 
 
-def _why_shut(rung: Rung, closed: Mapping[str, float], held: Mapping[str, object]) -> str:
-    """Why no machine of a rung is asked for; empty where one may be."""
+def _close_reason(rung: Rung, closed: Mapping[str, float], held: Mapping[str, object]) -> str:
+    """Why a rung is closed; empty if it is open."""
     return HELD if rung.name in held else NO_CAPACITY if rung.name in closed else ""
 
 
 def _is_spent(node: Node) -> bool:
-    """Out of use by our word, or a job's, with nobody on it: another machine may do better."""
+    """Drained by us or a job, and idle: replace its machine."""
     return node.is_ours and not node.is_off and not node.is_busy
 
 
 def _machines(view: _View, kept: Sequence[Node]) -> list[Action]:
-    """Of one rung: who gets which, which go, and how many are to be there."""
+    """A rung's machines: assignments, terminations, and the group's size."""
     actions: list[Action] = [Name(node.name, machine) for node, machine in zip(kept, view.free, strict=False)]
     ends = [*view.ends, *view.free[len(kept) :]]
     actions += [End(view.rung.name, machine.id) for machine in ends]
     wanted = min(len(view.owners) + len(kept), view.group.most)
-    # Each that goes takes its place along.
+    # Each termination shrinks the group.
     if max(0, view.group.desired - len(ends)) != wanted:
         actions.append(Resize(view.rung.name, wanted))
     return actions
 
 
-def _doors(view: _View, room: int, kept: int, why: str) -> list[Action]:
-    """Which nodes that are off a job may be given: no more than machines may still come. `why`: the rung is shut."""
+def _node_access(view: _View, room: int, kept: int, why: str) -> list[Action]:
+    """Which nodes that are off accept jobs: as many as machines can start. `why`: the reason if the rung is closed."""
     most = 0 if why else max(0, min(room, view.group.most - len(view.owners) - kept))
     is_open = [node for node in view.off if not node.is_out]
     ours = [node for node in view.off if node.is_ours]
@@ -317,23 +321,23 @@ def _doors(view: _View, room: int, kept: int, why: str) -> list[Action]:
     opened = ours[: max(0, most - len(is_open))]
     actions += [Open(node.name) for node in opened]
     up = set(view.rung.nodes[: view.rung.nodes_up])
-    # One that has just been opened is woken at the next look.
+    # A node that was just opened is woken by the next run.
     return actions + [Wake(node.name) for node in is_open[:most] if node.name in up]
 
 
 def read_nodes(text: str) -> dict[str, Node]:
-    """Out of `scontrol show nodes --oneliner`.
+    """Parses `scontrol show nodes --oneliner`.
 
     >>> read_nodes("NodeName=n1 Arch=x State=IDLE Reason=gangway: no capacity [root@2026-11-27T08:00:00]")
     {'n1': Node(name='n1', states=frozenset({'IDLE'}), reason='gangway: no capacity')}
     """
     found = {}
     for line in text.splitlines():
-        # Of free text; who said it, and when, stands behind.
-        head, _, said = line.partition(" Reason=")
+        # Free text, then author and time.
+        head, _, reason = line.partition(" Reason=")
         words = dict(word.split("=", 1) for word in head.split() if "=" in word)
         if "NodeName" in words:
-            # Marks tell a node that does not answer, and one that is planned for a job.
+            # Without marks, such as * for a node that does not respond.
             states = frozenset(word.strip("*~#!%$@^-") for word in words.get("State", "").split("+"))
-            found[words["NodeName"]] = Node(words["NodeName"], states, _SAID.sub("", said).strip())
+            found[words["NodeName"]] = Node(words["NodeName"], states, _AUTHOR.sub("", reason).strip())
     return found

@@ -1,18 +1,15 @@
-"""HTTP as a machine's own Python uses it: an answer that is an error has its status, and no proxy stands in between.
-
-Shared by what machines of several clouds run. Not a client of any API: those are in modules of their own.
-"""
+"""HTTP requests without a proxy; an error has its status. Shared by all clouds' API clients."""
 
 import urllib.error
 import urllib.request
 from typing import Any
 
-# Logs take little more in one value; a reason is cut long before.
+# Near the limit of the clouds' logs.
 MAX_VALUE_CHARS = 4000
 
 
 class RefusedError(OSError):
-    """An API's answer that is an error. `status`: of HTTP, or the code of a long operation that failed."""
+    """An API's error. `status`: of HTTP, or the code of a failed long-running operation."""
 
     def __init__(self, status: int, what: str) -> None:
         super().__init__(f"{status}: {what}")
@@ -20,7 +17,7 @@ class RefusedError(OSError):
 
 
 def open_url(request: urllib.request.Request, timeout_sec: float) -> Any:
-    """The answer, to be read and closed. Raises RefusedError, or OSError where nobody answers."""
+    """The answer, to be read and closed. Raises RefusedError, or OSError without an answer."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         return opener.open(request, timeout=timeout_sec)

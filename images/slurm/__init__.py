@@ -1,1 +1,1 @@
-"""A Slurm of one's own: what its controller and nodes read, from one SlurmSpec."""
+"""A Slurm cluster: the files of its controller and nodes, from one SlurmSpec."""

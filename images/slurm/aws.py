@@ -1,4 +1,4 @@
-"""Machines of a Slurm on AWS: what its nodes and its controller do at boot, as cloud-init for Ubuntu's images."""
+"""Cloud-init for Slurm's controller and nodes on AWS, with Ubuntu's images."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
 
-from images.render import BIN_DIR, ETC_DIR, NodeFile, bare_python_file, cloud_config, scripts, unit
+from images.render import BIN_DIR, ETC_DIR, NodeFile, bare_python_file, cloud_config, scripts, select_enabled, unit
 from images.shell import bash_assignments
 from images.slurm.conf import account_words, conf_files, fabric_files
 from images.slurm.spec import SlurmSpec
@@ -20,8 +20,8 @@ _PACKAGES = ("munge", "python3-boto3", "slurm-client")
 
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmSpec:
-    """What both are told. `munge_key`: the parameter that has the key of the cluster. `file_system`: Lustre, where the
-    cluster has one; `log_group`: whose events' stream nodes write to that give themselves up.
+    """A machine of the cluster. `munge_key`: the SSM parameter with the cluster's key. `file_system`: Lustre, or None.
+    `log_group`: for events of nodes that give up.
     """
 
     stack: str
@@ -40,7 +40,7 @@ class AwsSlurmSpec:
             )
 
     def settings(self, role: Literal["worker", "head"]) -> dict[str, str]:
-        """What common.sh and the scripts of both want to know."""
+        """Variables of the scripts."""
         files, slurm = self.file_system, self.slurm
         dns_name, _, mount_name = files.source.partition(_LUSTRE) if files else ("", "", "")
         return {
@@ -63,13 +63,13 @@ class AwsSlurmSpec:
 
     @property
     def mount_steps(self) -> tuple[str, ...]:
-        """What mounts the file system."""
+        """The script that mounts the file system."""
         return (self.file_system.script,) if self.file_system else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmNodeSpec(AwsSlurmSpec):
-    """A node. `efa_interfaces_planned`: 0 asks for none; `lustre_efa_interfaces`: with 0 it mounts over TCP;
+    """A node. `efa_interfaces_planned`: 0 for none; `lustre_efa_interfaces`: 0 mounts over TCP;
     `job_fabric`: `components.core.queue_fabric.fabric_variables` of its jobs on several nodes.
     """
 
@@ -82,7 +82,7 @@ class AwsSlurmNodeSpec(AwsSlurmSpec):
 
     @property
     def steps(self) -> list[str]:
-        """Scripts that must succeed before the machine becomes a node."""
+        """Scripts that must succeed before the machine joins as a node."""
         planned = {
             "close-metadata.sh": True,
             "check-gpu.sh": self.slurm.machine.gpus > 0,
@@ -91,7 +91,7 @@ class AwsSlurmNodeSpec(AwsSlurmSpec):
             **dict.fromkeys(self.mount_steps, True),
             "slurm-install.sh": True,
         }
-        return [name for name, wanted in planned.items() if wanted]
+        return select_enabled(planned)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,11 +99,11 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
     """The controller.
 
     Attributes:
-        groups: the Auto Scaling groups of the rungs, in their order.
-        most: nodes up at once, over all rungs.
-        patience_sec: how long a rung may bring no machine before it is left for `rest_sec`.
-        breaker: how many machines of a rung may end before they become nodes; None for any number.
-        shared_dir: made for jobs on the file system; empty for none.
+        groups: the Auto Scaling groups of the rungs, in order.
+        most: limit of nodes over all rungs.
+        patience_sec: a rung that starts no machine for so long is closed for `rest_sec`.
+        breaker: limits machines of a rung that end before they join; None for no limit.
+        shared_dir: for jobs, on the file system; empty for none.
     """
 
     groups: tuple[str, ...]
@@ -123,14 +123,14 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
 
     @property
     def accounting_dump(self) -> str:
-        """Where the accounting database is saved; empty if there is none, or no file system that outlives the head."""
+        """Dump of the accounting database; empty without one, or without a file system that outlives the head."""
         files, slurm = self.file_system, self.slurm
         is_kept = files is not None and PurePosixPath(slurm.state_dir).is_relative_to(files.mount_point)
         return f"{slurm.state_dir}/accounting.sql.gz" if slurm.accounting and is_kept else ""
 
     @property
     def scaler(self) -> dict[str, object]:
-        """What `images.node.aws.slurm_scaler` reads."""
+        """Configuration of `images.node.aws.slurm_scaler`."""
         slurm = self.slurm
         return {
             "region": self.region,
@@ -152,8 +152,8 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
 
 
 def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
-    """A node's `#cloud-config` for AWS's Deep Learning AMI on Ubuntu. Which node it is, its controller says later."""
-    # Before each job as well: whoever manages a firewall may have emptied it.
+    """A node's `#cloud-config` for AWS's Deep Learning AMI on Ubuntu. The controller assigns its name later."""
+    # close-metadata.sh before each job too, since a firewall manager may remove its rules.
     checks = [step for step in spec.steps if step.startswith(("check-", "close-"))]
     settings = {
         **spec.settings("worker"),
@@ -171,14 +171,14 @@ def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
     started = ["gangway-slurmd.service", "gangway-slurm-notice.service"]
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", bash_assignments(settings)),
-        # Where a check only says what it finds: the node is drained, and its group replaces nothing.
+        # For checks around jobs: a failure drains the node and does not replace it.
         NodeFile(f"{ETC_DIR}/check.env", "0600", bash_assignments({**settings, "ROLE": "head", "LOG_GROUP": ""})),
         *fabric_files(spec.job_fabric),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *spec.steps, *run]),
         *(bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
         *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", "gangway-notices.service", *started]),
     ]
-    return cloud_config(CLOUD, files, "node of Slurm's on AWS's Deep Learning AMI (Ubuntu)", units=started)
+    return cloud_config(CLOUD, files, "Slurm node on AWS's Deep Learning AMI (Ubuntu)", units=started)
 
 
 def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
@@ -195,7 +195,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
         "SLURM_SHARED_DIR": spec.shared_dir,
         "SLURM_STATE_DIR": slurm.state_dir,
     }
-    # The last one knows the user slurm, which sizes groups, once its package is there.
+    # The last needs the user slurm, which the package creates.
     steps = [*spec.mount_steps, "slurm-install.sh", "slurm-head.sh", "close-metadata.sh"]
     daemons = [*(["gangway-slurmdbd.service"] if slurm.accounting else []), "gangway-slurmctld.service"]
     saves = spec.accounting_dump != ""
@@ -224,5 +224,5 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
         *(bare_python_file(name) for name in ["slurm_plan.py", "aws/slurm_scaler.py"]),
         *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", *triggered, *started]),
     ]
-    assert slurm.bin_dir == BIN_DIR, "where slurm.conf looks for the programs"
-    return cloud_config(CLOUD, files, "controller of Slurm's on Ubuntu", units=started)
+    assert slurm.bin_dir == BIN_DIR, "slurm.conf names the programs there"
+    return cloud_config(CLOUD, files, "Slurm controller on Ubuntu", units=started)

@@ -1,8 +1,9 @@
-"""The files that a Slurm reads, as text: pure. Each option is known to 21.08, 22.05 and 23.11 alike, but where it says
-so. A cloud's nodes have none of them: they ask the controller (slurm.conf(5), enable_configless).
+"""Slurm's configuration files, as text. Slurm 21.08, 22.05 and 23.11 support every option, except where noted. Nodes in
+a cloud fetch them from the controller (slurm.conf(5), enable_configless).
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from images.render import ETC_DIR, NodeFile
@@ -10,18 +11,25 @@ from images.slurm.spec import SlurmSpec, SlurmTeam
 
 SRUN_PORTS = (60_001, 60_100)
 QOS = {"high": 300, "normal": 200, "low": 100}
-"""With accounting: their priorities; each may requeue those below it."""
+"""Priorities, with accounting; each QOS may preempt those below it."""
 
 
 def slurm_conf(spec: SlurmSpec) -> str:
     """`slurm.conf`."""
-    parts = [_controller(spec), _scheduling(spec), _nodes_run(spec), _power(spec), _accounts(spec)]
+    parts = [_controller(spec), _scheduling(spec), _execution(spec), _power(spec), _accounts(spec)]
     lines = [f"{name}={value}" for part in parts for name, value in part.items()]
-    return _text([*lines, *_gres_types(spec), *_nodes(spec), *_partitions(spec)])
+    gres_types = ["GresTypes=gpu"] if spec.machine.gpus else []
+    return _text([*lines, *gres_types, *_nodes(spec), *_partitions(spec)])
 
 
 def _controller(spec: SlurmSpec) -> Mapping[str, object]:
     address = "" if spec.head_host == spec.head_name else f"({spec.head_host})"
+    configuration = (
+        # Each machine has its own copy, which may spell the controller's name differently.
+        {"DebugFlags": "NO_CONF_HASH"}
+        if spec.is_static
+        else {"SlurmctldParameters": "enable_configless,idle_on_node_suspend"}
+    )
     return {
         "ClusterName": spec.cluster,
         "SlurmctldHost": f"{spec.head_name}{address}",
@@ -31,8 +39,8 @@ def _controller(spec: SlurmSpec) -> Mapping[str, object]:
         "AuthType": "auth/munge",
         **({"AuthInfo": f"socket={spec.munge_socket}"} if spec.munge_socket else {}),
         "CredType": "cred/munge",
-        **_where_nodes_read(spec),
-        # Also while they have no machine: a job is refused that asks for more nodes than can be seen.
+        **configuration,
+        # Shows nodes without a machine; a job may not ask for more nodes than are visible.
         "PrivateData": "cloud",
         "StateSaveLocation": f"{spec.state_dir}/state",
         "SlurmdSpoolDir": "/var/spool/slurmd/%n",
@@ -40,66 +48,57 @@ def _controller(spec: SlurmSpec) -> Mapping[str, object]:
         "SlurmdPidFile": "/run/slurmd-%n.pid",
         "SlurmctldLogFile": f"{spec.log_dir}/slurmctld.log",
         "SlurmdLogFile": f"{spec.log_dir}/slurmd-%n.log",
-        # Of srun and salloc beside the controller, to which nodes connect: a network lets these pass.
+        # Nodes connect to srun and salloc on the controller at these ports, which the network allows.
         "SrunPortRange": "{}-{}".format(*SRUN_PORTS),
         "MpiDefault": "none",
-        # Slurm's default is the submitter's limits, and a login shell may lock too little memory for a fabric.
+        # The default is the submitter's limits, with too little locked memory for a fabric.
         "PropagateResourceLimits": "NONE",
-        # A node that comes back with its machine is fit again; its prolog says where it is not.
+        # A node that returns is usable; its prolog checks it.
         "ReturnToService": 2,
     }
-
-
-def _where_nodes_read(spec: SlurmSpec) -> Mapping[str, object]:
-    if spec.is_there:
-        # Each machine has its own copy, with the controller's name alone in another form.
-        return {"DebugFlags": "NO_CONF_HASH"}
-    # A machine that was given back comes again with nothing but its name.
-    return {"SlurmctldParameters": "enable_configless,idle_on_node_suspend"}
 
 
 def _scheduling(spec: SlurmSpec) -> Mapping[str, object]:
     return {
         "SchedulerType": "sched/backfill",
-        # A job whose node was not fit goes to another one, and waits for nobody's release.
+        # A job whose node failed its prolog moves to another node without a release by hand.
         "SchedulerParameters": "nohold_on_prolog_fail",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU_Memory",
         "DefMemPerCPU": spec.machine.memory_mib // spec.machine.cpus,
         "PriorityType": "priority/multifactor" if spec.accounting else "priority/basic",
         **({"PriorityWeightQOS": 10_000, "PriorityWeightFairshare": 1000} if spec.accounting else {}),
-        # Who names no partition is in all of them: the job takes the first rung that has nodes for it.
+        # A job without a partition is in all of them: it takes the first rung with nodes for it.
         "JobSubmitPlugins": "all_partitions",
         "JobRequeue": 1,
-        # Without accounts nobody could say who may requeue whom.
+        # Preemption needs QOS, which needs accounting.
         "PreemptType": "preempt/qos" if spec.accounting else "preempt/none",
         "PreemptMode": "REQUEUE" if spec.accounting else "OFF",
-        # A fabric ends at its rung's placement group.
+        # A fabric covers one rung's placement group.
         "TopologyPlugin": "topology/tree" if spec.machine.fabric else "topology/none",
     }
 
 
-def _nodes_run(spec: SlurmSpec) -> Mapping[str, object]:
-    held = spec.has_cgroups
+def _execution(spec: SlurmSpec) -> Mapping[str, object]:
     return {
-        "ProctrackType": "proctrack/cgroup" if held else "proctrack/linuxproc",
-        "TaskPlugin": "task/cgroup,task/affinity" if held else "task/affinity",
+        "ProctrackType": "proctrack/cgroup" if spec.has_cgroups else "proctrack/linuxproc",
+        "TaskPlugin": "task/cgroup,task/affinity" if spec.has_cgroups else "task/affinity",
         "Prolog": f"{spec.bin_dir}/slurm-health.sh",
         "Epilog": f"{spec.bin_dir}/slurm-health.sh",
-        # Before a job's first second, not at its first step.
+        # At the job's start, not at its first step.
         "PrologFlags": "Alloc",
         "KillWait": 90,
         "BatchStartTimeout": 60,
-        # Of a prolog that looks at eight GPUs.
+        # A prolog checks eight GPUs.
         "MessageTimeout": 60,
         "PrologEpilogTimeout": 900,
     }
 
 
 def _power(spec: SlurmSpec) -> Mapping[str, object]:
-    if spec.is_there:
+    if spec.is_static:
         return {}
-    excluded = {"SuspendExcNodes": spec.rungs[0].first(spec.nodes_up)} if spec.nodes_up else {}
+    excluded = {"SuspendExcNodes": spec.rungs[0].first_hosts(spec.nodes_up)} if spec.nodes_up else {}
     return {
         "ResumeProgram": f"{spec.bin_dir}/slurm-scale.sh",
         "ResumeFailProgram": f"{spec.bin_dir}/slurm-scale.sh",
@@ -107,7 +106,7 @@ def _power(spec: SlurmSpec) -> Mapping[str, object]:
         "SuspendTime": math.ceil(spec.idle_minutes * 60),
         "SuspendTimeout": spec.suspend_sec,
         "ResumeTimeout": math.ceil(spec.resume_minutes * 60),
-        # The program looks at all nodes, however many Slurm names.
+        # The program checks all nodes at each call.
         "ResumeRate": 0,
         "SuspendRate": 0,
         **excluded,
@@ -121,16 +120,12 @@ def _accounts(spec: SlurmSpec) -> Mapping[str, object]:
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": "localhost",
         "AccountingStoragePort": spec.accounting_port,
-        # To slurmdbd the socket has another name than to all others.
+        # slurmdbd has its own option for the socket.
         **({"AccountingStoragePass": spec.munge_socket} if spec.munge_socket else {}),
         "AccountingStorageEnforce": "associations,limits,qos",
         **({"AccountingStorageTRES": "gres/gpu"} if spec.machine.gpus else {}),
         "JobAcctGatherType": "jobacct_gather/linux",
     }
-
-
-def _gres_types(spec: SlurmSpec) -> list[str]:
-    return ["GresTypes=gpu"] if spec.machine.gpus else []
 
 
 def _nodes(spec: SlurmSpec) -> Iterable[str]:
@@ -151,7 +146,7 @@ def _nodes(spec: SlurmSpec) -> Iterable[str]:
 
 
 def _partitions(spec: SlurmSpec) -> Iterable[str]:
-    """In the ladder's order, which a job in several keeps by their tiers."""
+    """Priority tiers give the ladder's order to a job in several partitions."""
     tiers = len(spec.rungs)
     for position, rung in enumerate(spec.rungs):
         default = "YES" if position == 0 else "NO"
@@ -162,7 +157,7 @@ def _partitions(spec: SlurmSpec) -> Iterable[str]:
 
 
 def gres_conf(spec: SlurmSpec) -> str:
-    """`gres.conf`: NVIDIA's devices by their numbers, for Ubuntu's Slurm is built without NVML."""
+    """`gres.conf`: NVIDIA's devices by number, since Ubuntu's Slurm has no NVML."""
     machine = spec.machine
     if not machine.gpus:
         return _text(["AutoDetect=off"])
@@ -172,23 +167,21 @@ def gres_conf(spec: SlurmSpec) -> str:
 
 
 def topology_conf(spec: SlurmSpec) -> str:
-    """`topology.conf`: a switch for each rung, and none above them, for nothing fast connects two; empty where there is
-    no fabric.
-    """
+    """`topology.conf`: a switch for each rung, unconnected; empty without a fabric."""
     if spec.machine.fabric is None:
         return ""
     return _text([f"# {spec.machine.fabric}"] + [f"SwitchName={rung.name} Nodes={rung.hosts}" for rung in spec.rungs])
 
 
 def cgroup_conf(spec: SlurmSpec) -> str:
-    """`cgroup.conf`: a job has its own processors, memory and GPUs; empty where this release has none."""
+    """`cgroup.conf`: confines a job to its cores, memory and GPUs; empty if the release cannot."""
     if not spec.has_cgroups:
         return ""
     return _text(["ConstrainCores=yes", "ConstrainRAMSpace=yes", "ConstrainDevices=yes"])
 
 
 def slurmdbd_conf(spec: SlurmSpec) -> str:
-    """`slurmdbd.conf`, on the controller alone: MariaDB by its socket, whose user the machine's own is; no password."""
+    """`slurmdbd.conf`, for the controller: MariaDB over its socket, without a password."""
     if not spec.accounting:
         return ""
     settings = {
@@ -211,7 +204,7 @@ def slurmdbd_conf(spec: SlurmSpec) -> str:
 
 
 def conf_files(spec: SlurmSpec) -> dict[str, str]:
-    """Those that the controller has in /etc/slurm, by name."""
+    """The controller's files in /etc/slurm, by name."""
     texts = {
         "slurm.conf": slurm_conf(spec),
         "gres.conf": gres_conf(spec),
@@ -223,14 +216,14 @@ def conf_files(spec: SlurmSpec) -> dict[str, str]:
 
 
 def fabric_files(variables: Mapping[str, str]) -> list[NodeFile]:
-    """What slurm-node.sh gives to jobs on several nodes, NAME=VALUE a line; none where there is nothing."""
+    """The variables that slurm-node.sh sets for jobs on several nodes; no file if there are none."""
     text = _text(f"{name}={value}" for name, value in variables.items())
     return [NodeFile(f"{ETC_DIR}/job-fabric", "0644", text)] if text else []
 
 
 def account_words(spec: SlurmSpec) -> list[list[str]]:
-    """The arguments of each sacctmgr call, in order: QOS priorities, each team's share and limit, its users, and their
-    default accounts. slurm-accounts.sh removes users from accounts that are not listed here.
+    """The arguments of each sacctmgr call, in order: QOS priorities, teams' shares and limits, users, default accounts.
+    slurm-accounts.sh removes users from accounts that are not listed.
     """
     if not spec.accounting:
         return []
@@ -240,14 +233,14 @@ def account_words(spec: SlurmSpec) -> list[list[str]]:
         words.append(["add", "qos", name])
         below = ",".join(names[position + 1 :])
         before = [f"preempt={below}"] if below else []
-        # A job that is larger than its team's limit is refused; without the flag it would wait for ever.
+        # Rejects a job above its team's limit; without the flag it would wait forever.
         words.append(
             ["modify", "qos", name, "set", f"priority={QOS[name]}", "preemptmode=requeue", "flags=DenyOnLimit", *before]
         )
     every = ["qos=high,normal,low", "defaultqos=normal"]
     teams = spec.teams or (SlurmTeam("main", 1, users=spec.users),)
     for team in teams:
-        limit = -1 if team.max_nodes is None else team.max_nodes  # -1 takes an earlier one away
+        limit = -1 if team.max_nodes is None else team.max_nodes  # -1 removes the limit
         shares = [f"fairshare={max(1, team.nodes)}", f"grptres=node={limit}"]
         words.append(["add", "account", team.name, f"cluster={spec.cluster}"])
         words.append(["modify", "account", team.name, f"cluster={spec.cluster}", "set", *shares, *every])
@@ -259,16 +252,16 @@ def account_words(spec: SlurmSpec) -> list[list[str]]:
 
 
 def rung_names(kinds: Iterable[str]) -> list[str]:
-    """Partitions' names for a ladder of these kinds: the kind, numbered from its second on.
+    """Partition names of a ladder: the kind, numbered from the second on.
 
     >>> rung_names(["spot", "on-demand", "spot"])
     ['spot', 'on-demand', 'spot-2']
     """
-    seen: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     names = []
     for kind in kinds:
-        seen[kind] = seen.get(kind, 0) + 1
-        names.append(kind if seen[kind] == 1 else f"{kind}-{seen[kind]}")
+        counts[kind] += 1
+        names.append(kind if counts[kind] == 1 else f"{kind}-{counts[kind]}")
     return names
 
 

@@ -1,5 +1,5 @@
-"""Machines of a Slurm that are there already: one bash script each, which puts its files and services there or removes
-them. The first machine is the controller, and a node like the others.
+"""Slurm on existing machines: a bash script for each, which installs or removes its files and services. The first
+machine is the controller and a node.
 """
 
 import re
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from images.hosts import CLOUD, installer_text
-from images.render import BIN_DIR, ETC_DIR, METADATA_UNIT, NodeFile, scripts, unit
+from images.render import BIN_DIR, ETC_DIR, METADATA_UNIT, NodeFile, scripts, select_enabled, unit
 from images.shell import bash_assignments
 from images.slurm.conf import SRUN_PORTS, conf_files, fabric_files
 from images.slurm.spec import SlurmSpec
@@ -15,17 +15,17 @@ from images.specs import RdmaSetup
 
 CONF_DIR = f"{ETC_DIR}/slurm"
 HEAD_MARK = "@HEAD@"
-"""In place of the controller's own name, which the machine puts there when it begins."""
+"""Placeholder for the controller's hostname, which the machine fills in at start."""
 _HEAD = re.compile(r"^SlurmctldHost=[^(\n]*", re.MULTILINE)
 MUNGE_SOCKET = "/run/gangway-munge/socket"
-"""Of a munged of our own, beside the machine's. Nodes that ask the controller for their configuration would know no
-such place, so that each machine has all of it.
+"""Of the cluster's munged, next to the machine's. Nodes that fetch their configuration from the controller could not
+find it, so each machine has all files.
 """
 RUN_CONF_DIR = "/run/slurm/conf"
-"""Where Slurm's commands look when there is none in /etc/slurm."""
-_NEEDS = "install Slurm 22.05 or later and munge from your distribution (Debian, Ubuntu: slurm-wlm munge)"
-_OTHERS = (
-    "/etc/slurm/slurm.conf: this machine has a Slurm already; submit to that one: gangway job submit --on slurm:FOLDER"
+"""Where Slurm's commands look if /etc/slurm has no configuration."""
+_NEEDS = "install your distribution's Slurm (22.05 or later) and munge (Debian, Ubuntu: slurm-wlm munge)"
+_OTHER_SLURM = (
+    "/etc/slurm/slurm.conf: this machine already has Slurm; submit to it: gangway job submit --on slurm:FOLDER"
 )
 
 
@@ -35,9 +35,9 @@ class SlurmHostSpec:
 
     Attributes:
         node: its name in Slurm.
-        is_head: whether it is the controller as well.
-        fabric: adapters that it must have up; None checks nothing.
-        allowed: machines, by name or address, and networks that reach Slurm's ports; None closes nothing.
+        is_head: whether it is also the controller.
+        fabric: adapters that must be up; None checks nothing.
+        allowed: machines, by name or address, and networks that may reach Slurm's ports; None closes no port.
         wireguard: interface of the tunnels to the other machines; None for none.
         job_fabric: `components.core.queue_fabric.fabric_variables` of its jobs on several nodes.
     """
@@ -54,48 +54,48 @@ class SlurmHostSpec:
     def __post_init__(self) -> None:
         names = [name for rung in self.slurm.rungs for name in rung.nodes]
         if self.node not in names:
-            raise ValueError(f"SlurmHostSpec.node: {self.node!r}; allowed: {', '.join(names)}; fix: name one of them")
+            raise ValueError(f"SlurmHostSpec.node: {self.node!r}; allowed: {', '.join(names)}; fix: use one of them")
         if self.slurm.munge_socket != MUNGE_SOCKET or self.slurm.bin_dir != BIN_DIR:
             raise ValueError(
                 f"SlurmHostSpec.slurm: munge_socket {self.slurm.munge_socket!r}, bin_dir {self.slurm.bin_dir!r}; "
-                f"allowed: {MUNGE_SOCKET} and {BIN_DIR}; fix: pass them"
+                f"allowed: {MUNGE_SOCKET} and {BIN_DIR}; fix: use these"
             )
 
     @property
     def checks(self) -> list[str]:
-        """What a machine has to pass, at boot and around each job."""
-        found = {"check-gpu.sh": self.slurm.machine.gpus > 0, "check-rdma.sh": self.fabric is not None}
-        return ["close-metadata.sh", *(name for name, wanted in found.items() if wanted)]
+        """The checks at boot and around each job."""
+        planned = {"check-gpu.sh": self.slurm.machine.gpus > 0, "check-rdma.sh": self.fabric is not None}
+        return ["close-metadata.sh", *select_enabled(planned)]
 
     @property
     def steps(self) -> list[str]:
-        """Before its daemons begin."""
+        """The scripts before its daemons start."""
         planned = {
             **dict.fromkeys(self.checks, True),
             "join-wireguard.sh": self.wireguard is not None,
             "close-ports.sh": self.allowed is not None,
             "slurm-ready.sh": True,
         }
-        return [name for name, wanted in planned.items() if wanted]
+        return select_enabled(planned)
 
     @property
     def services(self) -> list[str]:
-        """What is enabled and started."""
+        """The units to enable and start."""
         head = ["gangway-slurmctld.service"] if self.is_head else []
         return [METADATA_UNIT, "gangway-munged.service", *head, "gangway-slurmd.service"]
 
 
 def render_slurm_host_installer(spec: SlurmHostSpec) -> str:
-    """The machine's script, plain ASCII: `install` and `remove`."""
+    """The machine's script, with the commands `install` and `remove`."""
     gpu = ["nvidia-smi: install NVIDIA's driver"] if spec.slurm.machine.gpus else []
     daemons = ["munged", "slurmd", *(["slurmctld"] if spec.is_head else [])]
-    tunnels = ["wg-quick: install wireguard-tools of your distribution, for hosts.wireguard"] if spec.wireguard else []
+    tunnels = ["wg-quick: install your distribution's wireguard-tools, for hosts.wireguard"] if spec.wireguard else []
     needs = [*(f"{name}: {_NEEDS}" for name in daemons), *gpu, *tunnels]
-    return installer_text(spec.stack, slurm_host_files(spec), spec.services, needs, refused=[_OTHERS])
+    return installer_text(spec.stack, slurm_host_files(spec), spec.services, needs, refused=[_OTHER_SLURM])
 
 
 def slurm_host_files(spec: SlurmHostSpec) -> list[NodeFile]:
-    """Everything that the script puts on the machine."""
+    """The files that the script installs."""
     slurm = spec.slurm
     ports = (slurm.controller_port, slurm.node_port, "{}:{}".format(*SRUN_PORTS))
     closed = (
@@ -122,12 +122,12 @@ def slurm_host_files(spec: SlurmHostSpec) -> list[NodeFile]:
         "accounting": False,
         "conf": f"{RUN_CONF_DIR}/slurm.conf",
         "image_has_docker": False,
-        # A machine that is not fit stays, and is looked at again: nobody replaces it.
+        # A machine that fails a check is not replaced, but checked again.
         "role": "head",
         "steps": spec.steps,
         "tries_again": True,
     }
-    # A controller compares what is written there with the machine's own name, which is not known here.
+    # The controller compares this name with its hostname, which is unknown here.
     conf = {name: _HEAD.sub(f"SlurmctldHost={HEAD_MARK}", text) for name, text in conf_files(slurm).items()}
     env = bash_assignments(settings)
     return [

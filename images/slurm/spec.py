@@ -1,6 +1,4 @@
-"""What a Slurm of one's own is: its ladder of partitions, its machine, its times. Refused where Slurm would take it and
-fail later.
-"""
+"""The specification of a Slurm cluster. Rejects values that Slurm accepts and fails on later."""
 
 import re
 from collections.abc import Mapping
@@ -10,26 +8,25 @@ from typing import Literal
 from images.specs import TRAINER_UID
 
 Release = Literal["21.08", "22.05", "23.11"]
-"""Of Ubuntu 22.04, Debian 12 and Ubuntu 24.04."""
+"""In Ubuntu 22.04, Debian 12 and Ubuntu 24.04."""
 RungKind = Literal["capacity-block", "reservation", "flex-start", "spot", "on-demand"]
 
 USER = "gangway"
-"""The user who runs jobs if there are no teams."""
-_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z])?(-[0-9]{1,2})?")
-"""A partition's: its nodes' begin so, and end with a number of their own."""
-_OWN_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
-"""Of a cluster, or a team."""
+"""Runs jobs if there are no teams."""
+_PARTITION = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z])?(-[0-9]{1,2})?")
+"""Also the prefix of its nodes' names."""
+_CLUSTER_OR_TEAM = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _FOLDER = re.compile(r"(/[A-Za-z0-9_.-]+)+")
 _GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
 _RESERVED = ("all", "default")
 _CGROUP_V2_SINCE = "22.05"
-"""Ubuntu 22.04 has version 2 of cgroups alone, which Slurm 21.08 does not know (Slurm's RELEASE_NOTES of 22.05)."""
+"""Ubuntu 22.04 has only cgroups v2, which Slurm 21.08 does not support (RELEASE_NOTES of 22.05)."""
 
 
 @dataclass(frozen=True)
 class SlurmHost:
-    """A machine that is there already: its node's name, and where it is reached."""
+    """An existing machine. `name`: its node's name."""
 
     name: str
     address: str
@@ -37,8 +34,8 @@ class SlurmHost:
 
 @dataclass(frozen=True)
 class SlurmRung:
-    """A rung of the capacity ladder: one partition, one group of machines. `count`: the most nodes it may hold;
-    `machines`: which, where they are there already; a cloud's come and go.
+    """A rung of the capacity ladder: a partition with a group of machines. `count`: its most nodes; `machines`:
+    existing ones; empty for a cloud's.
     """
 
     name: str
@@ -47,13 +44,18 @@ class SlurmRung:
     machines: tuple[SlurmHost, ...] = ()
 
     def __post_init__(self) -> None:
-        _check("SlurmRung.name", self.name, _NAME.fullmatch(self.name) and self.name not in _RESERVED, "such as spot-2")
+        _check(
+            "SlurmRung.name",
+            self.name,
+            _PARTITION.fullmatch(self.name) and self.name not in _RESERVED,
+            "a name such as spot-2",
+        )
         _check("SlurmRung.count", self.count, 1 <= self.count <= 10_000, "1 to 10000")
-        _check("SlurmRung.machines", self.machines, len(self.machines) in (0, self.count), "none, or all of them")
+        _check("SlurmRung.machines", self.machines, len(self.machines) in (0, self.count), f"none, or {self.count}")
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Their names.
+        """The nodes' names.
 
         >>> SlurmRung("spot", "spot", 2).nodes
         ('spot-n1', 'spot-n2')
@@ -64,22 +66,22 @@ class SlurmRung:
 
     @property
     def hosts(self) -> str:
-        """The same as Slurm writes many.
+        """The same in Slurm's notation.
 
         >>> SlurmRung("spot", "spot", 2).hosts
         'spot-n[1-2]'
         """
-        return ",".join(self.nodes) if self.machines else self.first(self.count)
+        return ",".join(self.nodes) if self.machines else self.first_hosts(self.count)
 
-    def first(self, count: int) -> str:
-        """So many of them."""
+    def first_hosts(self, count: int) -> str:
+        """The first `count` cloud nodes, in Slurm's notation."""
         return f"{self.name}-n1" if count == 1 else f"{self.name}-n[1-{count}]"
 
 
 @dataclass(frozen=True)
 class SlurmMachine:
-    """What each node has. `memory_gib`: as its maker says; a machine has a little less. `fabric`: what the nodes of one
-    rung reach each other by, beside Ethernet; None for nothing.
+    """The hardware of each node. `memory_gib`: nominal, slightly above what the machine reports. `fabric`: between the
+    nodes of one rung; None for Ethernet only.
     """
 
     cpus: int
@@ -93,18 +95,23 @@ class SlurmMachine:
         _check("SlurmMachine.memory_gib", self.memory_gib, self.memory_gib > 0, "above 0")
         _check("SlurmMachine.gpus", self.gpus, 0 <= self.gpus <= 64, "0 to 64")
         is_typed = _GPU_TYPE.fullmatch(self.gpu_type) is not None
-        _check("SlurmMachine.gpu_type", self.gpu_type, is_typed == (self.gpus > 0), "such as h100, with GPUs alone")
+        _check(
+            "SlurmMachine.gpu_type",
+            self.gpu_type,
+            is_typed == (self.gpus > 0),
+            "a name such as h100 if there are GPUs, else empty",
+        )
 
     @property
     def memory_mib(self) -> int:
-        """What a job may have: a node that has less than is said here is drained."""
+        """Memory for jobs; Slurm drains a node that reports less."""
         return int(self.memory_gib * 1024 * 0.95)
 
 
 @dataclass(frozen=True)
 class SlurmTeam:
-    """An account: the more `nodes` are its share, the sooner its jobs begin while it uses less. `max_nodes`: that its
-    jobs have at once; None for no limit. `users`: who may submit to it, with their numbers.
+    """An account. `nodes`: its fair share; `max_nodes`: of its running jobs, None for no limit; `users`: members and
+    their UIDs.
     """
 
     name: str
@@ -113,9 +120,16 @@ class SlurmTeam:
     users: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check("SlurmTeam.name", self.name, _OWN_NAME.fullmatch(self.name) and self.name != "root", "such as vision")
+        _check(
+            "SlurmTeam.name",
+            self.name,
+            _CLUSTER_OR_TEAM.fullmatch(self.name) and self.name != "root",
+            "a name such as vision",
+        )
         _check("SlurmTeam.nodes", self.nodes, self.nodes >= 0, "0 or more")
-        _check("SlurmTeam.max_nodes", self.max_nodes, self.max_nodes is None or self.max_nodes >= 1, "None, 1 or more")
+        _check(
+            "SlurmTeam.max_nodes", self.max_nodes, self.max_nodes is None or self.max_nodes >= 1, "1 or more, or None"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,17 +137,17 @@ class SlurmSpec:
     """One cluster.
 
     Attributes:
-        release: of the machines' own packages; nodes and controller have the same.
-        head_host: the controller's full name, by which nodes reach it; `head_name`: what it calls itself.
-        rungs: in the ladder's order: the first is tried first.
-        nodes_up: of the first rung, which are never given back.
-        idle_minutes: after which a node without work is given back.
-        resume_minutes: within which a node has to be up from when it was wanted, capacity awaited included.
-        suspend_sec: between a node's end and its next start, in which its machine has to be on its way out.
-        accounting: slurmdbd and MariaDB on the controller: accounts, shares, preemption by QOS.
-        teams: with accounting alone; without any there is one account for all.
-        user: who slurmctld is.
-        munge_socket: of the cluster's own munged; empty for the machine's.
+        release: of the packages on nodes and controller.
+        head_host: the controller's full name, for nodes; `head_name`: its hostname.
+        rungs: in the order in which they are tried.
+        nodes_up: nodes of the first rung that are never released.
+        idle_minutes: after which an idle node is released.
+        resume_minutes: from a node's request until it must be up, with the wait for capacity.
+        suspend_sec: from a node's end until it may start again; its machine must be terminating by then.
+        accounting: slurmdbd and MariaDB on the controller, for accounts, shares and preemption by QOS.
+        teams: only with accounting; empty for one account.
+        user: of slurmctld.
+        munge_socket: of the cluster's munged; empty for the machine's.
     """
 
     cluster: str
@@ -158,45 +172,50 @@ class SlurmSpec:
     munge_socket: str = ""
 
     def __post_init__(self) -> None:
-        _check("SlurmSpec.cluster", self.cluster, _OWN_NAME.fullmatch(self.cluster) is not None, "such as gan-train")
+        _check(
+            "SlurmSpec.cluster",
+            self.cluster,
+            _CLUSTER_OR_TEAM.fullmatch(self.cluster) is not None,
+            "a name such as gan-train",
+        )
         for place in ("head_host", "head_name"):
             value = getattr(self, place)
-            _check(f"SlurmSpec.{place}", value, _HOST.fullmatch(value) is not None, "a host's name, in small letters")
+            _check(f"SlurmSpec.{place}", value, _HOST.fullmatch(value) is not None, "a host name in lower case")
         names = [rung.name for rung in self.rungs]
-        _check("SlurmSpec.rungs", names, names and len(set(names)) == len(names), "one or more, each with its own name")
+        _check("SlurmSpec.rungs", names, names and len(set(names)) == len(names), "one or more, with different names")
         teams = [team.name for team in self.teams]
         has_accounts = len(set(teams)) == len(teams) and (self.accounting or not teams)
-        _check("SlurmSpec.teams", teams, has_accounts, "names that differ, with accounting: true")
+        _check("SlurmSpec.teams", teams, has_accounts, "different names, only with accounting: true")
         most_up = self.rungs[0].count
         _check("SlurmSpec.nodes_up", self.nodes_up, 0 <= self.nodes_up <= most_up, f"0 to the first rung's {most_up}")
         _check("SlurmSpec.idle_minutes", self.idle_minutes, self.idle_minutes > 0, "above 0")
         _check("SlurmSpec.resume_minutes", self.resume_minutes, self.resume_minutes > 0, "above 0")
         _check("SlurmSpec.suspend_sec", self.suspend_sec, self.suspend_sec >= 1, "1 or more")
         ports = (self.controller_port, self.node_port, self.accounting_port)
-        is_own = len(set(ports)) == len(ports) and all(1024 <= port <= 65535 for port in ports)
-        _check("SlurmSpec ports", ports, is_own, "three that differ, 1024 to 65535")
+        is_valid = len(set(ports)) == len(ports) and all(1024 <= port <= 65535 for port in ports)
+        _check("SlurmSpec ports", ports, is_valid, "three different ports, 1024 to 65535")
         for place in ("state_dir", "log_dir", "bin_dir"):
             value = getattr(self, place)
             _check(f"SlurmSpec.{place}", value, _FOLDER.fullmatch(value) is not None, "an absolute path without spaces")
 
     @property
     def users(self) -> Mapping[str, int]:
-        """The users to create on each machine, with their UIDs: the teams' members, or one user for all jobs."""
+        """The users on each machine, with UIDs: the teams' members, or one for all jobs."""
         if not self.teams:
             return {USER: TRAINER_UID}
         return {name: uid for team in self.teams for name, uid in sorted(team.users.items())}
 
     @property
-    def is_there(self) -> bool:
-        """Whether its machines are, and stay."""
+    def is_static(self) -> bool:
+        """Whether all its machines exist already."""
         return all(rung.machines for rung in self.rungs)
 
     @property
     def has_cgroups(self) -> bool:
-        """Whether Slurm can hold a job's processes, devices and memory by the kernel's own means."""
+        """Whether Slurm can confine jobs with cgroups."""
         return self.release >= _CGROUP_V2_SINCE
 
 
-def _check(place: str, value: object, holds: object, allowed: str) -> None:
-    if not holds:
+def _check(place: str, value: object, is_valid: object, allowed: str) -> None:
+    if not is_valid:
         raise ValueError(f"{place}: {value!r}; allowed: {allowed}; fix: change it")

@@ -115,7 +115,7 @@ def test_the_trainer_is_not_started_on_a_machine_that_goes(worker: Any, azure_vm
         worker.fake("systemctl", "echo stopping")
     done = worker.run("run-trainer.sh")
     assert (done.returncode, worker.calls("docker")) == (0, [])
-    assert "about to go" in done.stderr
+    assert "about to end" in done.stderr
     assert azure_vm.started == []
     worker.env |= exited("75")
     worker.state("ran").touch()
@@ -140,7 +140,7 @@ def test_a_restart_is_let_begin_and_waited_for(worker: Any, azure_vm: Any) -> No
     done = worker.run("run-trainer.sh")
     assert done.returncode == 0, done.stderr
     assert azure_vm.started == [event]
-    assert "about to be restarted" in done.stderr
+    assert "starting the scheduled restart" in done.stderr
     assert len(worker.calls("docker")) == 1, "this one was called off"
 
 
@@ -157,7 +157,7 @@ def test_a_metadata_service_that_is_away_holds_up_nothing(worker: Any) -> None:
     worker.plan(fabric=None)
     done = worker.run("run-trainer.sh")
     assert len(worker.calls("docker")) == 1
-    assert "the job starts" in done.stderr
+    assert "starting the job" in done.stderr
 
 
 def test_a_job_that_is_done_stands_in_the_container_before_its_node_leaves(worker: Any, azure_vm: Any) -> None:

@@ -145,7 +145,7 @@ def test_what_a_machine_would_find_out_too_late_is_refused(
     tagged = azure_node.job.model_copy(update={"image": "example/gangway:v1"})
     with pytest.raises(ValueError, match=r"AzureNodeSpec\.job\.image: 'example/gangway:v1' can change"):
         replace(azure_node, job=tagged)
-    with pytest.raises(ValueError, match=r"AzureNodeSpec\.job\.env: no NCCL_NET beside InfiniBand"):
+    with pytest.raises(ValueError, match=r"AzureNodeSpec\.job\.env: InfiniBand without NCCL_NET"):
         replace(azure_node, job=azure_node.job.model_copy(update={"env": {}}))
     with pytest.raises(ValueError, match=r"AzureNodeSpec\.file_system: 'nfs'; allowed: 'lustre'"):
         replace(azure_node, file_system=FileSystem("nfs", "10.0.0.2:/share", "/shared"))

@@ -48,7 +48,7 @@ def test_who_may_not_speak_to_its_group_stops_itself(gcp_machine: Any, gce: Any)
     assert done.returncode == 1
     assert ["poweroff"] in gcp_machine.calls("systemctl")
     assert "permission for demo-0-spot" in done.stderr
-    assert "its group makes it anew, but a flex-start group replaces no node" in done.stderr
+    assert "its group recreates it, except a flex-start group" in done.stderr
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_a_host_of_a_slice_and_the_head_try_again_by_themselves(
     gcp_machine.gcp = tpu_host
     done = gcp_machine.give_up("no image")
     assert (done.returncode, gcp_machine.verbs()) == (1, [])
-    assert "nobody replaces a single host of a slice: it is looked at again within half an hour" in done.stderr
+    assert "a single host of a slice is not replaced: checked again within 30 minutes" in done.stderr
     gcp_machine.gcp = request.getfixturevalue("gcp_head")
     assert gcp_machine.give_up("no image").returncode == 1
     assert gcp_machine.verbs() == []
@@ -92,7 +92,7 @@ def test_the_trainer_is_not_started_on_a_machine_that_goes(worker: Any, gce: Any
         worker.fake("systemctl", "echo stopping")
     done = worker.run("run-trainer.sh")
     assert (done.returncode, worker.calls("docker")) == (0, [])
-    assert "about to go" in done.stderr
+    assert "about to end" in done.stderr
     worker.env |= exited("0")
     worker.state("ran").touch()
     assert worker.run("leave-node.sh").returncode == 0
@@ -193,7 +193,7 @@ def test_nothing_is_bought_for_a_job_that_has_ended_whoever_stays(worker: Any, g
     gce.denied.add("storage")
     done = worker.run("leave-node.sh")
     assert done.returncode == 0
-    assert "watch-node.sh tries again" in done.stderr
+    assert "watch-node.sh will retry" in done.stderr
     gce.denied.clear()
     worker.fake("systemctl", '[ "$1" = is-active ] && echo inactive || echo running')
     for _ in range(2):

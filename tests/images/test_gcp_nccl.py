@@ -117,14 +117,14 @@ def test_a_module_that_does_not_build_gives_the_node_up(host: Any) -> None:
     has_source(host, "6.17.0-1020-gcp")
     host.fake("dkms", "[ $1 != build ]")
     assert prepare(host).returncode == 1
-    assert [line["reason"] for line in host.events()] == ["no kernel module import-helper within 0 s"]
+    assert [line["reason"] for line in host.events()] == ["cannot load kernel module import-helper within 0 s"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "body", "reason"),
     [
-        ("modprobe", "exit 1", "no kernel module import-helper within 0 s"),
+        ("modprobe", "exit 1", "cannot load kernel module import-helper within 0 s"),
         ("mount", "exit 32", "no device 1ae0:0084 after 0 s"),
         ("docker", "[ $1 != login ]", "cannot log in to us-docker.pkg.dev within 0 s"),
         ("docker", "[ $1 != run ] || [ $2 != --rm ]", "cannot install NCCL's plug-in within 0 s"),
@@ -207,14 +207,14 @@ def test_nccl_is_told_the_plugin_whatever_the_profile_sets(gcp_node: GcpNodeSpec
 def test_a_plugin_that_nobody_names_is_refused(gcp_node: GcpNodeSpec) -> None:
     job = gcp_node.job
     env = {name: value for name, value in job.env.items() if name != "NCCL_NET"}
-    with pytest.raises(ValueError, match=r"GcpNodeSpec.job.env: no NCCL_NET beside nccl; .*fix: pass what"):
+    with pytest.raises(ValueError, match=r"GcpNodeSpec.job.env: nccl without NCCL_NET; .*fix: pass components"):
         replace(gcp_node, job=job.model_copy(update={"env": env}))
 
 
 def test_a_profile_that_is_not_there_is_a_failure(gcp_node: GcpNodeSpec, tmp_path: Path) -> None:
     done = in_container(gcp_node, tmp_path, None)
     assert done.returncode == 1
-    assert "no profile of NCCL's plug-in at" in done.stderr
+    assert "NCCL's plug-in has no profile at" in done.stderr
 
 
 def test_without_a_profile_the_images_own_entrypoint_is_left(gcp_node: GcpNodeSpec) -> None:

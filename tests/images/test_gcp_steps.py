@@ -59,7 +59,7 @@ def test_a_hold_waits_for_dpkg_and_stops_no_node(bare: Any) -> None:
     bare.fake("apt-mark", "exit 100")
     done = bare.run("install-docker.sh", HOLD_SEC="0")
     assert done.returncode == 0
-    assert "packages are not held" in done.stderr
+    assert "cannot hold packages" in done.stderr
     assert bare.events() == []
 
 
@@ -75,8 +75,8 @@ def test_a_host_without_gpus_needs_no_toolkit(bare: Any, tpu_host: TpuHostSpec) 
     [
         ("apt-get", "cannot install docker within 0 s"),
         ("gpg", "cannot install NVIDIA's container toolkit within 0 s"),
-        ("nvidia-ctk", "docker does not take NVIDIA's runtime"),
-        ("systemctl", "docker does not take NVIDIA's runtime"),
+        ("nvidia-ctk", "cannot configure NVIDIA's runtime for docker"),
+        ("systemctl", "cannot configure NVIDIA's runtime for docker"),
     ],
 )
 def test_a_machine_that_gets_no_docker_is_given_up(bare: Any, broken: str, reason: str) -> None:

@@ -92,7 +92,7 @@ def test_a_kernel_without_a_lustre_client_of_googles_gets_one_that_is_built_here
     bare.fake("apt-get", NO_CLIENT)
     done = bare.run("mount-lustre.sh", LUSTRE_DEADLINE_SEC="0")
     assert done.returncode == 0, done.stderr
-    assert "no client of Google's for kernel 6.8.0-1020-gcp: it is built here" in done.stderr
+    assert "no prebuilt Lustre client for kernel 6.8.0-1020-gcp: building it" in done.stderr
     assert [call[4:] for call in bare.calls("apt-get")][2:] == [
         ["update"],
         ["install", "apt-transport-artifact-registry"],
@@ -110,7 +110,7 @@ def test_a_kernel_without_a_lustre_client_of_googles_gets_one_that_is_built_here
 
 @pytest.mark.parametrize(
     ("state", "why"),
-    [("enabled", "; Secure Boot is on, which loads no module that was built here"), ("disabled", "")],
+    [("enabled", "; Secure Boot is on, which rejects modules built here"), ("disabled", "")],
 )
 def test_a_kernel_without_any_lustre_client_is_told(bare: Any, state: str, why: str) -> None:
     deadline = mounts(bare, "lustre")
@@ -226,8 +226,8 @@ def test_data_that_another_try_would_not_bring_gives_the_node_up_at_once(
     assert filler.run("fill-data.sh", RIGHTS_GRACE_SEC="0").returncode == 1
     (event,) = filler.events()
     assert event["event"] == "node-given-up"
-    why = "403: GET " if how == "refused" else "404: nothing below gs://acme-data/celeba/"
-    assert event["reason"].startswith(f"cannot bring gs://acme-data/celeba/: gangway: copy: {why}")
+    why = "403: GET " if how == "refused" else "404: no objects below gs://acme-data/celeba/"
+    assert event["reason"].startswith(f"cannot load gs://acme-data/celeba/: gangway: copy: {why}")
     assert not (tmp_path / "shared/.gangway-filled").exists()
     asked = [call for call in gce.asked("storage") if "breaker/" not in str(call.query)]
     assert len(asked) == 1
@@ -241,7 +241,7 @@ def test_an_object_whose_name_leads_out_gives_the_node_up(filler: Any, gce: Any,
     assert filler.run("fill-data.sh").returncode == 1
     (event,) = filler.events()
     assert event["event"] == "node-given-up"
-    assert "is no name of a file below a folder" in event["reason"]
+    assert "is not a path below the folder" in event["reason"]
     assert not list(tmp_path.rglob("*escaped*"))
     assert not (tmp_path / "shared/.gangway-filled").exists()
 
@@ -295,7 +295,7 @@ def test_data_that_comes_in_half_is_tried_again(filler: Any, gce: Any, tmp_path:
     assert filler.run("fill-data.sh", FILL_DEADLINE_SEC="0").returncode == 1
     (event,) = filler.events()
     assert event["reason"].startswith(
-        "cannot bring gs://acme-data/celeba/ within 0 s: gangway: copy: celeba/index.json: "
+        "cannot load gs://acme-data/celeba/ within 0 s: gangway: copy: celeba/index.json: "
     )
     gce.cut.clear()
     assert filler.run("fill-data.sh").returncode == 0
@@ -308,7 +308,7 @@ def test_the_head_has_lustre_import_and_the_workers_wait(
     worker = filler.gcp
     filler.plan(data=DataSource("gs://acme-data/celeba", "head"))
     assert filler.run("fill-data.sh", FILL_DEADLINE_SEC="0").returncode == 1
-    assert "the head has not brought gs://acme-data/celeba within 0 s" in [line["reason"] for line in filler.events()]
+    assert "the head has not loaded gs://acme-data/celeba within 0 s" in [line["reason"] for line in filler.events()]
     filler.gcp = replace(gcp_head, file_system=worker.file_system)
     (tmp_path / "import.json").write_text(IMPORT)
     # What an import brings, the stand-in does not.
@@ -335,6 +335,10 @@ def test_an_import_that_brings_nothing_is_told_by_the_head_at_once(
     assert done.returncode == 1
     (event,) = filler.events()
     assert event["event"] == "head-not-ready"
-    why = "gangway: import: 7: no permission on gs://acme-data" if error else "gangway: nothing came from "
-    assert event["reason"].startswith(f"cannot bring gs://acme-data/celeba: {why}")
+    why = (
+        "gangway: import: 7: no permission on gs://acme-data"
+        if error
+        else "gangway: gs://acme-data/celeba has no files"
+    )
+    assert event["reason"].startswith(f"cannot load gs://acme-data/celeba: {why}")
     assert not (tmp_path / "shared/.gangway-filled").exists()

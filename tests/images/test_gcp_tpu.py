@@ -140,7 +140,7 @@ def test_a_slice_that_is_not_told_yet_is_waited_for(host: Any) -> None:
 def test_a_slice_that_nobody_tells_is_told(host: Any) -> None:
     done = host.run("run-trainer.sh", TPU_DEADLINE_SEC="0")
     assert (done.returncode, host.calls("docker")) == (1, [])
-    assert [line["reason"] for line in host.events()] == ["no word of this slice in the metadata after 0 s"]
+    assert [line["reason"] for line in host.events()] == ["the metadata does not describe this slice after 0 s"]
 
 
 def test_a_first_host_whose_store_does_not_start_trains_nothing(host: Any) -> None:
@@ -228,7 +228,7 @@ def ended_there(gce: Any) -> bool:
 def test_the_first_host_has_all_slices_leave_when_the_job_has_ended(leaving: Any, gce: Any, status: int) -> None:
     tell(leaving, 0, 2, 0)
     done = train_and_end(leaving, status)
-    assert f"the slices leave: {QUEUED} is deleted" in done.stderr
+    assert f"deleting {QUEUED} with its slices" in done.stderr
     assert gce.tpu.queued[QUEUED]["state"] == {"state": "DELETING"}
     assert gce.tpu.nodes == {}
     assert ended_there(gce)
@@ -244,7 +244,7 @@ def test_the_first_host_has_all_slices_leave_when_the_job_has_ended(leaving: Any
 def test_other_hosts_leave_it_to_the_first(leaving: Any, gce: Any, worker: int, slice_id: int) -> None:
     tell(leaving, worker, 2, slice_id)
     done = train_and_end(leaving, 0)
-    assert "the first host has the slices leave" in done.stderr
+    assert "the first host deletes the slices" in done.stderr
     assert (list(gce.tpu.queued), len(gce.tpu.nodes)) == ([QUEUED], 2)
     assert ended_there(gce)
 
@@ -265,7 +265,7 @@ def test_slices_that_may_stay_stay(leaving: Any, gce: Any) -> None:
 def test_a_deletion_that_is_refused_is_tried_again(leaving: Any, gce: Any) -> None:
     tell(leaving, 0, 2, 0)
     gce.tpu.undeletable_looks = 1
-    assert "watch-node.sh tries again" in train_and_end(leaving, 0).stderr
+    assert "watch-node.sh will retry" in train_and_end(leaving, 0).stderr
     assert list(gce.tpu.queued) == [QUEUED]
     assert leaving.run("watch-node.sh").returncode == 0
     assert gce.tpu.queued[QUEUED]["state"]["state"] == "DELETING"
@@ -280,6 +280,6 @@ def test_a_host_on_which_the_trainer_failed_too_often_is_started_again(host: Any
     host.env |= {"SERVICE_RESULT": "exit-code", "EXIT_CODE": "exited", "EXIT_STATUS": "4"}
     done = host.run("leave-node.sh")
     assert (done.returncode, host.state("failed").exists()) == (1, True)
-    assert "nobody replaces a single host of a slice: it is looked at again within half an hour" in done.stderr
+    assert "a single host of a slice is not replaced: checked again within 30 minutes" in done.stderr
     assert host.run("watch-node.sh").returncode == 0
     assert ["start", "--no-block", "gangway-trainer.service"] in host.calls("systemctl")

@@ -137,17 +137,17 @@ def test_what_a_machine_would_find_out_too_late_is_refused(gcp_node: GcpNodeSpec
         replace(gcp_node, job=tagged)
     with pytest.raises(ValueError, match=r"GcpNodeSpec\.max_hours: 0"):
         replace(gcp_node, max_hours=0)
-    with pytest.raises(ValueError, match=r"GcpNodeSpec\.job\.env: 'A=B'='c' cannot be an environment variable"):
+    with pytest.raises(ValueError, match=r"GcpNodeSpec\.job\.env: 'A=B'='c' is not a valid environment variable"):
         replace(gcp_node, job=gcp_node.job.model_copy(update={"env": {"A=B": "c"}}))
     with pytest.raises(ValueError, match=r"GcpNodeSpec\.data: 'gs://acme-data/celeba' without a file system"):
         replace(gcp_node, file_system=None)
-    with pytest.raises(ValueError, match=r"GcpHeadSpec\.prometheus_image: 'prom/prometheus' does not name one version"):
+    with pytest.raises(ValueError, match=r"GcpHeadSpec\.prometheus_image: 'prom/prometheus' has no fixed version"):
         replace(gcp_head, prometheus_image="prom/prometheus")
 
 
 @pytest.mark.parametrize(("by", "request_"), [("import", None), ("copy", {"url": "u", "body": {}})])
 def test_an_import_has_a_request_and_a_copy_has_none(by: Any, request_: Any) -> None:
-    with pytest.raises(ValueError, match=r"DataSource\.request: .* allowed: a request with by='import' alone"):
+    with pytest.raises(ValueError, match=r"DataSource\.request: .* allowed: a request only with by='import'"):
         DataSource("gs://acme-data", by, request_)
 
 

@@ -172,7 +172,7 @@ def test_a_limit_of_its_own(worker: Node) -> None:
 def test_a_bucket_that_cannot_be_read_holds_nobody(machine: Any) -> None:
     machine.fake("aws", "[ $1 != s3 ]")
     done = machine.give_up("no GPU")
-    assert "could not count the nodes that gave themselves up: this one is replaced" in done.stderr
+    assert "cannot count the nodes that gave up: replacing this one" in done.stderr
     assert machine.said_to_group() == [machine.UNHEALTHY[1:]]
 
 

@@ -56,7 +56,7 @@ def test_the_trainer_is_not_started_on_a_node_that_is_about_to_go(job_node: Any,
     imds.answers |= answers
     done = job_node.run("run-trainer.sh")
     assert (done.returncode, job_node.calls("docker")) == (0, [])
-    assert "about to go" in done.stderr
+    assert "about to end" in done.stderr
     # Its 0 is not the trainer's: should the metadata not answer a second later, the job is not done.
     imds.answers.clear()
     job_node.env |= exited("0")
@@ -123,7 +123,7 @@ def test_a_hook_that_has_not_begun_is_completed_a_little_later(machine: Any, imd
     done = machine.run("leave-node.sh", COMPLETE_SEC="20")
     assert done.returncode == 0, done.stderr
     assert machine.said_to_group().count(machine.COMPLETED) == 2
-    assert "could not complete" not in done.stderr
+    assert "cannot complete" not in done.stderr
 
 
 def test_a_hook_that_cannot_be_completed_is_left_to_its_timeout(machine: Any, imds: Any) -> None:
@@ -131,7 +131,7 @@ def test_a_hook_that_cannot_be_completed_is_left_to_its_timeout(machine: Any, im
     machine.fake("aws", "exit 254")
     done = machine.run("leave-node.sh")
     assert done.returncode == 0
-    assert "could not complete gangway-leave" in done.stderr
+    assert "cannot complete gangway-leave" in done.stderr
 
 
 FINAL = [
@@ -196,7 +196,7 @@ def test_alarms_that_cannot_be_suspended_keep_no_node(ended_node: Any) -> None:
     ended_node.fake("aws", f"[ $2 != suspend-processes ] || exit 254; {TWO_GROUPS}")
     ended_node.env |= exited("0")
     done = ended_node.run("leave-node.sh")
-    assert "could not suspend AlarmNotification of demo-0-spot" in done.stderr
+    assert "cannot suspend AlarmNotification of demo-0-spot" in done.stderr
     a_minute_later(ended_node)
     assert ended_node.left()
 

@@ -125,7 +125,7 @@ def test_an_end_that_cannot_be_put_keeps_no_node_and_is_tried_again(aws: Worker)
     aws.machine.env |= exited("2")
     done = aws.machine.run("leave-node.sh")
     assert done.returncode == 0
-    assert "could not put dcgan-celeba64/ended.json: who waits for the record waits until the deadline" in done.stderr
+    assert "cannot upload dcgan-celeba64/ended.json: commands that wait for the record time out" in done.stderr
     aws.machine.fake("aws")
     aws.machine.fake("systemctl", "echo inactive; exit 3")
     aws.ends("2", "watch-node.sh")

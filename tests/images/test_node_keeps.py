@@ -42,7 +42,7 @@ def test_a_node_stays_until_the_record_is_put(done_node: Any) -> None:
     assert done_node.run("leave-node.sh").returncode == 0
     for _ in range(2):
         done = done_node.run("watch-node.sh")
-        assert "the record cannot be put: this node stays" in done.stderr
+        assert "cannot upload the record: watch-node.sh" in done.stderr
         assert not done_node.left()
     done_node.fake("aws", TWO_GROUPS)
     assert done_node.run("watch-node.sh").returncode == 0
@@ -56,7 +56,7 @@ def test_a_bucket_that_hesitates_gets_the_record_at_once(done_node: Any) -> None
     done_node.fake("aws", f"[ $1 != s3 ] || [ -e {tried} ] || {{ touch {tried}; exit 1; }}")
     assert done_node.run("leave-node.sh", END_SEC="20").returncode == 0
     done = done_node.run("watch-node.sh", END_SEC="20")
-    assert "this node stays" not in done.stderr
+    assert "cannot upload the record" not in done.stderr
     assert done_node.state("uploaded").exists()
     assert done_node.left()
 
@@ -67,7 +67,7 @@ def test_a_bucket_that_is_gone_keeps_a_node_for_an_hour(done_node: Any, minutes:
     done_node.state("ended").write_text("0 done\n")
     done_node.up_for(1e6)
     done_node.state("ended-at").write_text(f"{1_000_000 - minutes * 60}\n")
-    assert ("goes without" in done_node.run("watch-node.sh").stderr) == (not stays)
+    assert ("leaves without it" in done_node.run("watch-node.sh").stderr) == (not stays)
     assert done_node.left() == (not stays)
 
 
@@ -108,7 +108,7 @@ def test_results_that_cannot_be_put_keep_the_machine(
     openstack_machine.state("ran").touch()
     swift.refusals += [503] * 9
     done = openstack_machine.run_ended(0)
-    assert "this node stays" in done.stderr
+    assert "watch-node.sh will retry until" in done.stderr
     assert ["poweroff"] not in openstack_machine.calls("systemctl")
 
 
@@ -136,7 +136,7 @@ def test_a_bucket_that_takes_no_word_of_the_end_keeps_a_node_for_an_hour(untold:
         untold.up_for(1e6)
         untold.state("ended-at").write_text(f"{1_000_000 - minutes * 60}\n")
         done = untold.run("watch-node.sh")
-        went.append("nobody could be told for 3600 s that the job has ended: this node leaves" in done.stderr)
+        went.append("cannot stop launches for 3600 s: this node leaves" in done.stderr)
         assert untold.state("kept").exists() == (minutes > 60), done.stderr
     assert went == [False, True, False], "said once"
     assert [line["event"] for line in untold.events()].count("end-not-told") == 1

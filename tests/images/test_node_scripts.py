@@ -45,7 +45,7 @@ def test_a_node_that_cannot_be_marked_says_so_and_still_stops(machine: Any, tmp_
     machine.fake("aws", "exit 254")
     done = machine.run("check-efa.sh", SYSFS_INFINIBAND=f"{tmp_path}/sys", EFA_DEADLINE_SEC="0")
     assert done.returncode == 1
-    assert "could not have this node replaced: delete it by hand" in done.stderr
+    assert "cannot replace this node: delete it by hand" in done.stderr
 
 
 SMI = """case "$1" in
@@ -68,7 +68,7 @@ def gpu_node(machine: Any) -> Any:
 def test_healthy_gpus_let_the_node_go_on(gpu_node: Any) -> None:
     done = gpu_node.run("check-gpu.sh", GPU_DEADLINE_SEC="0")
     assert done.returncode == 0, done.stderr
-    assert "GPUs: 8, no DCGM here" in done.stderr
+    assert "GPUs: 8, no DCGM" in done.stderr
     assert gpu_node.calls("aws") == []
 
 

@@ -170,8 +170,8 @@ def test_a_node_that_gives_up_stops_and_says_who_can_help(openstack_machine: Any
     done = openstack_machine.give_up("no GPU")
     assert done.returncode == 1
     assert openstack_machine.calls("systemctl") == [["poweroff"]]
-    assert "giving this node up: no GPU" in done.stderr
-    assert "the next up" in done.stderr
+    assert "this node gives up: no GPU" in done.stderr
+    assert "the next pulumi up" in done.stderr
 
 
 def test_a_job_that_has_ended_lets_the_machine_stop(openstack_machine: Any, swift: Any) -> None:
@@ -181,7 +181,7 @@ def test_a_job_that_has_ended_lets_the_machine_stop(openstack_machine: Any, swif
     done = openstack_machine.run("watch-node.sh")
     assert done.returncode == 0, done.stderr
     assert ["poweroff"] in openstack_machine.calls("systemctl")
-    assert "stays allocated until the stack is destroyed" in done.stderr
+    assert "stays allocated until pulumi destroy" in done.stderr
 
 
 def test_a_machine_that_shuts_down_starts_no_trainer(openstack_machine: Any, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_what_cannot_be_mounted_gives_the_node_up(bare: Any, script: str, deadli
     bare.fake("mount", "exit 32")
     done = bare.run(script, **{f"{deadline}_DEADLINE_SEC": "0", "CEPH_SECRET": f"{tmp_path}/ceph.secret"})
     assert done.returncode == 1
-    assert "giving this node up: cannot mount 198.51.100.7:/volumes/demo" in done.stderr
+    assert "this node gives up: cannot mount 198.51.100.7:/volumes/demo" in done.stderr
 
 
 @pytest.mark.parametrize("script", ["mount-nfs.sh", "mount-ceph.sh"])
@@ -284,8 +284,8 @@ def test_settings_of_a_head_have_nothing_of_a_worker(openstack_head: OpenstackHe
     [
         ({"file_system": FileSystem("lustre", "a@tcp:/b", "/shared")}, r"allowed: 'nfs', 'ceph'"),
         ({"file_system": FileSystem("ceph", "a:/b", "/shared")}, "a user with 'ceph'"),
-        ({"mount_user": "gangway-demo"}, "none otherwise"),
-        ({"max_hours": 0}, "give the job some time"),
+        ({"mount_user": "gangway-demo"}, "with 'ceph' only"),
+        ({"max_hours": 0}, "allowed: above 0"),
     ],
 )
 def test_what_a_machine_would_find_out_too_late(
@@ -297,7 +297,7 @@ def test_what_a_machine_would_find_out_too_late(
 
 def test_rdma_without_a_word_for_nccl_is_refused(openstack_node: OpenstackNodeSpec) -> None:
     job = openstack_node.job.model_copy(update={"env": {}})
-    with pytest.raises(ValueError, match="no NCCL_NET beside a fabric"):
+    with pytest.raises(ValueError, match="a fabric without NCCL_NET"):
         replace(openstack_node, job=job)
 
 

@@ -141,7 +141,7 @@ def test_a_head_of_several_nodes_is_golden_and_holds_the_store(
 
 
 def test_the_plug_in_of_nccl_goes_with_the_trainers_image_alone(gcp_node: Any, get_job: JobOf) -> None:
-    with pytest.raises(ValueError, match="leave nccl out"):
+    with pytest.raises(ValueError, match="remove nccl"):
         replace(gcp_node, job=get_job("/shared/runs/mine", "true"))
 
 

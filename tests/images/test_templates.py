@@ -52,7 +52,7 @@ def test_the_walk_finds_a_raw_value() -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not is_unit(name)])
 def test_no_value_is_raw_but_ours(name: str) -> None:
-    """Units are not looked at: what stands in one is quoted whatever its template says (`images.unit_words`)."""
+    """Units are not looked at: what stands in one is quoted whatever its template says (`images.render.unit_text`)."""
     assert set(raw_names(name)) <= OURS[name]
 
 

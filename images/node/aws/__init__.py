@@ -1,1 +1,1 @@
-"""What a machine on EC2 runs of this kind."""
+"""Programs on machines of AWS."""

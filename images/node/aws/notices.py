@@ -1,4 +1,4 @@
-"""What EC2 says of this machine's end, kept in FILE: `python3 -m images.node.aws.notices FILE`. Python 3.9 alone."""
+"""Writes EC2's interruption notices to FILE: `python3 -m images.node.aws.notices FILE`. Needs only Python 3.9."""
 
 import http.client
 import json
@@ -8,24 +8,24 @@ from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
 
-from images.node.notices import METADATA_URL, TIMEOUT_SEC, keep
+from images.node.notices import METADATA_URL, TIMEOUT_SEC, write_notices
 
 POLL_SEC = 5.0
 
 
 class AwsNotices:
-    """By EC2's instance metadata, version 2 only; each look has a token of its own."""
+    """From EC2's instance metadata, version 2, with a new token for each poll."""
 
     def __init__(self, url: str = METADATA_URL) -> None:
         self._host = urlsplit(url).netloc
 
     def poll(self) -> Iterator[tuple[str, str]]:
-        """The notices that hold now."""
-        # http.client, not urllib: no proxy of the environment stands between a machine and its metadata.
+        """The current notices."""
+        # http.client, not urllib, which would use the environment's proxy.
         with closing(http.client.HTTPConnection(self._host, timeout=TIMEOUT_SEC)) as imds:
-            token = _ask(imds, "PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+            token = _request(imds, "PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
             action, state, advice = (
-                _ask(imds, "GET", f"meta-data/{item}", {"X-aws-ec2-metadata-token": token})
+                _request(imds, "GET", f"meta-data/{item}", {"X-aws-ec2-metadata-token": token})
                 for item in (
                     "spot/instance-action",
                     "autoscaling/target-lifecycle-state",
@@ -40,8 +40,8 @@ class AwsNotices:
             yield "rebalance", str(json.loads(advice).get("noticeTime", ""))
 
 
-def _ask(imds: http.client.HTTPConnection, method: str, path: str, headers: dict[str, str]) -> str:
-    """One item of metadata; empty where there is no such item. OSError: no answer, or neither the item nor 404."""
+def _request(imds: http.client.HTTPConnection, method: str, path: str, headers: dict[str, str]) -> str:
+    """One item of metadata; empty for 404. Raises OSError."""
     imds.request(method, f"/latest/{path}", headers=headers)
     answer = imds.getresponse()
     text = answer.read().decode()
@@ -51,4 +51,4 @@ def _ask(imds: http.client.HTTPConnection, method: str, path: str, headers: dict
 
 
 if __name__ == "__main__":
-    keep(sys.argv[1], AwsNotices(os.environ.get("GANGWAY_IMDS_URL", METADATA_URL)).poll, POLL_SEC)
+    write_notices(sys.argv[1], AwsNotices(os.environ.get("GANGWAY_IMDS_URL", METADATA_URL)).poll, POLL_SEC)

@@ -1,1 +1,1 @@
-"""What a machine on Azure runs of this kind."""
+"""Programs on machines of Azure."""

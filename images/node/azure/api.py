@@ -1,14 +1,13 @@
-"""What a machine on Azure asks of Azure's APIs, with the token of the managed identity that it runs as, and the
-commands that its scripts call; GANGWAY_CLIENT_ID names the identity.
+"""Commands of a machine on Azure that call Azure's APIs, with the token of its managed identity, GANGWAY_CLIENT_ID.
 
     python3 -m images.node.azure.api event INGESTION_URL ROLE job-ended exit_status 0 reason done
-    python3 -m images.node.azure.api leaving | waiting | let-go: of events that end this machine
-    python3 -m images.node.azure.api outlast: until no restart of this machine is to come
+    python3 -m images.node.azure.api leaving | waiting | let-go: about events that end this machine
+    python3 -m images.node.azure.api outlast: waits until no restart is scheduled
     python3 -m images.node.azure.api leave | scale-set | capacity
     python3 -m images.node.azure.api put FILE URL, or: put-folder FOLDER URL, or: exists URL, or: list URL
     python3 -m images.node.azure.api registry-token REGISTRY, or: secret URL
 
-Exit code 0, or 1 with one line that says why; of `leaving`, `waiting` and `exists` 1 also says no.
+Exit code 0, or 1 with a line for the reason. For `leaving`, `waiting` and `exists`, 1 also means no.
 """
 
 import json
@@ -28,20 +27,20 @@ from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
 METADATA_URL = "http://169.254.169.254"
 TIMEOUT_SEC = 30.0
-# The first question for events turns the service on, which takes up to two minutes: who cannot wait asks again.
+# The first request enables scheduled events, which takes up to two minutes; callers retry.
 EVENTS_TIMEOUT_SEC = 5.0
 COMPUTE_VERSION = "2024-07-01"
-# What a token is for.
+# Resources for tokens.
 ARM, LOGS, STORAGE = "https://management.azure.com/", "https://monitor.azure.com/", "https://storage.azure.com/"
 VAULT, VAULT_VERSION = "https://vault.azure.net", "7.4"
 EVENTS_QUERY: Mapping[str, str] = MappingProxyType({"api-version": "2020-07-01"})
-# Events after which the machine is no more; and those after which it comes up again, maybe elsewhere.
+# Events that end the machine, and events that restart it, maybe on another host.
 ENDINGS, RESTARTS = ("Preempt", "Terminate"), ("Reboot", "Redeploy")
 BLOB_VERSION = {"x-ms-version": "2021-12-02"}
 PUT_BLOB = {**BLOB_VERSION, "x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream"}
-# Of a list of blobs, which is XML. Names of ours have no character that XML would write otherwise.
+# In a list of blobs, as XML. Our names need no unescaping.
 _BLOB_NAME, _NEXT_MARKER = re.compile(r"<Blob><Name>([^<]*)</Name>"), re.compile(r"<NextMarker>([^<]+)</NextMarker>")
-# Longer than Azure takes for one, and no reason to stand still for ever.
+# Longer than a restart takes.
 RESTART_SEC = 1800.0
 
 
@@ -49,9 +48,9 @@ class AzureApi:
     """Azure's APIs as this machine may use them.
 
     Args:
-        client_id: of the identity; a machine may have more than one.
+        client_id: of the managed identity.
         metadata_url: of the metadata service.
-        api_url: stands before every API's host in tests; empty for the real ones.
+        api_url: prefix of every API's host in tests; else empty.
     """
 
     def __init__(self, client_id: str, metadata_url: str = METADATA_URL, api_url: str = "") -> None:
@@ -61,12 +60,12 @@ class AzureApi:
 
     @classmethod
     def from_environment(cls) -> "AzureApi":
-        """As the machine's scripts are told."""
+        """Settings from the environment."""
         place = os.environ.get("GANGWAY_METADATA_URL", METADATA_URL)
         return cls(os.environ.get("GANGWAY_CLIENT_ID", ""), place, os.environ.get("GANGWAY_API_URL", ""))
 
     def metadata(self, path: str, query: Mapping[str, str], body: Any = None, timeout_sec: float = TIMEOUT_SEC) -> Any:
-        """An item of the metadata service as JSON data; None where the answer is empty. A body is POSTed."""
+        """An item of the metadata service as JSON data; None if empty. With a body, a POST request."""
         data = None if body is None else json.dumps(body).encode()
         url = f"{self._metadata_url}/metadata/{path}?{urlencode(query)}"
         with open_url(urllib.request.Request(url, data, {"Metadata": "true"}), timeout_sec) as answer:
@@ -74,19 +73,19 @@ class AzureApi:
         return json.loads(text) if text else None
 
     def compute(self) -> dict[str, Any]:
-        """What the metadata service says of this machine; `vmScaleSetName` is empty outside a scale set."""
+        """The machine's metadata; `vmScaleSetName` is empty outside a scale set."""
         if not self._compute:
             self._compute = self.metadata("instance/compute", {"api-version": "2021-02-01"})
         return self._compute
 
     def name(self) -> str:
-        """The machine's name: in a scale set SET_ID, as scheduled events call it."""
+        """The machine's name; in a scale set SET_ID, as in scheduled events."""
         return str(self.compute()["name"])
 
     def token(self, resource: str) -> str:
-        """An access token for one of Azure's services; kept while it is good for another minute."""
+        """An access token for an Azure service, cached until a minute before it expires."""
         token, until = self._tokens.get(resource, ("", 0.0))
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)  # also of a machine that has slept
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)  # includes sleep
         if now > until - 60:
             query = {"api-version": "2018-02-01", "resource": resource, "client_id": self._client_id}
             answer = self.metadata("identity/oauth2/token", query)
@@ -102,7 +101,7 @@ class AzureApi:
         data: bytes | BinaryIO | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """An API's answer as it comes; `data` may be an open file. Raises RefusedError."""
+        """An API's open response; `data` may be an open file. Raises RefusedError."""
         sent = {"Authorization": f"Bearer {self.token(resource)}", "Content-Type": "application/json"}
         sent.update(headers or {})
         if data is not None and not isinstance(data, bytes):
@@ -118,7 +117,7 @@ class AzureApi:
         return result
 
     def pages(self, url: str) -> Iterator[dict[str, Any]]:
-        """The items of all pages of a list of Resource Manager's."""
+        """The items of all pages of a Resource Manager list."""
         while url:
             page = self.call("GET", url)
             yield from page.get("value", [])
@@ -128,33 +127,33 @@ class AzureApi:
         return url.replace("https://", f"{self._api_url}/", 1) if self._api_url else url
 
     def delete_itself(self) -> None:
-        """Takes this machine out of its scale set, which becomes smaller by one."""
+        """Deletes this machine from its scale set, which shrinks by one."""
         self.call("DELETE", f"{ARM.rstrip('/')}{self.compute()['resourceId']}?api-version={COMPUTE_VERSION}")
 
     def events(self, timeout_sec: float = EVENTS_TIMEOUT_SEC) -> list[dict[str, Any]]:
-        """Scheduled events of this machine. Raises OSError, also where the service is only being turned on."""
+        """Scheduled events of this machine. Raises OSError, also while the service is being enabled."""
         document = self.metadata("scheduledevents", EVENTS_QUERY, timeout_sec=timeout_sec)
         return own_events(document, self.name())
 
     def endings(self) -> list[dict[str, Any]]:
-        """Those after which it is no more."""
+        """Events that end this machine."""
         return [event for event in self.events() if event["EventType"] in ENDINGS]
 
-    def let_begin(self, events: Sequence[Mapping[str, Any]]) -> None:
-        """Tells Azure that it need not wait for the end of their notice."""
+    def start_events(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Lets Azure start these events before their notice ends."""
         requests = [{"EventId": event["EventId"]} for event in events]
         self.metadata("scheduledevents", EVENTS_QUERY, {"StartRequests": requests})
 
     def write_rows(self, ingestion_url: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Sends rows into the stack's table of lines."""
+        """Sends rows to the stack's table in Log Analytics."""
         self.call("POST", ingestion_url, list(rows), LOGS)
 
     def secret(self, url: str) -> str:
-        """What a key vault keeps at `https://VAULT.vault.azure.net/secrets/NAME`, its newest version."""
+        """The newest version of the secret `https://VAULT.vault.azure.net/secrets/NAME`."""
         return str(self.call("GET", f"{url}?api-version={VAULT_VERSION}", resource=VAULT)["value"])
 
     def registry_token(self, registry: str) -> str:
-        """What `docker login` takes as this machine's password, for some hours. `registry` is the host."""
+        """A password for `docker login`, valid for some hours. `registry`: the host."""
         form = {"grant_type": "access_token", "service": registry, "access_token": self.token(ARM)}
         request = urllib.request.Request(
             self._address(f"https://{registry}/oauth2/exchange"), urlencode(form, quote_via=quote).encode()
@@ -162,17 +161,17 @@ class AzureApi:
         with open_url(request, TIMEOUT_SEC) as answer:
             refresh_token = json.load(answer).get("refresh_token")
         if not refresh_token:
-            raise RefusedError(502, f"{registry} gives no token")
+            raise RefusedError(502, f"{registry} returned no token")
         return str(refresh_token)
 
 
 def own_events(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The events of a document that name this machine: in some scale sets every machine hears of all."""
+    """The events for this machine: in some scale sets, every machine receives all events."""
     return [event for event in document["Events"] if name in event["Resources"]]
 
 
-def is_waiting(event: Mapping[str, Any]) -> bool:
-    """Whether an event begins at this machine's word: not begun yet, and about no other, which may not be ready."""
+def can_start(event: Mapping[str, Any]) -> bool:
+    """Whether this machine may start the event: it is scheduled, and for no other machine, which may not be ready."""
     return event["EventStatus"] == "Scheduled" and len(event["Resources"]) == 1
 
 
@@ -181,10 +180,10 @@ def log_row(node: str, role: str, unit: str, line: Mapping[str, Any], at: float 
 
     Args:
         node: the machine's name.
-        role: `worker` or `head`, as scripts have it.
-        unit: of systemd, without its ending.
-        line: what was printed.
-        at: when, seconds since 1970; None for now.
+        role: `worker` or `head`.
+        unit: of systemd, without its suffix.
+        line: the fields to log.
+        at: seconds since 1970; None for now.
     """
     moment = datetime.fromtimestamp(time.time() if at is None else at, timezone.utc)  # noqa: UP017 - Python 3.10
     return {
@@ -199,7 +198,7 @@ def log_row(node: str, role: str, unit: str, line: Mapping[str, Any], at: float 
 
 def put_blob(azure: AzureApi, file: Path, url: str) -> None:
     """Copies a file into a container."""
-    # From the disk as it goes: a checkpoint need not fit into memory beside the trainer.
+    # Streamed: a checkpoint may not fit into memory.
     with file.open("rb") as content:
         azure.open("PUT", _quoted(url), STORAGE, content, PUT_BLOB).close()
 
@@ -212,7 +211,7 @@ def put_blob_folder(azure: AzureApi, folder: Path, url: str) -> None:
 
 
 def blob_exists(azure: AzureApi, url: str) -> bool:
-    """Whether there is such a blob. Raises RefusedError where that may not be known."""
+    """Whether the blob exists. Raises RefusedError."""
     try:
         azure.open("HEAD", _quoted(url), STORAGE, headers=BLOB_VERSION).close()
     except RefusedError as error:
@@ -223,7 +222,7 @@ def blob_exists(azure: AzureApi, url: str) -> bool:
 
 
 def blob_names(azure: AzureApi, url: str) -> list[str]:
-    """The names of all blobs of a container that begin as `url` does. Raises RefusedError."""
+    """The names of all blobs with this prefix. Raises RefusedError."""
     parts = urlsplit(url)
     container, _, prefix = parts.path.lstrip("/").partition("/")
     names: list[str] = []
@@ -245,7 +244,7 @@ def _quoted(url: str) -> str:
 
 
 def _event(azure: AzureApi, ingestion_url: str, role: str, event: str, *pairs: str) -> bool:
-    """`pairs`: names and values, one after the other; exit_status is a number."""
+    """`pairs`: alternating names and values; exit_status is a number."""
     values = [os.fsencode(word).decode(errors="replace")[:MAX_VALUE_CHARS] for word in pairs]
     line: dict[str, Any] = {"event": event, "instance_id": azure.name()}
     for name, value in zip(values[::2], values[1::2], strict=True):
@@ -255,25 +254,22 @@ def _event(azure: AzureApi, ingestion_url: str, role: str, event: str, *pairs: s
 
 
 def _let_go(azure: AzureApi) -> bool:
-    azure.let_begin([event for event in azure.endings() if is_waiting(event)])
+    azure.start_events([event for event in azure.endings() if can_start(event)])
     return True
 
 
 def _outlast(azure: AzureApi) -> bool:
-    """Has restarts begin that wait for this machine's word, and waits for them: they end this process too.
-
-    A restart that is called off leaves the list, and so does one whose time was over when this machine was up again.
+    """Starts scheduled restarts, which end this process, and waits until none is left. A cancelled restart leaves the
+    list, as does one that ended before this boot.
     """
     poll_sec, until = float(os.environ.get("GANGWAY_POLL_SEC", "5")), time.monotonic() + RESTART_SEC
     reported: set[str] = set()
     while time.monotonic() < until:
         restarts = [event for event in azure.events() if event["EventType"] in RESTARTS]
-        mine = [event for event in restarts if is_waiting(event) and event["EventId"] not in reported]
+        mine = [event for event in restarts if can_start(event) and event["EventId"] not in reported]
         if mine:
-            print(
-                "gangway: this machine is about to be restarted, and need not wait for it", file=sys.stderr, flush=True
-            )
-            azure.let_begin(mine)
+            print("gangway: starting the scheduled restart of this machine now", file=sys.stderr, flush=True)
+            azure.start_events(mine)
             reported |= {event["EventId"] for event in mine}
         if not reported & {event["EventId"] for event in restarts}:
             return True
@@ -293,7 +289,7 @@ def _scale_set(azure: AzureApi) -> bool:
 
 def _capacity(azure: AzureApi) -> bool:
     priority = azure.compute().get("priority")
-    # "Low" is what Spot was called before; a machine that is not taken back says Regular, or nothing.
+    # Spot was called "Low" before; other machines have "Regular" or nothing.
     print("" if priority is None else "spot" if priority in ("Spot", "Low") else "on-demand")
     return True
 
@@ -337,7 +333,7 @@ COMMANDS: dict[str, Callable[..., bool]] = {
     "registry-token": _registry_token,
     "scale-set": _scale_set,
     "secret": _secret,
-    "waiting": lambda azure: any(is_waiting(event) for event in azure.endings()),
+    "waiting": lambda azure: any(can_start(event) for event in azure.endings()),
 }
 
 

@@ -1,18 +1,15 @@
-"""Keeps the order of the capacity ladder on Azure: asks for the nodes of every scale set. One look; a timer repeats it.
+"""Sizes the scale sets of the capacity ladder on Azure. A timer runs it repeatedly.
 
     python3 -m images.node.azure.fallback CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY \
         https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/breaker/held.json
 
-What is decided is `reconcile` of `images.node.fill_order`; here Resource Manager is asked and told. How many nodes the
-job wants stands in the scale sets' tags, so that another number is no other head: also a smaller one that is asked for
-while it runs (`gangway job --scale`), by a tag of the first. Machines that were never made, or that have stopped by
-themselves, count in a scale set's size and never run: they are deleted, so that others come.
-Nothing is filled for a job that has ended: the node on which it ends says so by a blob. Nor while held.json is
-there, which a node puts that gave itself up as one too many, until somebody takes it away (`gangway breaker reset`):
-then machines are only taken away. What a look has seen and done are lines of JSON, which the stack's table has as
-events: `ladder-looked`, with how many nodes are wanted and run; `ladder-changed`, one for each change, also where there
-are no machines now; `ladder-refused`, with Azure's words, where it refuses them for another reason (a quota, a policy),
-which takes no other group its turn; `ladder-not-kept`.
+`reconcile` of `images.node.fill_order` plans the sizes; this module calls Resource Manager. The job's numbers of nodes
+are tags of the scale sets, so that a change does not replace the head; `gangway job --scale` sets a tag of the first.
+Machines that failed to start or stopped themselves count in a scale set's size; they are deleted, to be replaced.
+It fills nothing once the job's last node has written ended-KEY. While held.json exists (the circuit breaker, which
+`gangway breaker reset` deletes), it only removes machines. JSON lines are events of the stack's table: `ladder-looked`,
+with requested and running nodes; `ladder-changed`, for each change, also without capacity; `ladder-refused`, for other
+errors, such as quota or policy, which do not stop other groups; `ladder-not-kept`.
 """
 
 import json
@@ -28,8 +25,8 @@ from images.node.azure.api import ARM, COMPUTE_VERSION, AzureApi, blob_exists
 from images.node.fill_order import reconcile
 from images.node.web import RefusedError
 
-# "Troubleshoot the ZonalAllocationFailed, AllocationFailed, or OverconstrainedAllocationRequest error code"; "Error
-# messages for Azure Spot Virtual Machines and scale sets": too few machines, or none at the price that is the cap.
+# No capacity, or not at the maximum price: "Troubleshoot the ZonalAllocationFailed, AllocationFailed, or
+# OverconstrainedAllocationRequest error code"; "Error messages for Azure Spot Virtual Machines and scale sets".
 NO_CAPACITY = frozenset(
     {
         "AllocationFailed",
@@ -40,49 +37,49 @@ NO_CAPACITY = frozenset(
         "ZonalAllocationFailed",
     }
 )
-# Codes that say only that there are others in their details.
+# Codes with the actual ones in their details.
 WRAPPERS = frozenset({"Conflict", "DeploymentFailed", "ResourceDeploymentFailure", "ResourceOperationFailure"})
-# In an answer, or in one that stands in another's text.
+# Also in JSON that is quoted in JSON.
 _CODE = re.compile(r'\\*"code\\*"\s*:\s*\\*"(\w+)', re.IGNORECASE)
-# A machine's status where it could not be made: with the reason at the end, where there is one.
-_NEVER_MADE = "ProvisioningState/failed/"
+# The status of a machine that failed to start, followed by the reason, if any.
+_START_FAILED = "ProvisioningState/failed/"
 CHANGED, LOOKED, NOT_KEPT, REFUSED = "ladder-changed", "ladder-looked", "ladder-not-kept", "ladder-refused"
-# Of a scale set: how many nodes the job has at least, and at most (`components.azure.names`). Of the first: how many
-# somebody asks for now; no program declares it, so that an `up` that changes the scale set takes it away.
+# Tags: the job's least and most nodes (`components.azure.names`); on the first scale set, the number set by `gangway
+# job --scale`, which a `pulumi up` that changes the scale set removes.
 LEAST_TAG, MOST_TAG, WANTED_TAG = "gangway-nodes-min", "gangway-nodes", "gangway-nodes-wanted"
 
 
 class Count(NamedTuple):
-    """A scale set's machines: how many run, and those that never will, by id: why, where Azure says it."""
+    """A scale set's machines: the number running, and the reasons of dead ones by id (may be empty)."""
 
     running: int
     dead: dict[str, str]
 
 
-class Asked(NamedTuple):
-    """What a scale set is set to, and how many nodes the job wants, least and most."""
+class Target(NamedTuple):
+    """A scale set's size, and the job's least and most nodes."""
 
     size: int
     num_nodes: tuple[int, int]
 
 
 class State(NamedTuple):
-    """What is kept from one look to the next: the group that is filled (-1: not known yet), and the last counts."""
+    """Kept between runs: the group being filled (-1: unknown), and the last counts."""
 
     active: int
     history: list[list[int]]
 
 
 class Report(NamedTuple):
-    """A line: its event, and what is to be read in it."""
+    """A log line: event and reason."""
 
     event: str
     reason: str
 
 
 def nodes_wanted(tags: Mapping[str, str]) -> tuple[int, int]:
-    """How many nodes the job wants by a scale set's tags, least and most: what is asked for now counts between the two.
-    KeyError, ValueError: a tag is gone, or no number.
+    """The job's least and most nodes by a scale set's tags; WANTED_TAG lowers the most. Raises KeyError or ValueError
+    for a bad tag.
 
     >>> nodes_wanted({"gangway-nodes-min": "2", "gangway-nodes": "8", "gangway-nodes-wanted": "3"})
     (2, 3)
@@ -92,11 +89,9 @@ def nodes_wanted(tags: Mapping[str, str]) -> tuple[int, int]:
 
 
 def is_capacity_error(text: str) -> bool:
-    """Whether an answer of Azure's says that there are too few machines now, and nothing else.
+    """Whether an error of Azure's means only a lack of capacity, not a used up quota (409 too, OperationNotAllowed).
 
-    A quota that is used up is 409 as well (OperationNotAllowed), and nobody gets machines by asking again.
-
-    >>> none_to_be_had('{"error": {"code": "OperationNotAllowed", "message": "... exceeding approved ... quota"}}')
+    >>> is_capacity_error('{"error": {"code": "OperationNotAllowed", "message": "... exceeding approved ... quota"}}')
     False
     """
     codes = set(_CODE.findall(text)) - WRAPPERS
@@ -104,7 +99,7 @@ def is_capacity_error(text: str) -> bool:
 
 
 class Ladder:
-    """The scale sets of one stack, as Azure holds them.
+    """The scale sets of one stack in Azure.
 
     Args:
         azure: the APIs.
@@ -116,7 +111,7 @@ class Ladder:
         self.groups: list[dict[str, Any]] = config["groups"]
 
     def count(self, group: dict[str, Any]) -> Count:
-        """Looks at every machine of a scale set."""
+        """Counts a scale set's machines."""
         running, dead = 0, {}
         for machine in self._azure.pages(self._url(group, "/virtualMachines", "&$expand=instanceView")):
             properties = machine["properties"]
@@ -125,27 +120,27 @@ class Ladder:
             if "PowerState/running" in codes:
                 running += 1
             elif properties.get("provisioningState") == "Failed" or "PowerState/stopped" in codes:
-                dead[machine["instanceId"]] = next(filter(None, map(_why_never_made, statuses)), "")
+                dead[machine["instanceId"]] = next(filter(None, map(_start_error, statuses)), "")
         return Count(running, dead)
 
-    def asked(self, group: dict[str, Any]) -> Asked:
-        """What is asked for. Raises OSError where somebody took the tags away."""
+    def target(self, group: dict[str, Any]) -> Target:
+        """The scale set's size and tags. Raises OSError for bad tags."""
         known = self._azure.call("GET", self._url(group))
         try:
             wanted = nodes_wanted(known.get("tags", {}))
         except (KeyError, ValueError):
             raise OSError(
-                f"{group['name']} has no number in its tags {LEAST_TAG} and {MOST_TAG}, or none in {WANTED_TAG}"
+                f"{group['name']}: the tags {LEAST_TAG}, {MOST_TAG} and {WANTED_TAG} must be numbers; fix: pulumi up"
             ) from None
-        return Asked(int(known["sku"]["capacity"]), wanted)
+        return Target(int(known["sku"]["capacity"]), wanted)
 
     def set_size(self, group: dict[str, Any], size: int) -> None:
-        """Sets it. Raises RefusedError, also where Azure has too few machines now."""
+        """Raises RefusedError, also without capacity."""
         sku = {"name": group["machine_type"], "tier": "Standard", "capacity": size}
         self._azure.call("PATCH", self._url(group), {"sku": sku})
 
     def delete(self, group: dict[str, Any], identity: str) -> None:
-        """Takes a machine away, and makes the scale set smaller by it."""
+        """Deletes a machine; the scale set shrinks by one."""
         self._azure.call("DELETE", self._url(group, f"/virtualMachines/{identity}"))
 
     def _url(self, group: dict[str, Any], below: str = "", more: str = "") -> str:
@@ -154,103 +149,101 @@ class Ladder:
         return f"{ARM}{path}?api-version={COMPUTE_VERSION}{more}"
 
 
-def _why_never_made(status: dict[str, Any]) -> str:
-    """The code and the text of a status of a machine that could not be made; empty for any other."""
+def _start_error(status: dict[str, Any]) -> str:
+    """Code and text of the status of a machine that failed to start; else empty."""
     code, text = status["code"], status.get("message", "")
-    return f'"code": "{code[len(_NEVER_MADE) :]}", {text}' if code.startswith(_NEVER_MADE) else ""
+    return f'"code": "{code[len(_START_FAILED) :]}", {text}' if code.startswith(_START_FAILED) else ""
 
 
 def reconcile_once(azure: AzureApi, config: dict[str, Any], state_file: Path, *, held: bool = False) -> list[Report]:
-    """Counts once, and changes what the plan says. Returns what was changed, or could not be. `held`: nothing is asked
-    for; who has stopped by itself costs until it is deleted, and who is too many may go.
+    """Counts once, and applies the plan. Returns changes and errors. `held`: only deletes dead machines, which still
+    cost money, and shrinks.
     """
     ladder = Ladder(azure, config)
     state = _read_state(state_file, len(ladder.groups))
     counts = [ladder.count(group) for group in ladder.groups]
-    said = _take_away_dead(ladder, counts)
-    asked = [ladder.asked(group) for group in ladder.groups]
-    sizes = [one.size for one in asked]
-    least, most = asked[0].num_nodes
+    reports = _delete_dead(ladder, counts)
+    targets = [ladder.target(group) for group in ladder.groups]
+    sizes = [target.size for target in targets]
+    least, most = targets[0].num_nodes
     if held:
-        # Nobody comes, but who is not wanted any more may go.
-        return said + _resize(ladder, sizes, [min(size, most) for size in sizes])
-    _log_event(LOOKED, f"{least} to {most} nodes are wanted", running=[count.running for count in counts], asked=sizes)
+        return reports + _resize(ladder, sizes, [min(size, most) for size in sizes])
+    _log_event(LOOKED, f"requested: {least} to {most} nodes", running=[count.running for count in counts], asked=sizes)
     history = [*state.history, [count.running for count in counts]][-config["window"] :]
     active = sizes.index(max(sizes)) if state.active < 0 else state.active
-    plan = reconcile(SimpleNamespace(**config), asked[0].num_nodes, history, sizes, active)
-    # First, so that a change that fails is not decided anew from counts before it.
+    plan = reconcile(SimpleNamespace(**config), targets[0].num_nodes, history, sizes, active)
+    # Before the changes, so that a failed one is not planned again from the same counts.
     state_file.parent.mkdir(parents=True, exist_ok=True)
     state_file.write_text(json.dumps({"active": plan.active, "history": [] if plan.forget else history}))
-    return said + _resize(ladder, sizes, plan.sizes)
+    return reports + _resize(ladder, sizes, plan.sizes)
 
 
-def _take_away_dead(ladder: Ladder, counts: Sequence[Count]) -> list[Report]:
-    """Deletes what will never run. What could not be made for another reason than too few machines is told as that."""
-    said = []
+def _delete_dead(ladder: Ladder, counts: Sequence[Count]) -> list[Report]:
+    """Deletes machines that will never run. Only a lack of capacity is not reported as refused."""
+    reports = []
     for group, count in zip(ladder.groups, counts, strict=True):
         for identity, why in count.dead.items():
             ladder.delete(group, identity)
             event = REFUSED if why and not is_capacity_error(why) else CHANGED
             reason = f" ({why})" if why else ""
-            said.append(Report(event, f"{group['name']}: {identity} never ran, or has stopped{reason}: deleted"))
-    return said
+            reports.append(Report(event, f"{group['name']}: deleted {identity}, failed to start or stopped{reason}"))
+    return reports
 
 
 def _resize(ladder: Ladder, sizes: Sequence[int], planned: Sequence[int]) -> list[Report]:
-    """Makes groups smaller, or else others larger: they are emptied before one is filled."""
+    """Shrinks groups; grows others only if none shrinks, so that one is empty before the next is filled."""
     changes = list(zip(ladder.groups, sizes, planned, strict=True))
-    smaller = [change for change in changes if change[2] < change[1]]
-    said = []
-    for group, size, new in smaller or [change for change in changes if change[2] > change[1]]:
+    shrinking = [change for change in changes if change[2] < change[1]]
+    reports = []
+    for group, size, new in shrinking or [change for change in changes if change[2] > change[1]]:
         change = f"{group['name']} ({group['kind']}): {size} -> {new} nodes"
         try:
             ladder.set_size(group, new)
         except RefusedError as error:
-            none = is_capacity_error(str(error))
-            said.append(
-                Report(CHANGED, f"{change}: none to be had now") if none else Report(REFUSED, f"{change}: {error}")
-            )
+            if is_capacity_error(str(error)):
+                reports.append(Report(CHANGED, f"{change}: no capacity now"))
+            else:
+                reports.append(Report(REFUSED, f"{change}: {error}"))
         else:
-            said.append(Report(CHANGED, change))
-    return said
+            reports.append(Report(CHANGED, change))
+    return reports
 
 
 def _read_state(file: Path, groups: int) -> State:
-    """As the last look left it; nothing after a start, or where it is of other groups."""
+    """The previous state; empty after a boot or if the groups differ."""
     try:
         found = json.loads(file.read_text("utf-8"))
         state = State(found["active"], found["history"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return State(-1, [])
-    fits = state.active < groups and all(len(count) == groups for count in state.history)
-    return state if fits else State(-1, [])
+    is_valid = state.active < groups and all(len(count) == groups for count in state.history)
+    return state if is_valid else State(-1, [])
 
 
 def main(argv: Sequence[str]) -> int:
-    """Has one look."""
+    """Runs once."""
     config_file, ended_url, held_url = argv
     state_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "fill.json")
     try:
         azure = AzureApi.from_environment()
         if blob_exists(azure, ended_url):
-            print(f"gangway: the job has ended ({ended_url} is there): no group is filled", file=sys.stderr, flush=True)
+            print(f"gangway: the job has ended ({ended_url} exists): no groups are filled", file=sys.stderr, flush=True)
             return 0
         held = blob_exists(azure, held_url)
         if held:
-            print(f"gangway: launches are held ({held_url} is there): none is asked for", file=sys.stderr, flush=True)
+            print(f"gangway: launches are held ({held_url} exists): requesting no nodes", file=sys.stderr, flush=True)
         config = json.loads(Path(config_file).read_text("utf-8"))
-        said = reconcile_once(azure, config, state_file, held=held)
+        reports = reconcile_once(azure, config, state_file, held=held)
     except OSError as error:
-        what = "may not" if isinstance(error, RefusedError) and error.status == 403 else "cannot"
-        _log_event(NOT_KEPT, f"{what} look after the groups, trying again in a minute: {error}")
+        what = "not allowed" if isinstance(error, RefusedError) and error.status == 403 else "unable"
+        _log_event(NOT_KEPT, f"{what} to size the groups, will retry in a minute: {error}")
         return 1
-    for event, reason in said:
+    for event, reason in reports:
         _log_event(event, reason)
-    return 1 if any(line.event == REFUSED for line in said) else 0
+    return 1 if any(report.event == REFUSED for report in reports) else 0
 
 
 def _log_event(event: str, reason: str, **fields: Any) -> None:
-    """A line that is shipped with its fields."""
     print(json.dumps({"event": event, "reason": reason, **fields}), file=sys.stderr, flush=True)
 
 

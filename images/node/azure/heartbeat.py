@@ -1,11 +1,10 @@
-"""Says that this machine lives: to the stack's log once a minute, and to Azure's health probe whenever it asks.
+"""Sends a heartbeat to the stack's log each minute, and answers Azure's health probe.
 
     python3 -m images.node.azure.heartbeat ROLE [INGESTION_URL]
 
-Scale sets tell no log how many machines they hold, so each says so itself. The Application Health extension asks
-`GET /health` on the loopback address; a machine that has given itself up says Unhealthy, by a file of its scripts. Each
-minute it also asks for scheduled events, so that Azure has them turned on before the trainer needs them, and does not
-turn them off after a day without questions. Acts on nothing.
+Scale sets log no machine counts, hence the heartbeat. The Application Health extension requests `GET /health` on the
+loopback address; a machine whose scripts gave up answers Unhealthy. Each minute it also requests scheduled events: the
+first request enables them, and Azure disables them after a day without one. It does not act on them.
 """
 
 import json
@@ -20,17 +19,17 @@ from images.node.azure.api import AzureApi, log_row
 
 PORT = 9401
 PERIOD_SEC = 60.0
-# The very first answer takes up to two minutes.
+# The first answer takes up to two minutes.
 FIRST_EVENTS_SEC = 130.0
 
 
 def health(given_up: Path) -> dict[str, str]:
-    """What the probe is told: `components.azure.launch.HEALTH_PATH` says how."""
+    """The answer to the probe of `components.azure.launch.HEALTH_PATH`."""
     return {"ApplicationHealthState": "Unhealthy" if given_up.exists() else "Healthy"}
 
 
 def serve(given_up: Path, port: int) -> ThreadingHTTPServer:
-    """Answers the probe, from a thread of its own."""
+    """Answers the probe, in its own thread."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -43,7 +42,7 @@ def serve(given_up: Path, port: int) -> ThreadingHTTPServer:
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            """Twice a minute nothing happens: no line for it."""
+            """Does not log the probe's requests."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     threading.Thread(target=server.serve_forever, name="gangway-health", daemon=True).start()
@@ -51,17 +50,17 @@ def serve(given_up: Path, port: int) -> ThreadingHTTPServer:
 
 
 def send_heartbeat(azure: AzureApi, role: str, ingestion_url: str, events_sec: float) -> None:
-    """Once: to the log, where there is one, and to the service of scheduled events. What fails is said, no more."""
+    """Sends one heartbeat and requests scheduled events. Only logs errors."""
     try:
         if ingestion_url:
             azure.write_rows(ingestion_url, [log_row(azure.name(), role, "gangway-alive", {"event": "alive"})])
         azure.events(events_sec)
     except OSError as error:
-        print(f"gangway: alive, but cannot tell: {error}", file=sys.stderr, flush=True)
+        print(f"gangway: cannot send the heartbeat: {error}", file=sys.stderr, flush=True)
 
 
 def main(argv: Sequence[str], ended: threading.Event | None = None) -> int:
-    """Until it is stopped, or `ended` is set."""
+    """Runs until `ended` is set."""
     role, ingestion_url = argv[0], "".join(argv[1:2])
     azure, over = AzureApi.from_environment(), ended or threading.Event()
     given_up = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "given-up")

@@ -1,9 +1,9 @@
-"""Sends the lines of our units from the journal to the stack's table in Log Analytics, each line of JSON as fields.
+"""Sends our units' journal to the stack's table in Log Analytics, with JSON lines as fields.
 
     python3 -m images.node.azure.logs INGESTION_URL ROLE UNIT...
 
-Azure's own agent would be one more package at boot, and would put a line into one text field. What is sent twice, after
-an answer that was lost, stands in the table twice: the Logs Ingestion API knows no ids.
+Azure's agent would be one more package at boot, and sends a line as one text field. After a lost answer, rows are sent
+and stored twice: the Logs Ingestion API has no ids.
 """
 
 import os
@@ -22,7 +22,7 @@ MAX_MESSAGE_CHARS = 16_000
 
 
 def get_row(node: str, role: str, line: dict[str, Any]) -> dict[str, Any]:
-    """The row of one record of `journalctl --output json`."""
+    """The row of a record of `journalctl --output json`."""
     fields = journal_fields(line)
     if isinstance(fields.get("message"), str):
         fields["message"] = fields["message"][:MAX_MESSAGE_CHARS]
@@ -39,14 +39,14 @@ def main(argv: Sequence[str]) -> int:
     try:
         node = azure.name()
     except OSError as error:
-        print(f"gangway: who am I? {error}", file=sys.stderr, flush=True)
+        print(f"gangway: cannot read this machine's name: {error}", file=sys.stderr, flush=True)
         return 1
     follow_journal(units, cursor_file, lambda lines: shipper.ship(lines, lambda line: get_row(node, role, line)))
-    # The unit starts again, where this ended.
+    # systemd restarts the unit.
     return 1
 
 
 if __name__ == "__main__":
-    # systemd stops journalctl as well, which ends: what it has said is sent before this ends too.
+    # systemd stops journalctl too; send its last lines before exiting.
     signal.signal(signal.SIGTERM, lambda *_: None)
     sys.exit(main(sys.argv[1:]))

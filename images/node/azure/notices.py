@@ -1,15 +1,15 @@
-"""What Azure says of this machine's end, kept in FILE: `python3 -m images.node.azure.notices FILE`."""
+"""Writes Azure's interruption notices to FILE: `python3 -m images.node.azure.notices FILE`."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from images.node.azure.api import AzureApi, is_waiting
+from images.node.azure.api import AzureApi, can_start
 from images.node.azure.heartbeat import FIRST_EVENTS_SEC
-from images.node.notices import TIMEOUT_SEC, keep
+from images.node.notices import TIMEOUT_SEC, write_notices
 
-# Azure's own advice: a preemption is told 30 s before.
+# Azure recommends it: the notice of a preemption comes 30 s before.
 POLL_SEC = 1.0
 _KINDS: Mapping[str, str] = MappingProxyType(
     {
@@ -24,13 +24,13 @@ _ENDS = ("spot-interruption", "lifecycle-terminate")
 
 
 class AzureNotices:
-    """The very first question turns the service on, which takes up to two minutes; later ones are answered at once."""
+    """From scheduled events. The first request enables the service, which takes up to two minutes."""
 
     def __init__(self, azure: AzureApi, timeout_sec: float = TIMEOUT_SEC) -> None:
         self._azure, self._timeout_sec, self._waits_sec = azure, timeout_sec, FIRST_EVENTS_SEC
 
     def poll(self) -> Iterator[tuple[str, str]]:
-        """The notices that hold now, of events that name this machine. OSError: no answer; ValueError: no JSON."""
+        """The current notices for this machine. Raises OSError or ValueError."""
         events = self._azure.events(self._waits_sec)
         self._waits_sec = self._timeout_sec
         for event in events:
@@ -43,12 +43,12 @@ def _kind(event: Mapping[str, Any]) -> str | None:
     kind = _KINDS.get(event["EventType"])
     if kind in _ENDS:
         return kind
-    # One that has begun is over soon, or was when this machine came up again. 0: the machine will not notice.
+    # One that has started is soon over, or was before this boot. Duration 0: no effect on the machine.
     if event["EventStatus"] != "Scheduled" or event.get("DurationInSeconds") == 0:
         return None
-    # Together with other machines it may be days away, and begins at nobody's word alone.
-    return kind if is_waiting(event) else "host-maintenance"
+    # With other machines it may be days away, and this machine cannot start it.
+    return kind if can_start(event) else "host-maintenance"
 
 
 if __name__ == "__main__":
-    keep(sys.argv[1], AzureNotices(AzureApi.from_environment()).poll, POLL_SEC)
+    write_notices(sys.argv[1], AzureNotices(AzureApi.from_environment()).poll, POLL_SEC)

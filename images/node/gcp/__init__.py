@@ -1,1 +1,1 @@
-"""What a machine on Google Cloud runs of this kind."""
+"""Programs on machines of Google Cloud."""

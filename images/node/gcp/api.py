@@ -1,17 +1,15 @@
-"""What a machine on Google Cloud asks of Google's APIs, with the token of its own service account.
+"""Commands of a machine on Google Cloud that call Google's APIs, with the token of its service account.
 
     python3 -m images.node.gcp.api event PROJECT LOG job-ended exit_status 0 reason done
     python3 -m images.node.gcp.api replace | leave | zone | token
     python3 -m images.node.gcp.api release projects/P/locations/ZONE/queuedResources/NAME
     python3 -m images.node.gcp.api put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
     python3 -m images.node.gcp.api exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
-    python3 -m images.node.gcp.api import FILE, with a request to Managed Lustre in it
+    python3 -m images.node.gcp.api import FILE, which has a request to Managed Lustre
     python3 -m images.node.gcp.api copy gs://BUCKET/PREFIX FOLDER
 
-Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found, or an object whose
-name leads out of the folder that it is copied to; or 3: not allowed, which is as final where rights have had the time
-to be known everywhere.
-REST and no `gcloud`: Ubuntu's images do not all bring it.
+Exit codes, with a line for the reason: 0 done, 1 failed, 2 not found or unsafe object name, 3 not allowed, which may
+change while new rights propagate. Uses REST, since not all of Ubuntu's images have `gcloud`.
 """
 
 import base64
@@ -26,13 +24,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
-from images.node.below import UnsafeNameError, find_size, get_folder, new_file
+from images.node.safe_files import UnsafeNameError, get_size, open_folder, replace_file
 from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
 METADATA_URL = "http://metadata.google.internal"
 TIMEOUT_SEC = 30
 CHUNK_BYTES = 1 << 24
-# Answers that another try does not change, of HTTP and of a long operation (google.rpc.Code), and what is exited with.
+# Exit codes of permanent errors, by HTTP status and google.rpc.Code.
 EXIT_CODES = {404: 2, 5: 2, 403: 3, 7: 3}
 
 
@@ -41,7 +39,7 @@ class GoogleApi:
 
     Args:
         metadata_url: of the metadata server.
-        api_url: stands before every API's host in tests; empty for the real ones.
+        api_url: prefix of every API's host in tests; else empty.
     """
 
     def __init__(self, metadata_url: str = METADATA_URL, api_url: str = "") -> None:
@@ -50,11 +48,11 @@ class GoogleApi:
 
     @classmethod
     def from_environment(cls) -> "GoogleApi":
-        """As the machine's scripts are told."""
+        """Settings from the environment."""
         return cls(os.environ.get("GANGWAY_METADATA_URL", METADATA_URL), os.environ.get("GANGWAY_API_URL", ""))
 
     def metadata(self, item: str) -> str:
-        """One item of metadata. Raises RefusedError with status 404 where there is none."""
+        """One item of metadata. Raises RefusedError, with status 404 for a missing one."""
         request = urllib.request.Request(
             f"{self._metadata_url}/computeMetadata/v1/{item}", headers={"Metadata-Flavor": "Google"}
         )
@@ -65,8 +63,8 @@ class GoogleApi:
         return self.metadata("instance/name")
 
     def token(self) -> str:
-        """An access token of the machine's service account; kept while it is good for another minute."""
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)  # also of a machine that has slept
+        """An access token of the machine's service account, cached until a minute before it expires."""
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)  # includes sleep
         if now > self._token_until - 60:
             answer = json.loads(self.metadata("instance/service-accounts/default/token"))
             self._token, self._token_until = answer["access_token"], now + answer["expires_in"]
@@ -92,7 +90,7 @@ class GoogleApi:
                 return
 
     def open(self, method: str, url: str, data: bytes | BinaryIO | None = None, kind: str = "application/json") -> Any:
-        """An API's answer as it comes; `data` may be an open file. Raises RefusedError."""
+        """An API's open response; `data` may be an open file. Raises RefusedError."""
         headers = {"Authorization": f"Bearer {self.token()}", "Content-Type": kind}
         if data is not None and not isinstance(data, bytes):
             headers["Content-Length"] = str(os.fstat(data.fileno()).st_size)
@@ -107,20 +105,20 @@ class GoogleApi:
         return content
 
     def group(self) -> tuple[str, str]:
-        """The URL of the managed instance group that made this machine, and of the machine; as Compute Engine's API.
-        RefusedError: with status 404, where no group made it.
+        """The URLs of this machine's managed instance group and of the machine. Raises RefusedError, with status 404 if
+        no group created it.
         """
         group = self.metadata("instance/attributes/created-by")
         zone = group.partition("/instanceGroupManagers/")[0]
         return f"https://compute.googleapis.com/compute/v1/{group}", f"{zone}/instances/{self.name()}"
 
-    def tell_group(self, verb: str) -> None:
-        """Has the group delete this machine and become smaller (deleteInstances), or make it anew."""
+    def call_group(self, verb: str) -> None:
+        """Has the group delete this machine and shrink (deleteInstances), or recreate it (recreateInstances)."""
         group, instance = self.group()
         self.call("POST", f"{group}/{verb}", {"instances": [instance]})
 
     def release_slices(self, queued_resource: str) -> None:
-        """Gives a request of the queue of TPUs up, with all of its nodes. One that is gone already is no error."""
+        """Deletes a queued resource with all its nodes, if it exists."""
         url = f"https://tpu.googleapis.com/v2/{queued_resource}?force=true"
         try:
             self.call("DELETE", url)
@@ -129,7 +127,7 @@ class GoogleApi:
                 raise
 
     def write_log(self, project: str, entries: Sequence[dict[str, Any]]) -> None:
-        """Sends entries to Cloud Logging, of this machine."""
+        """Sends entries to Cloud Logging, as this machine."""
         resource = {
             "type": "gce_instance",
             "labels": {
@@ -145,7 +143,7 @@ class GoogleApi:
         """Copies a file into a bucket."""
         bucket, key = _object(uri)
         url = f"https://storage.googleapis.com/upload/storage/v1/b/{bucket}/o?uploadType=media&name={key}"
-        # From the disk as it goes: a checkpoint need not fit into memory beside the trainer.
+        # Streamed: a checkpoint may not fit into memory.
         with file.open("rb") as content:
             self.open("POST", url, content, "application/octet-stream").close()
 
@@ -156,26 +154,26 @@ class GoogleApi:
                 self.put(file, f"{uri.rstrip('/')}/{file.relative_to(folder)}")
 
     def secret(self, name: str) -> str:
-        """What Secret Manager has under `projects/P/secrets/NAME`, its newest version."""
+        """The newest version of a secret `projects/P/secrets/NAME`."""
         answer = self.call("GET", f"https://secretmanager.googleapis.com/v1/{name}/versions/latest:access")
         return base64.b64decode(answer["payload"]["data"]).decode()
 
     def exists(self, uri: str) -> bool:
-        """Whether there is such an object.
+        """Whether the object exists.
 
-        By a list of names: who may not list a bucket's objects is told 403 of one that is missing, as of one that may
-        not be read (github.com/googleapis/google-api-php-client, issue 1791).
+        Lists names, since without the right to list, a missing object gives 403, as one that may not be read
+        (github.com/googleapis/google-api-php-client, issue 1791).
         """
-        return uri.removeprefix("gs://").partition("/")[2] in self.names(uri)
+        return uri.removeprefix("gs://").partition("/")[2] in self.list_names(uri)
 
-    def names(self, uri: str) -> list[str]:
-        """The names of all objects that begin so."""
+    def list_names(self, uri: str) -> list[str]:
+        """The names of all objects with this prefix."""
         bucket, key = _object(uri)
         found = self.pages("GET", f"https://storage.googleapis.com/storage/v1/b/{bucket}/o?prefix={key}", "items")
         return [item["name"] for item in found]
 
     def get(self, uri: str) -> bytes | None:
-        """An object's content; None where there is no such object."""
+        """An object's content; None if it does not exist."""
         bucket, key = _object(uri)
         try:
             with self.open("GET", f"https://storage.googleapis.com/storage/v1/b/{bucket}/o/{key}?alt=media") as answer:
@@ -187,11 +185,8 @@ class GoogleApi:
         return content
 
     def copy(self, uri: str, folder: Path) -> int:
-        """Copies all objects below `uri` into a folder, each whole or not at all; what is there already is left.
-        Whoever may write the bucket writes below the folder and nowhere else (UnsafeNameError).
-
-        Returns:
-            The number of objects.
+        """Copies all objects below `uri` into a folder, each atomically; skips files of the same size. Raises
+        UnsafeNameError for a name that leads out of the folder. Returns the number of objects.
         """
         bucket, _, prefix = uri.removeprefix("gs://").rstrip("/").partition("/")
         prefix = f"{prefix}/" if prefix else ""
@@ -207,18 +202,18 @@ class GoogleApi:
     def _copy_one(self, bucket: str, item: dict[str, Any], folder: Path, name: str) -> None:
         wanted = int(item["size"])
         url = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o/{quote(item['name'], safe='')}?alt=media"
-        with get_folder(folder, name) as (at, last):
-            if find_size(at, last) == wanted:
+        with open_folder(folder, name) as (at, last):
+            if get_size(at, last) == wanted:
                 return
-            with self.open("GET", url) as answer, new_file(at, last) as file:
+            with self.open("GET", url) as answer, replace_file(at, last) as file:
                 while chunk := answer.read(CHUNK_BYTES):
                     file.write(chunk)
-                # A connection that ends too early looks like the end of the object.
+                # A dropped connection looks like the end of the object.
                 if (size := file.tell()) != wanted:
-                    raise OSError(f"{item['name']}: {size} bytes came, of {wanted}")
+                    raise OSError(f"{item['name']}: received {size} of {wanted} bytes")
 
     def import_data(self, url: str, body: dict[str, Any], poll_sec: float) -> None:
-        """Has Managed Lustre import from a bucket, and waits until it has. Raises RefusedError."""
+        """Imports from a bucket into Managed Lustre, and waits for the end. Raises RefusedError."""
         operation = self.call("POST", url, body)
         root = url.partition("/projects/")[0]
         while not operation.get("done"):
@@ -235,13 +230,13 @@ def _object(uri: str) -> tuple[str, str]:
 
 
 def log_entry(project: str, log: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """An entry of the stack's log, of now."""
+    """An entry of the stack's log with the current time."""
     now = datetime.now(timezone.utc).isoformat()  # noqa: UP017 - Python 3.10
     return {"logName": f"projects/{project}/logs/{quote(log, safe='')}", "timestamp": now, "jsonPayload": payload}
 
 
 def _event(google: GoogleApi, project: str, log: str, event: str, *pairs: str) -> None:
-    """`pairs`: names and values, one after the other; exit_status is a number."""
+    """`pairs`: alternating names and values; exit_status is a number."""
     values = [os.fsencode(word).decode(errors="replace")[:MAX_VALUE_CHARS] for word in pairs]
     line: dict[str, Any] = {"event": event, "instance_id": google.name()}
     for name, value in zip(values[::2], values[1::2], strict=True):
@@ -251,7 +246,7 @@ def _event(google: GoogleApi, project: str, log: str, event: str, *pairs: str) -
 
 def _exists(google: GoogleApi, uri: str) -> None:
     if not google.exists(uri):
-        raise RefusedError(404, f"there is no {uri}")
+        raise RefusedError(404, f"{uri} does not exist")
 
 
 def _import(google: GoogleApi, file: str) -> None:
@@ -262,8 +257,8 @@ def _import(google: GoogleApi, file: str) -> None:
 def _copy(google: GoogleApi, uri: str, folder: str) -> None:
     number = google.copy(uri, Path(folder))
     if not number:
-        raise RefusedError(404, f"nothing below {uri.rstrip('/')}/")
-    print(f"{number} objects of {uri}", flush=True)
+        raise RefusedError(404, f"no objects below {uri.rstrip('/')}/")
+    print(f"copied {number} objects from {uri}", flush=True)
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -271,12 +266,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "event": _event,
     "exists": _exists,
     "import": _import,
-    "leave": lambda google: google.tell_group("deleteInstances"),
-    "list": lambda google, uri: print(*google.names(uri), sep="\n"),
+    "leave": lambda google: google.call_group("deleteInstances"),
+    "list": lambda google, uri: print(*google.list_names(uri), sep="\n"),
     "put": lambda google, file, uri: google.put(Path(file), uri),
     "put-folder": lambda google, folder, uri: google.put_folder(Path(folder), uri),
     "release": lambda google, queued_resource: google.release_slices(queued_resource),
-    "replace": lambda google: google.tell_group("recreateInstances"),
+    "replace": lambda google: google.call_group("recreateInstances"),
     "secret": lambda google, name: print(google.secret(name), end=""),
     "token": lambda google: print(google.token()),
 }

@@ -1,13 +1,12 @@
-"""Keeps the order of the capacity ladder: fills groups with what those above them lack. One look; a timer repeats it.
+"""Fills the groups of the capacity ladder with what those above them lack. A timer runs it repeatedly.
 
     python3 -m images.node.gcp.fallback gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY \
         gs://BUCKET/STACK/JOB/breaker/held.json
 
-The head reads from the bucket which groups there are, since it stands before them. What is decided is `plan_fill` of
-`images.node.fill_order`; here Compute Engine is asked and told. Nothing is filled for a job that has ended: the node
-on which it ends says so by an object in the bucket. Nor while held.json is there, which a node puts that gave itself up
-as one too many, until somebody takes it away (`gangway breaker reset`). What a look has done is a line of JSON, which
-the stack's log has as an event: `ladder-changed`, one for each group, or `ladder-not-kept`.
+The head reads the groups from the bucket, since they are created after it. `plan_fill` of `images.node.fill_order`
+plans the sizes; this module calls Compute Engine. It fills nothing once the job's last node has written ended-KEY, or
+while held.json exists: the circuit breaker, which `gangway breaker reset` deletes. JSON lines are events of the stack's
+log: `ladder-changed`, one for each group, or `ladder-not-kept`.
 """
 
 import json
@@ -22,12 +21,12 @@ from images.node.fill_order import plan_fill
 from images.node.gcp.api import GoogleApi
 from images.node.web import RefusedError
 
-# A request that has neither brought its nodes yet nor failed.
+# States of a request that is still pending.
 WAITING = ("CREATING", "ACCEPTED")
 
 
 class Ladder:
-    """The groups of one stack, as Compute Engine holds them.
+    """The groups of one stack in Compute Engine.
 
     Args:
         google: the APIs.
@@ -39,7 +38,7 @@ class Ladder:
         self.groups: list[dict[str, Any]] = config["groups"]
 
     def running(self) -> list[int]:
-        """How many instances of each group run."""
+        """The number of running instances of each group."""
         urls = [f"{self._url(group)}/listManagedInstances" for group in self.groups]
         return [
             sum(one.get("instanceStatus") == "RUNNING" for one in self._google.pages("POST", url, "managedInstances"))
@@ -47,7 +46,7 @@ class Ladder:
         ]
 
     def sizes(self) -> list[int]:
-        """What each group is set to, with what it has been asked for and still waits for."""
+        """The size of each group, with pending requests."""
         return [
             int(self._google.call("GET", self._url(group))["targetSize"])
             + sum(int(request["resizeBy"]) for request in self._waiting(group))
@@ -55,7 +54,7 @@ class Ladder:
         ]
 
     def set_size(self, group: dict[str, Any], size: int, planned: int) -> None:
-        """Changes a group from `size`, as `sizes` counts it, to `planned`."""
+        """Changes a group from `size`, as in `sizes`, to `planned`."""
         if group["fill"] == "resize-request":
             if planned > size:
                 self._request(group, planned - size)
@@ -64,7 +63,7 @@ class Ladder:
                 if size > planned:
                     self._google.call("POST", f"{self._url(group)}/resizeRequests/{request['name']}/cancel")
                     size -= int(request["resizeBy"])
-            # A request is cancelled whole: what it would have had too much is asked for again by a later look.
+            # Requests are cancelled as a whole; a later run requests again what is missing.
             if size <= planned:
                 return
         self._google.call("POST", f"{self._url(group)}/resize?size={planned}")
@@ -89,7 +88,7 @@ class Ladder:
 
 
 def reconcile_once(google: GoogleApi, config: dict[str, Any], history_file: Path) -> list[str]:
-    """Counts once, and changes groups where enough counts agree. Returns what was changed, in words."""
+    """Counts once, and resizes groups if enough counts agree. Returns a line for each change."""
     ladder = Ladder(google, config)
     history = _read_history(history_file, len(ladder.groups))
     history = [*history, ladder.running()][-config["window"] :]
@@ -108,7 +107,7 @@ def reconcile_once(google: GoogleApi, config: dict[str, Any], history_file: Path
 
 
 def _read_history(file: Path, groups: int) -> list[list[int]]:
-    """The counts so far; none after a start, or where they are of other groups."""
+    """The previous counts; empty after a boot or if the groups differ."""
     try:
         history: list[list[int]] = json.loads(file.read_text("utf-8"))
     except (FileNotFoundError, ValueError):
@@ -117,27 +116,26 @@ def _read_history(file: Path, groups: int) -> list[list[int]]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Has one look."""
+    """Runs once."""
     config_uri, ended_uri, held_uri = argv
     google = GoogleApi.from_environment()
     history = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "fill.json")
     try:
         content = google.get(config_uri)
         if content is None:
-            _say(f"no groups yet in {config_uri}")
+            _say(f"{config_uri} has no groups yet")
             return 0
         if google.exists(ended_uri):
-            _say(f"the job has ended ({ended_uri} is there): no group is filled")
+            _say(f"the job has ended ({ended_uri} exists): no groups are filled")
             return 0
         if google.exists(held_uri):
-            _say(f"launches are held ({held_uri} is there): no group is filled")
+            _say(f"launches are held ({held_uri} exists): no groups are filled")
             return 0
         for change in reconcile_once(google, json.loads(content), history):
             _log_event("ladder-changed", change)
     except OSError as error:
-        refused = isinstance(error, RefusedError) and error.status == 403
-        what = "may not" if refused else "cannot"
-        _log_event("ladder-not-kept", f"{what} look after the groups, trying again in a minute: {error}")
+        what = "not allowed" if isinstance(error, RefusedError) and error.status == 403 else "unable"
+        _log_event("ladder-not-kept", f"{what} to fill the groups, will retry in a minute: {error}")
         return 1
     return 0
 
@@ -147,7 +145,6 @@ def _say(text: str) -> None:
 
 
 def _log_event(event: str, reason: str) -> None:
-    """A line that is shipped with its fields."""
     print(json.dumps({"event": event, "reason": reason}), file=sys.stderr, flush=True)
 
 

@@ -1,10 +1,9 @@
-"""Sends the lines of our units from the journal to Cloud Logging, each line of JSON as fields of its entry.
+"""Sends our units' journal to Cloud Logging, with JSON lines as fields.
 
     python3 -m images.node.gcp.logs PROJECT LOG UNIT...
 
-Docker's own driver for Cloud Logging would put a line into one text field, where no metric can read its numbers, and
-Google's agent would be one more package to install at boot. Each entry carries the journal's cursor as its id, so what
-is sent twice is kept once. How lines are collected and sent is `images.node.log_shipper`.
+Docker's driver for Cloud Logging would send a line as one text field, which metrics cannot parse; Google's agent would
+be one more package at boot. The journal's cursor is the entry's id, so an entry sent twice is stored once.
 """
 
 import os
@@ -22,8 +21,8 @@ from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, get_u
 MAX_BATCH = (500, 9_000_000)
 
 
-def entry_of(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
-    """The entry of one record of `journalctl --output json`."""
+def get_entry(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
+    """The log entry of a record of `journalctl --output json`."""
     moment = datetime.fromtimestamp(int(line["__REALTIME_TIMESTAMP"]) / 1e6, timezone.utc)  # noqa: UP017 - Python 3.10
     return {
         **log_entry(project, log, journal_fields(line)),
@@ -34,13 +33,13 @@ def entry_of(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _insert_id(cursor: str) -> str:
-    """Boot and position in it, which are unique on a machine; a whole cursor may be too long for an id."""
+    """Boot and position, unique on a machine; a whole cursor may be too long."""
     fields = dict(field.partition("=")[::2] for field in cursor.split(";"))
     return f"{fields.get('b', '')}-{fields.get('i', cursor)}"
 
 
 def make_shipper(google: GoogleApi, project: str, cursor_file: Path, flush_sec: float = FLUSH_SEC) -> LogShipper:
-    """What sends entries to a project's logs."""
+    """A shipper to a project's logs."""
     return LogShipper(lambda entries: google.write_log(project, entries), cursor_file, MAX_BATCH, flush_sec)
 
 
@@ -48,13 +47,13 @@ def main(argv: Sequence[str]) -> int:
     """Follows the journal."""
     project, log, *units = argv
     cursor_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "cursor")
-    sending = make_shipper(GoogleApi.from_environment(), project, cursor_file)
-    follow_journal(units, cursor_file, lambda lines: sending.ship(lines, lambda line: entry_of(project, log, line)))
-    # The unit starts again, where this ended.
+    shipper = make_shipper(GoogleApi.from_environment(), project, cursor_file)
+    follow_journal(units, cursor_file, lambda lines: shipper.ship(lines, lambda line: get_entry(project, log, line)))
+    # systemd restarts the unit.
     return 1
 
 
 if __name__ == "__main__":
-    # systemd stops journalctl as well, which ends: what it has said is sent before this ends too.
+    # systemd stops journalctl too; send its last lines before exiting.
     signal.signal(signal.SIGTERM, lambda *_: None)
     sys.exit(main(sys.argv[1:]))

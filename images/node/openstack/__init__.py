@@ -1,1 +1,1 @@
-"""What a machine on OpenStack runs of this kind."""
+"""Programs on machines of OpenStack."""

@@ -1,14 +1,13 @@
-"""What a machine on OpenStack fetches when it boots, and puts into the object store.
+"""Commands of a machine on OpenStack: fetch its secrets at boot, upload to the object store.
 
     python3 -m images.node.openstack.api fetch
     python3 -m images.node.openstack.api secret NAME
     python3 -m images.node.openstack.api put FILE swift://CONTAINER/NAME
     python3 -m images.node.openstack.api put-folder FOLDER swift://CONTAINER/PREFIX
 
-Exit code 0, or 1 with one line that says why. `fetch` brings the machine's secrets, by the address in its metadata,
-into the file that GANGWAY_SECRETS names, unless they are there; `secret` prints one of them. Keystone says where the
-object store is, and for how long: a token lasts longer than a command. One request puts a file whole, up to the 5 GiB
-that Swift takes at once ("Large objects").
+Exit code 0, or 1 with a line for the reason. `fetch` downloads the machine's secrets, from the URL in its metadata, to
+the file GANGWAY_SECRETS, if they changed; `secret` prints one. A file is one request, up to Swift's limit of 5 GiB
+("Large objects").
 """
 
 import json
@@ -24,48 +23,48 @@ from images.node.web import RefusedError, open_url
 
 SECRETS = "/etc/gangway/secrets.json"
 METADATA_URL = "http://169.254.169.254"
-# components.openstack.machine_secrets has the same words.
+# As in components.openstack.machine_secrets.
 PLACE, SIGNATURE = "gangway:secrets", "gangway:secrets-signature"
 MAX_SECRETS_BYTES = 65_536
 TIMEOUT_SEC = 30.0
 PUT_TIMEOUT_SEC = 280.0
-"""A little less than what a machine has for all of its results."""
+"""Slightly less than the machine's limit for all results."""
 MAX_OBJECT_BYTES = 5 * 1024**3
 SERVICE, INTERFACE = "object-store", "public"
 
 
 def fetch(file: Path) -> None:
-    """Has the newest secrets in a file of root's. Raises OSError where they cannot be had, and none are kept."""
-    kept = _kept(file)
+    """Updates the secrets in a file of root's. Raises OSError without an answer and a previous file."""
+    previous = _read_previous(file)
     try:
-        place, signature = _where()
+        place, signature = _get_location()
     except OSError as error:
-        if not kept:
+        if not previous:
             raise
-        print(f"gangway: fetch: {error}; what was fetched before is taken", file=sys.stderr, flush=True)
+        print(f"gangway: fetch: {error}; using the previous secrets", file=sys.stderr, flush=True)
         return
-    if kept.get("place") == place:
+    if previous.get("place") == place:
         return
     try:
         with open_url(urllib.request.Request(f"{place}?{signature}"), TIMEOUT_SEC) as answer:
             found = json.loads(answer.read(MAX_SECRETS_BYTES))
     except RefusedError as error:
-        # Its own text has the whole address, and goes to the console.
+        # Without the signature, since this is logged to the console.
         raise RefusedError(error.status, f"GET {place}") from None
     except ValueError:
-        raise OSError(f"{place} holds no secrets") from None
+        raise OSError(f"{place} is not JSON") from None
     new = file.with_name(f"{file.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as written:
         json.dump({**found, "place": place}, written)
         written.flush()
-        # The address may be over when a machine that has lost its power boots again.
+        # After a power failure, the URL may have expired.
         os.fsync(written.fileno())
     new.replace(file)
 
 
-def _kept(file: Path) -> dict[str, Any]:
-    """What was fetched before; nothing where that is not whole."""
+def _read_previous(file: Path) -> dict[str, Any]:
+    """The previous secrets; empty if missing or incomplete."""
     try:
         content = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
@@ -73,14 +72,14 @@ def _kept(file: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _where() -> tuple[str, str]:
-    """What this machine's metadata say of its secrets."""
+def _get_location() -> tuple[str, str]:
+    """The URL of the secrets and its signature, from the metadata."""
     url = os.environ.get("GANGWAY_METADATA_URL", METADATA_URL)
     request = urllib.request.Request(f"{url}/openstack/latest/meta_data.json")
     with open_url(request, TIMEOUT_SEC) as answer:
         items = json.load(answer).get("meta", {})
     if PLACE not in items or SIGNATURE not in items:
-        raise OSError(f"this machine's metadata have no {PLACE}")
+        raise OSError(f"this machine's metadata has no {PLACE} or {SIGNATURE}")
     return items[PLACE], items[SIGNATURE]
 
 
@@ -89,11 +88,11 @@ class Store:
 
     Attributes:
         url: of the project's account.
-        token: of this session.
+        token: for this session.
     """
 
     def __init__(self, credential: Mapping[str, str]) -> None:
-        """Logs in. Raises OSError where Keystone says no, or knows no object store of the region."""
+        """Logs in. Raises OSError if Keystone refuses or lists no object store in the region."""
         own = {"id": credential["id"], "secret": credential["secret"]}
         body = {"auth": {"identity": {"methods": ["application_credential"], "application_credential": own}}}
         request = urllib.request.Request(
@@ -110,11 +109,11 @@ class Store:
         """Copies a file to `swift://CONTAINER/NAME`."""
         size = file.stat().st_size
         if size > MAX_OBJECT_BYTES:
-            raise OSError(f"{file} has {size} bytes, and the object store takes {MAX_OBJECT_BYTES} in one piece")
-        # From the disk as it goes: a checkpoint need not fit into memory beside the trainer.
+            raise OSError(f"{file}: {size} bytes; allowed: at most {MAX_OBJECT_BYTES} per object")
+        # Streamed: a checkpoint may not fit into memory.
         with file.open("rb") as content:
             request = urllib.request.Request(
-                f"{self.url}/{_path(place)}",
+                f"{self.url}/{_object_path(place)}",
                 content,
                 {
                     "X-Auth-Token": self.token,
@@ -133,15 +132,15 @@ class Store:
 
 
 def _endpoint(catalog: Sequence[Mapping[str, Any]], region: str) -> str:
-    """Where the object store of a region answers, for everybody."""
+    """The public endpoint of a region's object store."""
     for service in catalog:
         for endpoint in service["endpoints"] if service["type"] == SERVICE else ():
             if (endpoint["interface"], endpoint["region_id"]) == (INTERFACE, region):
                 return str(endpoint["url"]).rstrip("/")
-    raise RefusedError(404, f"the catalogue has no {SERVICE} in region {region}")
+    raise RefusedError(404, f"Keystone's catalog has no {SERVICE} in region {region}")
 
 
-def _path(place: str) -> str:
+def _object_path(place: str) -> str:
     parts = urlsplit(place)
     return quote(f"{parts.netloc}{parts.path}", safe="/")
 
@@ -156,13 +155,13 @@ def main(argv: Sequence[str]) -> int:
         if argv[0] == "fetch":
             fetch(file)
             return 0
-        kept = json.loads(file.read_text("utf-8"))
+        secrets = json.loads(file.read_text("utf-8"))
         if argv[0] == "secret":
-            if argv[1] not in kept:
-                raise OSError(f"no {argv[1]} among this machine's secrets, which an older up has made")
-            print(kept[argv[1]], end="")
+            if argv[1] not in secrets:
+                raise OSError(f"this machine's secrets, from an earlier pulumi up, have no {argv[1]}")
+            print(secrets[argv[1]], end="")
         else:
-            COMMANDS[argv[0]](Store(kept["credential"]), Path(argv[1]), argv[2])
+            COMMANDS[argv[0]](Store(secrets["credential"]), Path(argv[1]), argv[2])
     except OSError as error:
         print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
         return 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every EFA interface that was planned is there, or the node is given up: NCCL would go on over TCP, many times slower.
+# Checks for all planned EFA interfaces, else gives up the node: NCCL would fall back to TCP, many times slower.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# AWS for common.sh, which says what each of its functions is for: IMDSv2, the Auto Scaling group, CloudWatch, S3, ECR.
+# AWS's functions for common.sh: IMDSv2, the Auto Scaling group, CloudWatch, S3, ECR.
 IMDS_URL=${GANGWAY_IMDS_URL:-http://169.254.169.254}
 # close-metadata.sh: of instances, and of ECS and EKS, whose agents an AMI may bring.
 export METADATA_IPV4='169.254.169.254 169.254.170.2 169.254.170.23' METADATA_IPV6='fd00:ec2::254 fd00:ec2::23'
-# How long a node that was given up waits for its group to let it go, and how long completing the hook is tried.
+# How long a node that gave up waits for its group to terminate it, and how long it tries to complete the hook.
 LET_GO_SEC=${GANGWAY_LET_GO_SEC:-300}
 COMPLETE_SEC=${GANGWAY_COMPLETE_SEC:-20}
-# mount-scratch.sh: which disks are the machine's own, and where the AMI may have mounted them already.
+# mount-scratch.sh: the instance's disks, and where the AMI may have mounted them.
 export SCRATCH_DISKS='nvme-Amazon_EC2_NVMe_Instance_Storage_*'
 export IMAGE_SCRATCH=${GANGWAY_IMAGE_SCRATCH:-/opt/dlami/nvme}
 
@@ -26,8 +26,7 @@ group_waits() { [ "$(imds autoscaling/target-lifecycle-state)" = Terminated ]; }
 # For its group or for a spot interruption.
 leaving() { group_waits || imds spot/instance-action >/dev/null; }
 
-# log_events EVENT INSTANCE [NAME VALUE]...: the argument of put-log-events. Both layers of JSON are Python's work, so
-# any text may stand in a value; exit_status alone is a number.
+# log_events EVENT INSTANCE [NAME VALUE]...: the argument of put-log-events. Values are text, except exit_status.
 log_events() {
     python3 -c '
 import json, os, sys, time
@@ -41,9 +40,9 @@ print(json.dumps([{"timestamp": int(time.time() * 1000), "message": json.dumps(l
 send_event() {
     local instance events stream
     instance=$(imds instance-id) && events=$(log_events "$1" "$instance" "${@:2}") || return 1
-    # A log group beside that of the job's lines, where none of these can be forged (components.aws.alarms).
+    # Not the log group of the job's lines, which could forge events (components.aws.alarms).
     stream=(--region "$REGION" --log-group-name "$LOG_GROUP/events" --log-stream-name "$instance/node")
-    # The stream is there from the second event on, and that is an error too.
+    # Fails if the stream exists, from the second event on.
     aws logs create-log-stream "${stream[@]}" >/dev/null 2>&1 || true
     aws logs put-log-events "${stream[@]}" --log-events "$events" >/dev/null
 }
@@ -59,16 +58,15 @@ complete_once() {
     group=$(groups_of_stack "AutoScalingGroups[?Instances[?InstanceId=='$1']].AutoScalingGroupName") &&
         aws autoscaling complete-lifecycle-action --region "$REGION" --auto-scaling-group-name "$group" \
             --lifecycle-hook-name "$LIFECYCLE_HOOK" --instance-id "$1" --lifecycle-action-result CONTINUE &&
-        log "$group need not wait for $1"
+        log "$group may terminate $1"
 }
 
-# The group need not wait for its hook's timeout. It may want the node to go a moment before its hook begins, hence more
-# than one try.
+# Completes the hook, so that the group does not wait for its timeout. The hook may start a moment later, hence the retry.
 let_go() {
     local instance
     [ -n "$LIFECYCLE_HOOK" ] || return 0
     if ! { instance=$(imds instance-id) && retry "$COMPLETE_SEC" complete_once "$instance"; }; then
-        log "could not complete $LIFECYCLE_HOOK for this node: its group waits"
+        log "cannot complete $LIFECYCLE_HOOK: the group waits for its timeout"
     fi
 }
 
@@ -76,31 +74,31 @@ replace_node() {
     local instance
     instance=$(imds instance-id) && aws autoscaling set-instance-health --region "$REGION" \
         --instance-id "$instance" --health-status Unhealthy --no-should-respect-grace-period || return
-    log "$instance is marked unhealthy, its group replaces it"
-    # The group acts some time after it was told; what is not completed here is completed by watch-node.sh.
+    log "$instance is marked unhealthy: its group replaces it"
+    # The group acts with a delay; watch-node.sh completes the hook otherwise.
     if [ -n "$LIFECYCLE_HOOK" ] && retry "$LET_GO_SEC" group_waits; then
         let_go
     fi
 }
 
-# suspend PROCESS...: of all groups of the stack. That they cannot be suspended is no reason to stay.
+# suspend PROCESS...: in all groups of the stack; only logs failures.
 suspend() {
     local group
     for group in $(groups_of_stack 'AutoScalingGroups[].AutoScalingGroupName'); do
         aws autoscaling suspend-processes --region "$REGION" --auto-scaling-group-name "$group" \
-            --scaling-processes "$@" || log "could not suspend $* of $group"
+            --scaling-processes "$@" || log "cannot suspend $* of $group"
     done
 }
 
-# An unhealthy node goes all the same, and is replaced once Launch is resumed (Amazon EC2 Auto Scaling user guide, "How
+# An unhealthy node is terminated anyway, and replaced once Launch is resumed (Amazon EC2 Auto Scaling user guide, "How
 # suspended processes affect other processes").
 hold_launches() {
     suspend Launch AlarmNotification
     replace_node
 }
 
-# Alarms fill a fallback rung with what others lack, also for a job that has ended. The head node has no say over groups.
-tell_ended() {
+# Alarms would fill fallback rungs after the job's end. The head node may not change groups.
+stop_filling() {
     [ "$ROLE" = worker ] || return 0
     suspend AlarmNotification
 }
@@ -119,7 +117,7 @@ put_folder() {
     timeout "$RESULTS_SEC" aws s3 cp --region "$REGION" --recursive --only-show-errors "$1" "$BUCKET_URI/$2"
 }
 
-# parameter NAME: a secret of the stack's.
+# parameter NAME: a secret of the stack.
 parameter() {
     aws ssm get-parameter --region "$REGION" --name "$1" --with-decryption --output text --query Parameter.Value
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Mounts the FSx for Lustre file system, with retries until a deadline: its DNS name may not resolve yet at first boot.
-# With LUSTRE_EFA it is reached over EFA, by that many interfaces, or not at all.
+# LUSTRE_EFA: mount only over EFA, with that many interfaces.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -8,8 +8,8 @@ DEADLINE_SEC=${GANGWAY_LUSTRE_DEADLINE_SEC:-600}
 ROOT=${GANGWAY_ROOT:-}
 # The same with EFA: the first contact is made over TCP, the data then go where LNet prefers.
 SOURCE=$LUSTRE_DNS_NAME@tcp:/$LUSTRE_MOUNT_NAME
-# Of the key that signs FSx's packages for Ubuntu. AWS's guide names none; it is what a public installer of that client
-# compares (lustre_installer.sh on GitHub, 2026).
+# The key that signs FSx's packages for Ubuntu. AWS's guide gives none; from a public installer (lustre_installer.sh on
+# GitHub, 2026).
 FINGERPRINT=9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1
 EFA_SETUP=configure-efa-fsx-lustre-client
 EFA_SETUP_URL=https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/$EFA_SETUP.zip
@@ -36,7 +36,7 @@ install_client_on_ubuntu() {
         modprobe lustre
 }
 
-client_is_there() { modprobe lustre || install_client; }
+load_client() { modprobe lustre || install_client; }
 
 count_efa() { lnetctl net show --net efa 2>/dev/null | grep -c 'status: up' || true; }
 enough_efa() { [ "$(count_efa)" -ge "$LUSTRE_EFA" ]; }
@@ -50,12 +50,12 @@ configure_efa() {
     fi
     # Its module options count only for modules that it loads itself; else LNet takes two interfaces at most.
     lnetctl lnet unconfigure || true
-    lustre_rmmod || log "the Lustre modules stay loaded: LNet may take fewer EFA interfaces"
+    lustre_rmmod || log "cannot unload the Lustre modules: LNet may use fewer EFA interfaces"
     # Python's unzip, which every AMI has, keeps no modes.
     folder=$(mktemp -d) && curl -fsS -o "$folder/setup.zip" "$EFA_SETUP_URL" || return
     found=$(sha256sum "$folder/setup.zip" | cut -d' ' -f1)
     [ "$found" = "$LUSTRE_EFA_SHA256" ] ||
-        give_up "$EFA_SETUP_URL has the SHA-256 $found: read it, then set efa_setup_sha256"
+        give_up "$EFA_SETUP_URL has SHA-256 $found: review it, then set efa_setup_sha256"
     python3 -m zipfile -e "$folder/setup.zip" "$folder" && chmod -R u+x "$folder/$EFA_SETUP" &&
         (cd "$folder/$EFA_SETUP" && timeout "$(seconds_left)" ./setup.sh) && enough_efa
 }
@@ -69,11 +69,11 @@ mkdir -p "$LUSTRE_MOUNT_POINT"
 if mountpoint -q "$LUSTRE_MOUNT_POINT"; then
     exit 0
 fi
-retry "$(seconds_left)" client_is_there || give_up "cannot install the Lustre client within $DEADLINE_SEC s"
+retry "$(seconds_left)" load_client || give_up "cannot install the Lustre client within $DEADLINE_SEC s"
 if [ -n "$LUSTRE_EFA" ]; then
     retry "$(seconds_left)" configure_efa ||
-        give_up "LNet has $(count_efa) EFA interfaces up after $DEADLINE_SEC s, not $LUSTRE_EFA, and $SOURCE is not mounted over TCP in their place"
+        give_up "LNet has $(count_efa) of $LUSTRE_EFA EFA interfaces up after $DEADLINE_SEC s; not mounting $SOURCE over TCP"
     log "lustre: $(count_efa) EFA interfaces"
 fi
 retry "$(seconds_left)" mount_once || give_up "cannot mount $SOURCE at $LUSTRE_MOUNT_POINT within $DEADLINE_SEC s"
-log "lustre: $SOURCE is at $LUSTRE_MOUNT_POINT"
+log "lustre: mounted $SOURCE at $LUSTRE_MOUNT_POINT"

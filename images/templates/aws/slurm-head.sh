@@ -41,13 +41,13 @@ if [ "$ready" = 0 ]; then
     create_empty
     if [ -n "$SLURM_ACCOUNTING_DUMP" ] && [ -e "$dump" ]; then
         if restore "$dump"; then
-            log "accounting restored, as saved at $(date -ur "$dump" +%FT%TZ)"
+            log "accounting restored from $(date -ur "$dump" +%FT%TZ)"
         else
             # If MariaDB or the file system is at fault, one of these fails: systemd tries again, and the dump stays.
             create_empty
             kept=$dump.unusable-$(date -u +%Y%m%dT%H%M%SZ)
             mv "$dump" "$kept"
-            log "accounting begins empty: $kept cannot be restored"
+            log "accounting starts empty: cannot restore $kept"
         fi
     fi
 fi

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Brings Slurm and munge out of Ubuntu's archive, and the key by which the cluster's machines know each other out of the
-# cloud's store: on each boot, for another key reaches machines so.
+# Installs Slurm and munge from Ubuntu, and fetches the cluster's munge key at each boot, so that a new key takes effect.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -9,7 +8,7 @@ set -euo pipefail
 DEADLINE_SEC=${GANGWAY_SLURM_DEADLINE_SEC:-900}
 ROOT=${GANGWAY_ROOT:-}
 
-# Units of ours begin the daemons, once there is what they read.
+# Our units start the daemons once their files exist.
 install_slurm() {
     local packages
     read -ra packages <<<"$SLURM_PACKAGES"
@@ -20,22 +19,22 @@ install_slurm() {
 }
 
 # munged refuses a key of fewer bytes.
-fetched() { munge_key >"$key.new" && [ "$(stat -c %s "$key.new")" -ge 32 ]; }
+fetch_key() { munge_key >"$key.new" && [ "$(stat -c %s "$key.new")" -ge 32 ]; }
 
 retry "$DEADLINE_SEC" install_slurm || give_up "cannot install $SLURM_PACKAGES within $DEADLINE_SEC s"
 key=$ROOT/etc/munge/munge.key
 umask 077
-retry "$DEADLINE_SEC" fetched || give_up "cannot read $MUNGE_KEY: no right to it, no way to it, or not there"
+retry "$DEADLINE_SEC" fetch_key || give_up "cannot read $MUNGE_KEY: missing, unreachable or not allowed"
 chown munge:munge "$key.new"
 mv "$key.new" "$key"
 umask 022
 systemctl restart munge.service || give_up "munge does not start"
-# Whose jobs run, by the same number on each machine.
+# The users who run jobs, with the same UIDs on all machines.
 for user in $SLURM_USERS; do
     name=${user%:*} uid=${user#*:}
     id "$name" >/dev/null 2>&1 || useradd --uid "$uid" --create-home --shell /bin/bash "$name" ||
-        give_up "cannot make the user $name with number $uid"
-    [ "$(id -u "$name")" = "$uid" ] || give_up "the image has a user $name with another number than $uid"
+        give_up "cannot create user $name with UID $uid"
+    [ "$(id -u "$name")" = "$uid" ] || give_up "user $name of the image does not have UID $uid"
 done
 mkdir -p "$ROOT/var/spool/slurmd" "$ROOT/var/log/slurm"
-log "slurm: $SLURM_PACKAGES"
+log "slurm: installed $SLURM_PACKAGES"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Waits until the controller has said which node this machine is, and becomes it. One that never is is ended by its group.
+# Waits until the controller assigns a node name, and joins as that node. The controller ends a machine without one.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"

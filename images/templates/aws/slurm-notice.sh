@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A notice of this machine's end: the node gets no job any more, and those on it are told to save and go back into the
-# queue, while there is time (slurm.conf's KillWait). A group that waits for the machine need not wait longer.
+# On a notice of this machine's end: drains the node, requeues its jobs, which have KillWait (slurm.conf) to save, and
+# completes the group's hook.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -9,7 +9,7 @@ FILE=${GANGWAY_SLURM_NAME:-/run/gangway-slurm-name}
 SAVE_SEC=${GANGWAY_SAVE_SEC:-100}
 
 jobs_here() { squeue --noheader "--nodelist=$name" --format=%A | sort -u; }
-nobody_here() { [ -z "$(jobs_here)" ]; }
+is_empty() { [ -z "$(jobs_here)" ]; }
 
 until grep -qsE '^(spot-interruption|lifecycle-terminate)( |$)' "$HELD"; do
     sleep "$POLL_SEC"
@@ -18,11 +18,11 @@ if [ -s "$FILE" ]; then
     name=$(cat "$FILE")
     scontrol update "nodename=$name" state=drain "reason=gangway: its machine is taken back" || log "cannot drain $name"
     for job in $(jobs_here); do
-        log "$job goes back into the queue"
-        # One that may not: it is told as well.
-        scontrol requeue "$job" || scancel "$job" || log "could not tell $job"
+        log "requeueing $job"
+        # Cancel a job that may not be requeued.
+        scontrol requeue "$job" || scancel "$job" || log "cannot requeue or cancel $job"
     done
-    retry "$SAVE_SEC" nobody_here || log "jobs are still here after $SAVE_SEC s"
+    retry "$SAVE_SEC" is_empty || log "jobs still run after $SAVE_SEC s"
 fi
 if group_waits; then
     let_go

@@ -2,7 +2,7 @@
 # Saves Slurm's accounting database: slurm-save.sh FILE. A timer and the end of slurmdbd run it, as the user slurm. FILE is
 # replaced only by a complete dump of a database that knows a cluster.
 set -euo pipefail
-# Set by systemd when slurmdbd ends: one that fails over and over is not saved each time.
+# Set by systemd when slurmdbd ends: do not save after each failure.
 [ "${SERVICE_RESULT:-success}" = success ] || exit 0
 umask 077
 file=$1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every InfiniBand adapter that was planned is there, its link up at its full rate, with what NCCL needs beside them; or
-# the node is given up: NCCL would go on with fewer, or over TCP, many times slower, and all nodes would wait for this one.
+# Checks that all planned InfiniBand adapters are up at full rate, with NCCL's files; else gives up the node: NCCL would use
+# fewer or TCP, many times slower, and all nodes would wait for this one.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -34,8 +34,8 @@ count() { "$1" | wc -l; }
 
 enough() { [ "$(count good_ports)" -ge "$HCAS_PLANNED" ]; }
 
-# said_by_all: state and rate of each adapter, for the log.
-said_by_all() {
+# adapter_states: state and rate of each adapter, for the log.
+adapter_states() {
     local port
     while read -r port; do
         echo "$(basename "${port%/ports/1}"): $(cat "$port/state"), $(cat "$port/rate")"
@@ -49,8 +49,8 @@ load_modules() {
     done
 }
 
-# A service of the image writes both at boot, for the size that it finds.
-nccl_is_told() {
+# A service of the image writes both at boot.
+has_nccl_files() {
     local line
     [ -z "$TOPOLOGY_FILE" ] || [ -s "$ROOT$TOPOLOGY_FILE" ] || return 1
     for line in "${NCCL_CONF[@]}"; do
@@ -60,8 +60,8 @@ nccl_is_told() {
 
 # Drivers may still be binding, links come up and devices are renamed when this runs.
 retry "$DEADLINE_SEC" enough ||
-    give_up "InfiniBand after $DEADLINE_SEC s: $(count good_ports) adapters up at $HCA_GBPS Gb/s, $HCAS_PLANNED planned; $(said_by_all | paste -sd '|')"
-retry "$DEADLINE_SEC" load_modules || give_up "cannot load ${KERNEL_MODULES[*]}, by which adapters reach the GPUs' memory"
-retry "$DEADLINE_SEC" nccl_is_told ||
-    give_up "NCCL is not told of this machine: ${TOPOLOGY_FILE:-no topology file} and in /etc/nccl.conf ${NCCL_CONF[*]:-nothing} wanted"
+    give_up "InfiniBand after $DEADLINE_SEC s: $(count good_ports) adapters up at $HCA_GBPS Gb/s, $HCAS_PLANNED planned; $(adapter_states | paste -sd '|')"
+retry "$DEADLINE_SEC" load_modules || give_up "cannot load ${KERNEL_MODULES[*]}, which GPUDirect RDMA needs"
+retry "$DEADLINE_SEC" has_nccl_files ||
+    give_up "NCCL's files are incomplete; required: ${TOPOLOGY_FILE:-no topology file}, and in /etc/nccl.conf ${NCCL_CONF[*]:-nothing}"
 log "InfiniBand: $(count good_ports) adapters up at $HCA_GBPS Gb/s"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Azure for common.sh, which says what each of its functions is for: the metadata service with its scheduled events, the
-# scale set, Log Analytics, Blob Storage, the container registry. The calls themselves are Python's work (images/node).
+# Azure's functions for common.sh: metadata service, scheduled events, scale set, Log Analytics, Blob Storage, registry;
+# images/node makes the calls.
 export GANGWAY_CLIENT_ID=$CLIENT_ID
 LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
 export ROOT=${GANGWAY_ROOT:-}
@@ -28,26 +28,26 @@ made_for_job() { [ "$ROLE" = worker ]; }
 
 # A machine of a scale set that is deleted goes when it says so, or when its notice is over.
 group_waits() { [ -n "$IN_GROUP" ] && azure waiting; }
-let_go() { azure let-go && log "this machine's end need not wait"; }
+let_go() { azure let-go && log "this machine may be deleted now"; }
 
 send_event() { azure event "$LOG_GROUP" "$ROLE" "$@"; }
 
-# The head asks for another in its place. A machine that may not leave its scale set stops itself: the head deletes it.
+# The head requests a replacement. A machine that may not leave its scale set stops, and the head deletes it.
 replace_node() {
     mkdir -p "$(dirname "$GIVEN_UP")" && touch "$GIVEN_UP"
     if azure leave; then
-        log "this node leaves its scale set, and the head asks for another"
+        log "this node leaves its scale set: the head requests another"
     else
-        log "this node stops, for the head to delete it and ask for another"
+        log "this node stops: the head deletes it and requests another"
         systemctl poweroff
     fi
 }
 
-# While held.json is there the head asks for none.
+# While held.json exists, the head requests no nodes.
 hold_launches() { replace_node; }
 
-# The head fills scale sets with what they lack, until this stands in the container.
-tell_ended() { azure put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
+# The head fills scale sets until this blob exists.
+stop_filling() { azure put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
 
 leave_group() {
     log "this node leaves its scale set"

@@ -42,7 +42,7 @@ install_client() {
         apt_get install "$package" && modprobe lustre
         return
     fi
-    log "no client of Microsoft's for kernel $(uname -r): it is built here"
+    log "no prebuilt Lustre client for kernel $(uname -r): building it"
     source=$(newest_first amlfs-lustre-client-dkms | head -n 1)
     [ -n "$source" ] && apt_get install "linux-headers-$(uname -r)" "$source" && modprobe lustre
 }
@@ -59,4 +59,4 @@ fi
 retry "$(seconds_left)" install_client ||
     give_up "cannot install the Lustre client for kernel $(uname -r) within $DEADLINE_SEC s"
 retry "$(seconds_left)" mount_once || give_up "cannot mount $MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
-log "lustre: $MOUNT_SOURCE is at $MOUNT_POINT"
+log "lustre: mounted $MOUNT_SOURCE at $MOUNT_POINT"

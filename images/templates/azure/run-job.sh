@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
-# Runs the job's container, when no restart of this machine is to come: who begins before it, only to be stopped by it,
-# would have all other nodes begin twice. InfiniBand joins the machines of one scale set and of no two, so each scale set
-# has a rendezvous of its own: its name is known only here.
+# Runs the job's container once no restart is scheduled, which would make all other nodes restart too. InfiniBand connects
+# only the machines of one scale set, so each has its own rendezvous; only the machine knows its name.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 DEADLINE_SEC=${GANGWAY_NAME_DEADLINE_SEC:-120}
 
-azure outlast || log "cannot see whether this machine is to be restarted: the job starts"
+azure outlast || log "cannot read scheduled restarts: starting the job"
 words=("$@")
 if [ "$HCAS_PLANNED" -gt 0 ]; then
     know_set() { scale_set=$(azure scale-set); }
     retry "$DEADLINE_SEC" know_set || {
-        log "the metadata service does not say which scale set this machine is in"
+        log "the metadata service has no scale set for this machine"
         exit 1
     }
     for i in "${!words[@]}"; do

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Every GPU NIC that was planned is there, or the node is given up: NCCL would go on with fewer, or over TCP, many times
-# slower. RoCE NICs are counted as RDMA devices, those of GPUDirect as interfaces of the gVNIC driver, which is named gve,
+# Checks for all planned GPU NICs, else gives up the node: NCCL would use fewer or TCP, many times slower. RoCE NICs are counted as RDMA devices, those of GPUDirect as interfaces of the gVNIC driver, which is named gve,
 # and was gvnic in Google's releases until 2023.
 set -euo pipefail
 # shellcheck source=common.sh

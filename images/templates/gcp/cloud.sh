@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Google Cloud for common.sh, which says what each of its functions is for: the metadata server, the managed instance
-# group, Cloud Logging, Cloud Storage, Artifact Registry. The calls themselves are Python's work (images/node).
+# Google Cloud's functions for common.sh: metadata server, managed instance group, Cloud Logging, Cloud Storage, Artifact
+# Registry; images/node makes the calls.
 METADATA_URL=${GANGWAY_METADATA_URL:-http://169.254.169.254}
 export GANGWAY_METADATA_URL=$METADATA_URL
 LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
@@ -33,7 +33,7 @@ own_capacity() {
 }
 
 made_for_job() { [ "$ROLE" = worker ]; }
-# Who is asked to leave goes by itself, once its trainer has saved.
+# Asked to leave, it leaves by itself once the trainer has saved.
 group_waits() { asked_to_leave; }
 let_go() { leave_group; }
 
@@ -43,22 +43,22 @@ send_event() { gce event "$PROJECT" "$LOG_GROUP" "$@"; }
 # one of flex-start, whose instances may not be repaired; the head then fills the rung below. A TPU host is in no group.
 replace_node() {
     if [ -z "$IN_GROUP" ]; then
-        log "nobody replaces a single host of a slice: it is looked at again within half an hour"
+        log "a single host of a slice is not replaced: checked again within 30 minutes"
     elif gce replace; then
-        log "this node's group makes it anew"
+        log "the group recreates this node"
     else
-        log "this node stops: its group makes it anew, but a flex-start group replaces no node, and has one less from now on"
+        log "this node stops: its group recreates it, except a flex-start group, which shrinks by one"
         systemctl poweroff
     fi
 }
 
 # The head fills no group while held.json is there, but a group keeps its own size: this node takes its place with it.
 hold_launches() {
-    leave_group || { log "this node stops, but its group makes it anew: set the group's size to 0" && systemctl poweroff; }
+    leave_group || { log "this node stops, but its group recreates it: set the group's size to 0" && systemctl poweroff; }
 }
 
-# The head fills groups with what others lack, until this stands in the bucket.
-tell_ended() { gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
+# The head fills groups until this object exists.
+stop_filling() { gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
 
 # All slices of a job go with their request in the queue, which one host gives up for all.
 leave_group() {
@@ -66,10 +66,10 @@ leave_group() {
         log "this node leaves its group"
         gce leave
     elif first_host; then
-        log "the slices leave: $QUEUED_RESOURCE is deleted"
+        log "deleting $QUEUED_RESOURCE with its slices"
         gce release "$QUEUED_RESOURCE"
     else
-        log "the first host has the slices leave, and this host with them"
+        log "the first host deletes the slices, with this host"
     fi
 }
 

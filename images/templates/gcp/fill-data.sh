@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# The data of the bucket is in the file system before anybody trains on it: one machine brings it, the others wait. The
-# head has Managed Lustre import it; where there is none to do that, the first machine to get the lock copies it.
+# Loads the bucket's data into the file system before training: one machine does it, the others wait. The head imports it
+# into Managed Lustre; else the first machine that gets the lock copies it.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 DEADLINE_SEC=${GANGWAY_FILL_DEADLINE_SEC:-14400}
 REQUEST=${GANGWAY_IMPORT_FILE:-/etc/gangway/import.json}
 FILLED=$MOUNT_POINT/.gangway-filled
-# What gce.py's exit code says of a try that need not be repeated: nothing there, not allowed.
+# Exit codes of images/node/gcp/api.py that need no retry.
 MISSING=2
 REFUSED=3
 # A right that was just given is not known everywhere at once: in seven minutes, or more (IAM, "Access change
-# propagation"). A machine that is younger is refused for nothing it could mend by leaving.
+# propagation"). A younger machine should wait, not leave.
 GRACE_SEC=${GANGWAY_RIGHTS_GRACE_SEC:-600}
-SAID=
+REASON=
 
-filled() { [ "$(cat "$FILLED" 2>/dev/null)" = "$DATA_SOURCE" ]; }
+is_filled() { [ "$(cat "$FILLED" 2>/dev/null)" = "$DATA_SOURCE" ]; }
 
-# some_file: at least one; a trainer that finds none would make data of its own.
+# some_file: without any file, the trainer would use synthetic data.
 some_file() { [ -n "$(find "$MOUNT_POINT/data" -type f -print -quit)" ]; }
 
-young() { [ "$(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")" -lt "$GRACE_SEC" ]; }
+is_new_machine() { [ "$(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")" -lt "$GRACE_SEC" ]; }
 
-bring() {
+load_data() {
     mkdir -p "$MOUNT_POINT/data"
     if [ "$DATA_BY" = import ]; then
         gce import "$REQUEST" || return
@@ -30,7 +30,7 @@ bring() {
         gce copy "$DATA_SOURCE" "$MOUNT_POINT/data" || return
     fi
     if ! some_file; then
-        log "nothing came from $DATA_SOURCE: is the prefix right?"
+        log "$DATA_SOURCE has no files: check the prefix"
         return "$MISSING"
     fi
     echo "$DATA_SOURCE" >"$FILLED.part" && mv "$FILLED.part" "$FILLED"
@@ -40,21 +40,21 @@ bring() {
 fill_once() {
     local status=0
     flock -w "$DEADLINE_SEC" 9 || return
-    if ! filled; then
-        SAID=$(bring 2>&1) || status=$?
-        [ -z "$SAID" ] || log "$SAID"
+    if ! is_filled; then
+        REASON=$(load_data 2>&1) || status=$?
+        [ -z "$REASON" ] || log "$REASON"
     fi
     case $status in
-        "$MISSING") give_up "cannot bring $DATA_SOURCE: $SAID" ;;
-        "$REFUSED") young || give_up "cannot bring $DATA_SOURCE: $SAID" ;;
+        "$MISSING") give_up "cannot load $DATA_SOURCE: $REASON" ;;
+        "$REFUSED") is_new_machine || give_up "cannot load $DATA_SOURCE: $REASON" ;;
     esac
     return "$status"
 }
 
 if [ "$DATA_BY" = head ]; then
-    retry "$DEADLINE_SEC" filled || give_up "the head has not brought $DATA_SOURCE within $DEADLINE_SEC s"
+    retry "$DEADLINE_SEC" is_filled || give_up "the head has not loaded $DATA_SOURCE within $DEADLINE_SEC s"
 else
     retry "$DEADLINE_SEC" fill_once 9>"$MOUNT_POINT/.gangway-fill.lock" ||
-        give_up "cannot bring $DATA_SOURCE within $DEADLINE_SEC s: $SAID"
+        give_up "cannot load $DATA_SOURCE within $DEADLINE_SEC s: $REASON"
 fi
-log "data: $DATA_SOURCE is at $MOUNT_POINT/data"
+log "data: loaded $DATA_SOURCE to $MOUNT_POINT/data"

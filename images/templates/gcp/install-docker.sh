@@ -36,8 +36,8 @@ configure_toolkit() { nvidia-ctk runtime configure --runtime=docker && systemctl
 retry "$DEADLINE_SEC" install_docker || give_up "cannot install docker within $DEADLINE_SEC s"
 if [ "$GPUS_PLANNED" -gt 0 ]; then
     retry "$DEADLINE_SEC" install_toolkit || give_up "cannot install NVIDIA's container toolkit within $DEADLINE_SEC s"
-    configure_toolkit || give_up "docker does not take NVIDIA's runtime"
+    configure_toolkit || give_up "cannot configure NVIDIA's runtime for docker"
 fi
 systemctl start docker.service || give_up "docker does not start"
 # Another program may have dpkg's lock.
-retry "$HOLD_SEC" hold || log "packages are not held: an upgrade may break a running job"
+retry "$HOLD_SEC" hold || log "cannot hold packages: an upgrade may break a running job"

@@ -29,4 +29,4 @@ fi
 retry "$DEADLINE_SEC" install_client || give_up "cannot install Cloud Storage FUSE within $DEADLINE_SEC s"
 retry "$DEADLINE_SEC" mount_once || give_up "cannot mount gs://$MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
 mkdir -p "$RUN_DIR"
-log "bucket: gs://$MOUNT_SOURCE is at $MOUNT_POINT"
+log "bucket: mounted gs://$MOUNT_SOURCE at $MOUNT_POINT"

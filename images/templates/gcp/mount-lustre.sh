@@ -23,7 +23,7 @@ install_source() {
 install_client() {
     modprobe lustre && return
     if ! install_built; then
-        log "no client of Google's for kernel $(uname -r): it is built here"
+        log "no prebuilt Lustre client for kernel $(uname -r): building it"
         # A source that apt cannot read would fail its next update too.
         install_source || { rm -f "$ROOT/etc/apt/sources.list.d/lustre-client-dkms.list" && return 1; }
     fi
@@ -33,7 +33,7 @@ install_client() {
 # secure_boot: what may be the reason, where it is on.
 secure_boot() {
     if [[ $(mokutil --sb-state 2>/dev/null) == *enabled* ]]; then
-        echo "; Secure Boot is on, which loads no module that was built here"
+        echo "; Secure Boot is on, which rejects modules built here"
     fi
 }
 
@@ -49,4 +49,4 @@ fi
 retry "$(seconds_left)" install_client ||
     give_up "cannot install the Lustre client for kernel $(uname -r) within $DEADLINE_SEC s$(secure_boot)"
 retry "$(seconds_left)" mount_once || give_up "cannot mount $MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
-log "lustre: $MOUNT_SOURCE is at $MOUNT_POINT"
+log "lustre: mounted $MOUNT_SOURCE at $MOUNT_POINT"

@@ -19,4 +19,4 @@ if mountpoint -q "$MOUNT_POINT"; then
 fi
 retry "$(seconds_left)" install_client || give_up "cannot install the NFS client within $DEADLINE_SEC s"
 retry "$(seconds_left)" mount_once || give_up "cannot mount $MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
-log "nfs: $MOUNT_SOURCE is at $MOUNT_POINT"
+log "nfs: mounted $MOUNT_SOURCE at $MOUNT_POINT"

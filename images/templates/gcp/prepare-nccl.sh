@@ -79,7 +79,7 @@ side_serves() {
 }
 
 for module in "${KERNEL_MODULES[@]}"; do
-    retry "$DEADLINE_SEC" load_module "$module" || give_up "no kernel module $module within $DEADLINE_SEC s"
+    retry "$DEADLINE_SEC" load_module "$module" || give_up "cannot load kernel module $module within $DEADLINE_SEC s"
 done
 if [ -n "$APERTURE_DEVICE" ]; then
     retry "$DEADLINE_SEC" mount_apertures || give_up "no device $APERTURE_DEVICE after $DEADLINE_SEC s"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tells the job's container which part of the slices this host is, and runs it. Each host starts one process for each of
-# its chips; all meet in the store on the first host of the first slice, which outlives its trainer. Cloud TPU tells each host about its slice by metadata, and
-# with several slices about the others in the MEGASCALE_ lines of `tpu-env`, which libtpu wants in the environment.
+# Runs the job's container with the host's place in the slices: one process per chip; the rendezvous store is on the first
+# host of the first slice, and outlives its trainer. Cloud TPU describes the slice in the metadata, and with several slices
+# the others in the MEGASCALE_ lines of `tpu-env`, which libtpu needs in the environment.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -17,7 +17,7 @@ know_slice() {
         { [ "$NUM_SLICES" = 1 ] || [ -n "$(tpu_env MEGASCALE_COORDINATOR_ADDRESS)" ]; }
 }
 
-retry "$DEADLINE_SEC" know_slice || give_up "no word of this slice in the metadata after $DEADLINE_SEC s"
+retry "$DEADLINE_SEC" know_slice || give_up "the metadata does not describe this slice after $DEADLINE_SEC s"
 # HOST:UID:IP of each host of this slice, in the order of their numbers.
 IFS=, read -ra workers <<<"$ENDPOINTS"
 first=${workers[0]##*:}
@@ -35,15 +35,15 @@ hosts=$((${#workers[@]} * NUM_SLICES))
 if [ "$hosts" = 1 ]; then
     meeting=(--standalone --nnodes=1)
 else
-    # The launcher waits for a store that is not there yet.
+    # The launcher waits for the store.
     meeting=("--nnodes=$hosts" --rdzv-backend=gangway "--rdzv-endpoint=$first:$PORT" "--rdzv-id=$JOB_NAME"
         "--rdzv-conf=is_host=0,join_timeout=$MEET_SEC")
     if first_host && ! systemctl start gangway-rendezvous.service; then
-        log "the store in which the hosts meet does not start"
+        log "the rendezvous store does not start"
         exit 1
     fi
 fi
-log "TPU: host $(tpu_env WORKER_ID) of ${#workers[@]}, $NUM_SLICES slices, $hosts hosts meet at $first"
+log "TPU: host $(tpu_env WORKER_ID) of ${#workers[@]}, $NUM_SLICES slices, $hosts hosts; rendezvous at $first"
 # $@ is docker's arguments up to the image and the launcher's own, then --, then torchrun's and the trainer's.
 before=() word=
 while [ $# -gt 0 ]; do

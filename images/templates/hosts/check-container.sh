@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The container engine gives a container all planned GPUs: without NVIDIA's container toolkit it would start, and fail.
+# Checks that containers see all planned GPUs: without NVIDIA's container toolkit the job would start, and fail.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"

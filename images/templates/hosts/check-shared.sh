@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The folder that all machines share is mounted, and lets root make the run's folder for the trainer's user; or this one
-# would write its checkpoints where nobody finds them.
+# Checks that the shared folder is mounted, and that root can create the run's folder in it: checkpoints must be shared.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -8,14 +7,14 @@ set -euo pipefail
 [ -n "$SHARED_DIR" ] || exit 0
 # An automounted folder appears when it is looked at.
 at=$(ls "$SHARED_DIR" >/dev/null 2>&1 && findmnt -n -o TARGET --target "$SHARED_DIR") ||
-    give_up "$SHARED_DIR is not there: mount the file system that all machines share"
-[ "$at" != / ] || give_up "$SHARED_DIR is on this machine's own disk: mount the file system that all machines share"
-# Who owns the folder of all runs could have this one's be a link by the time that root says whose it is.
+    give_up "$SHARED_DIR does not exist: mount the shared file system"
+[ "$at" != / ] || give_up "$SHARED_DIR is on this machine's own disk: mount the shared file system"
+# The owner of the folder of all runs could replace this one with a link before root changes its owner.
 runs=$(dirname "$RUN_DIR")
-mkdir -p "$runs" || give_up "root cannot make $runs: export $SHARED_DIR without root_squash, or make it by hand"
+mkdir -p "$runs" || give_up "root cannot create $runs: export $SHARED_DIR without root_squash, or create it by hand"
 owner=$(stat -c %u "$runs")
 if [ -L "$runs" ] || { [ "$owner" != 0 ] && [ "$owner" != "$(id -u)" ]; }; then
-    give_up "$runs is a link, or user $owner's: make it a folder of root's (chown root $runs)"
+    give_up "$runs is a link or owned by user $owner: make it a folder owned by root (chown root $runs)"
 fi
 prepare_folder "$RUN_DIR" ||
-    give_up "root cannot make $RUN_DIR for user $TRAINER_UID: export $SHARED_DIR without root_squash, or make it by hand"
+    give_up "root cannot create $RUN_DIR for user $TRAINER_UID: export $SHARED_DIR without root_squash, or create it by hand"

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Lets the stack's own machines alone reach the ports of its job on this one; with `remove`, everybody again. Nobody else
-# closes them: no cloud is there. Names of machines are looked up now, and again at each boot.
+# Opens the job's ports only to the stack's machines; `remove` opens them to all. Names are resolved now and at each boot.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 CHAIN=GANGWAY
 HOOK=(INPUT --protocol tcp --match multiport --dports "$JOB_PORTS" --jump "$CHAIN")
 
-# allowed_of TABLES: the sources, of IPv4 or of IPv6.
-allowed_of() {
+# allowed_addresses TABLES: of IPv4 or IPv6.
+allowed_addresses() {
     local database=ahostsv4 source
     [ "$1" = iptables ] || database=ahostsv6
     for source in $ALLOWED_SOURCES; do
@@ -20,12 +19,12 @@ allowed_of() {
     done | sort -u
 }
 
-# closed TABLES: the whole chain at once, so that no moment is without it, then what leads there.
-closed() {
+# close_ports TABLES: replaces the chain atomically, then adds the jump to it.
+close_ports() {
     local rules source
     rules=$(
         printf '*filter\n:%s - [0:0]\n-A %s -i lo -j RETURN\n' "$CHAIN" "$CHAIN"
-        for source in $(allowed_of "$1"); do
+        for source in $(allowed_addresses "$1"); do
             printf -- '-A %s -s %s -j RETURN\n' "$CHAIN" "$source"
         done
         printf -- '-A %s -j REJECT\nCOMMIT\n' "$CHAIN"
@@ -34,20 +33,20 @@ closed() {
         { "$1" --wait 10 --check "${HOOK[@]}" 2>/dev/null || "$1" --wait 10 --insert "${HOOK[@]}"; }
 }
 
-opened() {
+open_ports() {
     "$1" --wait 10 --delete "${HOOK[@]}" && "$1" --wait 10 --flush "$CHAIN" && "$1" --wait 10 --delete-chain "$CHAIN"
 }
 
 if ! command -v iptables >/dev/null; then
-    log "no iptables here: whoever reaches this machine reaches its ports $JOB_PORTS"
+    log "no iptables: ports $JOB_PORTS are open to all hosts that can reach this machine"
     exit 0
 fi
 families=(iptables)
 [ ! -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || families+=(ip6tables)
 for tables in "${families[@]}"; do
     if [ "${1:-}" = remove ]; then
-        opened "$tables" 2>/dev/null || true
+        open_ports "$tables" 2>/dev/null || true
     else
-        closed "$tables" || give_up "cannot close ports $JOB_PORTS to all but $ALLOWED_SOURCES: $tables refuses"
+        close_ports "$tables" || give_up "cannot limit ports $JOB_PORTS to $ALLOWED_SOURCES: $tables fails"
     fi
 done

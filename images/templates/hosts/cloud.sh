@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Machines that are there already, for common.sh, which says what each of its functions is for: no metadata, no group, no
-# log service. A bucket is reached by the machine's own credentials.
+# Functions of existing machines for common.sh: no metadata, no group, no log service. Buckets are reached with the machine's
+# own credentials.
 
 # close-metadata.sh: rented machines may have one: most clouds', that of containers on EC2, Scaleway's, Tencent's, Azure's,
 # Alibaba's; over IPv6 EC2's, Google's, Oracle's and OpenStack's.
@@ -14,11 +14,11 @@ made_for_job() { false; }
 group_waits() { false; }
 let_go() { :; }
 
-# Scripts run under systemd: what they say is in the journal.
+# systemd logs to the journal.
 send_event() { log "event: $*"; }
 
-replace_node() { log "nobody replaces a machine that is there: mend it; it is looked at again within half an hour"; }
-tell_ended() { :; }
+replace_node() { log "this machine is not replaced: fix it; it is checked again within 30 minutes"; }
+stop_filling() { :; }
 leave_group() { :; }
 
 # put_blob FILE NAME: az://ACCOUNT/CONTAINER/FOLDER names no host of its own.
@@ -29,7 +29,7 @@ put_blob() {
         --account-name "$account" --container-name "$container" --name "${folder:+$folder/}$2" --file "$1"
 }
 
-# put_copy FILE TARGET: whoever reads the folder never sees half a file.
+# put_copy FILE TARGET: atomically.
 put_copy() { install -D -m 0644 "$1" "$2.part" && mv "$2.part" "$2"; }
 
 put_object() {
@@ -47,7 +47,7 @@ put_blobs() {
     local name deadline=$(($(up_sec /proc/uptime) + RESULTS_SEC))
     while IFS= read -r -d '' name; do
         if [ "$(up_sec /proc/uptime)" -ge "$deadline" ]; then
-            echo "not all files within $RESULTS_SEC s"
+            echo "not all files uploaded within $RESULTS_SEC s"
             return 1
         fi
         put_blob "$1/$name" "$2/$name" </dev/null || return

@@ -7,4 +7,4 @@ set -euo pipefail
 
 wg-quick down "$WIREGUARD" >/dev/null 2>&1 || true
 [ "${1:-}" != remove ] || exit 0
-wg-quick up "$WIREGUARD" || give_up "WireGuard does not come up: see wg-quick up $WIREGUARD, and the kernel's module wireguard"
+wg-quick up "$WIREGUARD" || give_up "WireGuard does not start: run wg-quick up $WIREGUARD, and check the kernel module wireguard"

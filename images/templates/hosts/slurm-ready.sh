@@ -7,10 +7,10 @@ set -euo pipefail
 ROOT=${GANGWAY_ROOT:-}
 RUN=$ROOT/run/slurm/conf
 
-release=$(slurmd -V | cut -d' ' -f2) || give_up "slurmd does not say its release"
-[[ $release =~ ^[0-9]+\.[0-9]+ ]] || give_up "slurmd says release $release"
+release=$(slurmd -V | cut -d' ' -f2) || give_up "slurmd -V fails"
+[[ $release =~ ^[0-9]+\.[0-9]+ ]] || give_up "slurmd -V prints no release: $release"
 [ "$(printf '22.05\n%s\n' "$release" | sort -V | head -n 1)" = 22.05 ] ||
-    give_up "Slurm $release is here: 22.05 or later is needed (Debian 12, Ubuntu 24.04)"
+    give_up "Slurm $release is too old; required: 22.05 or later (Debian 12, Ubuntu 24.04)"
 install -d -m 0755 "$RUN" "$ROOT/var/spool/slurmd" "$ROOT/var/log/slurm"
 if [ -n "$SLURM_STATE_DIR" ]; then
     # The state is Slurm's alone.

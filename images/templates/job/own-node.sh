@@ -198,11 +198,11 @@ if [ -n "$_gw_store" ]; then
     GANGWAY_BEGUN=$(mktemp -d)/begun
     export GANGWAY_BEGUN
     if over; then
-        say "the job has ended for all its nodes: to begin again, remove $_gw_folder"
+        say "the job has ended on all nodes: to restart it, remove $_gw_folder"
         exit "$(number over)"
     fi
     if ! (PATH=$_gw_path && command -v python && command -v torchrun) >/dev/null; then
-        say "the image has no python, or no torchrun: without them its nodes cannot meet"
+        say "the image has no python or torchrun, which several nodes need"
         exit 2
     fi
 fi
@@ -238,7 +238,7 @@ done
 kill "$_gw_watch" ${_gw_timer:+"$_gw_timer"} 2>/dev/null
 keep used "$(used_now)"
 if [ -n "$_gw_killed" ]; then
-    say "the command had $_gw_grace_sec s after it was told and is killed: what it had not saved is lost"
+    say "the command did not stop within $_gw_grace_sec s and is killed: unsaved work is lost"
     kill -KILL "$_gw_child" 2>/dev/null
     _gw_code=137
 fi

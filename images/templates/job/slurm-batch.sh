@@ -30,7 +30,7 @@ put() {
     local until=$(($(up_ms) + ${GANGWAY_ROOM_SEC:-300} * 1000))
     until printf '%s\n' "${@:2}" >"$folder/.$1" && mv "$folder/.$1" "$folder/$1"; do
         if [ ! -d "$folder" ] || [ "$(up_ms)" -ge "$until" ]; then
-            echo "gangway: $1 cannot be written in $folder, which has to have room: the job is given up: ${*:2}"
+            echo "gangway: cannot write $1 in $folder; free up space. Giving up the job: ${*:2}"
             exit 1
         fi
         nap 2
@@ -147,7 +147,7 @@ answers() {
 # await_slurm: that its controller is away is no end of the job. It cannot be told of a cancel either.
 await_slurm() {
     answers && return
-    echo "gangway: Slurm's controller does not answer; the job goes on once it does"
+    echo "gangway: Slurm's controller does not answer; the job continues once it does"
     until answers; do
         [ ! -e "$folder/cancel" ] || end cancelled 0 "cancelled"
         nap "${GANGWAY_SLURM_SEC:-5}"
@@ -196,7 +196,7 @@ leave() {
     local state
     await_slurm
     state=$(scontrol show job --oneliner "$SLURM_JOB_ID" | grep -o 'JobState=[A-Z_]*' | cut -d= -f2)
-    echo "gangway: told to leave, saved; Slurm says $state"
+    echo "gangway: stopped and saved; Slurm's state: $state"
     case $state in
         RUNNING | PREEMPTED)
             # Slurm ends the script when it requeues it, and an end with another code could be taken for the job's.
@@ -204,7 +204,7 @@ leave() {
             scontrol requeue "$SLURM_JOB_ID"
             nap 60
             ;;
-        CANCELLED) end cancelled 75 "cancelled by somebody in Slurm" ;;
+        CANCELLED) end cancelled 75 "cancelled in Slurm" ;;
     esac
     exit 75
 }
@@ -217,20 +217,20 @@ hand_over() {
     await_slurm
     : >>"$folder/excluded"
     for node in $unfit; do
-        scontrol update "nodename=$node" state=drain "reason=gangway: not fit for $JOB" 2>&1 ||
-            echo "gangway: $node cannot be drained by this user; it is excluded"
+        scontrol update "nodename=$node" state=drain "reason=gangway: unfit for $JOB" 2>&1 ||
+            echo "gangway: this user cannot drain $node; excluding it"
         echo "$node" >>"$folder/excluded"
     done
     left=$(sinfo --noheader --Node --partition="$PARTITION" --format=%N | sort -u | grep -cvxFf "$folder/excluded")
-    [ "$left" -ge "$MIN_NODES" ] || end failed 4 "not fit: $unfit; without it there are too few nodes"
+    [ "$left" -ge "$MIN_NODES" ] || end failed 4 "unfit: $unfit; too few other nodes"
     mapfile -t words <"$folder/sbatch.words"
     # sbatch would hand on what is this allocation's alone.
     # shellcheck disable=SC2046 # names
     next=$(unset -v $(compgen -e | grep -xE "$OF_ALLOCATION" | grep -vxE "$REACH") &&
         sbatch --parsable --exclude="$(paste -sd, "$folder/excluded")" "${words[@]}") ||
-        end failed 4 "not fit: $unfit; the job could not be submitted without"
+        end failed 4 "unfit: $unfit; cannot submit the job without it"
     put slurm-id "${next%%;*}"
-    echo "gangway: $unfit is not fit for this job, which goes on as Slurm's job ${next%%;*}"
+    echo "gangway: $unfit is unfit for this job, which continues as Slurm job ${next%%;*}"
     exit 0
 }
 
@@ -334,7 +334,7 @@ while :; do
     tries=0
     case $code in
         2) end bad-input 2 "it would fail again: its log says why" ;;
-        3 | 5) end failed "$code" "the trainer has ended it for all" ;;
+        3 | 5) end failed "$code" "the trainer ended it on all nodes" ;;
         6) end over-hours 6 "its hours are over" ;;
         4) hand_over && failed 4 ;;
         75)

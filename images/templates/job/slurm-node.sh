@@ -37,8 +37,8 @@ GANGWAY_DEVICES=()
     . "$GANGWAY_FOLDER/node.env"
     # Of a job with an image. That whoever submitted has it says nothing of this node; bash's 127 would be tried again.
     if [ "${GANGWAY_WORDS[0]}" = apptainer ] && ! command -v apptainer >/dev/null; then
-        echo "gangway: no apptainer on PATH of $SLURMD_NODENAME, by which the job's image runs:" \
-            "install Apptainer on all nodes, or leave image out"
+        echo "gangway: no apptainer on PATH of $SLURMD_NODENAME to run the job's image:" \
+            "install Apptainer on all nodes, or remove image"
         exit 2
     fi
     cd "$GANGWAY_WORKDIR" || exit 2

@@ -14,7 +14,7 @@ open_and_put() {
         "$1" "$TRAINER_UID" "$3" bash "$0"
 }
 
-# Asked for the progress alone: nobody knows that of a command.
+# `progress`: a custom command has none.
 [ $# = 0 ] || exit 0
 if [ -z "${MARKS:-}" ]; then
     mkdir -p "$STATE_DIR"
@@ -29,12 +29,12 @@ if [ -z "${MARKS:-}" ]; then
     exit "$failed"
 fi
 status=0
-said=$(put_folder "$RESULTS" "$KEY" 2>&1) || status=$?
+output=$(put_folder "$RESULTS" "$KEY" 2>&1) || status=$?
 if [ "$status" != 0 ]; then
-    # Who ran out of time says nothing.
-    said=${said:-exit status $status}
-    log "$said"
-    event record-not-put reason "$said"
+    # A timeout prints nothing.
+    output=${output:-exit status $status}
+    log "$output"
+    event record-not-put reason "$output"
     exit 1
 fi
 echo "$SUM_OF_RESULTS" >"$MARKS/results"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every planned GPU is there and well, or the node is given up: one sick GPU slows down or stops all of a job's nodes.
+# Checks that all planned GPUs are healthy, else gives up the node: one bad GPU slows or stops all nodes of the job.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -50,12 +50,12 @@ sick_by "uncorrected ECC errors" --query-gpu=index,ecc.errors.uncorrected.volati
 if xids=$(dmesg | grep -E "NVRM: Xid \(.*\): $(fatal_lines)"); then
     give_up "fatal Xid: $xids"
 fi
-# DCGM's own service takes orders from everybody on this machine, the job too: it stays up where it was before alone.
+# DCGM's service accepts commands from any process, also the job's: stop it unless it ran before.
 ran_before=$(systemctl is-active nvidia-dcgm.service) || ran_before=
 if command -v dcgmi >/dev/null && systemctl start nvidia-dcgm.service && dcgmi discovery -l >/dev/null; then
     report=$(timeout "$DIAG_SEC" dcgmi diag -r 1) || give_up "dcgmi diag -r 1: $report"
     [ "$ran_before" = active ] || systemctl stop nvidia-dcgm.service
     log "GPUs: $(count_gpus), dcgmi diag -r 1 passed"
 else
-    log "GPUs: $(count_gpus), no DCGM here: ECC, row remapping and Xids looked at"
+    log "GPUs: $(count_gpus), no DCGM: checked ECC, row remapping and Xids"
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every adapter that the stack file states is there, its link up at its rate; or the node is given up: NCCL would go on with
-# fewer, and all nodes would wait for this one.
+# Checks that all adapters of the stack file are up at their rate; else gives up the node: NCCL would use fewer, and all nodes
+# would wait for this one.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -32,8 +32,8 @@ count() { "$1" | wc -l; }
 
 enough() { [ "$(count good_ports)" -ge "$RDMA_DEVICES" ]; }
 
-# said_by_all: state and rate of each adapter, for the log.
-said_by_all() {
+# adapter_states: state and rate of each adapter, for the log.
+adapter_states() {
     local port
     while read -r port; do
         echo "$(basename "${port%/ports/1}"): $(cat "$port/state"), $(cat "$port/rate")"
@@ -42,5 +42,5 @@ said_by_all() {
 
 # Drivers may still be binding and links come up when this runs.
 retry "$DEADLINE_SEC" enough ||
-    give_up "RDMA over $RDMA_LINK_LAYER after $DEADLINE_SEC s: $(count good_ports) adapters up at $RDMA_GBPS Gb/s, $RDMA_DEVICES stated; $(said_by_all | paste -sd '|')"
+    give_up "RDMA over $RDMA_LINK_LAYER after $DEADLINE_SEC s: $(count good_ports) adapters up at $RDMA_GBPS Gb/s, $RDMA_DEVICES planned; $(adapter_states | paste -sd '|')"
 log "RDMA over $RDMA_LINK_LAYER: $(count good_ports) adapters up at $RDMA_GBPS Gb/s"

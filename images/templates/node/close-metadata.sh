@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Keeps all users but root, and those in METADATA_USERS, from the cloud's metadata services, and so from this machine's
-# tokens and user data. Containers and network namespaces that send through this machine are kept from them as well,
-# whatever user they run as. Before a job it also tries to connect as the job's user: a machine on which that works runs
-# no job.
-#     close-metadata.sh           sets the rules, then tries
-#     close-metadata.sh rules     sets the rules alone: at boot, before there is a network
-#     close-metadata.sh remove    takes the rules away
+# Blocks the cloud's metadata services, with this machine's tokens and user data, for all users but root and METADATA_USERS,
+# and for containers and network namespaces of any user. Before a job it also tries to connect as the job's user; if that
+# works, no job runs.
+#     close-metadata.sh           sets the rules, then tests them
+#     close-metadata.sh rules     sets the rules: at boot, before there is a network
+#     close-metadata.sh remove    removes the rules
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -49,9 +48,8 @@ hook() {
     fi
 }
 
-# refused HOST: as the user. For curl 7 is a connection that is refused, and 28 one that nobody accepts in time. A
-# service that accepts it and is slow to answer is reached.
-refused() {
+# is_refused HOST: for the user. curl exits with 7 if refused, and 28 for a timeout, which counts only before a connection.
+is_refused() {
     local code=0 connected
     connected=$(setpriv --reuid "$user" --regid "$user" --clear-groups curl --silent --globoff --noproxy '*' \
         --connect-timeout 2 --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
@@ -62,22 +60,22 @@ act=${1:-}
 for tables in iptables ip6tables; do
     addresses=$METADATA_IPV4
     if [ "$tables" = ip6tables ]; then
-        # A machine without IPv6 reaches nobody there.
+        # Without IPv6 there is nothing to block.
         [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
         addresses=$METADATA_IPV6
     fi
     if ! command -v "$tables" >/dev/null; then
-        log "no $tables here: no user is kept from $addresses"
+        log "no $tables: all users can reach $addresses"
     elif ! { [ "$act" = remove ] || "$tables-restore" --noflush --wait 10 <<<"$(rules)"; } ||
         ! hook filter OUTPUT || ! hook mangle FORWARD; then
-        log "cannot keep users from $addresses"
+        log "cannot block $addresses"
         exit 1
     fi
     [ -z "$act" ] || continue
     for address in $addresses; do
         [ "$tables" = iptables ] || address=[$address]
-        refused "$address" || {
-            log "user $user still reaches $address"
+        is_refused "$address" || {
+            log "user $user can still reach $address"
             exit 1
         }
     done

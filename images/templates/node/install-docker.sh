@@ -12,5 +12,5 @@ systemctl start docker.service || give_up "docker does not start"
 if [ "${GPUS_PLANNED:-0}" -gt 0 ] && ! docker info --format '{{json .Runtimes}}' | grep -q nvidia; then
     command -v nvidia-ctk >/dev/null || give_up "the image has no NVIDIA container toolkit"
     { nvidia-ctk runtime configure --runtime=docker && systemctl restart docker.service; } ||
-        give_up "docker does not take NVIDIA's runtime"
+        give_up "cannot configure NVIDIA's runtime for docker"
 fi

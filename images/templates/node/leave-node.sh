@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the trainer's end means for this node. The launcher in the container has counted and decided; its exit code
-# (trainer.core.errors, EXIT_CODES) is all that is taken from it. systemd gives SERVICE_RESULT, EXIT_CODE, EXIT_STATUS.
+# Handles the trainer's end by the launcher's exit code (trainer.core.errors, EXIT_CODES). systemd sets SERVICE_RESULT,
+# EXIT_CODE and EXIT_STATUS.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -15,7 +15,7 @@ exit_status() {
     fi
 }
 
-# not_run: no container ran, which no launcher can count. After a few times in a row the node is given up.
+# not_run: no container ran, so the launcher did not count it. Gives up after a few times in a row.
 not_run() {
     touch "$STATE_DIR/failed"
     echo >>"$STATE_DIR/not-run"
@@ -48,17 +48,17 @@ case $status in
 2) end_job 2 bad-input ;;
 3) end_job 3 fabric-too-slow ;;
 4)
-    # Where nobody replaces this node it is looked at before the trainer starts again, for which watch-node.sh waits.
+    # If it is not replaced, watch-node.sh restarts the trainer after a pause, with a health check.
     [ -z "$TRIES_AGAIN" ] || { touch "$STATE_DIR/failed" && rest; }
-    give_up "the trainer failed too often on this node, and others go on"
+    give_up "the trainer failed too often on this node; the others continue"
     ;;
 5) end_job 5 too-many-failures ;;
 6) end_job 6 max-hours ;;
-75) log "interrupted with a checkpoint on disk: the trainer is started again" ;;
+75) log "interrupted with a checkpoint: restarting the trainer" ;;
 *)
-    # A stop that somebody asked for is no failure, whatever it ended with.
+    # A requested stop is no failure, whatever its exit status.
     if [ "${SERVICE_RESULT:-}" != success ]; then
-        log "the trainer has failed here, exit status $status: started again once this node's health was looked at"
+        log "the trainer failed, exit status $status: restarting it after a health check"
         touch "$STATE_DIR/failed"
     fi
     ;;

@@ -18,7 +18,7 @@ own_disks() {
 make_file_system() {
     local disks device
     mapfile -t disks < <(own_disks)
-    [ "${#disks[@]}" -gt 0 ] || give_up "scratch is planned at $SCRATCH_MOUNT_POINT, but the machine has no disks of its own"
+    [ "${#disks[@]}" -gt 0 ] || give_up "no local disks for scratch at $SCRATCH_MOUNT_POINT"
     device=${disks[0]}
     if [ "${#disks[@]}" -gt 1 ]; then
         device=/dev/md/$LABEL
@@ -30,7 +30,7 @@ make_file_system() {
 
 mount_scratch() {
     if [ -n "$IMAGE_SCRATCH" ] && mountpoint -q "$IMAGE_SCRATCH"; then
-        log "scratch: the image has already mounted the disks at $IMAGE_SCRATCH"
+        log "scratch: using the image's mount $IMAGE_SCRATCH"
         mount --bind "$IMAGE_SCRATCH" "$SCRATCH_MOUNT_POINT"
         return
     fi

@@ -1,29 +1,28 @@
 #!/usr/bin/env bash
-# Puts the run record where it outlives the cluster, when it has changed; every node of a job sees the same file and may
-# put it. Between two records progress.json says how far the trainer is, every ten minutes; with the argument `progress`
-# nothing else is put. What the record speaks of is put as well: whenever the trainer stops where the run's folder goes with
-# this node's disk, and once the job has ended where it is on a file system, which goes with the stack. The folder is the
-# job's, so outbox.py opens what is put, and has this script put it.
+# Uploads the run record if it changed; every node may do so. Between records it uploads progress.json every ten minutes;
+# with the argument `progress`, only that. It also uploads the results: whenever the trainer stops if they are on this node's
+# disk, and at the job's end if they are on a file system. The job owns the folder, so outbox.py opens the files and calls
+# this script.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 
-# put NAME SUM COMMAND...: runs the command that puts it, and keeps in mind that it did.
+# put NAME SUM COMMAND...: runs the upload, and stores its checksum.
 put() {
-    local said status=0
-    said=$("${@:3}" 2>&1) || status=$?
+    local output status=0
+    output=$("${@:3}" 2>&1) || status=$?
     if [ "$status" != 0 ]; then
-        # Who ran out of time says nothing.
-        said=${said:-exit status $status}
-        log "$said"
-        event record-not-put reason "$said"
+        # A timeout prints nothing.
+        output=${output:-exit status $status}
+        log "$output"
+        event record-not-put reason "$output"
         return 1
     fi
     echo "$2" >"$STATE_DIR/$1"
 }
 
-# sign_record: puts run.json.sig: public key and signature (Ed25519), and below the last record's: whoever reads while both
-# are put has that of what he has read. Empty where nothing can sign: an old one would call a new record a forged one.
+# sign_record: uploads run.json.sig: public key and signature (Ed25519), then the previous record's, for readers between the
+# two uploads. Empty if signing fails, since an old signature would make the new record look forged.
 sign_record() {
     local own key=$STATE_DIR/signing.pem file=$STATE_DIR/run.json.sig
     [ -n "${SIGNING_KEY:-}" ] || return 0
@@ -60,13 +59,13 @@ if [ -n "$RECORD" ]; then
         status=1
     fi
 elif [ -n "$PROGRESS" ] && [ "$(up_sec)" -ge "$(cat "$STATE_DIR/progress-due" 2>/dev/null || echo 0)" ]; then
-    # A record tells it too. It holds up nobody, and is tried again in a minute.
+    # Also in the record. Failures are only logged, and retried in a minute.
     echo "$PROGRESS" >"$STATE_DIR/progress.json"
     if put_object "$STATE_DIR/progress.json" "$JOB_NAME/progress.json"; then
         echo $(($(up_sec) + 600)) >"$STATE_DIR/progress-due"
         echo "$PROGRESS" >"$STATE_DIR/progress"
     else
-        log "the progress could not be put"
+        log "cannot upload progress.json"
     fi
 fi
 if [ -n "$RESULTS" ]; then

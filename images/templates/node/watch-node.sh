@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Every minute: no node stays, and costs, for a job that is over. Acts only where the trainer does not run; while it
-# runs, it stops itself at the end of the job's hours and systemd calls leave-node.sh.
+# Runs each minute, so that no node stays for a job that is over. Acts only if the trainer does not run; a running one stops
+# itself at the end of the job's hours, and systemd calls leave-node.sh.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
-# What the trainer has for its last checkpoint and its record before it counts as stuck.
+# Time for the last checkpoint and record before the trainer counts as stuck.
 GRACE_SEC=${GANGWAY_GRACE_SEC:-600}
 TRAINER=gangway-trainer.service
 
@@ -21,11 +21,11 @@ too_long() {
 hours_over() { [ -e "$STATE_DIR/first-start" ] && too_long "$(idle_sec)"; }
 idle_sec() { cat "$STATE_DIR/idle-sec" 2>/dev/null || echo 0; }
 
-# outlived: no machine that was made for the job and is to leave is up longer than the job's hours, idle or not.
-outlived() { [ -n "$TERMINATE_WHEN_DONE" ] && made_for_job && too_long; }
+# is_outliving: a machine made for the job must not be up longer than the job's hours, idle or not.
+is_outliving() { [ -n "$TERMINATE_WHEN_DONE" ] && made_for_job && too_long; }
 
-# count_idle IDLE: none of the job's hours is the time from one look to the next in which the trainer rests, or the
-# machine sleeps: it looks each minute, so that of a longer time a minute counts.
+# count_idle IDLE: excludes time in which the trainer is idle or the machine sleeps from the job's hours. It runs each minute,
+# so only a minute of a longer gap counts.
 count_idle() {
     local now last was
     [ -e "$STATE_DIR/first-start" ] || return 0
@@ -39,17 +39,17 @@ count_idle() {
     fi
 }
 
-# leave_alone: the job may have hours left, and goes on with the others or those that come.
+# leave_alone: the job may have hours left, and continues on other nodes.
 leave_alone() {
     if [ ! -e "$STATE_DIR/alone" ]; then
-        log "up longer than the job's hours, in which the trainer rested: this node leaves"
-        event node-outlived reason "up longer than the job's hours, in which the trainer rested"
+        log "up longer than the job's hours, but the trainer was idle: this node leaves"
+        event node-outlived reason "up longer than the job's hours, but the trainer was idle"
         mkdir -p "$STATE_DIR" && touch "$STATE_DIR/alone"
     fi
-    # A file system that hangs must not hang this as well.
+    # A hung file system must not block this.
     timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "$0")/upload-record.sh" ||
-        log "the record could not be put: this node goes without"
-    leave_group || log "could not leave: tried again in a minute"
+        log "cannot upload the record: this node leaves without it"
+    leave_group || log "cannot leave: will retry in a minute"
 }
 
 trainer_rests() {
@@ -64,32 +64,32 @@ if trainer_rests; then
     idle=yes
 fi
 count_idle "$idle"
-# Whoever manages a firewall may have emptied it since the trainer was started.
+# A firewall manager may have removed the rules since the start.
 if [ -z "$idle" ] && ! "$(dirname "$0")/close-metadata.sh"; then
-    log "the job could reach this machine's tokens: stopped"
+    log "the job can reach this machine's tokens: stopping the trainer"
     systemctl stop "$TRAINER"
     exit 1
 fi
 if [ -z "$idle" ]; then
-    hours_over || outlived || {
-        # Where the run's folder goes with this node's disk nobody else sees how far it is.
+    hours_over || is_outliving || {
+        # The run's folder is on this node's disk: no other node sees the progress.
         if [ -n "$RESULTS_SEC" ] && [ -z "$RESULTS_AT_END" ]; then
             timeout 60 bash "$(dirname "$0")/upload-record.sh" progress || true
         fi
         exit 0
     }
-    log "the trainer still runs $GRACE_SEC s after the hours that it has here, or this machine: stopped"
+    log "the trainer still runs $GRACE_SEC s after its hours or the machine's: stopping it"
     systemctl stop "$TRAINER"
 fi
 if group_waits; then
     let_go
 elif [ -e "$STATE_DIR/ended" ]; then
-    tell && depart
+    announce_end && depart
 elif hours_over; then
     end_job 6 max-hours
-elif outlived; then
+elif is_outliving; then
     leave_alone
-elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ] && rested; then
-    # Nobody replaces this node: somebody may have mended it.
+elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ] && is_rested; then
+    # The node is not replaced, and may be fixed by now.
     systemctl start --no-block "$TRAINER"
 fi

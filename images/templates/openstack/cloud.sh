@@ -1,7 +1,6 @@
 # shellcheck shell=bash
-# OpenStack for common.sh, which says what each of its functions is for. There is no group that would look after a node, no
-# notice before an end, and no log service: lines stay in the journal. Putting into the object store is Python's work
-# (images/node).
+# OpenStack's functions for common.sh: no groups, no interruption notices, no log service. images/node uploads to the object
+# store.
 LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
 export ROOT=${GANGWAY_ROOT:-}
 
@@ -23,18 +22,18 @@ let_go() { :; }
 
 send_event() { :; }
 
-# Who trains nothing should not look as if it did. Only `up` makes another in its place.
+# An idle node should not look busy. Only `pulumi up` replaces it.
 replace_node() {
-    log "this node stops: nothing in OpenStack makes another in its place but the next up"
+    log "this node stops: only the next pulumi up replaces it"
     systemctl poweroff
 }
 
-# Nobody brings nodes here.
-tell_ended() { :; }
+# Nothing adds nodes.
+stop_filling() { :; }
 
 # A machine may not delete itself: its credential opens the object store alone.
 leave_group() {
-    log "this node stops; it stays allocated until the stack is destroyed"
+    log "this node stops; it stays allocated until pulumi destroy"
     systemctl poweroff
 }
 

@@ -20,6 +20,6 @@ if mountpoint -q "$MOUNT_POINT"; then
     exit 0
 fi
 retry "$(seconds_left)" install_client || give_up "cannot install Ceph's client within $DEADLINE_SEC s"
-write_secret || give_up "no key of the share $MOUNT_SOURCE is among this machine's secrets"
+write_secret || give_up "this machine's secrets have no key for $MOUNT_SOURCE"
 retry "$(seconds_left)" mount_once || give_up "cannot mount $MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
-log "ceph: $MOUNT_SOURCE is at $MOUNT_POINT"
+log "ceph: mounted $MOUNT_SOURCE at $MOUNT_POINT"

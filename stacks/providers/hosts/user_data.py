@@ -4,7 +4,7 @@ from components.core.job import JobSpec, Rendezvous, Volume
 from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY
 from components.hosts.wireguard import INTERFACE
 from images.hosts import HostSpec, render_host_installer
-from images.specs import TRAINER_UID, RdmaSetup, own_uid
+from images.specs import TRAINER_UID, RdmaSetup, stack_uid
 from stacks.base import shared
 from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 from stacks.config.stack_config import StackConfig
@@ -94,7 +94,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         wireguard=INTERFACE if own.wireguard and several else None,
         keeps_record=keeps,
         # A unique user, as other stacks' jobs may write to the same folder.
-        uid=own_uid(config.stack) if own.shared_dir is not None else TRAINER_UID,
+        uid=stack_uid(config.stack) if own.shared_dir is not None else TRAINER_UID,
     )
     return render_host_installer(spec)
 

@@ -1,36 +1,35 @@
 #!/usr/bin/env bash
-# Puts a stack's files and services on this machine, or takes them away again. What a job has written stays in both cases:
-# runs, data, records.
-#   installer.sh install SHA256 NAME   the sum of this very file, so that half a copy is not run; NAME of the machine
-#   installer.sh remove NAME           nothing where it is installed under another name meanwhile
+# Installs or removes a stack's files and services on this machine. Runs, data and records always stay.
+#   installer.sh install SHA256 NAME   checksum of this file, to detect an incomplete copy; NAME of the machine
+#   installer.sh remove NAME           does nothing if it is installed under another name
 set -euo pipefail
 ROOT=${GANGWAY_ROOT:-}
 OWN=$ROOT/opt/gangway
 
 say() { printf 'gangway: %s\n' "$*" >&2; }
 
-# problems: a line for each thing that this machine lacks. Nothing has been written when they are told.
+# problems: a line for each missing requirement, checked before anything is written.
 problems() {
     local owner
-    [ "$(id -u)" = 0 ] || echo "not root: name root as the user, or one whose sudo asks for no password"
-    command -v systemctl >/dev/null || echo "no systemd here, which starts and stops the trainer"
+    [ "$(id -u)" = 0 ] || echo "not root: use root, or a user whose sudo needs no password"
+    command -v systemctl >/dev/null || echo "no systemd, which starts and stops the trainer"
     [ "$(uname -m)" = x86_64 ] || echo "a $(uname -m) machine: the trainer's image is x86_64"
     if [ -z "$ENGINE_HINT" ]; then
         :
     elif [ ! -x "$ROOT/usr/bin/docker" ]; then
         echo "no /usr/bin/docker: $ENGINE_HINT"
     elif ! docker info >/dev/null 2>&1; then
-        echo "docker info fails: start the container engine, or mend it"
+        echo "docker info fails: start or fix the container engine"
     fi
     local need
     for need in "${NEEDS[@]}"; do
-        command -v "${need%%:*}" >/dev/null || echo "no ${need%%:*} here: ${need#*: }"
+        command -v "${need%%:*}" >/dev/null || echo "no ${need%%:*}: ${need#*: }"
     done
     for need in "${REFUSED[@]}"; do
         [ ! -e "$ROOT${need%%:*}" ] || echo "$need"
     done
     owner=$(cat "$OWN/stack" 2>/dev/null) || owner=$STACK
-    [ "$owner" = "$STACK" ] || echo "this machine serves stack $owner: destroy that one first"
+    [ "$owner" = "$STACK" ] || echo "this machine belongs to stack $owner: destroy that stack first"
 }
 
 # put PATH MODE: standard input as that file, which appears whole.
@@ -48,7 +47,7 @@ listed() { cat "$OWN/$1" 2>/dev/null || true; }
 stop_services() {
     local units
     mapfile -t units < <(listed services)
-    [ "${#units[@]}" = 0 ] || systemctl disable --now "${units[@]}" gangway-prepare.service || say "some services were not there"
+    [ "${#units[@]}" = 0 ] || systemctl disable --now "${units[@]}" gangway-prepare.service || say "some services did not exist"
 }
 
 # drop_files PATH...: and our own folders that are empty then.
@@ -60,7 +59,7 @@ drop_files() {
     find "$OWN" "$ROOT/etc/gangway" -depth -type d -empty -delete 2>/dev/null || true
 }
 
-take_away() {
+uninstall() {
     local paths container script
     stop_services
     for container in gangway-trainer gangway-rendezvous gangway-prometheus; do
@@ -68,7 +67,7 @@ take_away() {
     done
     for script in close-ports.sh join-wireguard.sh close-metadata.sh; do
         [ ! -e "$OWN/bin/$script" ] || GANGWAY_NODE_ENV=$ROOT/etc/gangway/node.env bash "$OWN/bin/$script" remove ||
-            say "what $script did stays"
+            say "cannot undo $script"
     done
     mapfile -t paths < <(listed files)
     drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}
@@ -94,19 +93,19 @@ put_all() {
 
 install_all() {
     local found
-    [ "$(sha256sum <"$0" | cut -d' ' -f1)" = "$1" ] || { say "this copy is not whole: run pulumi up again"; exit 1; }
+    [ "$(sha256sum <"$0" | cut -d' ' -f1)" = "$1" ] || { say "this copy is incomplete: run pulumi up again"; exit 1; }
     found=$(problems)
     if [ -n "$found" ]; then
-        say "this machine is not ready, and nothing was changed:"
+        say "this machine is not ready; nothing was changed:"
         while read -r line; do say "  $line"; done <<<"$found"
         exit 1
     fi
     if [ "$(listed digest)" = "$1" ]; then
         printf '%s\n' "$2" >"$OWN/name"
-        say "nothing to do: stack $STACK is installed just so"
+        say "nothing to do: stack $STACK is up to date"
         return
     fi
-    trap 'say "not installed, and taken away again"; take_away' EXIT
+    trap 'say "installation failed and was undone"; uninstall' EXIT
     stop_services
     # A job that has ended may go on with other settings, more hours say, and its hours here count anew.
     rm -rf "$ROOT/run/gangway"
@@ -123,11 +122,11 @@ install_all() {
 
 remove_all() {
     if [ "$(listed stack) $(listed name)" != "$STACK $1" ]; then
-        say "nothing of stack $STACK is here under the name $1"
+        say "stack $STACK is not installed under the name $1"
         return
     fi
-    take_away
-    say "stack $STACK is taken away; runs and data are where they were"
+    uninstall
+    say "stack $STACK is removed; runs and data remain"
 }
 
 main() {
@@ -135,13 +134,13 @@ main() {
     install) install_all "$2" "$3" ;;
     remove) remove_all "$2" ;;
     *)
-        say "installer.sh install SHA256 NAME, or installer.sh remove NAME"
+        say "usage: installer.sh install SHA256 NAME | remove NAME"
         exit 2
         ;;
     esac
 }
 
-ENGINE_HINT='install podman and podman-docker, which puts podman there'
+ENGINE_HINT='install podman and podman-docker, which installs podman there'
 STACK=lab
 
 FILES=(
@@ -167,7 +166,7 @@ FILES=(
 )
 
 NEEDS=(
-    'python3: install Python 3.9 or later, with which the run'"'"'s record is read'
+    'python3: install Python 3.9 or later, which reads the run'"'"'s record'
 )
 
 REFUSED=(
@@ -277,58 +276,57 @@ GPUS_PLANNED=0
 GPU_ARGUMENTS=''
 HEALTH_CHECKS=''
 IMAGE=123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab
+IMAGE_REGISTRY=registry.example.com
 JOB_KEY=1a4304d023e2
 JOB_NAME=dcgan-celeba64
 LOG_GROUP=journal
 MAX_SEC=''
-MEMBER_KEY=''
 RESULTS_AT_END=''
 RESULTS_SEC=''
 ROLE=worker
 RUN_DIR=/var/lib/gangway/runs/lab
 RUN_ID=''
 SHARED_DIR=''
-SIGNING_KEY=''
 STACK=lab
 TERMINATE_WHEN_DONE=''
 TRAINER_UID=10001
 TRIES_AGAIN=yes
 GANGWAY_FILE
 put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
-@common-af656bcd.sh.txt 0
+@common-e0623bec.sh.txt 0
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
-@cloud-1866a779.sh.txt 0
+@cloud-746f9eb4.sh.txt 0
 put /opt/gangway/bin/pull-image.sh 0755 <<'GANGWAY_FILE'
 @pull-image-f9ed88b1.sh.txt 0
 put /opt/gangway/bin/check-shared.sh 0755 <<'GANGWAY_FILE'
-@check-shared-b83bbf7b.sh.txt 0
+@check-shared-5128a0cd.sh.txt 0
 put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
-@close-metadata-e424c348.sh.txt 0
+@close-metadata-ce5da31f.sh.txt 0
 put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
-@run-trainer-4fe452a5.sh.txt 0
+@run-trainer-596e280a.sh.txt 0
 put /opt/gangway/bin/upload-record.sh 0755 <<'GANGWAY_FILE'
-@upload-record-57fb809b.sh.txt 0
+@upload-record-104f3100.sh.txt 0
 put /opt/gangway/bin/leave-node.sh 0755 <<'GANGWAY_FILE'
-@leave-node-0b05999a.sh.txt 0
+@leave-node-2441dfba.sh.txt 0
 put /opt/gangway/bin/watch-node.sh 0755 <<'GANGWAY_FILE'
-@watch-node-b73ea115.sh.txt 0
+@watch-node-e822b97b.sh.txt 0
 put /opt/gangway/lib/images/node/outbox.py 0644 <<'GANGWAY_FILE'
-@outbox-a103a91e.py.txt 0
+@outbox-63e91e53.py.txt 0
 put /etc/gangway/train.json 0644 <<'GANGWAY_FILE'
 {
  "preset": "dcgan-celeba64"
 }
 GANGWAY_FILE
 put /etc/systemd/system/gangway-prepare.service 0644 <<'GANGWAY_FILE'
-@gangway-prepare-cf414f1a.service.txt 0
+@gangway-prepare-3db9b1fc.service.txt 0
 put /etc/systemd/system/gangway-metadata.service 0644 <<'GANGWAY_FILE'
-@gangway-metadata-b13072b3.service.txt 0
+@gangway-metadata-9cdfeffb.service.txt 0
 put /etc/systemd/system/gangway-trainer.service 0644 <<'GANGWAY_FILE'
 @gangway-trainer-c6cbc30c.service.txt 0
 put /etc/systemd/system/gangway-watch.timer 0644 <<'GANGWAY_FILE'
-@gangway-watch-4dfa71f5.timer.txt 0
+@gangway-watch-5b618a86.timer.txt 0
 put /etc/systemd/system/gangway-watch.service 0644 <<'GANGWAY_FILE'
-@gangway-watch-32326483.service.txt 0
+@gangway-watch-98a7c772.service.txt 0
 }
 
 main "$@"

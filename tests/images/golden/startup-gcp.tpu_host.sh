@@ -159,8 +159,8 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/__init__.py <<'GANGWA
 @images/node/__init__.py 0
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/web.py <<'GANGWAY_END_OF_FILE'
 @images/node/web.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/below.py <<'GANGWAY_END_OF_FILE'
-@images/node/below.py 0
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/safe_files.py <<'GANGWAY_END_OF_FILE'
+@images/node/safe_files.py 0
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/api.py <<'GANGWAY_END_OF_FILE'
 @images/node/gcp/api.py 0
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/log_shipper.py <<'GANGWAY_END_OF_FILE'
@@ -174,52 +174,52 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/notices.py <<'GANGWAY
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/notices.py <<'GANGWAY_END_OF_FILE'
 @images/node/gcp/notices.py 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/common.sh <<'GANGWAY_END_OF_FILE'
-@common-af656bcd.sh.txt 0
+@common-e0623bec.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/cloud.sh <<'GANGWAY_END_OF_FILE'
-@cloud-bd385b98.sh.txt 0
+@cloud-18635daf.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/install-docker.sh <<'GANGWAY_END_OF_FILE'
-@install-docker-b9dc3575.sh.txt 0
+@install-docker-6d1389fd.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/mount-bucket.sh <<'GANGWAY_END_OF_FILE'
-@mount-bucket-2450b0ad.sh.txt 0
+@mount-bucket-26c4a134.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/fetch-key.sh <<'GANGWAY_END_OF_FILE'
-@fetch-key-2a468c2e.sh.txt 0
+@fetch-key-64c8c70e.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/pull-image.sh <<'GANGWAY_END_OF_FILE'
 @pull-image-f9ed88b1.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/close-metadata.sh <<'GANGWAY_END_OF_FILE'
-@close-metadata-e424c348.sh.txt 0
+@close-metadata-ce5da31f.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/run-trainer.sh <<'GANGWAY_END_OF_FILE'
-@run-trainer-4fe452a5.sh.txt 0
+@run-trainer-596e280a.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/upload-record.sh <<'GANGWAY_END_OF_FILE'
-@upload-record-57fb809b.sh.txt 0
+@upload-record-104f3100.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/leave-node.sh <<'GANGWAY_END_OF_FILE'
-@leave-node-0b05999a.sh.txt 0
+@leave-node-2441dfba.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/watch-node.sh <<'GANGWAY_END_OF_FILE'
-@watch-node-b73ea115.sh.txt 0
+@watch-node-e822b97b.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/run-tpu.sh <<'GANGWAY_END_OF_FILE'
-@run-tpu-53d363cf.sh.txt 0
+@run-tpu-148a3059.sh.txt 0
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/outbox.py <<'GANGWAY_END_OF_FILE'
-@outbox-a103a91e.py.txt 0
+@outbox-63e91e53.py.txt 0
 install -D -m 0644 /dev/stdin /etc/gangway/train.json <<'GANGWAY_END_OF_FILE'
 {
  "backend": "xla"
 }
 GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-notices.service <<'GANGWAY_END_OF_FILE'
-@gangway-notices-63ea25b4.service.txt 0
+@gangway-notices-731a2043.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-prepare.service <<'GANGWAY_END_OF_FILE'
-@gangway-prepare-b5fa6eed.service.txt 0
+@gangway-prepare-a57db2ec.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.service <<'GANGWAY_END_OF_FILE'
-@gangway-watch-32326483.service.txt 0
+@gangway-watch-98a7c772.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-metadata.service <<'GANGWAY_END_OF_FILE'
-@gangway-metadata-b13072b3.service.txt 0
+@gangway-metadata-9cdfeffb.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-trainer.service <<'GANGWAY_END_OF_FILE'
 @gangway-trainer-24b9571b.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.timer <<'GANGWAY_END_OF_FILE'
-@gangway-watch-4dfa71f5.timer.txt 0
+@gangway-watch-5b618a86.timer.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-logs.service <<'GANGWAY_END_OF_FILE'
-@gangway-logs-b9550e2e.service.txt 0
+@gangway-logs-b813c7ea.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-rendezvous.service <<'GANGWAY_END_OF_FILE'
-@gangway-rendezvous-5ff23e53.service.txt 0
+@gangway-rendezvous-8ca04c97.service.txt 0
 systemctl daemon-reload
 # Nothing is awaited: this script runs inside a unit of the image's own.
 systemctl enable gangway-metadata.service gangway-trainer.service gangway-watch.timer gangway-logs.service

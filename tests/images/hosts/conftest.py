@@ -154,7 +154,7 @@ def given_up() -> Callable[..., str]:
     def run(machine: Any, script: str) -> str:
         done = machine.run(script)
         assert done.returncode == 1, done.stderr
-        assert "nobody replaces a machine that is there" in done.stderr
+        assert "this machine is not replaced" in done.stderr
         said: str = done.stderr
         return said
 

@@ -155,21 +155,21 @@ def test_a_machine_that_was_given_another_name_is_left_alone_by_its_old_one(owne
     there = owned.files()
     done = owned.remove("dgx-1")
     assert (done.returncode, owned.files()) == (0, there)
-    assert "nothing of stack lab is here under the name dgx-1" in done.stderr
+    assert "stack lab is not installed under the name dgx-1" in done.stderr
     assert owned.remove("renamed").returncode == 0
     assert f"{UNITS}trainer.service" not in owned.files()
 
 
 LACKS: dict[str, tuple[Callable[[Any], object], str]] = {
-    "root": (lambda owned: owned.small.fake("id", "echo 1000"), "whose sudo asks for no password"),
+    "root": (lambda owned: owned.small.fake("id", "echo 1000"), "whose sudo needs no password"),
     "an engine": (lambda owned: (owned.root / "usr/bin/docker").unlink(), "no /usr/bin/docker: install Docker Engine"),
     "a running engine": (lambda owned: owned.small.fake("docker", "exit 1"), "docker info fails: start"),
     "the right processor": (lambda owned: owned.small.fake("uname", "echo aarch64"), "a aarch64 machine"),
-    "a driver": (lambda owned: owned.small.root.joinpath("fake/nvidia-smi").unlink(), "no nvidia-smi here: install"),
-    "a client": (lambda owned: owned.small.root.joinpath("fake/aws").unlink(), "no aws here: install AWS's command"),
+    "a driver": (lambda owned: owned.small.root.joinpath("fake/nvidia-smi").unlink(), "no nvidia-smi: install"),
+    "a client": (lambda owned: owned.small.root.joinpath("fake/aws").unlink(), "no aws: install the AWS CLI"),
     "itself": (
         lambda owned: [(owned.root / "opt/gangway").mkdir(), (owned.root / "opt/gangway/stack").write_text("other\n")],
-        "this machine serves stack other: destroy that one first",
+        "this machine belongs to stack other: destroy that stack first",
     ),
 }
 
@@ -181,7 +181,7 @@ def test_a_machine_that_lacks_something_is_told_and_not_touched(owned: Any, firs
     before = owned.files()
     done = owned.install(first)
     assert (done.returncode, owned.files(), owned.systemctl()) == (1, before, [])
-    assert "not ready, and nothing was changed:\ngangway:   " in done.stderr
+    assert "not ready; nothing was changed:\ngangway:   " in done.stderr
     assert said in done.stderr
 
 
@@ -198,7 +198,7 @@ def test_half_a_copy_is_not_run(owned: Any, first: HostSpec) -> None:
     path.write_text(text.replace("TRAINER_UID=1", "TRAINER_UID=3"))
     done = owned.run(path, "install", digest, "dgx-1")
     assert (done.returncode, owned.files()) == (1, before)
-    assert "not whole: run pulumi up again" in done.stderr
+    assert "incomplete: run pulumi up again" in done.stderr
     # The last line alone runs anything.
     path.write_text(text[: text.rindex("main ")])
     assert owned.run(path, "install", digest, "dgx-1").returncode == 0
@@ -213,7 +213,7 @@ def test_what_cannot_be_started_is_taken_away_again(owned: Any, first: HostSpec,
     )
     done = owned.install(first)
     assert (done.returncode, owned.files()) == (1, before), done.stderr
-    assert "not installed, and taken away again" in done.stderr
+    assert "installation failed and was undone" in done.stderr
 
 
 def test_a_word_it_does_not_know_is_told(owned: Any, first: HostSpec) -> None:
@@ -246,7 +246,7 @@ def test_prometheus_asks_every_machine(owned: Any, first: HostSpec) -> None:
 
 
 def test_a_fabric_without_its_word_for_nccl_is_refused(first: HostSpec, host_job: JobSpec) -> None:
-    with pytest.raises(ValueError, match="no NCCL_NET beside a fabric"):
+    with pytest.raises(ValueError, match="a fabric without NCCL_NET"):
         replace(first, job=host_job.model_copy(update={"env": {}}))
 
 

@@ -43,7 +43,7 @@ def test_a_machine_that_holds_no_store_closes_its_metrics(host: Any, tmp_path: P
 
 def test_where_it_cannot_be_closed_nothing_is_trained(host: Any, given_up: Any) -> None:
     host.fake("iptables-restore", "exit 2")
-    assert "cannot close ports 9400,29400" in given_up(host, "close-ports.sh")
+    assert "cannot limit ports 9400,29400" in given_up(host, "close-ports.sh")
 
 
 def test_who_asks_for_open_ports_has_them(first: HostSpec) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from images.specs import RdmaSetup, own_uid
+from images.specs import RdmaSetup, stack_uid
 
 GivenUp = Callable[..., str]
 
@@ -56,7 +56,7 @@ def test_a_machine_with_all_its_adapters_up_is_taken(ib: Any) -> None:
         ({"state": "1: DOWN"}, "mlx5_3: 1: DOWN, 400 Gb/sec (4X NDR)"),
         ({"rate": "200 Gb/sec (2X NDR)"}, "mlx5_3: 4: ACTIVE, 200 Gb/sec"),
         ({"rate": "2.5 Gb/sec (1X SDR)"}, "mlx5_3: 4: ACTIVE, 2.5 Gb/sec"),
-        ({"layer": "Ethernet"}, "7 adapters up at 400 Gb/s, 8 stated"),
+        ({"layer": "Ethernet"}, "7 adapters up at 400 Gb/s, 8 planned"),
     ],
 )
 def test_one_adapter_that_is_not_up_gives_the_machine_up(
@@ -64,7 +64,7 @@ def test_one_adapter_that_is_not_up_gives_the_machine_up(
 ) -> None:
     adapter(tmp_path, "mlx5_3", **changed)
     told = given_up(ib, "check-rdma.sh")
-    assert "7 adapters up at 400 Gb/s, 8 stated" in told
+    assert "7 adapters up at 400 Gb/s, 8 planned" in told
     assert said in told
 
 
@@ -74,7 +74,7 @@ def test_only_the_named_adapters_count(ib: Any, tmp_path: Path, given_up: GivenU
     ib.plan(fabric=RdmaSetup("InfiniBand", 2, 400, ("mlx5_0", "mlx5_1")))
     assert ib.run("check-rdma.sh").returncode == 0
     adapter(tmp_path, "mlx5_1", state="1: DOWN")
-    assert "1 adapters up at 400 Gb/s, 2 stated" in given_up(ib, "check-rdma.sh")
+    assert "1 adapters up at 400 Gb/s, 2 planned" in given_up(ib, "check-rdma.sh")
 
 
 def test_roce_is_looked_for_on_ethernet(ib: Any, given_up: GivenUp) -> None:
@@ -88,7 +88,7 @@ def test_roce_is_looked_for_on_ethernet(ib: Any, given_up: GivenUp) -> None:
 def sharing(host: Any, tmp_path: Path) -> Any:
     """A machine with its shared folder mounted."""
     (tmp_path / "shared").mkdir()
-    host.plan(shared_dir=f"{tmp_path}/shared", run_dir=f"{tmp_path}/shared/runs/lab", uid=own_uid("lab"))
+    host.plan(shared_dir=f"{tmp_path}/shared", run_dir=f"{tmp_path}/shared/runs/lab", uid=stack_uid("lab"))
     host.fake("findmnt", f"echo {tmp_path}/shared")
     host.fake("chown")
     return host
@@ -96,7 +96,7 @@ def sharing(host: Any, tmp_path: Path) -> Any:
 
 def test_a_mounted_folder_gets_the_runs_own(sharing: Any, tmp_path: Path) -> None:
     assert sharing.run("check-shared.sh").returncode == 0
-    uid = str(own_uid("lab"))
+    uid = str(stack_uid("lab"))
     assert sharing.calls("chown") == [["--no-dereference", f"{uid}:{uid}", f"{tmp_path}/shared/runs/lab"]]
     assert (tmp_path / "shared/runs/lab").is_dir()
 
@@ -105,7 +105,7 @@ def test_a_mounted_folder_gets_the_runs_own(sharing: Any, tmp_path: Path) -> Non
 def test_a_folder_of_runs_that_somebody_else_owns_is_refused(sharing: Any, tmp_path: Path, given_up: GivenUp) -> None:
     (tmp_path / "shared/runs").mkdir()
     sharing.fake("stat", "echo 4242")
-    assert f"{tmp_path}/shared/runs is a link, or user 4242's: make it a folder of root's" in given_up(
+    assert f"{tmp_path}/shared/runs is a link or owned by user 4242: make it a folder owned by root" in given_up(
         sharing, "check-shared.sh"
     )
     (tmp_path / "shared/runs").rmdir()
@@ -127,9 +127,9 @@ def test_what_a_link_in_the_runs_place_leads_to_stays_its_owners(sharing: Any, t
 
 def test_a_folder_that_is_not_mounted_gives_the_machine_up(sharing: Any, tmp_path: Path, given_up: GivenUp) -> None:
     sharing.fake("findmnt", "echo /")
-    assert "is on this machine's own disk: mount the file system" in given_up(sharing, "check-shared.sh")
+    assert "is on this machine's own disk: mount the shared file system" in given_up(sharing, "check-shared.sh")
     (tmp_path / "shared").rmdir()
-    assert "shared is not there: mount the file system" in given_up(sharing, "check-shared.sh")
+    assert "shared does not exist: mount the shared file system" in given_up(sharing, "check-shared.sh")
 
 
 def test_a_share_that_squashes_root_is_told(sharing: Any, given_up: GivenUp) -> None:
@@ -307,7 +307,7 @@ def failing(host: Any, tmp_path: Path) -> Any:
     host.env |= {"SERVICE_RESULT": "exit-code", "EXIT_CODE": "exited", "EXIT_STATUS": "4"}
     done = host.run("leave-node.sh")
     assert done.returncode == 1
-    assert "nobody replaces a machine that is there: mend it; it is looked at again within half an hour" in done.stderr
+    assert "this machine is not replaced: fix it; it is checked again within 30 minutes" in done.stderr
     return host
 
 

@@ -16,7 +16,7 @@ def test_it_joins_anew_at_each_boot(host: Any) -> None:
 def test_without_tunnels_nothing_is_trained(host: Any, given_up: Any) -> None:
     host.plan(wireguard="gangway")
     host.fake("wg-quick", "exit 1")
-    assert "WireGuard does not come up" in given_up(host, "join-wireguard.sh")
+    assert "WireGuard does not start" in given_up(host, "join-wireguard.sh")
 
 
 def test_what_it_needs_is_asked_for_and_taken_away_again(owned: Any, first: HostSpec) -> None:

@@ -21,7 +21,7 @@ TIMES = st.lists(st.integers(NOW - 20_000, NOW), max_size=12)
 def test_it_opens_when_with_this_node_so_many_gave_up_lately(times: list[int], limit: int, seconds: int) -> None:
     names = {f"{time}-node-{number}" for number, time in enumerate(times)}
     lately = sum(time > NOW - seconds for time in times) + 1
-    found = breaker.opens(names, limit, seconds, f"{NOW}-mine")
+    found = breaker.check_limit(names, limit, seconds, f"{NOW}-mine")
     assert (found is not None) == (lately >= limit)
     if found is not None:
         assert len(found) == lately
@@ -31,7 +31,7 @@ def test_it_opens_when_with_this_node_so_many_gave_up_lately(times: list[int], l
 @pytest.mark.slow
 @given(st.lists(st.text(max_size=40), max_size=30))
 def test_names_that_no_node_writes_count_for_nothing(names: list[str]) -> None:
-    assert breaker.given_up(names, NOW, 3600) == []
+    assert breaker.recent_failures(names, NOW, 3600) == []
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_names_that_no_node_writes_count_for_nothing(names: list[str]) -> None:
     ["{}-", "-{}-a", "{}a-b", "{}-$(id)", "{}-a/b", "{}-.", "+{}-a", "{}-a\n", "\u0661{}-a", "{}1-a", "9999999999-a"],
 )
 def test_a_name_has_one_form(name: str) -> None:
-    assert breaker.given_up([name.format(NOW)], NOW, 3600) == []
+    assert breaker.recent_failures([name.format(NOW)], NOW, 3600) == []
 
 
 def said(

@@ -8,7 +8,7 @@ import pytest
 
 from images.node.aws.notices import POLL_SEC, AwsNotices
 from images.node.azure.notices import _KINDS
-from images.node.notices import Keeper
+from images.node.notices import NoticeFile
 from trainer.preemption.notices import Kind
 from trainer.preemption.watcher import STALE_SEC, NoticesFile
 
@@ -20,9 +20,9 @@ def test_what_a_machine_keeps_is_what_the_job_reads(tmp_path: Path) -> None:
         [],
     ]
     answers = iter(held)
-    keeper = Keeper(tmp_path / "held", lambda: next(answers))
+    notice_file = NoticeFile(tmp_path / "held", lambda: next(answers))
     for notices in held:
-        keeper.look()
+        notice_file.update()
         assert list(NoticesFile(tmp_path / "held").poll()) == notices
     assert [path.name for path in tmp_path.iterdir()] == ["held"]
 
@@ -40,16 +40,16 @@ def test_kinds_are_those_that_the_job_knows(imds: Any) -> None:
 def test_a_cloud_that_does_not_answer_leaves_the_file_to_age(
     imds: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keeper = Keeper(tmp_path / "held", AwsNotices(imds.url).poll)
-    keeper.look()
+    notice_file = NoticeFile(tmp_path / "held", AwsNotices(imds.url).poll)
+    notice_file.update()
     os.utime(tmp_path / "held", (1, 1))
     imds.status = 503
-    keeper.look()
-    keeper.look()
+    notice_file.update()
+    notice_file.update()
     assert (tmp_path / "held").stat().st_mtime == 1
-    assert capsys.readouterr().err.count("cannot ask for notices, trying on: ConnectionError") == 1
+    assert capsys.readouterr().err.count("cannot read interruption notices, will retry: ConnectionError") == 1
     imds.status = 200
-    keeper.look()
+    notice_file.update()
     assert (tmp_path / "held").stat().st_mtime > 1
     assert POLL_SEC < STALE_SEC / 10
 
@@ -58,8 +58,8 @@ def test_an_answer_of_no_known_form_ends_no_watch(tmp_path: Path, capsys: pytest
     def poll() -> Any:
         raise KeyError("Events")
 
-    keeper = Keeper(tmp_path / "held", poll)
-    keeper.look()
-    keeper.look()
+    notice_file = NoticeFile(tmp_path / "held", poll)
+    notice_file.update()
+    notice_file.update()
     assert not (tmp_path / "held").exists()
-    assert capsys.readouterr().err.count("trying on: KeyError: 'Events'") == 1
+    assert capsys.readouterr().err.count("will retry: KeyError: 'Events'") == 1

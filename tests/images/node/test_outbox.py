@@ -66,7 +66,7 @@ def test_statistics_that_cannot_be_read_keep_no_record_back(
     monkeypatch.setattr("images.node.outbox.get_progress", broken)
     files, said = put()
     assert files == {"run.json": RUN["run.json"], **KEPT}
-    assert "the progress is left out" in said
+    assert "skipping the progress" in said
 
 
 def test_record_and_results_are_put_and_nothing_is_left_behind(
@@ -117,7 +117,7 @@ def test_what_is_no_file_is_left_out_and_told(
         wanted = {key: text for key, text in wanted.items() if "19072" not in key}
         wanted["checkpoints/000000017920.pt"] = "old"
     assert files == {key: text for key, text in wanted.items() if key != name}
-    assert f"'{Path(name).name}' is left out" in said
+    assert f"skipping '{Path(name).name}'" in said
 
 
 @pytest.mark.parametrize("name", ["samples", "checkpoints"])
@@ -149,7 +149,7 @@ def test_files_of_others_are_left_out_under_any_name(
     (run / "samples/2.png").hardlink_to(tmp_path / "secret")
     files, said = put(uid=10_001)
     assert files == KEPT
-    assert said.count("it is nothing that the trainer has written") == 2
+    assert said.count("not written by the trainer") == 2
 
 
 def test_a_name_that_is_swapped_all_the_time_never_leads_elsewhere(run: Path, tmp_path: Path) -> None:
@@ -243,12 +243,12 @@ def test_more_pictures_than_a_process_may_hold_files_keep_nothing_back(
 def test_of_more_pictures_than_anybody_looks_at_the_last_are_put(
     run: Path, put: Callable[..., tuple[dict[str, str], str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("images.node.outbox._MOST_PICTURES", 2)
+    monkeypatch.setattr("images.node.outbox._MAX_PICTURES", 2)
     for number in (18, 19):
         (run / f"samples/0000{number}kimg.png").write_text("later")
     files, told = put()
     assert sorted(name for name in files if "samples/" in name) == ["samples/000018kimg.png", "samples/000019kimg.png"]
-    assert "of 3 pictures the last 2 are put" in told
+    assert "uploading the last 2 of 3 pictures" in told
 
 
 def test_the_record_is_put_whatever_else_the_folder_has_become(
@@ -278,7 +278,7 @@ def test_results_that_cannot_be_gathered_leave_the_record(
     monkeypatch.setattr("images.node.outbox.os.link", full)
     files, told = put()
     assert files == {"run.json": "{}"}
-    assert "results are left out: [Errno 28]" in told
+    assert "skipping the results: [Errno 28]" in told
 
 
 def test_the_exit_code_is_the_commands(run: Path, tmp_path: Path) -> None:

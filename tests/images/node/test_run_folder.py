@@ -72,8 +72,8 @@ def test_the_launchers_folder_stays_here(put: Any, tmp_path: Path) -> None:
 
 
 def test_bounds(put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_folder, "MOST_FILES", 2)
-    monkeypatch.setattr(run_folder, "DEEPEST", 1)
+    monkeypatch.setattr(run_folder, "MAX_FILES", 2)
+    monkeypatch.setattr(run_folder, "MAX_DEPTH", 1)
     (tmp_path / "run/a/b").mkdir(parents=True)
     for name in ("a/1", "a/b/2", "c", "d"):
         (tmp_path / "run" / name).write_text(name)

@@ -320,7 +320,7 @@ def test_a_new_head_knows_the_hours_and_accounts_that_the_last_one_saved(account
         begin_database(accounts)
         # One that is damaged leaves nothing but an empty database, and is kept.
         dump.write_bytes(saved[: len(saved) // 2])
-        assert "accounting begins empty" in prepare_head(accounts)
+        assert "accounting starts empty" in prepare_head(accounts)
         assert sql(accounts, "SHOW TABLES") == ""
         assert [path.name.partition("-")[0] for path in dump.parent.glob("acc*.unusable-*")] == [
             f"{dump.name}.unusable"

@@ -28,7 +28,7 @@ def test_an_image_in_which_a_name_is_somebody_elses_gives_the_machine_up(install
     installing.fake("id", "echo 1000")
     done = installing.run("slurm-install.sh")
     assert done.returncode == 1
-    assert "the image has a user ann with another number than 20001" in done.stderr
+    assert "user ann of the image does not have UID 20001" in done.stderr
     assert installing.UNHEALTHY in installing.asked("autoscaling")
 
 
@@ -84,7 +84,7 @@ def test_a_node_that_is_not_fit_is_drained_and_not_replaced_by_itself(
     assert done.returncode == code
     drained = [
         ["update", "nodename=spot-n1", "state=drain",
-         "reason=gangway: not fit: gangway: not ready: 31 EFA interfaces after 0 s, 32 planned"]
+         "reason=gangway: unfit: gangway: not ready: 31 EFA interfaces after 0 s, 32 planned"]
     ]  # fmt: skip
     assert slurm_machine.calls("scontrol") == (drained if code else [])
     assert slurm_machine.asked("autoscaling") == []
@@ -151,7 +151,7 @@ def test_a_job_of_a_user_who_came_after_the_machine_gets_another_one(slurm_machi
     slurm_machine.env |= {"SLURMD_NODENAME": "spot-n1", "SLURM_JOB_UID": user}
     assert slurm_machine.run("slurm-health.sh").returncode == code
     reasons = [call[-1] for call in slurm_machine.calls("scontrol")]
-    assert reasons == [f"reason=gangway: not fit: user {user} is not known here"] * code
+    assert reasons == [f"reason=gangway: unfit: unknown user {user}"] * code
 
 
 def test_the_state_is_slurms_and_the_folder_of_jobs_the_users(slurm_machine: Any, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_damaged_dump_is_kept_and_does_not_stop_the_head(accounting_head: Any,
     (kept,) = dump.parent.iterdir()
     assert kept.name.startswith("dump.unusable-")
     assert kept.read_bytes() == damaged
-    assert f"accounting begins empty: {kept} cannot be restored" in done.stderr
+    assert f"accounting starts empty: cannot restore {kept}" in done.stderr
     # What was restored of it is dropped.
     assert ["DROP" in " ".join(call) for call in accounting_head.calls("mysql")][-2:] == [True, False]
 

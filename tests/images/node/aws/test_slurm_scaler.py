@@ -30,7 +30,7 @@ class NotingSlurm(Slurm):
     def nodes(self) -> dict[str, Node]:
         return read_nodes("".join(f"NodeName={name} State={state}\n" for name, state in self.states.items()))
 
-    def tell(self, node: str, *words: str) -> None:
+    def update(self, node: str, *words: str) -> None:
         if node == self.refuses:
             raise OSError("scontrol: refused")
         self.told.append((node, *words))
@@ -155,4 +155,4 @@ def test_a_scontrol_that_fails_says_what_it_was_asked(monkeypatch: pytest.Monkey
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(OSError, match="update nodename=x state=down: no such node"):
-        slurm_scaler.Slurm().tell("x", "state=down")
+        slurm_scaler.Slurm().update("x", "state=down")

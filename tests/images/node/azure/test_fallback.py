@@ -66,7 +66,7 @@ def test_the_first_look_asks_for_the_first_scale_sets_nodes(
     assert patches(azure_vm) == [{"sku": {"name": TYPE, "tier": "Standard", "capacity": 4}}], "the size, and no more"
     looked, changed = map(json.loads, capsys.readouterr().err.splitlines())
     assert looked == {
-        "event": "ladder-looked", "reason": "2 to 4 nodes are wanted", "running": [0, 0], "asked": [0, 0],
+        "event": "ladder-looked", "reason": "requested: 2 to 4 nodes", "running": [0, 0], "asked": [0, 0],
     }  # fmt: skip
     assert changed == {"event": "ladder-changed", "reason": "demo-0-spot (spot): 0 -> 4 nodes"}
 
@@ -112,7 +112,7 @@ def test_what_never_ran_or_has_stopped_is_deleted_and_asked_for_again(
     run(azure_vm, 0, "rfsc")
     assert head() == 0
     assert azure_vm.sets["demo-0-spot"]["machines"] == {"0": "running", "3": "starting"}
-    assert "demo-0-spot: 1 never ran, or has stopped: deleted" in capsys.readouterr().err
+    assert "demo-0-spot: deleted 1, failed to start or stopped" in capsys.readouterr().err
     assert sizes(azure_vm) == [4, 0], "deleting made it smaller"
 
 
@@ -122,7 +122,7 @@ def test_no_capacity_is_no_error_and_asked_for_again(
     azure_vm.without_capacity.add("demo-0-spot")
     assert [head(), head()] == [0, 0]
     assert (len(patches(azure_vm)), sizes(azure_vm)) == (2, [0, 0])
-    assert "0 -> 4 nodes: none to be had now" in capsys.readouterr().err
+    assert "0 -> 4 nodes: no capacity now" in capsys.readouterr().err
     assert [head(), head()] == [0, 0]
     assert sizes(azure_vm) == [0, 4]
 
@@ -193,9 +193,9 @@ def test_machines_that_could_not_be_made_say_why(
     run(azure_vm, 0, "ff")
     azure_vm.why_failed = {"0": ("AllocationFailed", "too few"), "1": ("OSProvisioningTimedOut", "did not finish")}
     assert head() == 1
-    said = dict(line for line in lines(capsys) if "never ran" in line[1])
-    assert '0 never ran, or has stopped ("code": "AllocationFailed", too few): deleted' in said["ladder-changed"]
-    assert '1 never ran, or has stopped ("code": "OSProvisioningTimedOut", did not' in said["ladder-refused"]
+    said = dict(line for line in lines(capsys) if "failed to start" in line[1])
+    assert 'deleted 0, failed to start or stopped ("code": "AllocationFailed", too few)' in said["ladder-changed"]
+    assert 'deleted 1, failed to start or stopped ("code": "OSProvisioningTimedOut", did not' in said["ladder-refused"]
 
 
 def test_what_the_head_may_not_do_is_told(
@@ -209,7 +209,7 @@ def test_what_the_head_may_not_do_is_told(
     assert head() == 1
     ((event, reason),) = lines(capsys)
     assert event == "ladder-not-kept"
-    assert reason.startswith("may not look after the groups, trying again in a minute: 403: GET ")
+    assert reason.startswith("not allowed to size the groups, will retry in a minute: 403: GET ")
 
 
 def test_another_number_of_nodes_is_asked_for_from_the_next_look_on(azure_vm: Any, head: Callable[..., int]) -> None:
@@ -279,7 +279,8 @@ def test_tags_that_somebody_took_away_are_told(
 ) -> None:
     azure_vm.tags = tags
     assert head() == 1
-    assert "demo-0-spot has no number in its tags gangway-nodes-min and gangway-nodes" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "demo-0-spot: the tags gangway-nodes-min, gangway-nodes and gangway-nodes-wanted must be numbers" in said
     assert patches(azure_vm) == []
 
 

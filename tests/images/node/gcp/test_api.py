@@ -74,8 +74,8 @@ def test_every_call_is_one_that_google_publishes(
     google.get("gs://b/p/x y")
     google.copy("gs://b/p", tmp_path / "there")
     google.write_log("acme-ml", [log_entry("acme-ml", "gangway-demo", {"event": "e"})])
-    google.tell_group("recreateInstances")
-    google.tell_group("deleteInstances")
+    google.call_group("recreateInstances")
+    google.call_group("deleteInstances")
     gce.secrets["projects/acme-ml/secrets/demo-member-key"] = b"PEM"
     assert google.secret("projects/acme-ml/secrets/demo-member-key") == "PEM"
     found = [published(call) for call in gce.calls]
@@ -134,7 +134,7 @@ def test_what_is_in_the_bucket_is_found_and_what_is_not_is_told(gce: Any, capsys
     gce.objects["b/k/ä b"] = b""
     assert main(["exists", "gs://b/k/ä b"]) == 0
     assert main(["exists", "gs://b/k/c"]) == 2
-    assert "there is no gs://b/k/c" in capsys.readouterr().err
+    assert "gs://b/k/c does not exist" in capsys.readouterr().err
     gce.denied.add("storage")
     assert main(["exists", "gs://b/k/ä b"]) == 3
     assert "403" in capsys.readouterr().err
@@ -188,7 +188,7 @@ def test_a_copy_is_whole_and_leaves_what_is_there(gce: Any, google: GoogleApi, t
 def test_an_object_that_comes_in_half_is_no_object(gce: Any, google: GoogleApi, tmp_path: Path) -> None:
     gce.objects["b/one"] = b"1234"
     gce.cut.add("b/one")
-    with pytest.raises(OSError, match="one: 2 bytes came, of 4"):
+    with pytest.raises(OSError, match="one: received 2 of 4 bytes"):
         google.copy("gs://b", tmp_path)
     assert not (tmp_path / "one").exists()
     gce.cut.clear()
@@ -218,4 +218,4 @@ def test_a_prefix_without_objects_is_not_copied_as_if_it_were_there(
     gce.objects |= {"b/digits/one": b"1", "b/digist/": b""}
     assert main(["copy", "gs://b/digits", str(tmp_path)]) == 0
     assert main(["copy", "gs://b/digist/", str(tmp_path)]) == 2
-    assert "gangway: copy: 404: nothing below gs://b/digist/" in capsys.readouterr().err
+    assert "gangway: copy: 404: no objects below gs://b/digist/" in capsys.readouterr().err

@@ -97,7 +97,7 @@ def test_nothing_is_filled_while_launches_are_held(
     gce.objects["b/demo/job/breaker/held.json"] = b"{}\n"
     assert [head() for _ in range(4)] == [0] * 4
     assert (requests(gce), sizes(gce)) == ([], [2, 0, 0])
-    assert f"launches are held ({HELD_URI} is there): no group is filled" in capsys.readouterr().err
+    assert f"launches are held ({HELD_URI} exists): no groups are filled" in capsys.readouterr().err
     del gce.objects["b/demo/job/breaker/held.json"]
     assert [head() for _ in range(3)] == [0] * 3
     assert requests(gce) == [(2, "ACCEPTED")]
@@ -110,13 +110,13 @@ def test_nothing_is_filled_for_a_job_that_has_ended(
     for _ in range(4):
         assert head() == 0
     assert gce.asked("compute") == []
-    assert f"the job has ended ({ENDED_URI} is there): no group is filled" in capsys.readouterr().err
+    assert f"the job has ended ({ENDED_URI} exists): no groups are filled" in capsys.readouterr().err
 
 
 def test_a_head_before_its_groups_waits(gce: Any, head: Callable[[], int], capsys: pytest.CaptureFixture[str]) -> None:
     gce.objects.clear()
     assert head() == 0
-    assert f"no groups yet in {CONFIG_URI}" in capsys.readouterr().err
+    assert f"{CONFIG_URI} has no groups yet" in capsys.readouterr().err
 
 
 def test_a_running_job_is_known_without_the_right_to_list_all(gce: Any, head: Callable[[], int]) -> None:
@@ -133,7 +133,7 @@ def test_who_may_not_look_says_which_right_is_missing(
     assert [head(), head(), head()] == [1, 1, 1]
     assert (requests(gce), sizes(gce)) == ([], [2, 0, 0])
     said = capsys.readouterr().err
-    assert "may not look after the groups" in said
+    assert "not allowed to fill the groups" in said
     assert "storage.objects.list" in said
 
 
@@ -144,7 +144,7 @@ def test_an_api_that_refuses_is_asked_again(
     assert [head(), head(), head()] == [0, 0, 1]
     said = json.loads(capsys.readouterr().err)
     assert said["event"] == "ladder-not-kept"
-    assert "trying again in a minute: 403" in said["reason"]
+    assert "will retry in a minute: 403" in said["reason"]
     gce.denied.clear()
     assert head() == 0
     assert requests(gce) == [(2, "ACCEPTED")]

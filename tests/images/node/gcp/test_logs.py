@@ -16,7 +16,7 @@ import pytest
 
 from images.node.gcp import logs as ship
 from images.node.gcp.api import GoogleApi
-from images.node.gcp.logs import entry_of, main, make_shipper
+from images.node.gcp.logs import get_entry, main, make_shipper
 
 
 def line(number: int, message: Any, unit: str = "gangway-trainer.service") -> str:
@@ -28,7 +28,7 @@ def line(number: int, message: Any, unit: str = "gangway-trainer.service") -> st
 
 def send(google: GoogleApi, cursor_file: Path, lines: Iterable[str]) -> None:
     """All of these lines, to the log of a stack."""
-    to_entry = functools.partial(entry_of, "acme-ml", "gangway-demo")
+    to_entry = functools.partial(get_entry, "acme-ml", "gangway-demo")
     make_shipper(google, "acme-ml", cursor_file, flush_sec=0.01).ship(lines, to_entry)
 
 
@@ -52,7 +52,7 @@ def send(google: GoogleApi, cursor_file: Path, lines: Iterable[str]) -> None:
     ],
 )
 def test_a_line_of_json_is_the_fields_of_its_entry(message: Any, payload: dict[str, Any]) -> None:
-    entry = entry_of("acme-ml", "gangway-demo", json.loads(line(10, message)))
+    entry = get_entry("acme-ml", "gangway-demo", json.loads(line(10, message)))
     assert entry == {
         "logName": "projects/acme-ml/logs/gangway-demo",
         "timestamp": "2023-11-14T22:13:20.000010+00:00",
@@ -64,7 +64,7 @@ def test_a_line_of_json_is_the_fields_of_its_entry(message: Any, payload: dict[s
 
 def test_what_fills_the_groups_speaks_for_itself() -> None:
     said = '{"event": "ladder-not-kept", "reason": "a quota"}'
-    entry = entry_of("acme-ml", "gangway-demo", json.loads(line(10, said, "gangway-fill.service")))
+    entry = get_entry("acme-ml", "gangway-demo", json.loads(line(10, said, "gangway-fill.service")))
     assert entry["jsonPayload"] == {"event": "ladder-not-kept", "reason": "a quota"}
 
 
@@ -125,7 +125,7 @@ def test_a_line_that_nobody_can_read_is_left_out(
     send(google, tmp_path / "cursor", [line(1, "first"), "cut off\n", "[" * 16_000, line(2, "last")])
     assert [entry["jsonPayload"]["message"] for entry in gce.entries] == ["first", "last"]
     assert "i=2;" in (tmp_path / "cursor").read_text(), "the next start does not meet them again"
-    assert capsys.readouterr().err.count("a line that cannot be read is left out") == 2
+    assert capsys.readouterr().err.count("skipping an unreadable line") == 2
 
 
 def test_a_metadata_server_that_is_away_loses_nothing(
@@ -164,7 +164,7 @@ def test_a_unit_that_is_stopped_sends_the_last_lines(gce: Any, tmp_path: Path) -
     """Stopping a unit signals all its processes."""
     fake = tmp_path / "bin/journalctl"
     fake.parent.mkdir()
-    (tmp_path / "lines").write_text(line(5, "giving this node up"))
+    (tmp_path / "lines").write_text(line(5, "this node gives up"))
     fake.write_text(f"#!/bin/sh\ncat {tmp_path}/lines\ntouch {tmp_path}/said\nexec sleep 60\n")
     fake.chmod(0o755)
     env = {
@@ -181,4 +181,4 @@ def test_a_unit_that_is_stopped_sends_the_last_lines(gce: Any, tmp_path: Path) -
             time.sleep(0.01)
         os.killpg(unit.pid, signal.SIGTERM)
         assert unit.wait(timeout=30) == 1
-    assert [entry["jsonPayload"] for entry in gce.entries] == [{"message": "giving this node up"}]
+    assert [entry["jsonPayload"] for entry in gce.entries] == [{"message": "this node gives up"}]

@@ -66,7 +66,7 @@ def test_a_folder_is_put_whole(swift: Any, tmp_path: Path) -> None:
     ("changes", "said"),
     [
         ({"secret": "old"}, "401: POST"),
-        ({"region": "RegionSix"}, "404: the catalogue has no object-store in region RegionSix"),
+        ({"region": "RegionSix"}, "404: Keystone's catalog has no object-store in region RegionSix"),
         ({"region": "RegionTwo"}, "401: PUT"),
         ({"auth_url": "http://127.0.0.1:9/v3"}, "refused"),
     ],
@@ -95,7 +95,7 @@ def test_what_is_too_large_for_one_piece_is_said(
 ) -> None:
     monkeypatch.setattr(openstack, "MAX_OBJECT_BYTES", 5)
     assert main(["put", str(record), f"{PLACE}/run.json"]) == 1
-    assert "has 13 bytes, and the object store takes 5 in one piece" in capsys.readouterr().err
+    assert "13 bytes; allowed: at most 5 per object" in capsys.readouterr().err
     assert swift.objects == {}
 
 
