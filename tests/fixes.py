@@ -19,7 +19,7 @@ _REMOVE = re.compile(
 )
 _MEANT = re.compile(r"did you mean '([^']+)'\?")
 _VALUE = re.compile(r"(?:set|write) (\[.*\]|\{.*\}|'[^']*'|[^\s,;:]+)(?=[,;]|$)")
-_END = re.compile(r"[,;] |  #| (?:for|to|where|and|in|of|or|when|\() ?|$")
+_END = re.compile(r"[,;] |  #| (?:for|to|where|if|so|and|in|of|or|when|\() ?|$")
 _SECTIONS = ("budget", "cluster", "engine", "estimate", "head", "image", "job", "network", "observe", "site", "storage")
 Path = tuple[str | int, ...]
 NULL = object()

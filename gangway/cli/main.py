@@ -6,6 +6,7 @@ An InputError becomes one message and exit code 2.
 import gc
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -95,6 +96,14 @@ def demo(
     raise typer.Exit(run_demo(out, quick=quick))
 
 
+def _check_one_stack(flags: Mapping[str, object]) -> None:
+    """InputError: a flag is set, but several stacks are named."""
+    for flag, value in flags.items():
+        if value:
+            fix = f"remove {flag}, or name one stack"
+            raise InputError(flag, "works with one stack only", allowed="one stack", fix=fix)
+
+
 @app.command(rich_help_panel=_START)
 @without_gc()
 def plan(
@@ -131,12 +140,9 @@ def plan(
             "--json", f"cannot be combined with --format {output}", allowed="one of them", fix="remove --json"
         )
     if len(stacks) > 1:
-        for flag, is_set in (
-            ("--against", against), ("--full", full), ("--explain", code), ("--format", output == "infracost")
-        ):  # fmt: skip
-            if is_set:
-                fix = f"remove {flag}, or name one stack"
-                raise InputError(flag, "works with one stack only", allowed="one stack", fix=fix)
+        _check_one_stack(
+            {"--against": against, "--full": full, "--explain": code, "--format": output == PlanFormat.INFRACOST}
+        )
         from gangway.report.plans.side_by_side import print_side_by_side
 
         has_errors = print_side_by_side(stacks, stacks_dir(), as_json=as_json or output == PlanFormat.JSON)

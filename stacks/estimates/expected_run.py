@@ -152,7 +152,7 @@ def _own_command(config: StackConfig, machine: MachineType, cost: CostEstimate |
         "gangway:job.command",
         f"the run is priced for all of max_hours, {config.work.max_hours:g} h: speed, time and energy of a custom "
         "command are not forecast; its record shows them afterwards",
-        "set max_hours to what the command takes at most",
+        "choose max_hours close to the command's longest runtime",
     )
     if cost is not None:
         yield from _budget(config, expected_run(config, machine, run_throughput(config, machine), cost), cost)

@@ -365,7 +365,7 @@ def unavailable_queue(provider: str, kind: str) -> InputError | None:
         return None
     return InputError(
         "gangway:engine.kind",
-        f"provider: {provider} has no such cluster so far",
+        f"provider: {provider} has no such cluster",
         value=kind,
         allowed=f"only with provider: {' or '.join(able)}" if able else "systemd",
         fix="leave gangway:engine out, or submit to an existing one: gangway job submit FILE --on "

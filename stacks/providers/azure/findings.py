@@ -292,7 +292,7 @@ def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             "placement.zone",
             f"{CLUSTER}.zone",
             f"none: Azure chooses a zone of {planned.region.name} with capacity",
-            "set a zone to keep nodes and head together",
+            "choose a zone to keep nodes and head together",
         )
     fabric = planned.fabric.num_hcas > 0
     if fabric and planned.zone and not planned.nodes_zone:

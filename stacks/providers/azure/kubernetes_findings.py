@@ -77,8 +77,8 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         CLUSTER,
         f"{machine.name}: pods get the InfiniBand adapters if they request {INFINIBAND}; otherwise they use TCP over "
         "Ethernet",
-        f'set resources: {{nvidia.com/gpu: "{machine.num_accelerators.value}", {INFINIBAND}: "1", ...}}, and install '
-        "libibverbs in the job's image",
+        f'request resources: {{nvidia.com/gpu: "{machine.num_accelerators.value}", {INFINIBAND}: "1", ...}}, and '
+        "install libibverbs in the job's image",
     )
     if (rungs := len(config.cluster.capacity)) > 1:
         yield Finding.warning(

@@ -47,6 +47,13 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
         from stacks.providers.gcp.kubernetes import build_cluster
 
         return build_cluster(stack)
+    return _build_machines(stack)
+
+
+def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
+    """The resources of a stack that is not on Kubernetes."""
+    config, planned, wait = stack.config, stack.planned, stack.opts
+    own = pulumi.ResourceOptions(provider=stack.provider, depends_on=[stack.services])
     key = stack.key()
     network = stack.network()
     runs = stack.runs(key)
@@ -66,7 +73,6 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     images = stack.machine_images()
     head = stack.head(network, image, runs, key, images, user_data_inputs, group_tag) if planned.head else None
     around = (config, planned, network, email, key, user_data_inputs)
-    own = pulumi.ResourceOptions(provider=provider, depends_on=[services])
     if group_tag is not None:
         nodes = gpu_nodes(*around, images, head, group_tag, wait)
     else:

@@ -73,7 +73,7 @@ def _state(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
             f"{HOSTS}.run_store",
             f"{what} copied to {own.run_store} on {whose}: that folder survives the stack, but not the loss of its "
             "disk",
-            "set a bucket (s3://, gs:// or az://) to store them elsewhere",
+            "name a bucket (s3://, gs:// or az://) to store them elsewhere",
         )
 
 
@@ -125,8 +125,7 @@ def _unknown_keys(own: HostsConfig) -> Iterable[Finding]:
             f"{HOSTS}.machines",
             f"the SSH server at {', '.join(unknown[:_MAX_LISTED])}{more} is not verified, but receives secrets and "
             "scripts that run as root",
-            "set host_key to what `ssh-keyscan -t ed25519 ADDRESS` prints after the address, run on a network you "
-            "trust",
+            "copy into host_key what `ssh-keyscan -t ed25519 ADDRESS` prints after the address, on a network you trust",
         )
 
 

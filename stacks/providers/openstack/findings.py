@@ -75,7 +75,7 @@ def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]
             f"{LADDER}[0]",
             "Blazar deletes the nodes at the end of the lease, without notice: the job loses its progress since the "
             "last checkpoint. Before the lease starts, `up` fails",
-            "set gangway:job.max_hours so that the job ends before the lease",
+            "choose gangway:job.max_hours so that the job ends before the lease",
         )
         if not planned.machine.name.startswith(RESERVED_FLAVOUR):
             yield Finding.info(

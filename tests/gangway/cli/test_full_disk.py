@@ -59,7 +59,7 @@ def test_a_submit_that_fills_the_disk_leaves_no_folder(
     job = JobFile(name="x", preset="dcgan-digits", kimg=20, max_hours=1)
     place: tuple[Any, str] = (OwnJobFolder, "write") if step == "write" else (os, "rename")
     monkeypatch.setattr(*place, no_room)
-    with pytest.raises(InputError, match="make room"):
+    with pytest.raises(InputError, match="free some space"):
         LocalQueue(tmp_path / "team/q").submit(job)
     assert not any(tmp_path.iterdir())
 
@@ -67,7 +67,7 @@ def test_a_submit_that_fills_the_disk_leaves_no_folder(
 def test_a_submit_that_fails_keeps_a_folder_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "q").mkdir()
     monkeypatch.setattr(OwnJobFolder, "write", no_room)
-    with pytest.raises(InputError, match="make room"):
+    with pytest.raises(InputError, match="free some space"):
         LocalQueue(tmp_path / "q").submit(JobFile(name="x", preset="dcgan-digits", kimg=20, max_hours=1))
     assert [path.name for path in tmp_path.rglob("*")] == ["q"]
 

@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_read(
     [
         ("", "stack: the name is empty", "choose one of the allowed values"),
         ("{folder}", "{folder}: a folder, not a stack file", "name {folder}/Pulumi.x.yaml"),
-        (os.devnull, f"{os.devnull}: no regular file", "copy it to a file and name that"),
+        (os.devnull, f"{os.devnull}: not a regular file", "copy it to a file and name that"),
         (sys.executable, f"{sys.executable}: ", "name another file"),
         ("acme/aws-demo", "acme/aws-demo: no such stack file", "check the path"),
     ],

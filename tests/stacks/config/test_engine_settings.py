@@ -185,7 +185,7 @@ def test_a_provider_without_such_clusters_says_where_there_are_some(stack_file: 
         values["gangway:provider"] = "azure"
 
     (found,) = [one for one in mistakes(stack_file(edit)) if one.place.endswith("gangway:engine.kind")]
-    assert "no cluster of its own with provider: azure" in found.problem
+    assert "provider: azure has no such cluster" in found.problem
     assert "gangway job submit FILE --on slurm:" in found.fix
 
 

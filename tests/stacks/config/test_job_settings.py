@@ -107,4 +107,4 @@ def test_elsewhere_the_runs_stay_anyway(repo: Any, tmp_path: Any) -> None:
     path.write_text(source.replace("max_hours: 2,", "max_hours: 2, keep_runs: false,"), "utf-8")
     with pytest.raises(ExceptionGroup) as group:
         from_file(path)
-    assert "gangway:job.keep_runs: `destroy` leaves the runs" in str(group.value.exceptions[0])
+    assert "gangway:job.keep_runs: `destroy`" in str(group.value.exceptions[0])

@@ -59,7 +59,7 @@ def test_settings_that_differ_inside_an_arm_are_refused(member_of: Make) -> None
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"config": {"preset": "other"}}, r"the stacks have different presets(.|\n)*dcgan-digits: a; other: b"),
+        ({"config": {"preset": "other"}}, r"presets differ inside one table(.|\n)*dcgan-digits: a; other: b"),
         ({"data": "ff"}, r"data sets differ inside one table(.|\n)*digits ff"),
         ({"paper": "P3"}, r"tables of papers differ inside one table(.|\n)*P2: a; P3: b"),
     ],

@@ -137,8 +137,8 @@ def test_every_automatic_choice_gives_its_reason(demo_config: StackConfig) -> No
     ("accelerator", "why"),
     [
         ("GB200x4", "it is arm64"),
-        ("Trainiumx1", "need neuron"),
-        ("Gaudix8", "need hccl"),
+        ("Trainiumx1", "neuron"),
+        ("Gaudix8", "hccl"),
         ("V100x1", "Volta"),
     ],
 )

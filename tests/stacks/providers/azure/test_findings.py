@@ -45,7 +45,7 @@ def test_the_ways_out_that_remain_are_named(azure_edited: Edited) -> None:
 def test_the_fabric_and_its_check_are_reported(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5))
     assert "8 NDR InfiniBand adapters of 400 Gbit/s per node" in found["fabric.ib"].message
-    assert "has to reach 800 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
+    assert "reaches 800 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
     assert "fabric.none" not in found
     assert "fabric.check" not in found_in(azure_edited(V5, cluster={"fabric_check": {"enabled": False}}))
 
@@ -180,7 +180,7 @@ def test_a_cap_that_caps_nothing(azure_edited: Edited) -> None:
     capped = found_in(azure_edited(V5, cluster={"capacity": [{"kind": "spot", "max_usd_per_hour": 500}]}))
     found = capped["capacity.spot-cap-high"]
     assert (found.severity, found.path) == (Severity.WARNING, "gangway:cluster.capacity[0].max_usd_per_hour")
-    assert "500 USD is above the price on demand, 98.32 USD" in found.message
+    assert "500 USD is above the on-demand price, 98.32 USD" in found.message
     usual = azure_edited(V5, cluster={"capacity": [{"kind": "spot", "max_usd_per_hour": 50}]})
     assert "capacity.spot-cap-high" not in found_in(usual)
 

@@ -51,7 +51,7 @@ def test_limits_of_permissions_are_reported(gcp_edited: Edited) -> None:
 def test_the_fabric_and_its_check_are_reported(gcp_edited: Edited) -> None:
     found = found_in(gcp_edited(GPU))
     assert "8 gVNICs for the GPUs in addition to the machine's" in found["fabric.gpu-nics"].message
-    assert "has to reach 450 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
+    assert "reaches 450 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
     assert "fabric.none" not in found
     without = found_in(gcp_edited(GPU, cluster={"fabric_check": {"enabled": False}}))
     assert "fabric.check" not in without
