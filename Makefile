@@ -105,10 +105,10 @@ lock:  ## resolve requirements.lock and the image's locks anew (needs uv)
 	@$(COMPILE) --group xla-test --constraint images/locks/xla.lock --output-file tests/trainer/xla/tools.lock
 
 audit: $(READY)  ## known vulnerabilities of all locked packages, by osv.dev (needs the internet; not part of test-all)
-	@$(BIN)/python -m images.audit_locks
+	@$(BIN)/python -m gangway.images.audit_locks
 
 lock-images: $(READY)  ## ask registries what the tags of base images and Prometheus stand for: images/images.lock
-	@$(BIN)/python -m images.lock_images
+	@$(BIN)/python -m gangway.images.lock_images
 
 clean:  ## remove .venv, caches and runs
 	@rm -rf .venv .venv-tools .venv-xla stacks/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* runs

@@ -1,6 +1,6 @@
 """Checks the packages in the lock files against OSV (osv.dev), and fails on vulnerabilities that are not accepted.
 
-    python -m images.audit_locks [LOCK...]
+    python -m gangway.images.audit_locks [LOCK...]
 
 Each line of audit-accepted.txt accepts one: its id or an alias, and a reason. Exit codes: 0 nothing new, 1 new
 vulnerabilities, 2 not checked. Unlike pip-audit, which exits with 0 when OSV does not answer. Tests set
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 LOCKS = (
     "requirements.lock",
     "stacks/locks/tools.lock",

@@ -4,9 +4,9 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from components.core.queue_fabric import AWS_NCCL_NET
-from images.observability import render_prometheus
-from images.render import (
+from gangway.components.core.queue_fabric import AWS_NCCL_NET
+from gangway.images.observability import render_prometheus
+from gangway.images.render import (
     BIN_DIR,
     ETC_DIR,
     STOP_MARGIN_SEC,
@@ -18,7 +18,7 @@ from images.render import (
     select_enabled,
     unit,
 )
-from images.shell import (
+from gangway.images.shell import (
     NOTICES_MOUNT,
     WATCH,
     bash_assignments,
@@ -34,7 +34,7 @@ from images.shell import (
     workload_argv,
     workload_mounts,
 )
-from images.specs import TRAINER_UID, Breaker, MachineSpec, check_pinned
+from gangway.images.specs import TRAINER_UID, Breaker, MachineSpec, check_pinned
 
 # Before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
 USER_DATA_LIMIT_BYTES = 16_384

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from images.observability import render_prometheus_azure
-from images.render import (
+from gangway.images.observability import render_prometheus_azure
+from gangway.images.render import (
     BIN_DIR,
     ETC_DIR,
     NO_UPGRADES,
@@ -21,7 +21,7 @@ from images.render import (
     short_stop_margin_sec,
     unit,
 )
-from images.shell import (
+from gangway.images.shell import (
     NO_LOG,
     NOTICES_MOUNT,
     WATCH,
@@ -40,14 +40,14 @@ from images.shell import (
     workload_argv,
     workload_mounts,
 )
-from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned
+from gangway.images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned
 
 CLOUD = "azure"
 
 
 @dataclass(frozen=True)
 class FabricSetup:
-    """What a worker needs to be ready; see `components.azure.fabric.FabricPlan`.
+    """What a worker needs to be ready; see `gangway.components.azure.fabric.FabricPlan`.
 
     Attributes:
         num_hcas: InfiniBand devices with their link up at `gbps_each`; 0 checks only the files.
@@ -112,7 +112,7 @@ class AzureNodeSpec(AzureMachineSpec):
             # Without it, NCCL falls back to TCP silently.
             raise ValueError(
                 "AzureNodeSpec.job.env: InfiniBand without NCCL_NET; allowed: NCCL_NET=IB; "
-                "fix: pass nccl_env of components.azure.fabric.plan_fabric"
+                "fix: pass nccl_env of gangway.components.azure.fabric.plan_fabric"
             )
 
 
@@ -125,7 +125,8 @@ class AzureHeadSpec(AzureMachineSpec):
         port: of the rendezvous store.
         metrics_port: of the workers' metrics.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus.
-        fallback: `components.azure.fallback.FallbackConfig` as JSON data; None if the head does not scale the sets.
+        fallback: `gangway.components.azure.fallback.FallbackConfig` as JSON data; None if the head does not scale the
+        sets.
     """
 
     subscription_id: str

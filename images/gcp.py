@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from components.core.job import JobSpec
-from images.observability import render_prometheus_gce
-from images.render import (
+from gangway.components.core.job import JobSpec
+from gangway.images.observability import render_prometheus_gce
+from gangway.images.render import (
     BIN_DIR,
     ETC_DIR,
     METADATA_UNIT,
@@ -25,7 +25,7 @@ from images.render import (
     template_environment,
     unit,
 )
-from images.shell import (
+from gangway.images.shell import (
     NO_LOG,
     NOTICES_MOUNT,
     WATCH,
@@ -47,10 +47,10 @@ from images.shell import (
     workload_argv,
     workload_mounts,
 )
-from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned
+from gangway.images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned
 
 # The image's entrypoint, repeated where a shell runs first.
-LAUNCHER = ("python", "-m", "trainer.launch")
+LAUNCHER = ("python", "-m", "gangway.trainer.launch")
 CLOUD = "gcp"
 _RENDEZVOUS_PORT = 29400
 """On the first host of all slices; run-tpu.sh has the same."""
@@ -77,7 +77,7 @@ class DataSource:
         if (self.by == "import") != (self.request is not None):
             raise ValueError(
                 f"DataSource.request: {self.request!r} with by={self.by!r}; allowed: a request only with by='import'; "
-                "fix: use components.gcp.storage.import_request"
+                "fix: use gangway.components.gcp.storage.import_request"
             )
 
 
@@ -158,7 +158,7 @@ class GcpNodeSpec(GcpMachineSpec):
             # Without it, NCCL falls back silently if the plug-in does not load.
             raise ValueError(
                 "GcpNodeSpec.job.env: nccl without NCCL_NET; allowed: NCCL_NET with the plug-in's name; "
-                "fix: pass components.gcp.fabric.nccl_env"
+                "fix: pass gangway.components.gcp.fabric.nccl_env"
             )
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from images.observability import render_prometheus_static
-from images.render import (
+from gangway.images.observability import render_prometheus_static
+from gangway.images.render import (
     BIN_DIR,
     ETC_DIR,
     METADATA_UNIT,
@@ -19,7 +19,7 @@ from images.render import (
     select_enabled,
     unit,
 )
-from images.shell import (
+from gangway.images.shell import (
     NO_LOG,
     RESULTS_SEC,
     bash_array,
@@ -34,7 +34,7 @@ from images.shell import (
     workload_argv,
     workload_mounts,
 )
-from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned
+from gangway.images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned
 
 CLOUD = "hosts"
 _END = "GANGWAY_FILE"
@@ -84,7 +84,7 @@ class HostSpec(MachineSpec):
             # Without it, NCCL falls back to TCP silently.
             raise ValueError(
                 "HostSpec.job.env: a fabric without NCCL_NET; allowed: NCCL_NET=IB; "
-                "fix: pass nccl_env of components.catalog.site.plan_site_fabric"
+                "fix: pass nccl_env of gangway.components.catalog.site.plan_site_fabric"
             )
         if self.prometheus_image is not None:
             check_pinned("HostSpec.prometheus_image", self.prometheus_image)

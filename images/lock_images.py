@@ -1,6 +1,6 @@
 """Resolves the tags of images to digests, and writes images.lock.
 
-    python -m images.lock_images
+    python -m gangway.images.lock_images
 
 Uses the OCI distribution API without an account; the digest is the SHA-256 of a manifest's bytes. Tests set
 GANGWAY_REGISTRY_URL, which replaces https:// before each registry's host.
@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from images.pins import LOCK, full_name, locked_digests
-from images.specs import DOCKERFILE_FLAVOURS, PROMETHEUS_IMAGE
+from gangway.images.pins import LOCK, full_name, locked_digests
+from gangway.images.specs import DOCKERFILE_FLAVOURS, PROMETHEUS_IMAGE
 
 TIMEOUT_SEC = 30
 _MAX_BYTES = 4_000_000

@@ -1,8 +1,8 @@
 """Prometheus scrape configurations that find a stack's workers, and a Grafana dashboard.
 
-    python -m images.observability > grafana-dashboard.json
+    python -m gangway.images.observability > grafana-dashboard.json
 
-It has every gauge of `trainer.telemetry.prometheus`, which may not be imported here: a test compares the two.
+It has every gauge of `gangway.trainer.telemetry.prometheus`, which may not be imported here: a test compares the two.
 """
 
 import json
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.core.query_text import google_filter_text
-from images.render import template_environment
+from gangway.components.core.query_text import google_filter_text
+from gangway.images.render import template_environment
 
 PREFIX = "gangway_trainer_"
 # The classic model of Grafana 10.4 and 11.0; later versions migrate it.

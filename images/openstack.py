@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from images.observability import render_prometheus_static
-from images.render import (
+from gangway.images.observability import render_prometheus_static
+from gangway.images.render import (
     BIN_DIR,
     ETC_DIR,
     METADATA_UNIT,
@@ -20,7 +20,7 @@ from images.render import (
     short_stop_margin_sec,
     unit,
 )
-from images.shell import (
+from gangway.images.shell import (
     NO_LOG,
     bash_assignments,
     container_argv,
@@ -35,7 +35,7 @@ from images.shell import (
     workload_argv,
     workload_mounts,
 )
-from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned
+from gangway.images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned
 
 CLOUD = "openstack"
 SECRETS_FILE = f"{ETC_DIR}/secrets.json"
@@ -65,7 +65,7 @@ class OpenstackSecrets:
     mount_key: str = field(default="", repr=False)
 
     def text(self) -> str:
-        """JSON for images.node.openstack.api."""
+        """JSON for gangway.images.node.openstack.api."""
         credential = {
             "auth_url": self.auth_url,
             "id": self.credential_id,
@@ -125,7 +125,7 @@ class OpenstackNodeSpec(OpenstackMachineSpec):
             # Without it, NCCL falls back to TCP silently.
             raise ValueError(
                 "OpenstackNodeSpec.job.env: a fabric without NCCL_NET; allowed: NCCL_NET=IB; "
-                "fix: pass nccl_env of components.catalog.site.plan_site_fabric"
+                "fix: pass nccl_env of gangway.components.catalog.site.plan_site_fabric"
             )
 
 

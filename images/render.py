@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from components.core.job import OPEN_FILES, JobSpec
-from images.pins import pinned_image
-from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, get_outputs
-from images.specs import TRAINER_UID, DockerfileSpec
+from gangway.components.core.job import OPEN_FILES, JobSpec
+from gangway.images.pins import pinned_image
+from gangway.images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, get_outputs
+from gangway.images.specs import TRAINER_UID, DockerfileSpec
 
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
@@ -49,7 +49,9 @@ class NodeFile(NamedTuple):
     text: str
 
 
-PACKAGE_FILE = NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n")
+PACKAGE_FILE = NodeFile(
+    f"{LIB_DIR}/gangway/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"
+)
 # A driver's new libraries do not fit the loaded kernel module, and a new docker stops its containers.
 NO_UPGRADES = NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n')
 
@@ -76,8 +78,8 @@ def short_stop_margin_sec(job: JobSpec) -> int:
 
 
 def python_file(name: str) -> NodeFile:
-    """A module of `images.node` on a machine."""
-    return NodeFile(f"{LIB_DIR}/images/node/{name}", "0644", (_NODE / name).read_text("utf-8"))
+    """A module of `gangway.images.node` on a machine."""
+    return NodeFile(f"{LIB_DIR}/gangway/images/node/{name}", "0644", (_NODE / name).read_text("utf-8"))
 
 
 def bare_python_file(name: str, used_by: str = "") -> NodeFile:
@@ -96,7 +98,7 @@ def bare_python_file(name: str, used_by: str = "") -> NodeFile:
         if isinstance(part, ast.arg):
             part.annotation = None
     if used_by:
-        module = f"images.node.{name.removesuffix('.py')}"
+        module = f"gangway.images.node.{name.removesuffix('.py')}"
         imports = (line for line in ast.parse(python_file(used_by).text).body if isinstance(line, ast.ImportFrom))
         tree.body = _select_definitions(
             tree.body, {one.name for line in imports if line.module == module for one in line.names}
@@ -241,7 +243,7 @@ def template_environment() -> Environment:
     """The Jinja2 environment of all templates; unknown names are errors."""
     # No HTML, so no autoescape: bash values go through bash_quote, YAML holds them in literal blocks.
     return Environment(
-        loader=PackageLoader("images"),
+        loader=PackageLoader("gangway.images"),
         autoescape=False,
         keep_trailing_newline=True,
         lstrip_blocks=True,

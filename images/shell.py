@@ -9,9 +9,9 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from components.core.job import OPEN_FILES, JobSpec
-from images.pins import pinned_image
-from images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key
+from gangway.components.core.job import OPEN_FILES, JobSpec
+from gangway.images.pins import pinned_image
+from gangway.images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key
 
 CONTAINER_NAME = "gangway-trainer"
 MEMBER_FILE = "/run/gangway-member.pem"
@@ -245,7 +245,7 @@ def store_values(
     spec: MachineSpec, port: int | None, prometheus_image: str | None, uid: int = TRAINER_UID
 ) -> dict[str, object]:
     """Template values of the units on the machine that runs the rendezvous store."""
-    store_argv = ["-m", "trainer.launch.rendezvous", *member_argv(spec.member_key), "--port", str(port)]
+    store_argv = ["-m", "gangway.trainer.launch.rendezvous", *member_argv(spec.member_key), "--port", str(port)]
     return {
         "image": spec.job.image,
         "store_argv": ["-c", STORE_OF_A_COMMAND, str(port)] if spec.job.command_meets else store_argv,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from components.core.job import JobSpec
+from gangway.components.core.job import JobSpec
 
 Flavour = Literal["cpu", "cuda", "cuda-efa", "xla"]
 
@@ -51,7 +51,7 @@ def ended_object(job: JobSpec, max_hours: float | None) -> str:
 
 
 HELD_OBJECT = "breaker/held.json"
-"""Next to a run's record while launches are held, with the reason (`images.node.breaker`)."""
+"""Next to a run's record while launches are held, with the reason (`gangway.images.node.breaker`)."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class DockerfileSpec:
     efa_installer_version: str | None = None
     efa_installer_sha256: str | None = None
     efa_key_fingerprint: str = EFA_KEY_FINGERPRINT
-    entrypoint: tuple[str, ...] = ("python", "-m", "trainer.launch")
+    entrypoint: tuple[str, ...] = ("python", "-m", "gangway.trainer.launch")
     version: str = "0.1.0"
 
     def __post_init__(self) -> None:
@@ -186,7 +186,7 @@ class FileSystem:
 
 @dataclass(frozen=True)
 class RdmaSetup:
-    """Adapters that must be up before a machine counts as ready; see `components.catalog.site`.
+    """Adapters that must be up before a machine counts as ready; see `gangway.components.catalog.site`.
 
     Attributes:
         link_layer: as in sysfs.

@@ -7,23 +7,23 @@ import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
-# The engine makes this folder sys.path[0]; the packages live one above.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+# The engine makes this folder sys.path[0]. In a checkout that is not installed, `gangway` is found only so.
+sys.path.append(str(next(top for top in Path(__file__).resolve().parents if (top / "gangway").is_dir())))
 
 import pulumi
 from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.settings import get_monitor
 
-from components.core.findings import InputError, Severity
-from stacks.base.ownership import check_addresses, check_encryption, check_identity, own_state
-from stacks.base.registry import get_provider
-from stacks.config.paths import in_checkout, in_project
-from stacks.config.stack_config import StackConfig
-from stacks.cosign import check_keyless
-from stacks.data_guard import DataGuard, delete_named_first
-from stacks.loading.loader import from_pulumi
-from stacks.outputs import stack_exports
-from stacks.program import build, get_program
+from gangway.components.core.findings import InputError, Severity
+from gangway.stacks.base.ownership import check_addresses, check_encryption, check_identity, own_state
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.paths import in_checkout, in_project
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.cosign import check_keyless
+from gangway.stacks.data_guard import DataGuard, delete_named_first
+from gangway.stacks.loading.loader import from_pulumi
+from gangway.stacks.outputs import stack_exports
+from gangway.stacks.program import build, get_program
 
 
 def _log_findings(config: StackConfig, planned: Any) -> None:
@@ -48,7 +48,7 @@ def _check_environment(config: StackConfig, planned: Any) -> None:
 
 
 def _check_engine() -> None:
-    """Exits if `python -m stacks` runs without the engine, which selects the stack."""
+    """Exits if `python -m gangway.stacks` runs without the engine, which selects the stack."""
     if get_monitor() is None:
         print("stacks is Pulumi's program: run `gangway plan STACK`, or `pulumi up --stack STACK`", file=sys.stderr)
         sys.exit(2)

@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from components.core.findings import InputError
-from stacks.config.stack_config import StackConfig
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.stack_config import StackConfig
 
 TIMEOUT_SEC = 240
 """Above cosign's own timeout of three minutes."""

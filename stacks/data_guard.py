@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.core.retention import Retention, refusal
-from stacks.base.ownership import State
-from stacks.base.rule import kind
+from gangway.components.core.retention import Retention, refusal
+from gangway.stacks.base.ownership import State
+from gangway.stacks.base.rule import kind
 
 Key = tuple[str, str]
 """The engine's type token and the logical name."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pulumi
 
-from components.kubernetes.queues import QUEUE
-from stacks.config.engine_settings import KubernetesConfig, SystemdConfig
-from stacks.config.stack_config import StackConfig
+from gangway.components.kubernetes.queues import QUEUE
+from gangway.stacks.config.engine_settings import KubernetesConfig, SystemdConfig
+from gangway.stacks.config.stack_config import StackConfig
 
 HIDDEN = frozenset({"job", "kubeconfig"})
 """Outputs of many lines. They are not secrets, but marking them so is the only way to keep them out of the engine's

@@ -7,11 +7,11 @@ from typing import Any
 
 import pulumi
 
-from stacks.base.extras import missing_extra
-from stacks.base.provider import Program
-from stacks.base.registry import get_provider
-from stacks.base.sdk_imports import import_by_name
-from stacks.config.stack_config import StackConfig
+from gangway.stacks.base.extras import missing_extra
+from gangway.stacks.base.provider import Program
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.base.sdk_imports import import_by_name
+from gangway.stacks.config.stack_config import StackConfig
 
 
 def get_program(provider: str) -> Program[Any]:

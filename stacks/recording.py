@@ -12,8 +12,8 @@ import pulumi
 from google.protobuf import json_format  # type: ignore[import-untyped]  # ships no types
 from pulumi.runtime import mocks, register_stack_transformation, rpc, settings
 
-from components.core.pinned import STASH
-from stacks.base.ownership import READ_STATE
+from gangway.components.core.pinned import STASH
+from gangway.stacks.base.ownership import READ_STATE
 
 # Outputs that other resources or the exports read; a plan uses references for them.
 _COMPUTED = (

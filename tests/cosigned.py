@@ -6,7 +6,7 @@ import base64
 import subprocess
 from pathlib import Path
 
-from components.core.image_signature import payload_text
+from gangway.components.core.image_signature import payload_text
 
 
 def key_pair(folder: Path, name: str = "own", curve: str = "prime256v1") -> tuple[Path, str]:

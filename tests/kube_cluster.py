@@ -29,8 +29,8 @@ from typing import Any
 
 import yaml
 
-from components.kubernetes.charts import kueue_config
-from components.kubernetes.spec import ClusterSpec, Node
+from gangway.components.kubernetes.charts import kueue_config
+from gangway.components.kubernetes.spec import ClusterSpec, Node
 from tests.pretend_kubelet import PretendKubelet
 from tests.tls import loopback_certificate
 

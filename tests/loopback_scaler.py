@@ -3,7 +3,7 @@
 import socket
 import sys
 
-from images.node.aws import slurm_scaler
+from gangway.images.node.aws import slurm_scaler
 
 
 class LoopbackSlurm(slurm_scaler.Slurm):

@@ -48,7 +48,7 @@ RUNS = {
 }
 """By name, the number of workers and the flags. The first two take a preset as it is, into a second epoch of the 1,797
 digits: the first alone would not show another order of the epochs. The others are small."""
-MODULES = ("trainer", "trainer.launch", "tools.bench")
+MODULES = ("trainer", "gangway.trainer.launch", "tools.bench")
 SHOWN_LINES = 40
 
 
@@ -144,8 +144,8 @@ def unzipped(text: str) -> str | None:
 
 def packed_texts(stack: str) -> Iterator[tuple[str, str]]:
     """Texts of several lines in a stack's planned resources, by where they are; secret ones and files too."""
-    from stacks.loading.loader import from_file
-    from stacks.plan.plan import make_plan
+    from gangway.stacks.loading.loader import from_file
+    from gangway.stacks.plan.plan import make_plan
 
     for resource in make_plan(from_file(Path("stacks", f"Pulumi.{stack}.yaml"))).resources:
         label = f"{resource.type.rpartition(':')[2]}.{resource.name}"
@@ -176,8 +176,8 @@ def texts_in(value: Any, place: str) -> Iterator[tuple[str, str]]:
 
 def dockerfiles() -> dict[str, str]:
     """The Dockerfile of every flavour, also of those that no shipped stack builds."""
-    from images.render import render_dockerfile
-    from images.specs import DOCKERFILE_FLAVOURS
+    from gangway.images.render import render_dockerfile
+    from gangway.images.specs import DOCKERFILE_FLAVOURS
 
     return {f"dockerfiles/{name}.txt": render_dockerfile(spec) for name, spec in DOCKERFILE_FLAVOURS.items()}
 
@@ -186,7 +186,11 @@ def training_run(name: str, folder: Path) -> str:
     """A run's final tensors by digest, its losses as they are, and the fields of its record, as JSON."""
     workers, flags = RUNS[name]
     run_dir = folder / name
-    launcher = f"trainer.launch --standalone --nproc-per-node {workers} -m trainer" if workers > 1 else "trainer"
+    launcher = (
+        f"gangway.trainer.launch --standalone --nproc-per-node {workers} -m gangway.trainer"
+        if workers > 1
+        else "trainer"
+    )
     arguments = f"-m {launcher} train {flags} --run-dir {run_dir} --data {folder}/{name}-data"
     output_of([sys.executable, *arguments.split()])
     lines = [json.loads(line) for line in (run_dir / "stats.jsonl").read_text("utf-8").splitlines()]

@@ -13,13 +13,13 @@ import yaml
 from hypothesis import strategies as st
 from rich.console import Console
 
-from components.core.findings import InputError, Severity
+from gangway.components.core.findings import InputError, Severity
 from gangway.report.plans.show import show_plan
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_costs import rung_lines
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan, run_program
-from stacks.recording import PlaceholderCloud, Recording
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_costs import rung_lines
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan, run_program
+from gangway.stacks.recording import PlaceholderCloud, Recording
 
 Edit = Callable[[dict[str, Any]], object]
 GCP_STACKS = ("gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice")
@@ -254,8 +254,8 @@ def every_capacity() -> Callable[[], dict[str, Any]]:
         import pulumi
         from pulumi_aws import ec2
 
-        from components.aws.fleets import Ec2Fleet, SpotFleet
-        from components.aws.node_pool import EfaNodePool
+        from gangway.components.aws.fleets import Ec2Fleet, SpotFleet
+        from gangway.components.aws.node_pool import EfaNodePool
 
         vpc = ec2.Vpc("net", cidr_block="10.7.0.0/16")
         subnets = {
@@ -313,12 +313,12 @@ def every_surrounding() -> Callable[[], dict[str, Any]]:
     """A program with all that can stand around the nodes on AWS, every option on: no one stack needs them all."""
 
     def program() -> dict[str, Any]:
-        from components.aws.budget import Budget, CostTagActivation
-        from components.aws.eks import EksCluster
-        from components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
-        from components.aws.network import TrainingNetwork
-        from components.aws.registry import ImageRegistry
-        from components.aws.storage import LustreFileSystem, RunBucket
+        from gangway.components.aws.budget import Budget, CostTagActivation
+        from gangway.components.aws.eks import EksCluster
+        from gangway.components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
+        from gangway.components.aws.network import TrainingNetwork
+        from gangway.components.aws.registry import ImageRegistry
+        from gangway.components.aws.storage import LustreFileSystem, RunBucket
 
         tags = {"team": "ml", "gangway:stack": "depth"}
         key = EncryptionKey("depth", {"region": "us-east-2", "tags": tags}).key_arn

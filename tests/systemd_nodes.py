@@ -25,18 +25,18 @@ from typing import Any
 
 import yaml
 
-from components.aws.node_pool import LIFECYCLE_HOOK
-from components.core.findings import Finding
+from gangway.components.aws.node_pool import LIFECYCLE_HOOK
+from gangway.components.core.findings import Finding
+from gangway.images.aws import AwsNodeSpec, render_aws_node
+from gangway.images.specs import Breaker, FileSystem, job_key
 from gangway.jobs.attempts import after
 from gangway.jobs.base import JobStatus, Phase, Room
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import LOG_FILE, FolderEngine, read_job, read_status, write_status
 from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals
-from images.aws import AwsNodeSpec, render_aws_node
-from images.specs import Breaker, FileSystem, job_key
-from stacks.config.job_file import JobFile
-from stacks.loading.loader import from_file
-from stacks.providers.aws.plan import MOUNT, job_spec, plan, run_dir
+from gangway.stacks.config.job_file import JobFile
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.providers.aws.plan import MOUNT, job_spec, plan, run_dir
 from tests.conftest import REPO, Imds
 from tests.images.machines import OWN_DOCKER, files_of
 from tests.systemd_unit import Service

@@ -16,13 +16,21 @@ MAX_FUNCTION_LINES = 60
 # One readable loop, whose phases carry one comment line each, beats the same loop cut into pieces.
 MAX_LOOP_LINES = 200
 FOR_STACKS = (
-    *("trainer.config.", "trainer.records.", "trainer.core.errors.EXIT_", "trainer.core.program."),
-    "trainer.core.regular_files.",
-    "trainer.core.file_errors.",
-    "trainer.core.console.",
-    "trainer.launch.node_reports.",  # `gangway job`
-    *("trainer.__main__.run", "trainer.__main__.main"),  # `gangway train` and its like, which load torch themselves
-    "trainer.__main__.data_mistake",  # likewise
+    *(
+        "gangway.trainer.config.",
+        "gangway.trainer.records.",
+        "gangway.trainer.core.errors.EXIT_",
+        "gangway.trainer.core.program.",
+    ),
+    "gangway.trainer.core.regular_files.",
+    "gangway.trainer.core.file_errors.",
+    "gangway.trainer.core.console.",
+    "gangway.trainer.launch.node_reports.",  # `gangway job`
+    *(
+        "gangway.trainer.__main__.run",
+        "gangway.trainer.__main__.main",
+    ),  # `gangway train` and its like, which load torch themselves
+    "gangway.trainer.__main__.data_mistake",  # likewise
 )
 """What stacks and gangway may import of the trainer; it must not load torch."""
 
@@ -80,20 +88,24 @@ def test_the_walk_sees_the_packages() -> None:
     """A rule over no files would hold for ever."""
     assert all(len(below(package)) >= 4 for package in PACKAGES)
     assert len(TESTS) > 100
-    assert "components.core.findings.InputError" in set(imports(REPO / "stacks" / "loading" / "loader.py"))
-    assert "stacks.plan.plan.make_plan" in set(imports(REPO / "gangway" / "cli" / "main.py")), "inside functions too"
+    assert "gangway.components.core.findings.InputError" in set(imports(REPO / "stacks" / "loading" / "loader.py"))
+    assert "gangway.stacks.plan.plan.make_plan" in set(imports(REPO / "gangway" / "cli" / "main.py")), (
+        "inside functions too"
+    )
 
 
 def test_an_offender_is_found() -> None:
     """Were nothing ever wrong in the eyes of the rules, they would hold for ever too."""
     path = REPO / "gangway" / "cli" / "main.py"
     found = offenders([path], of("stacks"))
-    assert "stacks.plan.plan.make_plan" in found["gangway/cli/main.py"]
+    assert "gangway.stacks.plan.plan.make_plan" in found["gangway/cli/main.py"]
 
 
 def test_images_import_templates_the_job_words_of_queries_and_nothing_else() -> None:
     allowed = of("jinja2", "zopfli", "images", *sys.stdlib_module_names)
-    words = under(("components.core.job.", "components.core.query_text.", "components.core.queue_fabric."))
+    words = under(
+        ("gangway.components.core.job.", "gangway.components.core.query_text.", "gangway.components.core.queue_fabric.")
+    )
     # Of the distribution that the controller of a Slurm runs on.
     scaler, aws = REPO / "images/node/aws/slurm_scaler.py", of("boto3", "botocore")
     others = [path for path in below("images") if path != scaler]
@@ -111,7 +123,7 @@ def test_what_other_packages_use_of_the_trainer_loads_no_torch() -> None:
     users = (*below("stacks"), *below("gangway"))
     names = (name for path in users for name in imports(path) if name.startswith("trainer."))
     used = {name.rpartition(".")[0] for name in names}
-    assert "trainer.config.train_config" in used
+    assert "gangway.trainer.config.train_config" in used
     program = f"import sys, {', '.join(sorted(used))}; print('torch' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=REPO, capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"

@@ -24,8 +24,8 @@ from typing import Any
 import yaml
 from pulumi._types import input_type_py_to_pulumi_names
 
-from components.catalog.replaces.table import FOLDER
-from stacks.base.registry import get_provider
+from gangway.components.catalog.replaces.table import FOLDER
+from gangway.stacks.base.registry import get_provider
 from tools.go_schema import GoIndex, GoPackages
 
 _WORDS = re.compile(

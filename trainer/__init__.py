@@ -1,3 +1,3 @@
 """The GAN trainer that Gangway puts on a cluster; what the launcher knows (price, region, machine) enters by
-`--context`. From outside import only `trainer.config` and `trainer.records`, which do not import torch.
+`--context`. From outside import only `gangway.trainer.config` and `gangway.trainer.records`, which do not import torch.
 """

@@ -1,8 +1,8 @@
 """The trainer's command line.
 
-    python -m trainer.launch --standalone --nproc-per-node 2 -m trainer train --preset dcgan-digits --kimg 20
-    python -m trainer train --preset dcgan-digits --backend xla
-    python -m trainer evaluate --run-dir runs/dcgan-digits
+    python -m gangway.trainer.launch --standalone --nproc-per-node 2 -m gangway.trainer train --preset dcgan-digits
+    --kimg 20 python -m gangway.trainer train --preset dcgan-digits --backend xla python -m gangway.trainer evaluate
+    --run-dir runs/dcgan-digits
 
 Exit codes: 0 done, 1 failed with a traceback or where another session is at work, 2 bad input, 3 the fabric is too slow
 to begin, 75 interrupted (start the same command again). Under torchrun every worker runs this file; local rank 0 alone
@@ -24,19 +24,19 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from trainer.commands.control import add_control_command
-from trainer.commands.data import add_data
-from trainer.commands.evaluate import add_evaluate
-from trainer.commands.export import add_export
-from trainer.commands.memory import add_memory, memory_text
-from trainer.commands.presets import add_presets
-from trainer.commands.sample import add_sample
-from trainer.config.arguments import Parser, add_config_flags, add_run_dir, path, positive
-from trainer.config.presets import PRESETS, preset
-from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
-from trainer.control.flags import add_control, parse_control, parse_reading, with_shares
-from trainer.core.console import flush_output, output_failed, refuse, warn
-from trainer.core.errors import (
+from gangway.trainer.commands.control import add_control_command
+from gangway.trainer.commands.data import add_data
+from gangway.trainer.commands.evaluate import add_evaluate
+from gangway.trainer.commands.export import add_export
+from gangway.trainer.commands.memory import add_memory, memory_text
+from gangway.trainer.commands.presets import add_presets
+from gangway.trainer.commands.sample import add_sample
+from gangway.trainer.config.arguments import Parser, add_config_flags, add_run_dir, path, positive
+from gangway.trainer.config.presets import PRESETS, preset
+from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
+from gangway.trainer.control.flags import add_control, parse_control, parse_reading, with_shares
+from gangway.trainer.core.console import flush_output, output_failed, refuse, warn
+from gangway.trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -46,14 +46,14 @@ from trainer.core.errors import (
     WorkerFailedError,
     from_validation,
 )
-from trainer.core.file_errors import check_creatable, check_working_directory, file_problem
-from trainer.core.openmp import wait_passively
-from trainer.core.program import program
-from trainer.distributed.ranks import Ranks
-from trainer.power.limits import add_power, power_asked
+from gangway.trainer.core.file_errors import check_creatable, check_working_directory, file_problem
+from gangway.trainer.core.openmp import wait_passively
+from gangway.trainer.core.program import program
+from gangway.trainer.distributed.ranks import Ranks
+from gangway.trainer.power.limits import add_power, power_asked
 
 if TYPE_CHECKING:
-    from trainer.records.run_record import RunContext
+    from gangway.trainer.records.run_record import RunContext
 
 _FABRIC_VARIABLE = "GANGWAY_FABRIC_MIN_GBPS"
 _CONTEXT_VARIABLE = "GANGWAY_CONTEXT"
@@ -101,7 +101,7 @@ class _Version(argparse.Action):
         try:
             print(f"gangway {version('gangway-iac')}")
         except PackageNotFoundError:
-            from trainer.core.host import code_sha256
+            from gangway.trainer.core.host import code_sha256
 
             print(f"gangway's trainer, code {code_sha256()[:12]}")
         raise SystemExit(0)
@@ -206,8 +206,8 @@ def _memory(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from trainer.preemption.notices import Interruption
-    from trainer.telemetry.prometheus import check_port
+    from gangway.trainer.preemption.notices import Interruption
+    from gangway.trainer.telemetry.prometheus import check_port
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
     control = parse_control(arguments)
@@ -219,13 +219,13 @@ def _train(arguments: argparse.Namespace) -> int:
         config = _sized(config, arguments, data_dir)
         context = _context(arguments.context)
         if config.backend == "xla" and (launcher := _xla_launcher()):
-            from trainer.launch import launcher as launch
+            from gangway.trainer.launch import launcher as launch
 
-            return launch.main([*launcher, "-m", "trainer", *arguments.argv])
+            return launch.main([*launcher, "-m", "gangway.trainer", *arguments.argv])
         if arguments.metrics_port is not None:
             check_port(arguments.metrics_port)
 
-        from trainer.run.session_setup import RunOptions
+        from gangway.trainer.run.session_setup import RunOptions
 
         options = RunOptions(
             resume=arguments.resume == "auto",
@@ -241,7 +241,7 @@ def _train(arguments: argparse.Namespace) -> int:
         if Ranks.speaks():
             size = f" at {config.resolution}x{config.resolution}" if config.dataset == "folder" else ""
             options.say(f"{run_dir}: {config.preset}{size}, getting ready")
-        from trainer.run.loop import train  # with torch, which takes seconds
+        from gangway.trainer.run.loop import train  # with torch, which takes seconds
 
         return train(config, run_dir, data_dir, context, interruption, options)
 
@@ -258,7 +258,7 @@ def data_mistake(config: TrainConfig, data_dir: Path) -> TrainerError | None:
 
     Loads torch.
     """
-    from trainer.data.dataset import check_data
+    from gangway.trainer.data.dataset import check_data
 
     try:
         check_data(config, data_dir)
@@ -287,7 +287,7 @@ def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -
     """Sets the pictures' size where a preset trains on a folder of them and no flag sets it."""
     if arguments.preset is None or config.dataset != "folder":
         return config
-    from trainer.data.picture_size import picture_size
+    from gangway.trainer.data.picture_size import picture_size
 
     return config.replace(picture_size(config, _given(arguments), data_dir))
 
@@ -301,10 +301,10 @@ def _xla_launcher() -> list[str]:
     """Returns the launcher's arguments to start this command once per chip; empty where one process is enough."""
     if Ranks.under_torchrun():
         return []
-    from trainer.distributed.world import require_xla
+    from gangway.trainer.distributed.world import require_xla
 
     require_xla()
-    from trainer.distributed import xla
+    from gangway.trainer.distributed import xla
 
     return xla.launcher_argv()
 
@@ -329,7 +329,7 @@ def _naming_flags(arguments: argparse.Namespace) -> Iterator[None]:
 def _context(path: Path | None) -> "RunContext":
     from pydantic import ValidationError
 
-    from trainer.records.run_record import RunContext
+    from gangway.trainer.records.run_record import RunContext
 
     if path is not None:
         return RunContext.read(path)
@@ -340,8 +340,8 @@ def _context(path: Path | None) -> "RunContext":
 
 
 def _record(arguments: argparse.Namespace) -> int:
-    from trainer.records.stats_log import STATS_FILE, require_run
-    from trainer.records.summary import summarise
+    from gangway.trainer.records.stats_log import STATS_FILE, require_run
+    from gangway.trainer.records.summary import summarise
 
     require_run(arguments.run_dir, (STATS_FILE,))
     record = summarise(arguments.run_dir)
@@ -353,8 +353,8 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 def _schema(arguments: argparse.Namespace) -> int:
-    from trainer.config.editor_schema import config_schema, settings_schema
-    from trainer.records.run_record import schema
+    from gangway.trainer.config.editor_schema import config_schema, settings_schema
+    from gangway.trainer.records.run_record import schema
 
     texts = {"record": schema, "config": config_schema, "settings": settings_schema}
     print(texts[arguments.of](), end="")

@@ -10,18 +10,18 @@ __all__ = ["component_classes"]
 
 def component_classes() -> "list[type[pulumi.ComponentResource]]":
     """All component classes of this package, imported on call, since they load the whole SDK."""
-    from components.aws.budget import Budget, CostTagActivation
-    from components.aws.eks import EksCluster
-    from components.aws.fleets import Ec2Fleet, SpotFleet
-    from components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
-    from components.aws.launch import HeadNode
-    from components.aws.monitoring import NodeLogs, Observability
-    from components.aws.network import TrainingNetwork
-    from components.aws.node_pool import EfaNodePool
-    from components.aws.registry import ImageRegistry
-    from components.aws.secret_parameter import SecretParameter
-    from components.aws.slurm import SlurmIdentity
-    from components.aws.storage import LustreFileSystem, RunBucket
+    from gangway.components.aws.budget import Budget, CostTagActivation
+    from gangway.components.aws.eks import EksCluster
+    from gangway.components.aws.fleets import Ec2Fleet, SpotFleet
+    from gangway.components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
+    from gangway.components.aws.launch import HeadNode
+    from gangway.components.aws.monitoring import NodeLogs, Observability
+    from gangway.components.aws.network import TrainingNetwork
+    from gangway.components.aws.node_pool import EfaNodePool
+    from gangway.components.aws.registry import ImageRegistry
+    from gangway.components.aws.secret_parameter import SecretParameter
+    from gangway.components.aws.slurm import SlurmIdentity
+    from gangway.components.aws.storage import LustreFileSystem, RunBucket
 
     return [
         Budget,

@@ -9,14 +9,14 @@ import sys
 import typing
 from pathlib import Path
 
-# The engine makes this folder sys.path[0]; the packages are two levels above.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+# The engine makes this folder sys.path[0]. In a checkout that is not installed, `gangway` is found only so.
+sys.path.append(str(next(top for top in Path(__file__).resolve().parents if (top / "gangway").is_dir())))
 
 import pulumi
 from pulumi.provider.experimental import component_provider_host
 
-from components.aws import component_classes
-from components.core.image import TrainerImage
+from gangway.components.aws import component_classes
+from gangway.components.core.image import TrainerImage
 
 
 def with_inputs_described(component: type[pulumi.ComponentResource]) -> type[pulumi.ComponentResource]:

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from pulumi_aws import cloudwatch
 
-from components.core.findings import InputError
-from components.core.limits import check_steps_alarm
+from gangway.components.core.findings import InputError
+from gangway.components.core.limits import check_steps_alarm
 
 __all__ = [
     "MAX_GROUPS",

@@ -8,9 +8,9 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import budgets, cloudwatch, costexplorer, iam, lambda_, sns
 
-from components.aws.identity import OPEN_RESOURCES, allow, allow_on_groups, document, trust
-from components.aws.monitoring import declare_topic
-from components.core.findings import InputError
+from gangway.components.aws.identity import OPEN_RESOURCES, allow, allow_on_groups, document, trust
+from gangway.components.aws.monitoring import declare_topic
+from gangway.components.core.findings import InputError
 
 __all__ = [
     "Budget",

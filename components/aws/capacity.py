@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from components.aws.launch import count_efa
-from components.catalog.loader import load
-from components.catalog.schema import MachineType
-from components.core.capacity import (
+from gangway.components.aws.launch import count_efa
+from gangway.components.catalog.loader import load
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.capacity import (
     AnyRung,
     CapacityBlock,
     Reservation,
@@ -23,7 +23,7 @@ from components.core.capacity import (
     plan_ladder,
     plan_rung,
 )
-from components.core.findings import Finding, InputError, Severity
+from gangway.components.core.findings import Finding, InputError, Severity
 
 __all__ = [
     "BEHIND_BLOCK_DELAY",

@@ -1,6 +1,6 @@
 """EksCluster: a control plane that is private by default, its add-ons, and two machines for system pods.
 
-Jobs run on `components.aws.node_pool.EfaNodePool`, whose machines join by `components.aws.eks_nodes`.
+Jobs run on `gangway.components.aws.node_pool.EfaNodePool`, whose machines join by `gangway.components.aws.eks_nodes`.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_aws import cloudwatch, ec2, eks
 
-from components.aws.eks_access import (
+from gangway.components.aws.eks_access import (
     CNI_POLICY,
     autoscaler_policy,
     cluster_role,
@@ -19,11 +19,11 @@ from components.aws.eks_access import (
     machine_role,
     pod_role,
 )
-from components.aws.eks_nodes import ROOT_DEVICE, SYSTEM_MACHINE, SYSTEM_NODES, JoinSpec
-from components.aws.launch import root_volume
-from components.core.dependencies import after
-from components.kubernetes.charts import AUTOSCALER_ACCOUNT, SYSTEM
-from components.kubernetes.spec import POOL_LABEL
+from gangway.components.aws.eks_nodes import ROOT_DEVICE, SYSTEM_MACHINE, SYSTEM_NODES, JoinSpec
+from gangway.components.aws.launch import root_volume
+from gangway.components.core.dependencies import after
+from gangway.components.kubernetes.charts import AUTOSCALER_ACCOUNT, SYSTEM
+from gangway.components.kubernetes.spec import POOL_LABEL
 
 __all__ = ["LOG_KINDS", "EksCluster", "EksClusterArgs", "kubeconfig"]
 

@@ -6,8 +6,16 @@ from typing import Any
 import pulumi
 from pulumi_aws import iam
 
-from components.aws.identity import SESSION_ACTIONS, Statement, allow, allow_on_groups, document, get_partition, trust
-from components.core.dependencies import after
+from gangway.components.aws.identity import (
+    SESSION_ACTIONS,
+    Statement,
+    allow,
+    allow_on_groups,
+    document,
+    get_partition,
+    trust,
+)
+from gangway.components.core.dependencies import after
 
 __all__ = [
     "CNI_POLICY",

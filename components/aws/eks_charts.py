@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.kubernetes import charts
-from components.kubernetes.charts import SYSTEM, Chart
-from components.kubernetes.namespaces import RunVolume
-from components.kubernetes.queues import tolerations
-from components.kubernetes.spec import EFA, GPU, JOBS, ClusterSpec
+from gangway.components.kubernetes import charts
+from gangway.components.kubernetes.charts import SYSTEM, Chart
+from gangway.components.kubernetes.namespaces import RunVolume
+from gangway.components.kubernetes.queues import tolerations
+from gangway.components.kubernetes.spec import EFA, GPU, JOBS, ClusterSpec
 
 __all__ = ["cluster_charts", "lustre_volume"]
 

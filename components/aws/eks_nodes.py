@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_network
 from types import MappingProxyType
 
-from components.aws.launch import count_efa
-from components.catalog.schema import MachineType
-from components.core.capacity import RungPlan
-from components.core.findings import InputError
-from components.core.job import OPEN_FILES
-from components.kubernetes.allocatable import eks_allocatable
-from components.kubernetes.spec import EFA, GPU, HOST, JOBS, JOBS_ONLY, RUNG_LABEL, Flavor, Node
+from gangway.components.aws.launch import count_efa
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.capacity import RungPlan
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import OPEN_FILES
+from gangway.components.kubernetes.allocatable import eks_allocatable
+from gangway.components.kubernetes.spec import EFA, GPU, HOST, JOBS, JOBS_ONLY, RUNG_LABEL, Flavor, Node
 
 __all__ = [
     "ROOT_DEVICE",

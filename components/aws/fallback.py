@@ -4,9 +4,9 @@ No code of ours runs in the account, and a fallback rung only covers the job's m
 service. A rung is filled when nodes were missing in FILL_MINUTES of the last FILL_WITHIN_MINUTES (a large machine takes
 ten minutes or more to boot, and a rung with frequent interruptions needs a fallback), and emptied after EMPTY_MINUTES
 in a row without a missing node, longer than FILL_WITHIN_MINUTES - FILL_MINUTES, so that the two never act at once.
-Behind a capacity block that has not started the alarm has no effect: the group is closed (`components.aws.node_pool`).
-GroupPendingInstances would distinguish booting nodes from missing capacity, but takes two of an expression's ten
-metrics per group, which would limit a ladder to six rungs.
+Behind a capacity block that has not started the alarm has no effect: the group is closed
+(`gangway.components.aws.node_pool`). GroupPendingInstances would distinguish booting nodes from missing capacity, but
+takes two of an expression's ten metrics per group, which would limit a ladder to six rungs.
 """
 
 from collections.abc import Sequence

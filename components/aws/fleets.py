@@ -11,8 +11,8 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_aws import ec2
 
-from components.aws.launch import price_text
-from components.core.findings import InputError
+from gangway.components.aws.launch import price_text
+from gangway.components.core.findings import InputError
 
 __all__ = ["Ec2Fleet", "Ec2FleetArgs", "FleetTemplateArgs", "SpotFleet", "SpotFleetArgs", "plan_pools"]
 

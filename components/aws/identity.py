@@ -7,8 +7,8 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import iam, kms
 
-from components.aws.alarms import events_group
-from components.core.dependencies import after
+from gangway.components.aws.alarms import events_group
+from gangway.components.core.dependencies import after
 
 __all__ = [
     "GROUP_ACTIONS",

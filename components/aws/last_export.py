@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, Resource, UpdateResult
-
-from components.core.dynamic import DynamicProvider
+from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
 
 __all__ = ["LastExport", "LastExportError", "LastExportProvider", "export_rest"]
 
@@ -81,7 +79,7 @@ def _wait(fsx: Any, file_system_id: str, task: str, until: float, poll_sec: floa
         time.sleep(poll_sec)
 
 
-class LastExportProvider(DynamicProvider):
+class LastExportProvider(ResourceProvider):
     """Does nothing until it is deleted."""
 
     # It contains no secret, and a secret would hide every difference in a preview.

@@ -7,10 +7,10 @@ from typing import Literal, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import autoscaling, ec2, route53
 
-from components.catalog.loader import load
-from components.catalog.schema import CardRun, EfaFabric, MachineType
-from components.core.capacity import RungPlan
-from components.core.queue_fabric import AWS_NCCL_NET
+from gangway.components.catalog.loader import load
+from gangway.components.catalog.schema import CardRun, EfaFabric, MachineType
+from gangway.components.core.capacity import RungPlan
+from gangway.components.core.queue_fabric import AWS_NCCL_NET
 
 __all__ = [
     "HEAD_IMAGE",

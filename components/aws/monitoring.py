@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import cloudwatch, sns
 
-from components.aws.alarms import (
+from gangway.components.aws.alarms import (
     NAMESPACE,
     AlarmPlan,
     CompositePlan,
@@ -16,9 +16,9 @@ from components.aws.alarms import (
     plan_alarms,
     plan_no_steps,
 )
-from components.aws.identity import get_account, get_partition
-from components.core.findings import InputError
-from components.core.query_text import alarm_rule_text, insights_text
+from gangway.components.aws.identity import get_account, get_partition
+from gangway.components.core.findings import InputError
+from gangway.components.core.query_text import alarm_rule_text, insights_text
 
 __all__ = [
     "COLUMNS",

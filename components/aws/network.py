@@ -8,17 +8,17 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import cloudwatch, ec2, iam, route53, vpc
 
-from components.aws.identity import allow, document, get_account, partition_in, trust
-from components.aws.perimeter import (
+from gangway.components.aws.identity import allow, document, get_account, partition_in, trust
+from gangway.components.aws.perimeter import (
     ENDPOINT_SERVICES,
     answered_names,
     declare_dns_firewall,
     endpoint_policy,
     s3_endpoint_policy,
 )
-from components.core.dependencies import after
-from components.core.fields import Egress
-from components.core.network import HeadPortsArgs, SlurmPortsArgs, private_network
+from gangway.components.core.dependencies import after
+from gangway.components.core.fields import Egress
+from gangway.components.core.network import HeadPortsArgs, SlurmPortsArgs, private_network
 
 __all__ = [
     "GROUPS",

@@ -8,7 +8,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_aws import autoscaling, ec2
 
-from components.aws.capacity import (
+from gangway.components.aws.capacity import (
     BLOCK_STOP_LEAD,
     block_stop_time,
     check_ladder,
@@ -17,8 +17,8 @@ from components.aws.capacity import (
     rung_from_args,
     rung_machines,
 )
-from components.aws.fallback import Fallback
-from components.aws.launch import (
+from gangway.components.aws.fallback import Fallback
+from gangway.components.aws.launch import (
     InterfacePlan,
     NodeLaunch,
     launch_market,
@@ -26,10 +26,10 @@ from components.aws.launch import (
     mixed_instances,
     plan_interfaces,
 )
-from components.aws.pricing import QUEUE_TAG
-from components.catalog.loader import load
-from components.catalog.schema import MachineType
-from components.core.capacity import RungPlan, plan_ladder
+from gangway.components.aws.pricing import QUEUE_TAG
+from gangway.components.catalog.loader import load
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.capacity import RungPlan, plan_ladder
 
 __all__ = [
     "LIFECYCLE_HOOK",
@@ -135,8 +135,9 @@ def declare_hours(
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is capacity-block, reservation, spot or on-demand; the rest as in `components.core.capacity`.
-    `starts_at` and `ends_at` are ISO 8601 with a zone, such as 2026-07-01T11:30:00Z.
+    """One rung: `kind` is capacity-block, reservation, spot or on-demand; the rest as in
+    `gangway.components.core.capacity`. `starts_at` and `ends_at` are ISO 8601 with a zone, such as
+    2026-07-01T11:30:00Z.
     """
 
     kind: str
@@ -237,7 +238,7 @@ def _last_checkpoint() -> autoscaling.GroupInitialLifecycleHookArgs:
 
 class EfaNodePool(pulumi.ComponentResource):
     """GPU nodes with EFA, filled from the capacity ladder in order. `destroy` waits for the nodes' last checkpoints:
-    pass values that outlive them (`components.core.dependencies`), as NodeIdentity and TrainingNetwork provide.
+    pass values that outlive them (`gangway.components.core.dependencies`), as NodeIdentity and TrainingNetwork provide.
     """
 
     group_names: pulumi.Output[list[str]]

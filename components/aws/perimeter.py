@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 from pulumi_aws import route53
 
-from components.aws.identity import (
+from gangway.components.aws.identity import (
     GROUP_ACTIONS,
     KEY_ACTIONS,
     LEAVE_ACTION,
@@ -20,9 +20,9 @@ from components.aws.identity import (
     document,
     partition_in,
 )
-from components.aws.secret_parameter import parameter_name
-from components.core.dependencies import after
-from components.core.signing_key import KEY_USES
+from gangway.components.aws.secret_parameter import parameter_name
+from gangway.components.core.dependencies import after
+from gangway.components.core.signing_key import KEY_USES
 
 __all__ = [
     "ENDPOINT_SERVICES",

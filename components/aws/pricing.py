@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from components.catalog.loader import Catalog
-from components.catalog.resolve import PriceQuote
-from components.catalog.schema import EfaFabric, MachineType
-from components.core.findings import InputError
-from components.estimate.cost import (
+from gangway.components.catalog.loader import Catalog
+from gangway.components.catalog.resolve import PriceQuote
+from gangway.components.catalog.schema import EfaFabric, MachineType
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.cost import (
     CostComponent,
     Declared,
     from_service,

@@ -9,15 +9,15 @@ from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
-import components.catalog
-from components.aws.capacity import LADDER, rung_machines
-from components.aws.launch import plan_interfaces
-from components.catalog.schema import Fact, Frozen, MachineType
-from components.catalog.tables import read_file, with_facts
-from components.core.capacity import AnyRung, CapacityBlock, Reservation, Spot
-from components.core.fields import Egress
-from components.core.findings import Finding
-from components.core.quotas import QuotaNeed, count_nodes, no_quota
+import gangway.components.catalog
+from gangway.components.aws.capacity import LADDER, rung_machines
+from gangway.components.aws.launch import plan_interfaces
+from gangway.components.catalog.schema import Fact, Frozen, MachineType
+from gangway.components.catalog.tables import read_file, with_facts
+from gangway.components.core.capacity import AnyRung, CapacityBlock, Reservation, Spot
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import Finding
+from gangway.components.core.quotas import QuotaNeed, count_nodes, no_quota
 
 __all__ = [
     "QuotaContext",
@@ -66,7 +66,7 @@ class Quotas(Frozen):
 @cache
 def load_quotas() -> Quotas:
     """The table, read once per process."""
-    tables, sources = read_file(Path(components.catalog.__file__).with_name("aws") / "quotas.yaml")
+    tables, sources = read_file(Path(gangway.components.catalog.__file__).with_name("aws") / "quotas.yaml")
     helpers = tables.pop("helper_vcpus")
     source = sources[helpers.pop("source")]
     quotas = {code: with_facts(ServiceQuota, row, sources) for code, row in tables.pop("quotas").items()}

@@ -12,7 +12,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import ecr
 
-from components.core.image import CACHE_TAG, CONTENT_PREFIX
+from gangway.components.core.image import CACHE_TAG, CONTENT_PREFIX
 
 __all__ = ["ImageRegistry", "ImageRegistryArgs", "lifecycle_policy"]
 

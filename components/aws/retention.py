@@ -1,6 +1,6 @@
 """AWS resource types by retention class."""
 
-from components.core.retention import Retention, get_types
+from gangway.components.core.retention import Retention, get_types
 
 __all__ = ["RETENTION"]
 

@@ -5,8 +5,8 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_aws import ssm
 
-from components.core.dependencies import after
-from components.core.signing_key import KEY_USES
+from gangway.components.core.dependencies import after
+from gangway.components.core.signing_key import KEY_USES
 
 __all__ = ["SecretParameter", "SecretParameterArgs", "parameter_name"]
 

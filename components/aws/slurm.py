@@ -4,8 +4,8 @@ from typing import Any, NotRequired, TypedDict
 
 import pulumi
 
-from components.aws.alarms import events_group
-from components.aws.identity import (
+from gangway.components.aws.alarms import events_group
+from gangway.components.aws.identity import (
     GROUP_ACTIONS,
     KEY_ACTIONS,
     LOG_ACTIONS,
@@ -21,7 +21,7 @@ from components.aws.identity import (
 __all__ = ["NODE_TAG", "SlurmIdentity", "SlurmIdentityArgs", "slurm_head_policy", "slurm_node_policy"]
 
 NODE_TAG = "gangway:slurm-node"
-"""Tag with a machine's Slurm node name (images.node.aws.slurm_scaler)."""
+"""Tag with a machine's Slurm node name (gangway.images.node.aws.slurm_scaler)."""
 SIZE_ACTIONS = (
     "autoscaling:SetDesiredCapacity",
     "autoscaling:TerminateInstanceInAutoScalingGroup",

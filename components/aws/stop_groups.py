@@ -1,4 +1,5 @@
-"""The Lambda function that ends a stack's nodes when its budget is exceeded; `components.aws.budget` uploads it.
+"""The Lambda function that ends a stack's nodes when its budget is exceeded; `gangway.components.aws.budget` uploads
+it.
 
 It suspends first: otherwise the ladder's alarms would fill the next rung while this one empties. To continue, raise the
 budget, then `pulumi up --refresh` to restore sizes and processes.

@@ -6,15 +6,15 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import cloudwatch, fsx, s3
 
-from components.aws.last_export import LastExport
-from components.catalog.loader import load
-from components.catalog.schema import LustreOffer
-from components.core.dependencies import after, resources_of
-from components.core.fields import LustreDeployment
-from components.core.findings import InputError
-from components.core.limits import check_tier, nearest_number
-from components.estimate.storage_sizes import fsx_sizes_around, fsx_steps
-from components.estimate.tiers import refuse_size
+from gangway.components.aws.last_export import LastExport
+from gangway.components.catalog.loader import load
+from gangway.components.catalog.schema import LustreOffer
+from gangway.components.core.dependencies import after, resources_of
+from gangway.components.core.fields import LustreDeployment
+from gangway.components.core.findings import InputError
+from gangway.components.core.limits import check_tier, nearest_number
+from gangway.components.estimate.storage_sizes import fsx_sizes_around, fsx_steps
+from gangway.components.estimate.tiers import refuse_size
 
 __all__ = [
     "LustreFileSystem",
@@ -149,10 +149,10 @@ def _check_metadata(offer: LustreOffer, place: str, metadata_iops: int | None) -
 class LustreFileSystemArgs(TypedDict):
     """Inputs of LustreFileSystem. `source` is an `s3://bucket/prefix` mounted as /data; `runs` one synchronised with
     /runs. `export_wait_minutes`, with `region`: `destroy` first exports /runs and waits this long
-    (`components.aws.last_export`, a dynamic provider, so only in Python programs); without it the last writes may be
-    lost. `efa`, `deployment` and the security group are fixed at creation: changing one replaces the file system. The
-    group must admit ports 988 and 1018-1023 from the nodes, and with `efa` everything from itself: the fabric group
-    does both.
+    (`gangway.components.aws.last_export`, a dynamic provider, so only in Python programs); without it the last writes
+    may be lost. `efa`, `deployment` and the security group are fixed at creation: changing one replaces the file
+    system. The group must admit ports 988 and 1018-1023 from the nodes, and with `efa` everything from itself: the
+    fabric group does both.
     """
 
     capacity_gib: int

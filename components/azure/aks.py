@@ -7,8 +7,8 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import containerservice, monitor
 
-from components.azure.immutable import replacing
-from components.core.tags import shortened
+from gangway.components.azure.immutable import replacing
+from gangway.components.core.tags import shortened
 
 __all__ = ["PODS_CIDR", "SERVICES_CIDR", "SYSTEM_MACHINE_TYPE", "SYSTEM_NODES", "AksCluster", "AksClusterArgs"]
 

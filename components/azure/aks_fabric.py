@@ -5,9 +5,9 @@ Follows Microsoft (github.com/Azure/aks-rdma-infiniband, July 2026) except where
 import json
 from collections.abc import Mapping, Sequence
 
-from components.kubernetes.charts import SYSTEM, Chart
-from components.kubernetes.manifest import Manifest, daemon_set, manifest
-from components.kubernetes.spec import GPU, INFINIBAND, JOBS, JOBS_POOL, POOL_LABEL
+from gangway.components.kubernetes.charts import SYSTEM, Chart
+from gangway.components.kubernetes.manifest import Manifest, daemon_set, manifest
+from gangway.components.kubernetes.spec import GPU, INFINIBAND, JOBS, JOBS_POOL, POOL_LABEL
 
 __all__ = ["autoscaler_tags", "fabric_manifests", "network_operator"]
 

@@ -5,11 +5,11 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import managedidentity
 
-from components.azure.identity import Grantee
-from components.azure.immutable import replacing
-from components.azure.policies import ACR_PULL
-from components.azure.settling import heeded
-from components.core.dependencies import after
+from gangway.components.azure.identity import Grantee
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.policies import ACR_PULL
+from gangway.components.azure.settling import heeded
+from gangway.components.core.dependencies import after
 
 __all__ = ["AksIdentity", "AksIdentityArgs"]
 
@@ -22,7 +22,7 @@ READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
 class AksIdentityArgs(TypedDict):
     """Inputs of AksIdentity. The cluster may join `subnet_id` and read `disk_encryption_set_id`; its nodes pull from
     the registry `repository_id`. `role_wait_sec` (0): wait for Azure to apply the grants, only in Python programs
-    (`components.core.settling`).
+    (`gangway.components.core.settling`).
     """
 
     subscription_id: str

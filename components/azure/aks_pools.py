@@ -8,8 +8,8 @@ from typing import NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import containerservice
 
-from components.azure.aks_fabric import autoscaler_tags
-from components.azure.capacity import (
+from gangway.components.azure.aks_fabric import autoscaler_tags
+from gangway.components.azure.capacity import (
     ScaleSetFields,
     check_infiniband,
     check_ladder,
@@ -17,12 +17,12 @@ from components.azure.capacity import (
     rung_from_args,
     rung_zones,
 )
-from components.azure.immutable import replacing
-from components.azure.node_pool import CapacityRungArgs
-from components.catalog.loader import load_provider
-from components.catalog.schema import AzureMachineType
-from components.core.capacity import plan_ladder
-from components.kubernetes.spec import RUNG_LABEL
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.node_pool import CapacityRungArgs
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.components.core.capacity import plan_ladder
+from gangway.components.kubernetes.spec import RUNG_LABEL
 
 __all__ = ["SPOT_TAINT", "AksNodePools", "AksNodePoolsArgs", "PoolPlan", "plan_node_pools", "pool_name"]
 

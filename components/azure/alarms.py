@@ -5,7 +5,7 @@ set's size is in no log, so each node sends ALIVE_EVENT once a minute.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.core.limits import check_steps_alarm
+from gangway.components.core.limits import check_steps_alarm
 
 __all__ = ["ALIVE_EVENT", "COLUMNS", "LOOK_EVENT", "REFUSED_EVENT", "TABLE", "AlarmPlan", "plan_alarms", "statistics"]
 

@@ -9,13 +9,13 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import consumption, logic, managedidentity
 
-from components.azure.identity import Grantee
-from components.azure.immutable import replacing
-from components.azure.monitoring import check_budget_emails, declare_action_group
-from components.azure.names import RANDOM_DIGITS
-from components.azure.policies import COST_READER, group_id, stop_actions
-from components.core.findings import InputError
-from components.core.tags import shortened
+from gangway.components.azure.identity import Grantee
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.monitoring import check_budget_emails, declare_action_group
+from gangway.components.azure.names import RANDOM_DIGITS
+from gangway.components.azure.policies import COST_READER, group_id, stop_actions
+from gangway.components.core.findings import InputError
+from gangway.components.core.tags import shortened
 
 __all__ = [
     "MAX_MONTHS_AHEAD",
@@ -227,7 +227,7 @@ class BudgetArgs(TypedDict):
     `group_ids` are emptied, the machines of `head_ids` stopped (both resource ids), and the clusters of `cluster_ids`
     stopped. `subscription_wide` (false) counts the tag in the whole subscription, such as a cluster's machines in their
     own group, and needs the right to create budgets there. `role_wait_sec` (0): wait for Azure to know the stop's role
-    before assigning it, only in Python programs (`components.azure.identity`).
+    before assigning it, only in Python programs (`gangway.components.azure.identity`).
     """
 
     subscription_id: str

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from components.catalog.schema import AzureMachineType
-from components.core.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds, not_sold
-from components.core.findings import Finding, InputError
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.components.core.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds, not_sold
+from gangway.components.core.findings import Finding, InputError
 
 __all__ = [
     "LADDER",

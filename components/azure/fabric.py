@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 
-from components.catalog.schema import AzureMachineType, MachineType
-from components.core.findings import Finding
-from components.core.job import Volume
+from gangway.components.catalog.schema import AzureMachineType, MachineType
+from gangway.components.core.findings import Finding
+from gangway.components.core.job import Volume
 
 __all__ = [
     "DEVICE_PREFIX",

@@ -1,12 +1,12 @@
 """Configuration of the head node's ladder script, which requests all nodes of all scale sets. A scale set created with
 nodes fails without capacity (spot: 409 SkuNotAvailable at once, seen in terraform-provider-azurerm's tests), and `up`
 with it; and evicted nodes are not replaced ("Azure Spot Virtual Machines for Virtual Machine Scale Sets"). So sets
-start empty, and a timer on the head node fills them by `reconcile` of `images.node.fill_order`. Scale sets never share
-an InfiniBand partition ("Set up InfiniBand"): there one set at a time is filled to the maximum, and the next one if it
-lacked the minimum for the whole window (`plan_active`), in a cycle. Over Ethernet the first set always gets the
-maximum, the others cover the minimum (`plan_fill`). Minimum and maximum are tags of the sets: in the configuration a
-change would replace the head and its store. A third tag of the first set, from `gangway job --scale`, requests a number
-between the two. Each `period_sec` the script counts running machines per set (`GET
+start empty, and a timer on the head node fills them by `reconcile` of `gangway.images.node.fill_order`. Scale sets
+never share an InfiniBand partition ("Set up InfiniBand"): there one set at a time is filled to the maximum, and the
+next one if it lacked the minimum for the whole window (`plan_active`), in a cycle. Over Ethernet the first set always
+gets the maximum, the others cover the minimum (`plan_fill`). Minimum and maximum are tags of the sets: in the
+configuration a change would replace the head and its store. A third tag of the first set, from `gangway job --scale`,
+requests a number between the two. Each `period_sec` the script counts running machines per set (`GET
 .../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the active set,
 and reads sizes and tags. It resizes by `PATCH` with only `sku`: a `PUT` of the whole model would change later nodes.
 Sets are emptied before one is filled. Refusals for capacity (AllocationFailed and similar) are retried silently, others
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from components.core.capacity import CONTRACT_VERSION, PERIOD_SEC, WINDOW, RungPlan
+from gangway.components.core.capacity import CONTRACT_VERSION, PERIOD_SEC, WINDOW, RungPlan
 
 __all__ = [
     "HEAD_ACTIONS",

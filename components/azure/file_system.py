@@ -8,25 +8,25 @@ import pulumi
 from pulumi_azure_native import storage, storagecache
 from pulumi_azure_native.storagecache import outputs
 
-from components.azure.identity import Grantee, KeyArgs
-from components.azure.immutable import replacing
-from components.azure.policies import (
+from gangway.components.azure.identity import Grantee, KeyArgs
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.policies import (
     BLOB_CONTRIBUTOR,
     STORAGE_CONTRIBUTOR,
     container_id,
     import_log,
     importable,
 )
-from components.azure.settling import heeded
-from components.catalog.loader import load_amlfs_subnets, load_amlfs_tiers
-from components.catalog.schema import AmlfsTier
-from components.core.blob_url import BlobUrl, read_blob_url
-from components.core.dependencies import after
-from components.core.fields import LustreDeployment
-from components.core.findings import InputError, nearest
-from components.core.limits import Setting, check_tier, refuse_foreign
-from components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around
-from components.estimate.tiers import refuse_size
+from gangway.components.azure.settling import heeded
+from gangway.components.catalog.loader import load_amlfs_subnets, load_amlfs_tiers
+from gangway.components.catalog.schema import AmlfsTier
+from gangway.components.core.blob_url import BlobUrl, read_blob_url
+from gangway.components.core.dependencies import after
+from gangway.components.core.fields import LustreDeployment
+from gangway.components.core.findings import InputError, nearest
+from gangway.components.core.limits import Setting, check_tier, refuse_foreign
+from gangway.components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around
+from gangway.components.estimate.tiers import refuse_size
 
 __all__ = [
     "EXPORT_PATH",
@@ -121,10 +121,10 @@ class LustreFileSystemArgs(TypedDict):
     `az://account/container/prefix` behind the file system, `source_account_id` its account's resource id, and
     `importer_principal_id` the object id of Azure's service principal in this tenant (`az ad sp show --id
     IMPORTER_APP_ID --query id`), which gets roles on the account: `up` needs the right to grant them. `role_wait_sec`
-    (0): wait for Azure to apply these, only in Python programs (`components.core.settling`). `export_runs` copies
-    EXPORT_PATH into that container. `deployment`, `efa` and `metadata_iops` are FSx's and refused. Azure maintains the
-    servers about every two months, at `maintenance_time_utc` (03:00) on `maintenance_day` (Sunday). The key cannot
-    change.
+    (0): wait for Azure to apply these, only in Python programs (`gangway.components.core.settling`). `export_runs`
+    copies EXPORT_PATH into that container. `deployment`, `efa` and `metadata_iops` are FSx's and refused. Azure
+    maintains the servers about every two months, at `maintenance_time_utc` (03:00) on `maintenance_day` (Sunday). The
+    key cannot change.
     """
 
     subscription_id: str

@@ -10,8 +10,8 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import compute, network, privatedns
 
-from components.azure.immutable import replacing
-from components.azure.launch import (
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.launch import (
     ADMIN,
     ENTRA_LOGIN,
     ROOT_DISK_TYPE,
@@ -25,8 +25,8 @@ from components.azure.launch import (
     security_profile,
     with_version,
 )
-from components.core.dependencies import after
-from components.core.tags import shortened
+from gangway.components.core.dependencies import after
+from gangway.components.core.tags import shortened
 
 __all__ = ["HEAD_IMAGE", "HEAD_MACHINE_TYPE", "HEAD_ROOT_GIB", "HeadNode", "HeadNodeArgs", "head_address"]
 

@@ -7,10 +7,10 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import authorization, compute, keyvault, managedidentity, resources
 
-from components.azure.immutable import replacing
-from components.azure.member_key import MAX_VAULT_NAME
-from components.azure.names import RANDOM_DIGITS, guid
-from components.azure.policies import (
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.member_key import MAX_VAULT_NAME
+from gangway.components.azure.names import RANDOM_DIGITS, guid
+from gangway.components.azure.policies import (
     ACR_PULL,
     BLOB_READER,
     KEY_USER,
@@ -24,11 +24,11 @@ from components.azure.policies import (
     node_actions,
     role_id,
 )
-from components.azure.settling import heeded
-from components.core.blob_url import read_blob_url
-from components.core.dependencies import after
-from components.core.settling import Settling
-from components.core.tags import shortened
+from gangway.components.azure.settling import heeded
+from gangway.components.core.blob_url import read_blob_url
+from gangway.components.core.dependencies import after
+from gangway.components.core.settling import Settling
+from gangway.components.core.tags import shortened
 
 __all__ = [
     "KNOWN_SEC",
@@ -93,7 +93,7 @@ class KeyArgs(TypedDict):
 
 class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `tenant_id` is the directory that the vault trusts. `role_wait_sec` (0): wait for Azure
-    to apply the grants before the key is used, only in Python programs (`components.core.settling`).
+    to apply the grants before the key is used, only in Python programs (`gangway.components.core.settling`).
     """
 
     subscription_id: str
@@ -300,7 +300,8 @@ class NodeIdentityArgs(TypedDict):
     `data_collection_rule_id` NodeLogs', `member_secret_id` and `signing_secret_id` MemberKeyVault's. `data_source` is a
     readable `az://account/container/prefix`, `data_source_account_id` its account's resource id (roles apply to whole
     containers; `up` needs the right to grant them). `self_termination` lets a node delete itself from its scale set.
-    `role_wait_sec` (0): wait for Azure to know a custom role, only in Python programs (`components.azure.identity`).
+    `role_wait_sec` (0): wait for Azure to know a custom role, only in Python programs
+    (`gangway.components.azure.identity`).
     """
 
     subscription_id: str

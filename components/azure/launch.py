@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import pulumi
 from pulumi_azure_native import compute
 
-from components.azure.capacity import ScaleSetFields
-from components.catalog.schema import AzureMachineType
-from components.core.findings import InputError
+from gangway.components.azure.capacity import ScaleSetFields
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.components.core.findings import InputError
 
 __all__ = [
     "ADMIN",
@@ -59,10 +59,10 @@ MODULUS = int(
 )
 EXPONENT = 65537
 ADMIN = "gangway"
-"""The account that Azure requires; see `components.azure.launch`."""
+"""The account that Azure requires; see `gangway.components.azure.launch`."""
 HEALTH_PORT, HEALTH_PATH = 9401, "/health"
 """Where a node answers the Application Health extension, on loopback, HTTP 200 with `{"ApplicationHealthState":
-"Healthy"}` or `"Unhealthy"`. Azure repairs nothing here (`components.azure.node_pool`).
+"Healthy"}` or `"Unhealthy"`. Azure repairs nothing here (`gangway.components.azure.node_pool`).
 """
 TERMINATE_NOTICE_MINUTES = 5
 """Time for a deleted node's last checkpoint: Azure allows 5 to 15, and the node ends it early ("Terminate notification

@@ -5,9 +5,9 @@ from typing import TypedDict
 import pulumi
 from pulumi_azure_native import keyvault
 
-from components.azure.immutable import replacing
-from components.azure.names import RANDOM_DIGITS
-from components.core.tags import shortened
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.names import RANDOM_DIGITS
+from gangway.components.core.tags import shortened
 
 __all__ = ["MAX_VAULT_NAME", "SECRET", "SIGNING_SECRET", "MemberKeyVault", "MemberKeyVaultArgs"]
 
@@ -19,9 +19,9 @@ SECRET, SIGNING_SECRET = "member-key", "signing-key"
 
 
 class MemberKeyVaultArgs(TypedDict):
-    """Inputs of MemberKeyVault. `pem` is `components.core.member_key`'s, `signing_pem` `.signing_key`'s; `tenant_id` is
-    the directory that the vault trusts; `subnet_id` needs the service endpoint Microsoft.KeyVault, as TrainingNetwork's
-    has.
+    """Inputs of MemberKeyVault. `pem` is `gangway.components.core.member_key`'s, `signing_pem` `.signing_key`'s;
+    `tenant_id` is the directory that the vault trusts; `subnet_id` needs the service endpoint Microsoft.KeyVault, as
+    TrainingNetwork's has.
     """
 
     tenant_id: pulumi.Input[str]

@@ -7,12 +7,12 @@ import pulumi
 from pulumi_azure_native import applicationinsights, monitor, operationalinsights
 from pulumi_azure_native.monitor import outputs
 
-from components.azure.alarms import ALIVE_EVENT, COLUMNS, TABLE, AlarmPlan, plan_alarms, statistics
-from components.azure.immutable import replacing
-from components.azure.names import guid
-from components.core.dependencies import after
-from components.core.findings import InputError
-from components.core.limits import check_within
+from gangway.components.azure.alarms import ALIVE_EVENT, COLUMNS, TABLE, AlarmPlan, plan_alarms, statistics
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.names import guid
+from gangway.components.core.dependencies import after
+from gangway.components.core.findings import InputError
+from gangway.components.core.limits import check_within
 
 __all__ = [
     "MAX_BUDGET_EMAILS",

@@ -7,11 +7,11 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import network, privatedns
 
-from components.azure.immutable import replacing
-from components.azure.storage import declare_flow_log, plan_watcher
-from components.core.dependencies import after
-from components.core.fields import Egress
-from components.core.network import HeadPortsArgs, private_network
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.storage import declare_flow_log, plan_watcher
+from gangway.components.core.dependencies import after
+from gangway.components.core.fields import Egress
+from gangway.components.core.network import HeadPortsArgs, private_network
 
 __all__ = [
     "AZURE_SERVICES",
@@ -190,7 +190,7 @@ class TrainingNetworkArgs(TypedDict):
     and vaults. `pods_cidr` is of a Kubernetes cluster's pods. With `flow_log_account_id` and `flow_log_identity_id`,
     outputs of a FlowLogStore, flow logs are written there by `network_watcher` (resource id or GROUP/NAME); by default
     by Azure's own for the region, with a wait of `watcher_wait_sec` (0), only in Python programs
-    (`components.core.settling`).
+    (`gangway.components.core.settling`).
     """
 
     resource_group_name: pulumi.Input[str]

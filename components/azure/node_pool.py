@@ -1,6 +1,6 @@
 """IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung of the capacity ladder. The head node fills
-the empty scale sets (`components.azure.fallback`); `up` does not change sizes, but Azure's provider sends the last
-known size with any other change: run such an `up` with `--refresh`.
+the empty scale sets (`gangway.components.azure.fallback`); `up` does not change sizes, but Azure's provider sends the
+last known size with any other change: run such an `up` with `--refresh`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import compute
 
-from components.azure.capacity import (
+from gangway.components.azure.capacity import (
     ScaleSetFields,
     check_infiniband,
     check_ladder,
@@ -19,10 +19,10 @@ from components.azure.capacity import (
     rung_from_args,
     rung_zones,
 )
-from components.azure.fabric import is_isolated_rung
-from components.azure.fallback import plan_fallback
-from components.azure.immutable import replacing
-from components.azure.launch import (
+from gangway.components.azure.fabric import is_isolated_rung
+from gangway.components.azure.fallback import plan_fallback
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.launch import (
     Image,
     NodeLaunch,
     Security,
@@ -33,11 +33,11 @@ from components.azure.launch import (
     vm_profile,
     with_version,
 )
-from components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
-from components.catalog.loader import load_provider
-from components.catalog.schema import AzureMachineType
-from components.core.capacity import RungPlan, plan_ladder
-from components.core.tags import shortened
+from gangway.components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.components.core.capacity import RungPlan, plan_ladder
+from gangway.components.core.tags import shortened
 
 __all__ = ["CapacityRungArgs", "IbNodePool", "IbNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
 
@@ -48,8 +48,8 @@ _MAX_PREFIX = 12
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is reservation, spot or on-demand; the rest as in `components.core.capacity`. `id` is the
-    resource id of a capacity reservation group.
+    """One rung: `kind` is reservation, spot or on-demand; the rest as in `gangway.components.core.capacity`. `id` is
+    the resource id of a capacity reservation group.
     """
 
     kind: str
@@ -63,11 +63,11 @@ class IbNodePoolArgs(TypedDict):
     """Inputs of IbNodePool. `user_data` is base64, `security_group_ids` are application security groups. `image_id` is
     a resource id or `publisher:offer:sku[:version]`, by default the HPC image for the machine type; `image_version`
     pins an open version. `trusted_launch`, `secure_boot` and `encryption_at_host` default to what machine type and
-    image support (`components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
-    `entra_login` (false) allows SSH by Entra ID; scripts must then request tokens by client id. `wait_for_nodes`
-    (false), for a pool without a head: `up` requests the first rung's nodes, waits for all, and fails without capacity.
-    `proximity` (false) keeps nodes without InfiniBand in one data centre, with more refusals; InfiniBand's single
-    placement group is narrower anyway.
+    image support (`gangway.components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with
+    its key. `entra_login` (false) allows SSH by Entra ID; scripts must then request tokens by client id.
+    `wait_for_nodes` (false), for a pool without a head: `up` requests the first rung's nodes, waits for all, and fails
+    without capacity. `proximity` (false) keeps nodes without InfiniBand in one data centre, with more refusals;
+    InfiniBand's single placement group is narrower anyway.
     """
 
     subscription_id: str
@@ -143,7 +143,7 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
 class IbNodePool(pulumi.ComponentResource):
     """GPU nodes with InfiniBand, filled from the capacity ladder in order. `launch_template_ids` are the scale sets'
     ids: a scale set is its own template. `interfaces_per_node` counts the Ethernet NIC and the InfiniBand adapters.
-    `fallback_config` is JSON for the head node (`components.azure.fallback.FallbackConfig`).
+    `fallback_config` is JSON for the head node (`gangway.components.azure.fallback.FallbackConfig`).
     """
 
     group_names: pulumi.Output[list[str]]

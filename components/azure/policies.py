@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from components.azure.fallback import HEAD_ACTIONS
-from components.core.blob_url import BlobUrl
-from components.core.findings import InputError
+from gangway.components.azure.fallback import HEAD_ACTIONS
+from gangway.components.core.blob_url import BlobUrl
+from gangway.components.core.findings import InputError
 
 __all__ = [
     "ACR_PULL",

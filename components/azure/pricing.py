@@ -5,12 +5,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from components.azure.capacity import UP_TO_ON_DEMAND
-from components.azure.fabric import is_isolated_rung
-from components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
-from components.catalog.loader import Catalog
-from components.estimate.cost import CostComponent, Declared, from_service, of_resources, price_line, unknown_price
-from components.kubernetes.spec import RUNG_LABEL
+from gangway.components.azure.capacity import UP_TO_ON_DEMAND
+from gangway.components.azure.fabric import is_isolated_rung
+from gangway.components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
+from gangway.components.catalog.loader import Catalog
+from gangway.components.estimate.cost import (
+    CostComponent,
+    Declared,
+    from_service,
+    of_resources,
+    price_line,
+    unknown_price,
+)
+from gangway.components.kubernetes.spec import RUNG_LABEL
 
 __all__ = ["disk_tier", "price_resources"]
 

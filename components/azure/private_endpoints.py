@@ -5,8 +5,8 @@ from typing import NamedTuple, TypedDict
 import pulumi
 from pulumi_azure_native import network, privatedns
 
-from components.azure.immutable import replacing
-from components.core.dependencies import after
+from gangway.components.azure.immutable import replacing
+from gangway.components.core.dependencies import after
 
 __all__ = ["SERVICES", "PrivateEndpoints", "PrivateEndpointsArgs", "Service"]
 

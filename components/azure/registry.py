@@ -10,8 +10,8 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import containerregistry
 
-from components.azure.immutable import replacing
-from components.azure.names import letters
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.names import letters
 
 __all__ = ["LOGIN_USER", "ImageRegistry", "ImageRegistryArgs"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from components.azure.policies import IMPORT_LOG
-from components.core.retention import Retention, get_types
+from gangway.components.azure.policies import IMPORT_LOG
+from gangway.components.core.retention import Retention, get_types
 
 __all__ = ["RETENTION"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_azure_native import authorization
 
-from components.core.settling import Settling
+from gangway.components.core.settling import Settling
 
 __all__ = ["heeded"]
 

@@ -7,14 +7,14 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import managedidentity, network, storage
 
-from components.azure.identity import Grantee, KeyArgs
-from components.azure.immutable import replacing
-from components.azure.names import letters
-from components.azure.policies import BLOB_CONTRIBUTOR, container_id
-from components.azure.settling import heeded
-from components.core.dependencies import after
-from components.core.findings import InputError
-from components.core.settling import Settling
+from gangway.components.azure.identity import Grantee, KeyArgs
+from gangway.components.azure.immutable import replacing
+from gangway.components.azure.names import letters
+from gangway.components.azure.policies import BLOB_CONTRIBUTOR, container_id
+from gangway.components.azure.settling import heeded
+from gangway.components.core.dependencies import after
+from gangway.components.core.findings import InputError
+from gangway.components.core.settling import Settling
 
 __all__ = [
     "MAX_ACCOUNT_NAME",
@@ -53,8 +53,8 @@ def declare_account(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> storage.StorageAccount:
-    """Declare an account. `name`: as from `components.azure.names.letters`; `sku`: replication; `rules`: firewall;
-    `key`: encrypts it with its newest version, checked daily; None for Azure's own keys.
+    """Declare an account. `name`: as from `gangway.components.azure.names.letters`; `sku`: replication; `rules`:
+    firewall; `key`: encrypts it with its newest version, checked daily; None for Azure's own keys.
     """
     return storage.StorageAccount(
         name,
@@ -142,7 +142,7 @@ def plan_watcher(
 
 class FlowLogStoreArgs(TypedDict):
     """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys. `role_wait_sec` (0): wait for Azure to
-    apply the identity's role, only in Python programs (`components.core.settling`).
+    apply the identity's role, only in Python programs (`gangway.components.core.settling`).
     """
 
     subscription_id: str

@@ -14,9 +14,9 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from components.catalog.loader import Provider, load_bundled, load_bundled_tpus
-from components.catalog.schema import Frozen, MachineType
-from components.catalog.tables import Source, load_interruptions, read_file
+from gangway.components.catalog.loader import Provider, load_bundled, load_bundled_tpus
+from gangway.components.catalog.schema import Frozen, MachineType
+from gangway.components.catalog.tables import Source, load_interruptions, read_file
 
 __all__ = ["Check", "Claims", "Difference", "Value", "check", "get_claims"]
 

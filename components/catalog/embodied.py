@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from components.catalog.schema import Fact, Frozen, MachineType
-from components.catalog.tables import by_model, read_file, with_facts
+from gangway.components.catalog.schema import Fact, Frozen, MachineType
+from gangway.components.catalog.tables import by_model, read_file, with_facts
 
 __all__ = ["EmbodiedTable", "MachineEmissions", "life_hours", "load_embodied", "machine_emissions"]
 

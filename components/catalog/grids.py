@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from components.catalog.schema import Fact, Frozen
-from components.catalog.tables import Source, read_file, with_facts
+from gangway.components.catalog.schema import Fact, Frozen
+from gangway.components.catalog.tables import Source, read_file, with_facts
 
 __all__ = ["Grid", "GridTable", "load_grids", "on_grid"]
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from components.catalog.schema import Fact, Frozen
-from components.catalog.tables import read_file, with_facts
+from gangway.components.catalog.schema import Fact, Frozen
+from gangway.components.catalog.tables import read_file, with_facts
 
 __all__ = ["TraceStatistics", "load_philly"]
 

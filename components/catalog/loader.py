@@ -1,7 +1,7 @@
 """Typed access to the catalogue: one directory of YAML files per provider.
 
 An unknown value is null; the code that needs it reports it as missing. Newer prices come from `gangway prices refresh`
-as an overlay (`components.catalog.overlay`).
+as an overlay (`gangway.components.catalog.overlay`).
 
 >>> catalog = load()
 >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
@@ -24,11 +24,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, SkipValidation, ValidationError
 
-from components.catalog.grids import on_grid
-from components.catalog.overlay import OverlayFile, lay_over, newest_overlay, read_overlay
-from components.catalog.price_table import LISTS, MachinePrices, ServicePrices, read_lists
-from components.catalog.resolve import Kind, PriceQuote, resolve_price
-from components.catalog.schema import (
+from gangway.components.catalog.grids import on_grid
+from gangway.components.catalog.overlay import OverlayFile, lay_over, newest_overlay, read_overlay
+from gangway.components.catalog.price_table import LISTS, MachinePrices, ServicePrices, read_lists
+from gangway.components.catalog.resolve import Kind, PriceQuote, resolve_price
+from gangway.components.catalog.schema import (
     EVERYWHERE,
     AmlfsTier,
     AzureMachineType,
@@ -58,9 +58,9 @@ from components.catalog.schema import (
     TpuGeneration,
     TpuPrice,
 )
-from components.catalog.tables import InterruptionTable, Source, read_file, read_interruptions, with_facts
-from components.core.findings import InputError, letters_wrong, listed, nearest_hint
-from components.core.first_error import first_wrong
+from gangway.components.catalog.tables import InterruptionTable, Source, read_file, read_interruptions, with_facts
+from gangway.components.core.findings import InputError, letters_wrong, listed, nearest_hint
+from gangway.components.core.first_error import first_wrong
 
 __all__ = [
     "PROVIDERS",
@@ -109,7 +109,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).resolve().parents[2]
 _COMPASS = re.compile(r"east|west|north|south|central")
 Provider = Literal["aws", "gcp", "azure"]
 PROVIDERS: tuple[Provider, ...] = ("aws", "gcp", "azure")

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 
-from components.catalog.schema import Fact, MachineType, Offered, Region
-from components.catalog.validators import STALE_DAYS
-from components.core.findings import Finding
+from gangway.components.catalog.schema import Fact, MachineType, Offered, Region
+from gangway.components.catalog.validators import STALE_DAYS
+from gangway.components.core.findings import Finding
 
 __all__ = ["first_zone", "region_findings", "service_findings", "zone_findings", "zone_names"]
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from components.catalog.schema import Fact, Frozen, MachinePrice, ServicePrice, TpuPrice
-from components.catalog.tables import Source, read_file, with_facts
-from components.core.findings import InputError
+from gangway.components.catalog.schema import Fact, Frozen, MachinePrice, ServicePrice, TpuPrice
+from gangway.components.catalog.tables import Source, read_file, with_facts
+from gangway.components.core.findings import InputError
 
 __all__ = [
     "OVERLAYS_VARIABLE",

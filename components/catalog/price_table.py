@@ -11,9 +11,9 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 import yaml
 
-from components.catalog.overlay import lay_over
-from components.catalog.schema import Fact, MachinePrice, ServicePrice
-from components.catalog.tables import Source, about_source, with_facts
+from gangway.components.catalog.overlay import lay_over
+from gangway.components.catalog.schema import Fact, MachinePrice, ServicePrice
+from gangway.components.catalog.tables import Source, about_source, with_facts
 
 __all__ = ["FIELDS", "LISTS", "MachinePrices", "PriceList", "ServicePrices", "read_lists"]
 

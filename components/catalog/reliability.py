@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from components.catalog.schema import Fact, Frozen, MachineType
-from components.catalog.tables import by_model, read_file, with_facts
+from gangway.components.catalog.schema import Fact, Frozen, MachineType
+from gangway.components.catalog.tables import by_model, read_file, with_facts
 
 __all__ = [
     "ReliabilityTable",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, get_args
 
-from components.catalog.schema import Fact, MachinePrice
+from gangway.components.catalog.schema import Fact, MachinePrice
 
 __all__ = ["KINDS", "Kind", "PriceQuote", "resolve_price", "stated_price"]
 

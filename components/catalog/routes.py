@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from components.catalog.schema import Fact, Frozen
-from components.catalog.tables import read_file
+from gangway.components.catalog.schema import Fact, Frozen
+from gangway.components.catalog.tables import read_file
 
 __all__ = ["Route", "RouteTable", "load_routes"]
 

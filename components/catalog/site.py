@@ -9,12 +9,12 @@ from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from components.catalog.loader import PROVIDERS, load_bundled
-from components.catalog.power import load_power
-from components.catalog.schema import Architecture, Fact, Frozen, MachinePrice, MachineType, Region
-from components.catalog.tables import read_file, with_facts
-from components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Whole
-from components.core.findings import Finding, InputError, nearest_hint
+from gangway.components.catalog.loader import PROVIDERS, load_bundled
+from gangway.components.catalog.power import load_power
+from gangway.components.catalog.schema import Architecture, Fact, Frozen, MachinePrice, MachineType, Region
+from gangway.components.catalog.tables import read_file, with_facts
+from gangway.components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Whole
+from gangway.components.core.findings import Finding, InputError, nearest_hint
 
 __all__ = [
     "PLACE",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel
 
-from components.catalog.schema import EfaFabric, Fact, Frozen, GpuDirectFabric, InfinibandFabric, RoceFabric
+from gangway.components.catalog.schema import EfaFabric, Fact, Frozen, GpuDirectFabric, InfinibandFabric, RoceFabric
 
 __all__ = [
     "BUCKETS",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from components.catalog.schema import Fact, Frozen
-from components.catalog.tables import read_file, with_facts
+from gangway.components.catalog.schema import Fact, Frozen
+from gangway.components.catalog.tables import read_file, with_facts
 
 __all__ = ["TransferTable", "load_transfer", "transfer_price"]
 

@@ -26,7 +26,7 @@ PriceField = Literal["on_demand", "spot_low", "spot_typical", "spot_high", "rese
 SERVICE_FIELD: PriceField = "usd"
 """The only price field of a service."""
 PRICE_FIELDS: tuple[PriceField, ...] = tuple(field for field in get_args(PriceField) if field != SERVICE_FIELD)
-"""The prices of `components.catalog.loader.MachinePrice`."""
+"""The prices of `gangway.components.catalog.loader.MachinePrice`."""
 STALE_DAYS = 180
 """Older prices are reported as old in a plan and rejected here."""
 OWN_WORD = ("stated", "stack file")

@@ -1,12 +1,12 @@
 """Addresses in Azure's blob storage: az://ACCOUNT/CONTAINER/FOLDER.
 
-`trainer.data.sources`, which imports nothing from here, reads the same form; a test compares both.
+`gangway.trainer.data.sources`, which imports nothing from here, reads the same form; a test compares both.
 """
 
 import re
 from dataclasses import dataclass
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 CONTAINER_PATTERN = r"az://[a-z0-9]{3,24}/[a-z0-9](-?[a-z0-9]){1,62}"
 """For patterns without lookahead; `read_blob_url` also checks that a container's name has 3 to 63 letters."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
-from components.core.fields import Number, PositiveNumber
-from components.core.findings import Finding, InputError
+from gangway.components.core.fields import Number, PositiveNumber
+from gangway.components.core.findings import Finding, InputError
 
 __all__ = [
     "CONTRACT_VERSION",

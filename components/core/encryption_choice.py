@@ -2,8 +2,8 @@
 
 import pulumi
 
-from components.core.findings import InputError
-from components.core.pinned import pinned
+from gangway.components.core.findings import InputError
+from gangway.components.core.pinned import pinned
 
 __all__ = ["check_choice", "choice_name", "record_choice"]
 

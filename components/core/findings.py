@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Self
 
-from components.core.visible import visible
+from gangway.components.core.visible import visible
 
 __all__ = ["SIMILAR", "Finding", "InputError", "Severity", "letters_wrong", "listed", "nearest", "nearest_hint"]
 
@@ -14,7 +14,7 @@ _MOST_LISTED, _FEW_LISTED = 80, 5
 
 SIMILAR = 0.6
 """The lowest likeness of a proposal, 0 to 1 (difflib: twice the common letters over all letters). Below it a proposal
-is a guess. `trainer.core.errors.nearest` uses the same.
+is a guess. `gangway.trainer.core.errors.nearest` uses the same.
 """
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 _HEAD = 1 << 16
 """Characters or bytes that identify a file."""

@@ -1,7 +1,7 @@
 """TrainerImage: the trainer's container image, built by BuildKit during `up` (never on preview), known by its digest.
 
-The Dockerfile comes from `images.render`; the registry with user and password may be ECR, Artifact Registry or ACR.
-BuildKit's provenance attestation needs the docker-buildx program (`exec`): the provider's library disables it. The
+The Dockerfile comes from `gangway.images.render`; the registry with user and password may be ECR, Artifact Registry or
+ACR. BuildKit's provenance attestation needs the docker-buildx program (`exec`): the provider's library disables it. The
 provider has no `--sbom` (pulumi/pulumi-docker-build issue 73), so the Dockerfile writes the SBOM to
 /opt/venv/sbom.cdx.json.
 """

@@ -1,6 +1,6 @@
 """The job of a node: image, processes, volumes, environment and torchrun command line, independent of the machines.
 
-`stacks.program` makes one JobSpec for cloud-init, the plan's JSON, and `gangway demo` on this machine.
+`gangway.stacks.program` makes one JobSpec for cloud-init, the plan's JSON, and `gangway demo` on this machine.
 """
 
 import json
@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from components.core.image_signature import ImageSignature
+from gangway.components.core.image_signature import ImageSignature
 
 __all__ = ["OPEN_FILES", "Backend", "JobSpec", "OwnCommand", "Rendezvous", "Training", "Volume"]
 
@@ -128,7 +128,7 @@ class JobSpec(_Frozen):
     rendezvous: Rendezvous = Rendezvous()
     volumes: tuple[Volume, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
-    module: str = "trainer"
+    module: str = "gangway.trainer"
     training: Training | None = None
     command: OwnCommand | None = Field(default=None, exclude_if=lambda own: own is None)
     run_id: str = ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 __all__ = [
     "STEPS_ALARM_MINUTES",

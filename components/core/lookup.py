@@ -6,8 +6,8 @@ from typing import Generic, ParamSpec, TypeVar
 
 import pulumi
 
-from components.core.findings import InputError
-from components.core.visible import visible
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import visible
 
 __all__ = ["Lookup", "LookupFailedError", "Postponed", "look_up", "look_up_later"]
 

@@ -41,6 +41,6 @@ def new_member_key(job: str) -> str:
 
 def member_key(stack: str, refresh: int = 0, opts: "pulumi.ResourceOptions | None" = None) -> "pulumi.Output[str]":
     """A stack's key, a secret. Another `refresh` makes another key, which reaches nodes when they start."""
-    from components.core.pinned import pinned_secret  # loads Pulumi, which queues do not need
+    from gangway.components.core.pinned import pinned_secret  # loads Pulumi, which queues do not need
 
     return pinned_secret(f"{stack}-member-key", "pem", new_member_key(stack), refresh, opts)

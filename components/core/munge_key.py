@@ -4,7 +4,7 @@ import secrets
 
 import pulumi
 
-from components.core.pinned import pinned_secret
+from gangway.components.core.pinned import pinned_secret
 
 __all__ = ["munge_key", "new_munge_key"]
 

@@ -3,7 +3,7 @@
 from ipaddress import IPv4Network
 from typing import NotRequired, TypedDict
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 __all__ = ["LONGEST_PREFIX", "SHORTEST_PREFIX", "HeadPortsArgs", "SlurmPortsArgs", "private_network"]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 __all__ = ["AWS_NCCL_NET", "FABRIC_MIN_GBPS", "fabric_variables"]
 
 FABRIC_MIN_GBPS = "GANGWAY_FABRIC_MIN_GBPS"
-"""The trainer's --fabric-min-gbps if its command line has none (`trainer.__main__`)."""
+"""The trainer's --fabric-min-gbps if its command line has none (`gangway.trainer.__main__`)."""
 
 AWS_NCCL_NET = "AWS Libfabric"
 """The name of aws-ofi-nccl; later than 1.11 it calls itself Libfabric and accepts this one too (aws-ofi-nccl#530)."""

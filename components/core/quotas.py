@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from components.core.findings import Finding
+from gangway.components.core.findings import Finding
 
 __all__ = ["QuotaNeed", "count_nodes", "no_quota"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 __all__ = ["NO_RETENTION", "Retention", "RetentionResource", "get_types", "refusal", "retention_breaches"]
 
@@ -97,7 +97,7 @@ NO_RETENTION = Retention()
 
 
 class RetentionResource(Protocol):
-    """The part of `stacks.recording.PlannedResource` that the rule reads."""
+    """The part of `gangway.stacks.recording.PlannedResource` that the rule reads."""
 
     @property
     def urn(self) -> str:

@@ -11,9 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, Resource, UpdateResult
-
-from components.core.dynamic import DynamicProvider
+from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
 
 __all__ = ["Settling", "SettlingProvider"]
 
@@ -21,7 +19,7 @@ SAY_SEC = 30.0
 """Seconds between progress messages."""
 
 
-class SettlingProvider(DynamicProvider):
+class SettlingProvider(ResourceProvider):
     """Waits on create and replace. Holds nothing, and deletes nothing."""
 
     # References contain no secret, and a secret would hide every difference in a preview.

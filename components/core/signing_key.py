@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pulumi
 
-from components.core.pinned import pinned_secret
+from gangway.components.core.pinned import pinned_secret
 
 __all__ = ["KEY_USES", "SigningKey", "new_signing_key", "public_half", "signing_key"]
 

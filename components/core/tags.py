@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 __all__ = ["TagPolicy", "carbon_class", "shortened"]
 # AWS takes 50 tags a resource; components add Name to ours.

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No space, or a quota or limit is exceeded."""

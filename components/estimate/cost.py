@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
-from components.catalog.resolve import PriceQuote
-from components.catalog.schema import EVERYWHERE, Fact, ServicePrice, dated
+from gangway.components.catalog.resolve import PriceQuote
+from gangway.components.catalog.schema import EVERYWHERE, Fact, ServicePrice, dated
 
 __all__ = [
     "HOURS_PER_MONTH",

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from components.catalog.routes import Route, load_routes
-from components.catalog.schema import Fact
-from components.estimate.regions import Place
-from components.estimate.traffic import traffic_price
+from gangway.components.catalog.routes import Route, load_routes
+from gangway.components.catalog.schema import Fact
+from gangway.components.estimate.regions import Place
+from gangway.components.estimate.traffic import traffic_price
 
 __all__ = ["Carried", "DataAt", "carried"]
 

@@ -10,9 +10,9 @@ from datetime import date
 from math import prod
 from typing import Any, NamedTuple, Self
 
-from components.catalog.embodied import life_hours, machine_emissions
-from components.catalog.power import load_power
-from components.catalog.schema import Fact, MachineType, Region
+from gangway.components.catalog.embodied import life_hours, machine_emissions
+from gangway.components.catalog.power import load_power
+from gangway.components.catalog.schema import Fact, MachineType, Region
 
 __all__ = [
     "ERROR_BAND",

@@ -2,8 +2,8 @@
 
 Each rung's nodes are available with a probability independent of the past, and the job uses the first available rung;
 the last one is assumed to be always available. `get_shares` gives each rung's share of the time. Progress on a rung
-follows Young's and Daly's formula (`components.estimate.spot`), with the first start spread over the job; the ladder
-takes the mean. Moving back up is planned, after a checkpoint, and counts as free.
+follows Young's and Daly's formula (`gangway.components.estimate.spot`), with the first start spread over the job; the
+ladder takes the mean. Moving back up is planned, after a checkpoint, and counts as free.
 
 >>> get_shares([0.64, 1.0])
 (0.64, 0.36)
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
-from components.estimate.spot import estimate_spot, mtbf_sec, net_share
+from gangway.components.estimate.spot import estimate_spot, mtbf_sec, net_share
 
 __all__ = ["LadderEstimate", "LadderJob", "LadderRung", "Span", "estimate_ladder", "get_shares"]
 

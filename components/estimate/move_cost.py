@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from components.catalog.schema import Fact
-from components.estimate.offers import Offer
-from components.estimate.quotes import Job, Quoted, Sort, quote
-from components.estimate.spot import RESTART_SEC
+from gangway.components.catalog.schema import Fact
+from gangway.components.estimate.offers import Offer
+from gangway.components.estimate.quotes import Job, Quoted, Sort, quote
+from gangway.components.estimate.spot import RESTART_SEC
 
 __all__ = ["LEAST_SHARE", "UNITS", "Advice", "Band", "Luggage", "Move", "advise"]
 

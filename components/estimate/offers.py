@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from components.catalog.loader import Catalog, accelerator_hint
-from components.catalog.reliability import failures_per_hour
-from components.catalog.resolve import KINDS, Kind, PriceQuote, resolve_price
-from components.catalog.schema import Fact, MachinePrice, MachineType, Region
-from components.catalog.tables import InterruptionTable, share_taken
-from components.core.findings import InputError
-from components.estimate.regions import Place, RegionLimits, Why, refusal
+from gangway.components.catalog.loader import Catalog, accelerator_hint
+from gangway.components.catalog.reliability import failures_per_hour
+from gangway.components.catalog.resolve import KINDS, Kind, PriceQuote, resolve_price
+from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, Region
+from gangway.components.catalog.tables import InterruptionTable, share_taken
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.regions import Place, RegionLimits, Why, refusal
 
 __all__ = [
     "COMMITMENTS",

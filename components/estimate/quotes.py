@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal, NamedTuple, get_args
 
-from components.catalog.reliability import load_reliability
-from components.estimate.data_transfer import Carried, DataAt, carried
-from components.estimate.energy import (
+from gangway.components.catalog.reliability import load_reliability
+from gangway.components.estimate.data_transfer import Carried, DataAt, carried
+from gangway.components.estimate.energy import (
     CarbonEstimate,
     EmbodiedEstimate,
     EnergyEstimate,
@@ -19,9 +19,9 @@ from components.estimate.energy import (
     estimate_energy,
     estimate_sci,
 )
-from components.estimate.offers import KINDS, Offer
-from components.estimate.regions import Place
-from components.estimate.spot import (
+from gangway.components.estimate.offers import KINDS, Offer
+from gangway.components.estimate.regions import Place
+from gangway.components.estimate.spot import (
     RESTART_SEC,
     SAVE_SEC,
     SpotEstimate,
@@ -40,7 +40,7 @@ __all__ = [
 TERM_HOURS = {"reserved-1y": 8760, "reserved-3y": 26280}
 """Length of commitments, paid whether used or not."""
 FLEX_START_HOURS = 168
-"""Google's maximum life of such nodes (see `components.core.capacity.FlexStart`)."""
+"""Google's maximum life of such nodes (see `gangway.components.core.capacity.FlexStart`)."""
 BLOCK_DAYS = (*range(1, 15), *range(21, 183, 7))
 """Lengths of AWS's capacity blocks: EC2 user guide, "Capacity Blocks for ML"; recalled."""
 MOST_OF_A_MONTH = 0.9

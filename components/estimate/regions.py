@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from components.catalog.jurisdictions import load_jurisdictions
-from components.catalog.loader import PROVIDERS
-from components.core.findings import InputError, listed, nearest_hint
+from gangway.components.catalog.jurisdictions import load_jurisdictions
+from gangway.components.catalog.loader import PROVIDERS
+from gangway.components.core.findings import InputError, listed, nearest_hint
 
 __all__ = [
     "SITES",

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from components.catalog.schema import MachineType
-from components.catalog.tables import FABRIC_FIELDS, ici, latency, link_gbps
-from components.core.findings import InputError
+from gangway.components.catalog.schema import MachineType
+from gangway.components.catalog.tables import FABRIC_FIELDS, ici, latency, link_gbps
+from gangway.components.core.findings import InputError
 
 __all__ = [
     "BUS_SHARE",

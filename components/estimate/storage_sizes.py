@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from components.catalog.loader import (
+from gangway.components.catalog.loader import (
     load,
     load_amlfs_subnets,
     load_amlfs_tiers,
     load_filestore_tiers,
     load_lustre_tiers,
 )
-from components.catalog.schema import AmlfsTier, LustreOffer, SizeRange
-from components.core.limits import nearest_number
+from gangway.components.catalog.schema import AmlfsTier, LustreOffer, SizeRange
+from gangway.components.core.limits import nearest_number
 
 __all__ = [
     "GIB_PER_TIB",

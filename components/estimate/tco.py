@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from components.catalog.schema import Fact, Frozen
-from components.catalog.tables import read_file, with_facts
-from components.estimate.cost import HOURS_PER_MONTH
+from gangway.components.catalog.schema import Fact, Frozen
+from gangway.components.catalog.tables import read_file, with_facts
+from gangway.components.estimate.cost import HOURS_PER_MONTH
 
 __all__ = [
     "HOURS_PER_YEAR",

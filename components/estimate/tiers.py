@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from components.catalog.loader import Provider, load_provider
-from components.core.findings import InputError
-from components.core.limits import nearest_number
+from gangway.components.catalog.loader import Provider, load_provider
+from gangway.components.core.findings import InputError
+from gangway.components.core.limits import nearest_number
 
 __all__ = ["refuse_size"]
 

@@ -5,10 +5,10 @@ from datetime import date
 from types import MappingProxyType
 from typing import Final
 
-from components.catalog.loader import PROVIDERS, Provider, load_provider
-from components.catalog.schema import Confidence, Fact
-from components.catalog.transfer import load_transfer, transfer_price
-from components.estimate.regions import Place
+from gangway.components.catalog.loader import PROVIDERS, Provider, load_provider
+from gangway.components.catalog.schema import Confidence, Fact
+from gangway.components.catalog.transfer import load_transfer, transfer_price
+from gangway.components.estimate.regions import Place
 
 __all__ = ["traffic_price"]
 

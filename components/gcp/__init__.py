@@ -1,6 +1,6 @@
 """Google Cloud components. Nothing is imported here: planning a slice must not load what calls the cloud.
 
->>> from components.gcp.slices import plan_slice
+>>> from gangway.components.gcp.slices import plan_slice
 >>> plan_slice("v5p", chips=256).accelerator_type
 'v5p-512'
 """

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
-from components.core.query_text import promql_any, promql_text
+from gangway.components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
+from gangway.components.core.query_text import promql_any, promql_text
 
 __all__ = ["METRICS", "PRINTED", "AlarmPlan", "MetricPlan", "metric_name", "plan_alarms"]
 

@@ -10,9 +10,9 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import billing, eventarc, projects, pubsub, serviceaccount, workflows
 
-from components.core.findings import InputError
-from components.gcp.identity import GROUP_PERMISSIONS, RolePlan, account_id, declare_role, heeded
-from components.gcp.monitoring import check_budget_emails, declare_channels
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.identity import GROUP_PERMISSIONS, RolePlan, account_id, declare_role, heeded
+from gangway.components.gcp.monitoring import check_budget_emails, declare_channels
 
 __all__ = [
     "PAUSE_PERMISSIONS",
@@ -195,7 +195,7 @@ class BudgetArgs(TypedDict):
     `node_pool_ids` are emptied, the TPUs of `queued_resource_names` deleted, the schedules of `schedule_ids` paused and
     the instances of `head_ids` stopped (full names, `projects/...`). It may empty groups only under `groups_condition`,
     GroupTag's. `grant_wait_sec` (0): wait for Google to apply the trigger's agent, only in Python programs
-    (`components.core.settling`).
+    (`gangway.components.core.settling`).
     """
 
     project: pulumi.Input[str]

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from components.catalog.schema import GcpMachineType, RoceFabric
-from components.core.capacity import (
+from gangway.components.catalog.schema import GcpMachineType, RoceFabric
+from gangway.components.core.capacity import (
     AnyRung,
     FlexStart,
     OnDemand,
@@ -19,7 +19,7 @@ from components.core.capacity import (
     check_kinds,
     not_sold,
 )
-from components.core.findings import Finding, InputError
+from gangway.components.core.findings import Finding, InputError
 
 __all__ = [
     "LADDER",

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from components.catalog.schema import GcpMachineType, GpuDirectFabric, RoceFabric
-from components.core.findings import Finding
-from components.core.job import Volume
+from gangway.components.catalog.schema import GcpMachineType, GpuDirectFabric, RoceFabric
+from gangway.components.core.findings import Finding
+from gangway.components.core.job import Volume
 
 __all__ = [
     "JUMBO_MTU_BYTES",

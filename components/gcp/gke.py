@@ -6,11 +6,11 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import container
 
-from components.core.dependencies import after
-from components.core.tags import shortened
-from components.gcp.gke_plan import MAX_NAME, MAX_PODS, pods_cidr, pool_name
-from components.gcp.gke_pools import usual_node
-from components.gcp.launch import SCOPES
+from gangway.components.core.dependencies import after
+from gangway.components.core.tags import shortened
+from gangway.components.gcp.gke_plan import MAX_NAME, MAX_PODS, pods_cidr, pool_name
+from gangway.components.gcp.gke_pools import usual_node
+from gangway.components.gcp.launch import SCOPES
 
 __all__ = ["SYSTEM_MACHINE_TYPE", "SYSTEM_NODES", "GkeCluster", "GkeClusterArgs", "get_kubeconfig"]
 

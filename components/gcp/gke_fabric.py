@@ -7,13 +7,13 @@ import json
 
 import pulumi
 
-from components.catalog.schema import GcpMachineType, RoceFabric
-from components.core.queue_fabric import fabric_variables
-from components.gcp.fabric import GIB, InterfacePlan, plan_interfaces
-from components.kubernetes.charts import SYSTEM
-from components.kubernetes.fabric import fabric_config
-from components.kubernetes.manifest import Manifest, daemon_set, manifest
-from components.kubernetes.spec import FABRIC, JOBS
+from gangway.components.catalog.schema import GcpMachineType, RoceFabric
+from gangway.components.core.queue_fabric import fabric_variables
+from gangway.components.gcp.fabric import GIB, InterfacePlan, plan_interfaces
+from gangway.components.kubernetes.charts import SYSTEM
+from gangway.components.kubernetes.fabric import fabric_config
+from gangway.components.kubernetes.manifest import Manifest, daemon_set, manifest
+from gangway.components.kubernetes.spec import FABRIC, JOBS
 
 __all__ = ["fabric_manifests", "has_rdma", "network_names", "team_fabric"]
 

@@ -8,8 +8,8 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import artifactregistry, projects, serviceaccount
 
-from components.core.dependencies import after
-from components.gcp.identity import IMAGE_READER, account_id
+from gangway.components.core.dependencies import after
+from gangway.components.gcp.identity import IMAGE_READER, account_id
 
 __all__ = ["NODE_ROLE", "ClusterIdentity", "ClusterIdentityArgs"]
 

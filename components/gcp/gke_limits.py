@@ -3,9 +3,9 @@ has no setting for either. Google's own examples run such pods privileged (clust
 `examples/gke-tpu-7x`; ray-project/kuberay#2466 for v6e), and request 64 GiB of locked memory for TPUs.
 """
 
-from components.kubernetes.charts import SYSTEM
-from components.kubernetes.manifest import Manifest, daemon_set
-from components.kubernetes.spec import JOBS
+from gangway.components.kubernetes.charts import SYSTEM
+from gangway.components.kubernetes.manifest import Manifest, daemon_set
+from gangway.components.kubernetes.spec import JOBS
 
 __all__ = ["node_limits"]
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import cast
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.core.capacity import AnyRung, FlexStart, Reservation, RungPlan, Spot, plan_ladder
-from components.core.findings import InputError
-from components.core.tags import shortened
-from components.gcp.capacity import check_ladder, rung_zone
-from components.gcp.fabric import InterfacePlan, plan_interfaces
-from components.gcp.launch import boot_disk_type
-from components.gcp.slices import SlicePlan, plan_slice
-from components.kubernetes.spec import HOST
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.core.capacity import AnyRung, FlexStart, Reservation, RungPlan, Spot, plan_ladder
+from gangway.components.core.findings import InputError
+from gangway.components.core.tags import shortened
+from gangway.components.gcp.capacity import check_ladder, rung_zone
+from gangway.components.gcp.fabric import InterfacePlan, plan_interfaces
+from gangway.components.gcp.launch import boot_disk_type
+from gangway.components.gcp.slices import SlicePlan, plan_slice
+from gangway.components.kubernetes.spec import HOST
 
 __all__ = [
     "MAX_NAME",

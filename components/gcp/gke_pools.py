@@ -6,11 +6,11 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import compute, container
 
-from components.gcp.capacity import rung_from_args
-from components.gcp.gke_plan import NodeKind, PoolPlan, gpu_nodes, plan_pools, pool_name, tpu_nodes
-from components.gcp.launch import SCOPES
-from components.gcp.node_pool import CapacityRungArgs
-from components.kubernetes.spec import RUNG_LABEL
+from gangway.components.gcp.capacity import rung_from_args
+from gangway.components.gcp.gke_plan import NodeKind, PoolPlan, gpu_nodes, plan_pools, pool_name, tpu_nodes
+from gangway.components.gcp.launch import SCOPES
+from gangway.components.gcp.node_pool import CapacityRungArgs
+from gangway.components.kubernetes.spec import RUNG_LABEL
 
 __all__ = [
     "GkeNodePools",

@@ -10,10 +10,10 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import artifactregistry, kms, projects, secretmanager, serviceaccount, storage
 
-from components.core.dependencies import after
-from components.core.settling import Settling
-from components.core.tags import shortened
-from components.gcp.stack_secret import SECRET_READER
+from gangway.components.core.dependencies import after
+from gangway.components.core.settling import Settling
+from gangway.components.core.tags import shortened
+from gangway.components.gcp.stack_secret import SECRET_READER
 
 __all__ = [
     "AGENT_DOMAINS",
@@ -110,7 +110,8 @@ RUN_WRITER = "roles/storage.objectUser"
 IMAGE_READER = "roles/artifactregistry.reader"
 KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 GROUP_PERMISSIONS = ("compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update")
-"""To leave, fill and empty groups: granted only for groups with the stack's tag (`components.gcp.group_tag`)."""
+"""To leave, fill and empty groups: granted only for groups with the stack's tag
+(`gangway.components.gcp.group_tag`)."""
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 
 
@@ -161,7 +162,7 @@ class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` use the key besides USUAL:
     lustre, filestore, kubernetes, secretmanager, tpu, workflows. `agents` are the service agents of storage and logging
     as members, which a lookup creates. `grant_wait_sec` (0): wait for the key's grants, only in Python programs
-    (`components.core.settling`).
+    (`gangway.components.core.settling`).
     """
 
     project: pulumi.Input[str]

@@ -7,10 +7,10 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import compute, dns
 
-from components.catalog.schema import GcpMachineType, RoceFabric
-from components.core.dependencies import after
-from components.gcp.capacity import Provisioning
-from components.gcp.fabric import InterfacePlan, plan_interfaces
+from gangway.components.catalog.schema import GcpMachineType, RoceFabric
+from gangway.components.core.dependencies import after
+from gangway.components.gcp.capacity import Provisioning
+from gangway.components.gcp.fabric import InterfacePlan, plan_interfaces
 
 __all__ = [
     "GPU_IMAGE",

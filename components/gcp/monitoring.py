@@ -6,11 +6,11 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import logging, monitoring
 
-from components.core.dependencies import after
-from components.core.findings import InputError
-from components.core.limits import check_within
-from components.core.query_text import google_filter_text
-from components.gcp.alarms import METRICS, MONITORED_RESOURCE, AlarmPlan, MetricPlan, metric_name, plan_alarms
+from gangway.components.core.dependencies import after
+from gangway.components.core.findings import InputError
+from gangway.components.core.limits import check_within
+from gangway.components.core.query_text import google_filter_text
+from gangway.components.gcp.alarms import METRICS, MONITORED_RESOURCE, AlarmPlan, MetricPlan, metric_name, plan_alarms
 
 __all__ = [
     "MAX_BUDGET_CHANNELS",

@@ -8,13 +8,13 @@ from typing import NotRequired, TypedDict, cast
 import pulumi
 from pulumi_gcp import compute, dns, servicenetworking
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.core.dependencies import after
-from components.core.fields import Egress
-from components.core.findings import InputError
-from components.core.network import HeadPortsArgs, private_network
-from components.gcp.fabric import JUMBO_MTU_BYTES, MAIN, FabricNetwork, plan_fabric_networks, plan_interfaces
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.core.dependencies import after
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import InputError
+from gangway.components.core.network import HeadPortsArgs, private_network
+from gangway.components.gcp.fabric import JUMBO_MTU_BYTES, MAIN, FabricNetwork, plan_fabric_networks, plan_interfaces
 
 __all__ = [
     "IAP_RANGE",

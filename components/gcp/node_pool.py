@@ -1,5 +1,5 @@
 """GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder. Lower rungs
-start empty and are filled by the head node (`components.gcp.fallback`), so `up` does not change their size. A
+start empty and are filled by the head node (`gangway.components.gcp.fallback`), so `up` does not change their size. A
 flex-start rung gets its nodes by a resize request, all at once; replace an expired one with `pulumi up --replace`.
 """
 
@@ -10,14 +10,14 @@ from typing import NotRequired, TypedDict, cast
 import pulumi
 from pulumi_gcp import compute
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType, RoceFabric
-from components.core.capacity import RungPlan, plan_ladder
-from components.core.findings import InputError
-from components.gcp.capacity import Provisioning, check_ladder, plan_provisioning, rung_from_args, rung_zone
-from components.gcp.fabric import InterfacePlan, plan_interfaces, secure_boot_allowed
-from components.gcp.fallback import plan_fallback
-from components.gcp.launch import GPU_IMAGE, NodeLaunch, instance_template
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType, RoceFabric
+from gangway.components.core.capacity import RungPlan, plan_ladder
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.capacity import Provisioning, check_ladder, plan_provisioning, rung_from_args, rung_zone
+from gangway.components.gcp.fabric import InterfacePlan, plan_interfaces, secure_boot_allowed
+from gangway.components.gcp.fallback import plan_fallback
+from gangway.components.gcp.launch import GPU_IMAGE, NodeLaunch, instance_template
 
 __all__ = ["CapacityRungArgs", "GpuNodePool", "GpuNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
 
@@ -27,8 +27,9 @@ DELETE_TIMEOUT = "40m"
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is reservation, flex-start, spot or on-demand; the rest as in `components.core.capacity`. `id`
-    is a reservation's name, or `projects/PROJECT/reservations/NAME` for another project's shared one.
+    """One rung: `kind` is reservation, flex-start, spot or on-demand; the rest as in
+    `gangway.components.core.capacity`. `id` is a reservation's name, or `projects/PROJECT/reservations/NAME` for
+    another project's shared one.
     """
 
     kind: str
@@ -125,7 +126,7 @@ def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
 
 
 class GpuNodePool(pulumi.ComponentResource):
-    """GPU nodes, filled by the ladder. `fallback_config`: JSON of `components.gcp.fallback.FallbackConfig`."""
+    """GPU nodes, filled by the ladder. `fallback_config`: JSON of `gangway.components.gcp.fallback.FallbackConfig`."""
 
     group_names: pulumi.Output[list[str]]
     launch_template_ids: pulumi.Output[list[str]]

@@ -9,7 +9,7 @@ from typing import NotRequired, TypedDict, cast
 import pulumi
 from pulumi_gcp import accesscontextmanager
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 __all__ = [
     "RESTRICTED",

@@ -6,12 +6,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
-from components.catalog.resolve import Kind, resolve_price
-from components.estimate.cost import CostComponent, Declared, from_service, of_resources, price_line, unknown_price
-from components.gcp.gke_plan import tpu_chips
-from components.gcp.slices import SlicePlan, chip_prices, plan_slice
-from components.kubernetes.spec import RUNG_LABEL
+from gangway.components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
+from gangway.components.catalog.resolve import Kind, resolve_price
+from gangway.components.estimate.cost import (
+    CostComponent,
+    Declared,
+    from_service,
+    of_resources,
+    price_line,
+    unknown_price,
+)
+from gangway.components.gcp.gke_plan import tpu_chips
+from gangway.components.gcp.slices import SlicePlan, chip_prices, plan_slice
+from gangway.components.kubernetes.spec import RUNG_LABEL
 
 __all__ = ["price_resources"]
 

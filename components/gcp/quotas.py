@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from components.catalog.schema import GcpMachineType
-from components.core.capacity import AnyRung, FlexStart, Reservation, Spot
-from components.core.findings import Finding
-from components.core.quotas import QuotaNeed, count_nodes, no_quota
-from components.gcp.capacity import LADDER
-from components.gcp.fabric import plan_fabric_networks
-from components.gcp.slices import SlicePlan
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.core.capacity import AnyRung, FlexStart, Reservation, Spot
+from gangway.components.core.findings import Finding
+from gangway.components.core.quotas import QuotaNeed, count_nodes, no_quota
+from gangway.components.gcp.capacity import LADDER
+from gangway.components.gcp.fabric import plan_fabric_networks
+from gangway.components.gcp.slices import SlicePlan
 
 __all__ = ["POOL_QUOTAS", "QuotaContext", "machine_quotas", "pool_quotas", "slice_quotas", "storage_quota"]
 

@@ -1,6 +1,6 @@
 """Google Cloud resource types by retention class."""
 
-from components.core.retention import Retention, get_types
+from gangway.components.core.retention import Retention, get_types
 
 __all__ = ["RETENTION"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 
-from components.catalog.loader import load_tpus
-from components.catalog.schema import Fact, MachinePrice, MachineType, TpuGeneration, TpuPrice
-from components.core.findings import InputError, nearest_hint
+from gangway.components.catalog.loader import load_tpus
+from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, TpuGeneration, TpuPrice
+from gangway.components.core.findings import InputError, nearest_hint
 
 __all__ = [
     "SlicePlan",

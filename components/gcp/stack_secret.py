@@ -5,7 +5,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import secretmanager
 
-from components.core.dependencies import after
+from gangway.components.core.dependencies import after
 
 __all__ = ["SECRET_READER", "StackSecret", "StackSecretArgs"]
 

@@ -7,16 +7,16 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import filestore, lustre, projects, storage
 
-from components.catalog.loader import load_filestore_tiers, load_lustre_tiers
-from components.catalog.schema import FilestoreTier
-from components.core.dependencies import after
-from components.core.fields import LustreDeployment
-from components.core.findings import InputError
-from components.core.limits import Setting, check_tier, nearest_number, refuse_foreign
-from components.estimate.storage_sizes import sizes_around
-from components.estimate.tiers import refuse_size
-from components.gcp.identity import DATA_READER, filesystem_name, get_bucket
-from components.gcp.network import declare_lock_callbacks
+from gangway.components.catalog.loader import load_filestore_tiers, load_lustre_tiers
+from gangway.components.catalog.schema import FilestoreTier
+from gangway.components.core.dependencies import after
+from gangway.components.core.fields import LustreDeployment
+from gangway.components.core.findings import InputError
+from gangway.components.core.limits import Setting, check_tier, nearest_number, refuse_foreign
+from gangway.components.estimate.storage_sizes import sizes_around
+from gangway.components.estimate.tiers import refuse_size
+from gangway.components.gcp.identity import DATA_READER, filesystem_name, get_bucket
+from gangway.components.gcp.network import declare_lock_callbacks
 
 __all__ = [
     "DATA_PATH",

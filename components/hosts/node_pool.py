@@ -8,8 +8,8 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_command import remote
 
-from components.core.capacity import AnyRung, OnDemand
-from components.core.findings import InputError
+from gangway.components.core.capacity import AnyRung, OnDemand
+from gangway.components.core.findings import InputError
 
 __all__ = ["LADDER", "HostArgs", "HostPool", "HostPoolArgs", "check_ladder"]
 

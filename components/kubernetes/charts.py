@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.kubernetes.queues import tolerations
-from components.kubernetes.spec import GPU, UNCOUNTED, ClusterSpec
+from gangway.components.kubernetes.queues import tolerations
+from gangway.components.kubernetes.spec import GPU, UNCOUNTED, ClusterSpec
 
 __all__ = [
     "AUTOSCALER_ACCOUNT",

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.kubernetes.manifest import Manifest, manifest
-from components.kubernetes.spec import FABRIC, FABRIC_KEY
+from gangway.components.kubernetes.manifest import Manifest, manifest
+from gangway.components.kubernetes.spec import FABRIC, FABRIC_KEY
 
 __all__ = ["fabric_config"]
 

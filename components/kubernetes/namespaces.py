@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from components.kubernetes.manifest import OURS, Manifest, manifest
-from components.kubernetes.queues import KUEUE
-from components.kubernetes.spec import ClusterSpec, Team
+from gangway.components.kubernetes.manifest import OURS, Manifest, manifest
+from gangway.components.kubernetes.queues import KUEUE
+from gangway.components.kubernetes.spec import ClusterSpec, Team
 
 __all__ = ["CLAIM", "CLOSED_RANGES", "MEMBER_GROUP", "RUNS_APART", "RunVolume", "namespace_manifests"]
 

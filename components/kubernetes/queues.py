@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from components.kubernetes.manifest import OURS, Manifest, manifest
-from components.kubernetes.spec import JOBS_ONLY, SIZE, ClusterSpec, Flavor, Team
+from gangway.components.kubernetes.manifest import OURS, Manifest, manifest
+from gangway.components.kubernetes.spec import JOBS_ONLY, SIZE, ClusterSpec, Flavor, Team
 
 __all__ = ["COHORT", "KUEUE", "PRIORITIES", "QUEUE", "queue_manifests", "tolerations"]
 

@@ -8,8 +8,8 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
-from components.kubernetes.charts import Chart
-from components.kubernetes.manifest import Manifest
+from gangway.components.kubernetes.charts import Chart
+from gangway.components.kubernetes.manifest import Manifest
 
 __all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterManifestsArgs", "get_tier", "get_token"]
 
@@ -102,7 +102,7 @@ def _declare(
 
 
 class ClusterChartsArgs(TypedDict):
-    """Inputs of ClusterCharts: `components.kubernetes.charts`; parts of `values` may be outputs."""
+    """Inputs of ClusterCharts: `gangway.components.kubernetes.charts`; parts of `values` may be outputs."""
 
     charts: Sequence[Chart]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 __all__ = [
     "EFA",

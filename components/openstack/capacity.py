@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from components.core.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds
-from components.core.findings import InputError
+from gangway.components.core.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds
+from gangway.components.core.findings import InputError
 
 __all__ = [
     "LADDER",

@@ -11,7 +11,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import identity
 
-from components.core.dependencies import after
+from gangway.components.core.dependencies import after
 
 __all__ = ["NodeIdentity", "NodeIdentityArgs", "access_paths"]
 

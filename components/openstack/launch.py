@@ -9,10 +9,10 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import compute, networking
 
-from components.core.dependencies import after
-from components.core.findings import InputError
-from components.openstack.machine_secrets import SECRETS_TAG, SIGNATURE_TAG
-from components.openstack.tags import ROLE_TAG, tag_words
+from gangway.components.core.dependencies import after
+from gangway.components.core.findings import InputError
+from gangway.components.openstack.machine_secrets import SECRETS_TAG, SIGNATURE_TAG
+from gangway.components.openstack.tags import ROLE_TAG, tag_words
 
 __all__ = [
     "HEAD_ROOT_GIB",
@@ -41,8 +41,8 @@ CREATE_TIMEOUT = "60m"
 
 class HeadNodeArgs(TypedDict):
     """Inputs of HeadNode. `user_data` is base64 (gzip is fine), `image` an image's id or name, `machine_type` a
-    flavour's name. `private_ip` is fixed (`components.openstack.network.NetworkPlan`). `boot_volume_gib` boots from a
-    volume of `volume_type`, by default from the flavour's disk. `secrets_place` and `secrets_signature` are
+    flavour's name. `private_ip` is fixed (`gangway.components.openstack.network.NetworkPlan`). `boot_volume_gib` boots
+    from a volume of `volume_type`, by default from the flavour's disk. `secrets_place` and `secrets_signature` are
     MachineSecrets'.
     """
 

@@ -10,8 +10,8 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import objectstorage
 
-from components.core.pinned import pinned_secret
-from components.openstack.tags import header_tags
+from gangway.components.core.pinned import pinned_secret
+from gangway.components.openstack.tags import header_tags
 
 __all__ = [
     "RENEWED_EVERY_HOURS",

@@ -8,11 +8,11 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import networking
 
-from components.core.dependencies import after
-from components.core.fields import Egress
-from components.core.findings import InputError
-from components.core.network import HeadPortsArgs, private_network
-from components.openstack.tags import tag_words
+from gangway.components.core.dependencies import after
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import InputError
+from gangway.components.core.network import HeadPortsArgs, private_network
+from gangway.components.openstack.tags import tag_words
 
 __all__ = [
     "ROLES",

@@ -10,12 +10,18 @@ from typing import Literal, NotRequired, TypedDict, get_args
 import pulumi
 from pulumi_openstack import compute, networking
 
-from components.core.capacity import RungPlan, plan_rung
-from components.core.findings import InputError, nearest_hint
-from components.openstack.capacity import Placing, check_flavour, check_ladder, plan_placing, rung_from_args
-from components.openstack.launch import BootSource, declare_instance, declare_port, plan_boot_source, secrets_tags
-from components.openstack.network import plan_network
-from components.openstack.tags import ROLE_TAG, tag_words
+from gangway.components.core.capacity import RungPlan, plan_rung
+from gangway.components.core.findings import InputError, nearest_hint
+from gangway.components.openstack.capacity import Placing, check_flavour, check_ladder, plan_placing, rung_from_args
+from gangway.components.openstack.launch import (
+    BootSource,
+    declare_instance,
+    declare_port,
+    plan_boot_source,
+    secrets_tags,
+)
+from gangway.components.openstack.network import plan_network
+from gangway.components.openstack.tags import ROLE_TAG, tag_words
 
 __all__ = ["PLACEMENTS", "CapacityRungArgs", "NodePool", "NodePoolArgs", "NodePoolPlan", "Placement", "plan_node_pool"]
 
@@ -27,7 +33,7 @@ HEAD_TAG = "gangway:head"
 
 
 class CapacityRungArgs(TypedDict):
-    """The rung: `kind` is reservation or on-demand; the rest is as in `components.core.capacity`."""
+    """The rung: `kind` is reservation or on-demand; the rest is as in `gangway.components.core.capacity`."""
 
     kind: str
     id: NotRequired[str]

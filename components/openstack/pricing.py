@@ -6,9 +6,9 @@ is `gangway:site.usd_per_node_hour`.
 
 from collections.abc import Iterable, Sequence
 
-from components.catalog.schema import MachinePrice
-from components.estimate.cost import CostComponent, Declared, from_fact, of_resources, unknown_price
-from components.openstack.tags import ROLE_TAG
+from gangway.components.catalog.schema import MachinePrice
+from gangway.components.estimate.cost import CostComponent, Declared, from_fact, of_resources, unknown_price
+from gangway.components.openstack.tags import ROLE_TAG
 
 __all__ = ["price_resources"]
 

@@ -1,6 +1,6 @@
 """OpenStack resource types by retention class. Stacks have no key of their own."""
 
-from components.core.retention import Retention, get_types
+from gangway.components.core.retention import Retention, get_types
 
 __all__ = ["RETENTION"]
 

@@ -6,9 +6,9 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import objectstorage, sharedfilesystem
 
-from components.core.dependencies import after
-from components.core.findings import InputError
-from components.openstack.tags import header_tags
+from gangway.components.core.dependencies import after
+from gangway.components.core.findings import InputError
+from gangway.components.openstack.tags import header_tags
 
 __all__ = ["PROTOCOLS", "ManilaShare", "ManilaShareArgs", "RunBucket", "RunBucketArgs", "check_share", "export_path"]
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from components.core.tags import shortened
+from gangway.components.core.tags import shortened
 
 __all__ = ["ROLE_TAG", "header_tags", "tag_words"]
 

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from trainer.networks import base
-from trainer.networks.base import ClassEmbedding, ProjectionHead
+from gangway.trainer.networks import base
+from gangway.trainer.networks.base import ClassEmbedding, ProjectionHead
 
 __all__ = ["Discriminator", "Generator"]
 

@@ -1,14 +1,11 @@
 """Three components of Gangway in somebody's own program: a network, a bucket for runs, a budget that stops nodes."""
 
-import gangway_iac
 import pulumi
 
-gangway_iac.add_to_path()  # makes `components` importable, in this process alone
-
-from components.aws.budget import Budget
-from components.aws.network import TrainingNetwork
-from components.aws.storage import RunBucket
-from components.core.fields import Egress
+from gangway.components.aws.budget import Budget
+from gangway.components.aws.network import TrainingNetwork
+from gangway.components.aws.storage import RunBucket
+from gangway.components.core.fields import Egress
 
 STACK = pulumi.get_stack()
 TAGS = {"team": "ml-platform", "cost_center": "4711", "gangway:stack": STACK}

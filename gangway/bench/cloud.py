@@ -18,19 +18,19 @@ from pulumi.automation import (
 )
 from pydantic import ValidationError
 
-from components.core.findings import InputError
-from components.core.first_error import first_wrong
 from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, project_dir, read_project
 from gangway.bench.runner import Guard
 from gangway.bench.suite import Item, get_run_id, stack_name
+from gangway.components.core.findings import InputError
+from gangway.components.core.first_error import first_wrong
 from gangway.runs.end_record import check_not_ended
 from gangway.runs.errors import RunFailedError, StoreFailedError
 from gangway.runs.run_store import RunStore, bucket_region, runs_url
 from gangway.runs.signatures import get_signature, read_public_key
-from stacks.providers.openstack.settings import storage_cloud
-from trainer.core.regular_files import read_regular
-from trainer.records.run_record import RunRecord
+from gangway.stacks.providers.openstack.settings import storage_cloud
+from gangway.trainer.core.regular_files import read_regular
+from gangway.trainer.records.run_record import RunRecord
 
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 _SHOWN_ERRORS = 3

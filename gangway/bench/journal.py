@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
-from components.core.findings import InputError
-from components.core.json_lines import append_line, complete_lines, cut_half_line, lock
-from components.core.visible import all_visible
-from trainer.core.regular_files import open_file
+from gangway.components.core.findings import InputError
+from gangway.components.core.json_lines import append_line, complete_lines, cut_half_line, lock
+from gangway.components.core.visible import all_visible
+from gangway.trainer.core.regular_files import open_file
 
 JOURNAL_FILE = "journal.jsonl"
 

@@ -11,18 +11,18 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from components.core.findings import InputError, nearest_hint
-from components.core.job import JobSpec
 from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.runner import Guard
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_run_id
+from gangway.components.core.findings import InputError, nearest_hint
+from gangway.components.core.job import JobSpec
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job
 from gangway.runs.errors import RunFailedError
-from stacks.config.job_settings import effective_config
-from stacks.estimates.run_context import local_context
-from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
-from trainer.core.regular_files import read_file
-from trainer.records.run_record import RunRecord
+from gangway.stacks.config.job_settings import effective_config
+from gangway.stacks.estimates.run_context import local_context
+from gangway.trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
+from gangway.trainer.core.regular_files import read_file
+from gangway.trainer.records.run_record import RunRecord
 
 _CPUINFO = Path("/proc/cpuinfo")
 DEVICES = ("auto", "cpu", "cuda")
@@ -173,7 +173,7 @@ class Local:
         folder.mkdir(exist_ok=True)
         cleanup = ExitStack()
         run = cleanup.enter_context(LocalRun.start(self._job(item), folder / "train.log"))
-        facts = process_facts(run.pid, "trainer.launch")
+        facts = process_facts(run.pid, "gangway.trainer.launch")
         note(**facts)
         self._running[item.name] = _Running(run, StatsTail(folder / "stats.jsonl"), cleanup, note)
         return facts

@@ -15,14 +15,14 @@ import yaml
 from pulumi.automation import CommandResult, InvalidVersionError, PulumiCommand
 from pulumi.automation.errors import create_command_error
 
-from components.core.findings import InputError
 from gangway.bench.suite import Item, SuiteConfig, get_run_id, stack_name
-from stacks.base.registry import get_provider, provider_names
-from stacks.config.paths import ROOT
-from stacks.config.provider_settings import ProviderSettings
-from stacks.config.stack_config import StackConfig
-from stacks.config.yaml_file import read_yaml
-from stacks.loading.loader import find_stack_file, from_file, read_settings
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.registry import get_provider, provider_names
+from gangway.stacks.config.paths import ROOT
+from gangway.stacks.config.provider_settings import ProviderSettings
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.config.yaml_file import read_yaml
+from gangway.stacks.loading.loader import find_stack_file, from_file, read_settings
 
 # Keys of a stack file beside `config:`, without which its secrets are unreadable.
 _SECRETS = ("encryptedkey", "encryptionsalt", "secretsprovider")

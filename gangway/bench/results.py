@@ -18,16 +18,16 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
-from components.core.findings import InputError
-from components.core.whole_files import write_whole
 from gangway.bench.journal import Attempt, Journal, Progress
 from gangway.bench.suite import Item, SuiteConfig, get_run_id
-from trainer.core.regular_files import read_regular
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord
+from gangway.components.core.findings import InputError
+from gangway.components.core.whole_files import write_whole
+from gangway.trainer.core.regular_files import read_regular
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord
 
 if TYPE_CHECKING:
-    from stacks.plan.plan import Plan
+    from gangway.stacks.plan.plan import Plan
 
 _ON_PAPER_SEC = 30.0
 """Seconds between lines in a log file, which has no live line."""

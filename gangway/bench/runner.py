@@ -15,7 +15,7 @@ from gangway.bench.processes import Stop
 from gangway.bench.results import FREE, Caps, Rate
 from gangway.bench.suite import Item
 from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.run_record import RunRecord
 
 DESTROY_TRIES = 3
 STORE_TRIES = 5

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from components.catalog.loader import load_tpus
-from components.core.findings import InputError, nearest_hint
-from components.core.job import JobSpec
-from components.estimate.scaling import (
+from gangway.bench.local import Placement
+from gangway.components.catalog.loader import load_tpus
+from gangway.components.core.findings import InputError, nearest_hint
+from gangway.components.core.job import JobSpec
+from gangway.components.estimate.scaling import (
     AmdahlFit,
     Links,
     Spread,
@@ -23,12 +24,11 @@ from components.estimate.scaling import (
     measured_efficiency,
     step_sec,
 )
-from components.gcp.slices import plan_slice, slice_topologies
-from gangway.bench.local import Placement
+from gangway.components.gcp.slices import plan_slice, slice_topologies
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job
-from stacks.base.registry import sellers
-from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunContext
+from gangway.stacks.base.registry import sellers
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.records.run_record import RunContext
 
 MAX_WORKERS = 512
 _PLACE = "--machines"

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from components.core.findings import InputError, Severity
 from gangway.bench.journal import Journal, State
 from gangway.bench.local import Local, hardware
 from gangway.bench.processes import AbandonedError, Stop
 from gangway.bench.results import Caps, Rate, Screen, get_rate, get_results, show_results, write_results
 from gangway.bench.runner import Environment, Runner
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_items, get_preset, load_suite
-from stacks.base.extras import require
-from stacks.config.job_settings import effective_config
-from trainer.config.parts.fields import SELF_PREPARED
+from gangway.components.core.findings import InputError, Severity
+from gangway.stacks.base.extras import require
+from gangway.stacks.config.job_settings import effective_config
+from gangway.trainer.config.parts.fields import SELF_PREPARED
 
 if TYPE_CHECKING:  # Pulumi, which a suite on this machine does not need
     from pulumi.automation import PulumiCommand
@@ -135,7 +135,7 @@ def _check_data(preset: str, items: Sequence[Item], data: Path | None) -> None:
     for config, item in local_items.items():
         if data is None and config.dataset in SELF_PREPARED:
             continue
-        from trainer.__main__ import data_mistake  # with torch, which takes seconds
+        from gangway.trainer.__main__ import data_mistake  # with torch, which takes seconds
 
         mistake = data_mistake(config, data or Path("data"))
         if mistake is not None:
@@ -189,8 +189,8 @@ def _prepare(
 def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> Rate:
     """The stack's cost from its plan, which must be one that `up` accepts."""
     from gangway.bench.pulumi_cli import project_dir, read_project
-    from stacks.plan.plan import make_plan
-    from stacks.providers.hosts.settings import HostsConfig
+    from gangway.stacks.plan.plan import make_plan
+    from gangway.stacks.providers.hosts.settings import HostsConfig
 
     config = read_project(project_dir(folder, item), item, place)
     hosts = config.find_section(HostsConfig)

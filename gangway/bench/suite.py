@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from components.core.fields import PositiveNumber, PositiveWhole, Seed
-from components.core.findings import InputError, nearest_hint
-from stacks.config.job_settings import Settings, check_settings
-from stacks.config.paths import ROOT
-from stacks.config.section import Section
-from stacks.config.yaml_file import read_model
-from stacks.loading.loader import find_stack_file, read_settings
-from trainer.config.presets import PRESETS
+from gangway.components.core.fields import PositiveNumber, PositiveWhole, Seed
+from gangway.components.core.findings import InputError, nearest_hint
+from gangway.stacks.config.job_settings import Settings, check_settings
+from gangway.stacks.config.paths import ROOT
+from gangway.stacks.config.section import Section
+from gangway.stacks.config.yaml_file import read_model
+from gangway.stacks.loading.loader import find_stack_file, read_settings
+from gangway.trainer.config.presets import PRESETS
 
 LOCAL = "local"
 """This machine as a stack: torchrun, without a cloud."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from components.core.findings import InputError
-from stacks.config.paths import ROOT, in_project
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.paths import ROOT, in_project
 
 if TYPE_CHECKING:
-    from stacks.config.stack_config import StackConfig
+    from gangway.stacks.config.stack_config import StackConfig
 
 EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
@@ -31,7 +31,7 @@ def stacks_dir() -> Path:
 
 def load_stack(stack_or_file: str) -> "StackConfig":
     """Read a stack by name or path. InputError: no such stack, or an invalid file."""
-    from stacks.loading.loader import find_stack_file, from_file
+    from gangway.stacks.loading.loader import find_stack_file, from_file
 
     return from_file(find_stack_file(stack_or_file, stacks_dir()))
 
@@ -43,7 +43,7 @@ def print_json(data: Any) -> None:
 
 def check_plot(plot: Path, *, overwrite: bool) -> None:
     """InputError: matplotlib is missing, an unsupported suffix, no such folder, or the file exists."""
-    from stacks.base.extras import require
+    from gangway.stacks.base.extras import require
 
     if plot.suffix not in (".png", ".svg"):
         fix = f"--plot {shlex.quote(str(plot.with_suffix('.png')))}"
@@ -63,7 +63,7 @@ def check_new_file(
     flag: str = "--out",
 ) -> None:
     """InputError: one of the `outputs` of `out` exists and may not be overwritten."""
-    from trainer.records.folders import free_name, taken
+    from gangway.trainer.records.folders import free_name, taken
 
     if not overwrite and (existing := taken(out, outputs)) is not None:
         raise InputError(
@@ -77,7 +77,7 @@ def check_new_file(
 
 def check_page_folder(folder: Path) -> None:
     """InputError: the folder has files, but no report and no run."""
-    from trainer.records.folders import is_run, visible
+    from gangway.trainer.records.folders import is_run, visible
 
     names = list(visible(folder))
     if not names or _is_page(folder / _PAGE) or is_run(folder) or any(is_run(folder / name) for name in names):
@@ -87,7 +87,7 @@ def check_page_folder(folder: Path) -> None:
 
 def check_figures_folder(folder: Path) -> None:
     """InputError: the folder has files other than figures (each as PDF and SVG) and a report."""
-    from trainer.records.folders import visible
+    from gangway.trainer.records.folders import visible
 
     names = [Path(name) for name in visible(folder) if not (name == _PAGE and _is_page(folder / name))]
     suffixes = {name.stem: {each.suffix for each in names if each.stem == name.stem} for name in names}
@@ -97,7 +97,7 @@ def check_figures_folder(folder: Path) -> None:
 
 
 def _other_files(folder: Path, names: Sequence[str], flag: str, allowed: str) -> InputError:
-    from trainer.records.folders import free_name, listed
+    from gangway.trainer.records.folders import free_name, listed
 
     return InputError(
         flag,
@@ -111,7 +111,7 @@ def _other_files(folder: Path, names: Sequence[str], flag: str, allowed: str) ->
 def _is_page(path: Path) -> bool:
     if not path.is_file():
         return False
-    from trainer.core.regular_files import open_file
+    from gangway.trainer.core.regular_files import open_file
 
     with open_file(path) as file:
         return _PAGE_MARK in file.read(_HEAD_BYTES)

@@ -23,23 +23,23 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from components.core.findings import InputError
-from components.core.job import JobSpec
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job, run_module
 from gangway.report.page import write_report
 from gangway.report.plans.show import sandbox_notes, sandbox_table, show_plan
 from gangway.sandbox.cloud import MotoCloud
 from gangway.sandbox.rows import SandboxRow
-from stacks.base.extras import require
-from stacks.config.job_settings import effective_config
-from stacks.config.paths import ROOT
-from stacks.estimates.run_context import local_context
-from stacks.loading.loader import find_stack_file, from_file
-from stacks.plan.gc_pause import without_gc
-from stacks.plan.plan import Plan, make_plan, run_program
-from trainer.core.errors import EXIT_INTERRUPTED
-from trainer.core.file_errors import check_reachable, file_problem
-from trainer.records.run_record import RunRecord
+from gangway.stacks.base.extras import require
+from gangway.stacks.config.job_settings import effective_config
+from gangway.stacks.config.paths import ROOT
+from gangway.stacks.estimates.run_context import local_context
+from gangway.stacks.loading.loader import find_stack_file, from_file
+from gangway.stacks.plan.gc_pause import without_gc
+from gangway.stacks.plan.plan import Plan, make_plan, run_program
+from gangway.trainer.core.errors import EXIT_INTERRUPTED
+from gangway.trainer.core.file_errors import check_reachable, file_problem
+from gangway.trainer.records.run_record import RunRecord
 
 STACK = "aws-demo"
 NUM_PROCESSES = 2
@@ -248,7 +248,7 @@ def _evaluate(run_dir: Path, size: DemoSize, console: Console) -> None:
         argv = ["evaluate", "--run-dir", str(run_dir), "--samples", str(size.metrics_samples)]
         log = run_dir / "evaluate.log"
         try:
-            for _ in run_module("trainer", argv, log, {}):
+            for _ in run_module("gangway.trainer", argv, log, {}):
                 progress.refresh()
         except subprocess.CalledProcessError as failed:
             raise _log_error("evaluation failed", failed.returncode, log) from None

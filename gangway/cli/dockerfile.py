@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 
 def dockerfile(
@@ -17,9 +17,9 @@ def dockerfile(
     repository: Annotated[str, typer.Option(help="Repository in the proposed commands.")] = "REGISTRY/gangway-trainer",
 ) -> None:
     """Print the trainer's Dockerfile, and on stderr how to build and push an image for a stack file."""
-    from images.specs import DOCKERFILE_FLAVOURS
-    from stacks.config.paths import ROOT
-    from stacks.estimates.run_context import content_tag, dockerfile_for
+    from gangway.images.specs import DOCKERFILE_FLAVOURS
+    from gangway.stacks.config.paths import ROOT
+    from gangway.stacks.estimates.run_context import content_tag, dockerfile_for
 
     known = next((each for each in DOCKERFILE_FLAVOURS if each == flavour), None)
     if known is None:

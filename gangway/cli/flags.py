@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 from typer.core import TyperGroup
 
-from components.core.findings import InputError
-from stacks.config.corrections import Span, parse_number
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.corrections import Span, parse_number
 
 if TYPE_CHECKING:
     from typer._click import Context
@@ -48,7 +48,7 @@ def _params(command: Any) -> Iterator[Any]:
 
 
 def _check_reachable(context: Any, param: Any, value: Any) -> Any:
-    from trainer.core.file_errors import check_reachable
+    from gangway.trainer.core.file_errors import check_reachable
 
     if value != param.default:  # a default may never be used
         for path in value if isinstance(value, list | tuple) else [value]:

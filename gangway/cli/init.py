@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError
 from gangway.cli.common import EXIT_FINDINGS
+from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
-    from components.core.findings import Finding
     from gangway.cli.new_project import Answers
-    from stacks.config.stack_config import StackConfig
-    from stacks.plan.plan import Plan
+    from gangway.components.core.findings import Finding
+    from gangway.stacks.config.stack_config import StackConfig
+    from gangway.stacks.plan.plan import Plan
 
 _ACCELERATOR = re.compile(r"[A-Za-z0-9-]+x[0-9]+|v[0-9]+[a-z]*-[0-9]+", re.IGNORECASE)
 """H100x8, or a TPU's v5p-64; anything else is a machine type."""
@@ -64,7 +64,7 @@ def init(
     empty; nothing is written.
     """
     from gangway.cli.new_project import project_files, startable_providers
-    from stacks.config.identity import folder_stack
+    from gangway.stacks.config.identity import folder_stack
 
     asks = sys.stdin.isatty() if ask is None else ask
     _check_printable(folder)
@@ -93,7 +93,7 @@ def _get_answers(
 ) -> "Answers":
     """Answers from flags, else from the user, else the provider's defaults."""
     from gangway.cli.new_project import Answers, get_start
-    from trainer.config.presets import PRESETS
+    from gangway.trainer.config.presets import PRESETS
 
     start = get_start(provider)
     node = given["accelerator"] or ""
@@ -144,7 +144,7 @@ def _check_printable(folder: Path) -> None:
 
 def _check_folder(folder: Path, stack: str, provider: str, policy: bool) -> None:
     from gangway.cli.new_project import check_names, file_names
-    from trainer.records.folders import free_name, listed, visible
+    from gangway.trainer.records.folders import free_name, listed, visible
 
     check_names(stack, provider)
     if folder.exists() and not folder.is_dir():
@@ -173,7 +173,7 @@ def _add_budget(
     """The answers with a budget, and the plan's errors. InputError: an invalid answer, at its place in the future
     stack file.
     """
-    from stacks.estimates.common_findings import check_budget
+    from gangway.stacks.estimates.common_findings import check_budget
 
     place = str(folder / f"Pulumi.{answers.stack}.yaml")
     plan = _plan(_load(replace(answers, monthly_usd=1e9) if budget is None else answers, place), place)
@@ -198,7 +198,7 @@ def _add_budget(
 def _load(answers: "Answers", place: str) -> "StackConfig":
     """Load the stack from a temporary file; errors name the future file `place`."""
     from gangway.cli.new_project import stack_file
-    from stacks.loading.loader import from_file
+    from gangway.stacks.loading.loader import from_file
 
     with tempfile.TemporaryDirectory() as empty:
         path = Path(empty) / Path(place).name
@@ -216,7 +216,7 @@ def _load(answers: "Answers", place: str) -> "StackConfig":
 
 def _plan(config: "StackConfig", place: str) -> "Plan | None":
     """The plan; None if the provider's extra is missing here: the project's environment will have it."""
-    from stacks.plan.plan import make_plan
+    from gangway.stacks.plan.plan import make_plan
 
     try:
         return make_plan(config)
@@ -228,7 +228,7 @@ def _plan(config: "StackConfig", place: str) -> "Plan | None":
 
 def _get_source(given: str | None) -> str:
     """The URL for requirements.txt. InputError: unknown, or not a URL."""
-    from stacks.config.paths import installed_from
+    from gangway.stacks.config.paths import installed_from
 
     allowed, fix = "a URL: file:///..., git+https://...@COMMIT", "--from file:///path/of/a/checkout"
     url = given or installed_from()
@@ -242,7 +242,7 @@ def _get_source(given: str | None) -> str:
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
     """Write all files or none. InputError: a file exists by now, or the folder cannot be written."""
-    from components.core.whole_files import FULL, without_empty_folders
+    from gangway.components.core.whole_files import FULL, without_empty_folders
 
     try:
         with ExitStack() as made:

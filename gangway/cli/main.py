@@ -14,7 +14,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from components.core.findings import InputError
 from gangway.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
 from gangway.cli.costs.audit import audit
 from gangway.cli.costs.catalog import app as catalog_app
@@ -36,9 +35,10 @@ from gangway.cli.runs.reproduce import reproduce
 from gangway.cli.runs.sign import sign
 from gangway.cli.signature import signature
 from gangway.cli.trainer import add_trainer
-from stacks.base.extras import missing_extra
-from stacks.plan.gc_pause import without_gc
-from trainer.core.console import flush_output, output_failed
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.extras import missing_extra
+from gangway.stacks.plan.gc_pause import without_gc
+from gangway.trainer.core.console import flush_output, output_failed
 
 EXIT_INTERRUPTED = 128 + 2
 """What a shell reports after SIGINT."""
@@ -129,9 +129,9 @@ def plan(
     Exit code 0: no errors. 1: a finding of severity error. 2: invalid input. With several stacks, the worst.
     """
     from gangway.report.plans.show import Detail, explain, print_plan
-    from stacks.loading.loader import find_stack_file, from_file
-    from stacks.plan.difference import add_comparison, read_plan
-    from stacks.plan.plan import make_plan
+    from gangway.stacks.loading.loader import find_stack_file, from_file
+    from gangway.stacks.plan.difference import add_comparison, read_plan
+    from gangway.stacks.plan.plan import make_plan
 
     if brief and full:
         raise InputError("--brief", "cannot be combined with --full", allowed="one of them", fix="remove one")
@@ -188,7 +188,7 @@ app.command(rich_help_panel=_BILLS)(audit)
 
 
 def _run_app() -> int | str | None:
-    from trainer.core.file_errors import check_working_directory, file_problem, home_folder
+    from gangway.trainer.core.file_errors import check_working_directory, file_problem, home_folder
 
     os.environ.setdefault("HOME", str(home_folder()))  # otherwise expanding ~ may raise
     try:

@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from components.core.findings import InputError
-from stacks.base.registry import all_providers, get_provider
-from stacks.base.start import Start
-from stacks.config.corrections import parse_range
-from stacks.config.identity import without_accents
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.registry import all_providers, get_provider
+from gangway.stacks.base.start import Start
+from gangway.stacks.config.corrections import parse_range
+from gangway.stacks.config.identity import without_accents
 
 _WIDTH = 120
 
@@ -181,9 +181,9 @@ options:
 _PROGRAM = '''\
 """Gangway's program: `pulumi up --stack {stack}` builds what Pulumi.{stack}.yaml describes."""
 
-from gangway_iac import run_program
+from runpy import run_module
 
-run_program()
+run_module("gangway.stacks", run_name="__main__")
 '''
 _POLICY_YAML = """\
 description: "The findings of `gangway plan`, enforced by the engine."
@@ -197,9 +197,9 @@ runtime:
 _POLICY = '''\
 """Gangway's guardrails: `pulumi preview --stack {stack} --policy-pack policy`."""
 
-from gangway_iac import run_policy_pack
+from runpy import run_module
 
-run_policy_pack()
+run_module("gangway.stacks.policy", run_name="__main__")
 '''
 
 

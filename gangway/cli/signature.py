@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
-    from stacks.cosign import SignedPayload
+    from gangway.stacks.cosign import SignedPayload
 
 
 def signature(
@@ -23,9 +23,9 @@ def signature(
 
     Exit code 0: the signature is valid for the key. 2: none is, or cosign fails.
     """
-    from components.core.image_reference import BY_DIGEST, is_reference
-    from components.core.image_signature import signed_name
-    from stacks.cosign import get_signatures
+    from gangway.components.core.image_reference import BY_DIGEST, is_reference
+    from gangway.components.core.image_signature import signed_name
+    from gangway.stacks.cosign import get_signatures
 
     if not is_reference(image, BY_DIGEST):
         allowed = "<registry>/<repository>@sha256:<digest>"
@@ -47,7 +47,7 @@ def signature(
 
 def _find_valid(image: str, pem: str, found: "list[SignedPayload]", name: str) -> "SignedPayload":
     """The first valid signature. InputError: there is none; explains the last one."""
-    from components.core.image_signature import SignatureError, checked_signature
+    from gangway.components.core.image_signature import SignatureError, checked_signature
 
     problem: SignatureError | None = None
     for signed in found:
@@ -63,7 +63,7 @@ def _find_valid(image: str, pem: str, found: "list[SignedPayload]", name: str) -
 
 
 def _read_key(path: Path) -> str:
-    from trainer.core.regular_files import read_text_file
+    from gangway.trainer.core.regular_files import read_text_file
 
     try:
         return read_text_file(path, encoding="ascii").strip()

@@ -1,11 +1,11 @@
-"""Passes the trainer's commands through: `gangway train ...` is `python -m trainer train ...`."""
+"""Passes the trainer's commands through: `gangway train ...` is `python -m gangway.trainer train ...`."""
 
 from collections.abc import Callable
 from typing import NoReturn
 
 import typer
 
-from trainer.core.program import COMMANDS
+from gangway.trainer.core.program import COMMANDS
 
 _SENTENCES = {
     "train": "Train a GAN on this machine, or resume a run.",
@@ -35,7 +35,7 @@ def add_trainer(app: typer.Typer) -> None:
 
 def _get_command(name: str) -> Callable[[typer.Context], None]:
     def command(context: typer.Context) -> NoReturn:
-        from trainer.__main__ import run
+        from gangway.trainer.__main__ import run
 
         if name == "presets" and len(context.args) == 1 and not context.args[0].startswith("-"):
             _show_preset(context.args[0])
@@ -46,12 +46,12 @@ def _get_command(name: str) -> Callable[[typer.Context], None]:
 
 def _show_preset(name: str) -> NoReturn:
     """Print the trainer's description of a preset, then its needs by machine type from the catalogue."""
-    from trainer.__main__ import main
+    from gangway.trainer.__main__ import main
 
     if code := main(["presets", name]):
         raise typer.Exit(code)
     from gangway.report.plans.preset_machines import MACHINES, on_machine, table
-    from trainer.config.presets import PRESETS
+    from gangway.trainer.config.presets import PRESETS
 
     found = [on_machine(PRESETS[name], machine) for machine in MACHINES]
     if not all(each.problem for each in found):  # a demo for one CPU fits no machine

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gangway.jobs.base import Phase
-from stacks.config.job_file import JobFile
-from trainer.core.errors import (
+from gangway.stacks.config.job_file import JobFile
+from gangway.trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_CODES,
     EXIT_ENDED_FOR_ALL,

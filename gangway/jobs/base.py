@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, cast
 
-from components.core.findings import Finding, InputError, Severity
-from components.core.visible import OneLineTexts
-from components.estimate.regions import Place, read_place, refusal
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.components.core.visible import OneLineTexts
+from gangway.components.estimate.regions import Place, read_place, refusal
 from gangway.jobs.job_folder import UnreadableError
-from stacks.config.job_file import JobFile
-from stacks.config.own_command import RENDEZVOUS_RISK, RUN_DIR
+from gangway.stacks.config.job_file import JobFile
+from gangway.stacks.config.own_command import RENDEZVOUS_RISK, RUN_DIR
 
 if TYPE_CHECKING:
     from gangway.jobs.copying import Copied, OnProgress

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.file_metadata import FileMetadata, copy_folder_metadata, missing_metadata_line
 from gangway.jobs.integrity import find_newest_intact, get_sha256
 from gangway.jobs.job_folder import JobFolder

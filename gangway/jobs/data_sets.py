@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from components.core.findings import InputError
-from components.core.json_lines import lock
+from gangway.components.core.findings import InputError
+from gangway.components.core.json_lines import lock
 from gangway.jobs.job_folder import OwnJobFolder, make_shared
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:
     from gangway.jobs.copying import Copied, OnProgress

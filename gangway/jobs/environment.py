@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
-from stacks.config.paths import user_environment
 
 MARK, RUNNER_MARK = "GANGWAY_LOCAL_JOB", "GANGWAY_LOCAL_RUNNER"
 """Both hold the job's folder: in all processes of a job, and in its runner."""
@@ -41,4 +40,4 @@ def get_environment(folder: JobFolder) -> dict[str, str]:
 
 def without_marks(variables: Mapping[str, str]) -> dict[str, str]:
     """The user's own variables: a job submitted by a job does not end with it."""
-    return {name: value for name, value in user_environment(variables).items() if name not in (MARK, RUNNER_MARK)}
+    return {name: value for name, value in variables.items() if name not in (MARK, RUNNER_MARK)}

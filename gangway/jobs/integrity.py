@@ -24,7 +24,7 @@ class _Part(BaseModel):
 
 
 class _Sums(BaseModel):
-    """The part of a manifest that every version has (trainer.checkpoint.store)."""
+    """The part of a manifest that every version has (gangway.trainer.checkpoint.store)."""
 
     sha256: str
     parts: tuple[_Part, ...] = ()

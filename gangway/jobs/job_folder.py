@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
-from components.core.findings import Finding, InputError, Severity
-from components.core.visible import visible
-from components.core.whole_files import FULL
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.components.core.visible import visible
+from gangway.components.core.whole_files import FULL
 
 MOST_BYTES = 1_000_000
 """For files read completely; far more than they hold."""

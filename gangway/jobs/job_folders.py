@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.core.findings import Finding, InputError, nearest_hint
-from components.core.first_error import first_wrong
-from components.core.json_lines import lock
-from components.core.whole_files import FULL, without_empty_folders
-from components.estimate.regions import Place
+from gangway.components.core.findings import Finding, InputError, nearest_hint
+from gangway.components.core.first_error import first_wrong
+from gangway.components.core.json_lines import lock
+from gangway.components.core.whole_files import FULL, without_empty_folders
+from gangway.components.estimate.regions import Place
 from gangway.jobs.base import (
     LOG_PART_BYTES,
     JobStatus,
@@ -68,7 +68,7 @@ from gangway.jobs.listing import (
 from gangway.jobs.migration import cancel_move, describe_move, open_move
 from gangway.jobs.run_intervals import used_sec
 from gangway.jobs.working_folder import working_folder
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:
     from gangway.jobs.copying import Copied, OnProgress

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 
-from components.core.findings import InputError
-from components.core.json_lines import is_locked, lock_soon
+from gangway.components.core.findings import InputError
+from gangway.components.core.json_lines import is_locked, lock_soon
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 
 _LOCK, _WAY, _UNWANTED = "moving", "moved.json", "unwanted"

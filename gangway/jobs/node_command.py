@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.core.job import Training
-from images.render import TEMPLATES
-from stacks.config.job_file import JobFile
-from stacks.config.job_settings import effective_config
-from stacks.config.own_command import command_variables
+from gangway.components.core.job import Training
+from gangway.images.render import TEMPLATES
+from gangway.stacks.config.job_file import JobFile
+from gangway.stacks.config.job_settings import effective_config
+from gangway.stacks.config.own_command import command_variables
 
 TRAIN_FILE = "train.json"
 """Name of the trainer's configuration in an engine's folder for the job's files."""
@@ -57,11 +57,11 @@ def node_argv(job: JobFile, place: Place, meeting: Meeting | None = None) -> lis
         torchrun = [] if job.processes_per_node is None else _torchrun(job, meeting, "static")
         return ["/bin/sh", place.own_job, *torchrun, "--", *job.command]
     return [
-        *(place.python, "-m", "trainer.launch"),
+        *(place.python, "-m", "gangway.trainer.launch"),
         *([] if meeting is None else [f"--member-key={meeting.member_key}", "--store=first"]),
         *_torchrun(job, meeting, "gangway"),
         f"--shutdown-timeout={job.grace_sec}",
-        *("-m", "trainer"),
+        *("-m", "gangway.trainer"),
         *_training(job, place).argv,
     ]
 

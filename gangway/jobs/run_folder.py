@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from components.core.findings import InputError
-from components.core.whole_files import whole_file
+from gangway.components.core.findings import InputError
+from gangway.components.core.whole_files import whole_file
+from gangway.images.node.safe_files import is_unsafe_name
 from gangway.jobs.job_folder import JobFolder
-from images.node.safe_files import is_unsafe_name
 
 _ODD = re.compile(r"#[0-9]+$|[\x00-\x1f\x7f\udc80-\udcff]")
 _MOST_NAME_BYTES = 240

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from components.catalog.loader import Catalog
-from components.catalog.schema import MachineType, Region
-from components.core.findings import InputError
-from components.estimate.data_transfer import DataAt, carried
-from components.estimate.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
-from components.estimate.regions import Place, read_place
+from gangway.components.catalog.loader import Catalog
+from gangway.components.catalog.schema import MachineType, Region
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.data_transfer import DataAt, carried
+from gangway.components.estimate.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
+from gangway.components.estimate.regions import Place, read_place
 from gangway.jobs.base import Engine, JobStatus, as_movable
-from stacks.base.registry import get_provider
-from stacks.config.engines_file import NamedEngine
-from stacks.config.job_file import JobFile
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.engines_file import NamedEngine
+from gangway.stacks.config.job_file import JobFile
 
 __all__ = [
     "By",

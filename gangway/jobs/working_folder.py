@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from components.core.findings import Finding, InputError
+from gangway.components.core.findings import Finding, InputError
 from gangway.jobs.listing import ClosedError
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 _FIX = "cd to a folder that you can enter, or name one in the job file: workdir: /data/mine"
 

@@ -17,8 +17,8 @@ from matplotlib.lines import Line2D
 
 from gangway.render.drawing import PANEL_INCHES, Drawing, Theme, legend_size
 from gangway.render.rendering import kimg_text, moment, number
-from trainer.records.decisions import CONTROLLER, DecisionRecord, Fate
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.decisions import CONTROLLER, DecisionRecord, Fate
+from gangway.trainer.records.run_record import RunRecord
 
 _CLOCK_SEC = 0.001
 """Records have times to a millisecond, lines of statistics finer ones."""

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from components.core.findings import InputError
-from components.core.whole_files import make_folder, write_whole
-from components.estimate.cost import foreign_note
+from gangway.components.core.findings import InputError
+from gangway.components.core.whole_files import make_folder, write_whole
+from gangway.components.estimate.cost import foreign_note
 from gangway.render.rendering import Cell, Sources, duration, kimg_text, moment, number, render_template
 from gangway.report.decisions import Decided, find_decided
 from gangway.report.plots import Chart
 from gangway.runs.run_folders import not_sealed
 from gangway.runs.signatures import UNSIGNED
 from gangway.runs.stats import hints
-from trainer.core.regular_files import read_regular
-from trainer.records.quality import QualityRecord
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord
+from gangway.trainer.core.regular_files import read_regular
+from gangway.trainer.records.quality import QualityRecord
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _SEVERITIES = ("error", "warning", "info")

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from gangway.render.drawing import BAR, DARK, LIGHT, PANEL_INCHES, ROW_INCHES, Theme, draw, name_rows
 from gangway.render.rendering import number, unit_text
-from trainer.records.quality import QualityRecord
+from gangway.trainer.records.quality import QualityRecord
 
 _WORDS = {"interrupt": "interrupted", "kill": "killed", "resume": "resumed", "restart": "restarted"}
 _NEAR = 0.03

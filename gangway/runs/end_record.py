@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from components.core.first_error import first_wrong
+from gangway.components.core.first_error import first_wrong
 from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
 from gangway.runs.run_store import RunStore
 

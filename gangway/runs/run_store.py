@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
-from components.core.blob_url import read_blob_url
-from components.core.whole_files import whole_file
+from gangway.components.core.blob_url import read_blob_url
+from gangway.components.core.whole_files import whole_file
+from gangway.images.node.safe_files import is_unsafe_name
 from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
-from images.node.safe_files import is_unsafe_name
-from stacks.base.registry import get_provider
-from trainer.core.regular_files import read_regular
+from gangway.stacks.base.registry import get_provider
+from gangway.trainer.core.regular_files import read_regular
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

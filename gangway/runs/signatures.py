@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from components.core.findings import InputError
-from components.core.whole_files import write_whole
-from trainer.core.program import program
-from trainer.core.regular_files import read_file, read_regular
+from gangway.components.core.findings import InputError
+from gangway.components.core.whole_files import write_whole
+from gangway.trainer.core.program import program
+from gangway.trainer.core.regular_files import read_file, read_regular
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.core.findings import InputError
-from components.core.visible import all_visible
-from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import all_visible
+from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 
 NEEDED = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "images_per_sec", "world_size")
 """Required to plot a line, besides its place in the run; null if not measured."""

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from components.core.findings import nearest
+from gangway.components.core.findings import nearest
 
 if TYPE_CHECKING:
     from botocore.model import OperationModel, Shape

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import Any, Self
 
-from components.core.pinned import STASH
+from gangway.components.core.pinned import STASH
 from gangway.sandbox import compute, identity, kubernetes, monitoring, network, storage
 from gangway.sandbox import compute as fleets
 from gangway.sandbox import compute as head
@@ -19,7 +19,7 @@ from gangway.sandbox import network as firewall
 from gangway.sandbox import storage as bucket
 from gangway.sandbox.aws import Aws, Wire
 from gangway.sandbox.rows import Applied, SandboxRow, Status, verdict
-from stacks.recording import PlaceholderCloud
+from gangway.stacks.recording import PlaceholderCloud
 
 HANDLERS = {
     **head.HEAD_HANDLERS,

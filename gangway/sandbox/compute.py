@@ -6,7 +6,7 @@ from typing import Any
 
 from gangway.sandbox.aws import Aws, Wire, expected, one, tag_specifications
 from gangway.sandbox.rows import Applied
-from stacks.config.paths import program_folder
+from gangway.stacks.config.paths import program_folder
 
 
 def _placement_group(aws: Aws, wire: Wire) -> Applied:

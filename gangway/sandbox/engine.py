@@ -14,10 +14,10 @@ import grpc  # type: ignore[import-untyped]  # ships no types
 from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[import-untyped]  # ships no types
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from components.core.findings import InputError
-from stacks.config.stack_config import StackConfig
-from stacks.program import build
-from stacks.recording import Cloud
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.program import build
+from gangway.stacks.recording import Cloud
 
 if TYPE_CHECKING:
     from pulumi.automation import PulumiCommand

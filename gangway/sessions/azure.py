@@ -4,8 +4,8 @@ import json
 import subprocess
 from typing import Any, Protocol
 
-from components.core.findings import InputError
-from components.core.http_reply import Reply
+from gangway.components.core.findings import InputError
+from gangway.components.core.http_reply import Reply
 
 
 class Poster(Protocol):

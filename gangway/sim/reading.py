@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from components.core.findings import InputError
-from components.core.foreign_files import foreign_file, foreign_path
+from gangway.components.core.findings import InputError
+from gangway.components.core.foreign_files import foreign_file, foreign_path
 from gangway.sim.forecast.job_logs import JobLog, is_job_log, parse_job_log
 from gangway.sim.schedule.scenario import (
     MOST_JOBS,
@@ -22,10 +22,10 @@ from gangway.sim.schedule.scenario import (
     TraceConfig,
     build,
 )
-from stacks.config.explain_errors import explain
-from stacks.config.plain_text import odd_texts
-from stacks.config.yaml_file import read_model
-from trainer.core.regular_files import read_text_file
+from gangway.stacks.config.explain_errors import explain
+from gangway.stacks.config.plain_text import odd_texts
+from gangway.stacks.config.yaml_file import read_model
+from gangway.trainer.core.regular_files import read_text_file
 
 __all__ = ["generated", "read_scenario"]
 

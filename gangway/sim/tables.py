@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from components.estimate.cost import foreign_note
-from components.estimate.statistics import FEWEST_PAIRS
+from gangway.components.estimate.cost import foreign_note
+from gangway.components.estimate.statistics import FEWEST_PAIRS
 from gangway.sim.schedule.comparison import COMPARED, Arm, changes
 from gangway.sim.schedule.scenario import Scenario
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from images.node.web import RefusedError
+from gangway.images.node.web import RefusedError
 
 FLUSH_SEC = 5.0
 # Units that log trusted JSON. The job can print anything in the others, such as forged events.

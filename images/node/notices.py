@@ -1,8 +1,8 @@
 """Writes a cloud's interruption notices to a file for the job, since only root may reach the metadata service
 (close-metadata.sh). Needs only Python 3.9.
 
-A line is a kind of `trainer.preemption.notices` and, if the cloud gives one, a time in the cloud's format. The file is
-replaced after each answer, so its age is that of the last answer.
+A line is a kind of `gangway.trainer.preemption.notices` and, if the cloud gives one, a time in the cloud's format. The
+file is replaced after each answer, so its age is that of the last answer.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Opens a custom command's run folder for upload. Needs only Python 3.9.
 
-    python3 -m images.node.run_folder RUN_DIR UID MARKS COMMAND...
+    python3 -m gangway.images.node.run_folder RUN_DIR UID MARKS COMMAND...
 
 As in outbox.py, the job owns the folder and this runs as root: it skips links, FIFOs and other users' files. COMMAND
 gets $RESULTS, a folder with hard links, if $SUM_OF_RESULTS (of names, sizes and times) is not in MARKS/results. The
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from images.node.outbox import Owned, link_files, link_results, read_mark, say
+from gangway.images.node.outbox import Owned, link_files, link_results, read_mark, say
 
 RESERVED_PREFIXES = (".launch", ".results-")
 """Of files of this machine and the launcher."""

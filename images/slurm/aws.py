@@ -6,11 +6,20 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
 
-from images.render import BIN_DIR, ETC_DIR, NodeFile, bare_python_file, cloud_config, scripts, select_enabled, unit
-from images.shell import bash_assignments
-from images.slurm.conf import account_words, conf_files, fabric_files
-from images.slurm.spec import SlurmSpec
-from images.specs import TRAINER_UID, Breaker, FileSystem
+from gangway.images.render import (
+    BIN_DIR,
+    ETC_DIR,
+    NodeFile,
+    bare_python_file,
+    cloud_config,
+    scripts,
+    select_enabled,
+    unit,
+)
+from gangway.images.shell import bash_assignments
+from gangway.images.slurm.conf import account_words, conf_files, fabric_files
+from gangway.images.slurm.spec import SlurmSpec
+from gangway.images.specs import TRAINER_UID, Breaker, FileSystem
 
 CLOUD = "aws"
 SLURM_DIR = "/etc/slurm"
@@ -70,7 +79,7 @@ class AwsSlurmSpec:
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmNodeSpec(AwsSlurmSpec):
     """A node. `efa_interfaces_planned`: 0 for none; `lustre_efa_interfaces`: 0 mounts over TCP;
-    `job_fabric`: `components.core.queue_fabric.fabric_variables` of its jobs on several nodes.
+    `job_fabric`: `gangway.components.core.queue_fabric.fabric_variables` of its jobs on several nodes.
     """
 
     efa_interfaces_planned: int = 0
@@ -130,7 +139,7 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
 
     @property
     def scaler(self) -> dict[str, object]:
-        """Configuration of `images.node.aws.slurm_scaler`."""
+        """Configuration of `gangway.images.node.aws.slurm_scaler`."""
         slurm = self.slurm
         return {
             "region": self.region,

@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from images.render import ETC_DIR, NodeFile
-from images.slurm.spec import SlurmSpec, SlurmTeam
+from gangway.images.render import ETC_DIR, NodeFile
+from gangway.images.slurm.spec import SlurmSpec, SlurmTeam
 
 SRUN_PORTS = (60_001, 60_100)
 QOS = {"high": 300, "normal": 200, "low": 100}

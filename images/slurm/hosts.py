@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from images.hosts import CLOUD, installer_text
-from images.render import BIN_DIR, ETC_DIR, METADATA_UNIT, NodeFile, scripts, select_enabled, unit
-from images.shell import bash_assignments
-from images.slurm.conf import SRUN_PORTS, conf_files, fabric_files
-from images.slurm.spec import SlurmSpec
-from images.specs import RdmaSetup
+from gangway.images.hosts import CLOUD, installer_text
+from gangway.images.render import BIN_DIR, ETC_DIR, METADATA_UNIT, NodeFile, scripts, select_enabled, unit
+from gangway.images.shell import bash_assignments
+from gangway.images.slurm.conf import SRUN_PORTS, conf_files, fabric_files
+from gangway.images.slurm.spec import SlurmSpec
+from gangway.images.specs import RdmaSetup
 
 CONF_DIR = f"{ETC_DIR}/slurm"
 HEAD_MARK = "@HEAD@"
@@ -39,7 +39,7 @@ class SlurmHostSpec:
         fabric: adapters that must be up; None checks nothing.
         allowed: machines, by name or address, and networks that may reach Slurm's ports; None closes no port.
         wireguard: interface of the tunnels to the other machines; None for none.
-        job_fabric: `components.core.queue_fabric.fabric_variables` of its jobs on several nodes.
+        job_fabric: `gangway.components.core.queue_fabric.fabric_variables` of its jobs on several nodes.
     """
 
     stack: str

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from images.specs import TRAINER_UID
+from gangway.images.specs import TRAINER_UID
 
 Release = Literal["21.08", "22.05", "23.11"]
 """In Ubuntu 22.04, Debian 12 and Ubuntu 24.04."""

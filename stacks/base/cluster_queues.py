@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from components.catalog.schema import MachineType
-from components.core.fields import Egress
-from components.core.findings import Finding, InputError
-from components.kubernetes.allocatable import Allocatable
-from components.kubernetes.spec import GPU, INFINIBAND, ClusterSpec, Flavor, Node, Team, check_teams
-from stacks.config.engine_settings import KubernetesConfig
-from stacks.config.stack_config import StackConfig
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.kubernetes.allocatable import Allocatable
+from gangway.components.kubernetes.spec import GPU, INFINIBAND, ClusterSpec, Flavor, Node, Team, check_teams
+from gangway.stacks.config.engine_settings import KubernetesConfig
+from gangway.stacks.config.stack_config import StackConfig
 
 VERSIONS = ("1.35", "1.36")
 """Kubernetes versions that this release was tested with."""

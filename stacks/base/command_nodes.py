@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from components.core.findings import Finding
-from stacks.config.stack_config import StackConfig
+from gangway.components.core.findings import Finding
+from gangway.stacks.config.stack_config import StackConfig
 
 _PLACE = "gangway:job.command"
 

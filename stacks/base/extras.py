@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from types import MappingProxyType
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 _SHARED_EXTRAS: Mapping[str, str] = MappingProxyType(
     {
@@ -29,7 +29,7 @@ _SHARED_EXTRAS: Mapping[str, str] = MappingProxyType(
 def extras() -> Mapping[str, str]:
     """Package, as it is imported -> the extra that installs it."""
     # `gangway --help` imports this file, but no provider.
-    from stacks.base.registry import all_providers
+    from gangway.stacks.base.registry import all_providers
 
     of_providers = {name: p.name for p in all_providers() for name in (p.sdk_module, *p.packages)}
     return {**of_providers, **_SHARED_EXTRAS}

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from components.core.findings import InputError
-from components.core.image_signature import ImageSignature, SignatureError, checked_signature, signed_name
-from stacks.config.stack_config import StackConfig
+from gangway.components.core.findings import InputError
+from gangway.components.core.image_signature import ImageSignature, SignatureError, checked_signature, signed_name
+from gangway.stacks.config.stack_config import StackConfig
 
 _PLACE = "gangway:image.signature"
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pulumi
 
-from components.core.encryption_choice import check_choice, choice_name
-from components.core.findings import InputError
-from components.core.lookup import LookupFailedError
-from components.core.pinned import STASH
-from stacks.config.stack_config import StackConfig
+from gangway.components.core.encryption_choice import check_choice, choice_name
+from gangway.components.core.findings import InputError
+from gangway.components.core.lookup import LookupFailedError
+from gangway.components.core.pinned import STASH
+from gangway.stacks.config.stack_config import StackConfig
 
 State = Mapping[str, Mapping[str, Any]]
 """A stack's state: URN -> type and outputs."""

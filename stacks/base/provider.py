@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from components.catalog.loader import Catalog, CatalogFolder
-from components.catalog.schema import Fact, MachineType, Region
-from components.core.findings import Finding, InputError
-from components.core.retention import NO_RETENTION, Retention
-from components.estimate.cost import CostComponent, CostEstimate, Declared
-from stacks.base.start import Start
-from stacks.config.provider_settings import ProviderSettings
-from stacks.config.stack_config import StackConfig
+from gangway.components.catalog.loader import Catalog, CatalogFolder
+from gangway.components.catalog.schema import Fact, MachineType, Region
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.core.retention import NO_RETENTION, Retention
+from gangway.components.estimate.cost import CostComponent, CostEstimate, Declared
+from gangway.stacks.base.start import Start
+from gangway.stacks.config.provider_settings import ProviderSettings
+from gangway.stacks.config.stack_config import StackConfig
 
 if TYPE_CHECKING:
     import pulumi
@@ -137,7 +137,7 @@ def _needs_no_venv(_config: StackConfig, _planned: Any) -> str:
 
 @dataclass(frozen=True)
 class Provider:
-    """One provider, as `stacks.base.registry` names it.
+    """One provider, as `gangway.stacks.base.registry` names it.
 
     Attributes:
         name: name of `gangway:provider` and of the extra.

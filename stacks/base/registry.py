@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 
-from components.core.findings import InputError
-from stacks.base.provider import Provider
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.provider import Provider
 
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
-        "aws": "stacks.providers.aws.provider",
-        "gcp": "stacks.providers.gcp.provider",
-        "azure": "stacks.providers.azure.provider",
-        "openstack": "stacks.providers.openstack.provider",
-        "hosts": "stacks.providers.hosts.provider",
+        "aws": "gangway.stacks.providers.aws.provider",
+        "gcp": "gangway.stacks.providers.gcp.provider",
+        "azure": "gangway.stacks.providers.azure.provider",
+        "openstack": "gangway.stacks.providers.openstack.provider",
+        "hosts": "gangway.stacks.providers.hosts.provider",
     }
 )
 """`gangway:provider` -> the module with its PROVIDER, in the order of messages."""

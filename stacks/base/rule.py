@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from components.core.fields import PositiveNumber
-from components.core.findings import Finding, Severity
-from components.estimate.cost import Declared
+from gangway.components.core.fields import PositiveNumber
+from gangway.components.core.findings import Finding, Severity
+from gangway.components.estimate.cost import Declared
 
 UNKNOWN = "${unknown}"
 _TYPE = re.compile(r"([a-z-]+)[^:]*:([^:/]+)[^:]*:(.+)")

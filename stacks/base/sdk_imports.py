@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 
 import pulumi
 
-from stacks.base.registry import all_providers
+from gangway.stacks.base.registry import all_providers
 
 TYPES = ("_inputs", "outputs")
 """The modules with a service's property types, which are the largest and the least used."""

@@ -4,21 +4,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from components.catalog.loader import Provider, load_provider
-from components.catalog.schema import MachinePrice, MachineType, Region
-from components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
-from components.core.findings import InputError
-from components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume
-from components.core.queue_fabric import fabric_variables
-from components.core.tags import TagPolicy, carbon_class
-from images.shell import OWN_NOTICES
-from stacks.base.command_nodes import command_meets
-from stacks.base.image_signature import image_signature
-from stacks.config.job_settings import effective_config
-from stacks.config.own_command import command_variables, output_folder
-from stacks.config.sections import CommandConfig
-from stacks.config.stack_config import StackConfig
-from trainer.records.run_record import RunContext
+from gangway.components.catalog.loader import Provider, load_provider
+from gangway.components.catalog.schema import MachinePrice, MachineType, Region
+from gangway.components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume
+from gangway.components.core.queue_fabric import fabric_variables
+from gangway.components.core.tags import TagPolicy, carbon_class
+from gangway.images.shell import OWN_NOTICES
+from gangway.stacks.base.command_nodes import command_meets
+from gangway.stacks.base.image_signature import image_signature
+from gangway.stacks.config.job_settings import effective_config
+from gangway.stacks.config.own_command import command_variables, output_folder
+from gangway.stacks.config.sections import CommandConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.trainer.records.run_record import RunContext
 
 Args = TypeVar("Args")
 RENDEZVOUS_PORT = 29400
@@ -38,7 +38,7 @@ def typed_args(kind: type[Args], values: Mapping[str, Any]) -> Args:
 
 def get_site(config: StackConfig) -> SiteConfig:
     """The section of the site, which the loader requires."""
-    assert config.site is not None, "checked by stacks.loading.unsupported_settings"
+    assert config.site is not None, "checked by gangway.stacks.loading.unsupported_settings"
     return config.site
 
 
@@ -48,7 +48,7 @@ def get_machine(config: StackConfig) -> SiteMachine:
     """
     site, cluster = get_site(config), config.cluster
     accelerator = site.accelerator or cluster.accelerator
-    assert accelerator is not None, "checked by stacks.loading.unsupported_settings"
+    assert accelerator is not None, "checked by gangway.stacks.loading.unsupported_settings"
     return site_machine(site, config.provider, accelerator, cluster.machine_type or "")
 
 

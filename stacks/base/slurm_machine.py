@@ -2,8 +2,8 @@
 
 import re
 
-from components.catalog.schema import MachineType
-from images.slurm.spec import SlurmMachine
+from gangway.components.catalog.schema import MachineType
+from gangway.images.slurm.spec import SlurmMachine
 
 
 def slurm_machine(machine: MachineType, fabric: str | None) -> SlurmMachine:

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictBool, field_validator, model_validator
 
-from components.core.fields import PositiveWhole, Whole
-from stacks.config.section import Section
+from gangway.components.core.fields import PositiveWhole, Whole
+from gangway.stacks.config.section import Section
 
 
 def _check_range(text: str) -> str:

@@ -12,12 +12,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from components.catalog.loader import PROVIDERS
-from components.core.fields import Amount
-from components.core.findings import InputError
-from components.estimate.regions import read_place
-from stacks.config.section import Section
-from stacks.config.yaml_file import read_model
+from gangway.components.catalog.loader import PROVIDERS
+from gangway.components.core.fields import Amount
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.regions import read_place
+from gangway.stacks.config.section import Section
+from gangway.stacks.config.yaml_file import read_model
 
 VARIABLE = "GANGWAY_ENGINES"
 _DEFAULT_PATH = Path("~/.gangway/engines.yaml")

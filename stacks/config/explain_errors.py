@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
-from components.core.findings import InputError, nearest, nearest_hint
-from stacks.config.corrections import (
+from gangway.components.core.findings import InputError, nearest, nearest_hint
+from gangway.stacks.config.corrections import (
     Span,
     explain_conversion,
     get_unit,
@@ -30,7 +30,7 @@ from stacks.config.corrections import (
     parse_range,
     to_store_address,
 )
-from stacks.config.section import COMMAND_TAG, PRESET_TAG
+from gangway.stacks.config.section import COMMAND_TAG, PRESET_TAG
 
 _Schema = JsonSchemaValue
 Settle = Callable[[Sequence[int | str], Any], Any]
@@ -160,7 +160,7 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
 
 
 def _explain_rule(detail: ErrorDetails, where: str) -> InputError:
-    """Explains a rule of the trainer (`trainer.core.errors.broken_rule`), which may name a field."""
+    """Explains a rule of the trainer (`gangway.trainer.core.errors.broken_rule`), which may name a field."""
     context = detail.get("ctx", {})
     key = f".{context['field']}" if context.get("field") else ""
     value = context.get("value", detail["input"])

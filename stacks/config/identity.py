@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from components.core.findings import InputError
-from trainer.core.regular_files import read_text_file
+from gangway.components.core.findings import InputError
+from gangway.trainer.core.regular_files import read_text_file
 
 CHECKOUT_PROJECT = "gangway"
 """The project of this checkout. Its stacks are older than identities and keep their names."""

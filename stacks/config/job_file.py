@@ -11,19 +11,19 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from components.core.blob_url import CONTAINER_PATTERN
-from components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Seed, Whole
-from components.core.findings import InputError
-from components.core.foreign_files import foreign_path
-from components.estimate.regions import read_place
-from stacks.config.job_settings import Overrides, Settings, check_settings
-from stacks.config.own_command import COMMAND_KEYS, MULTILINE, CommandKeys, check_one_workload
-from stacks.config.region_settings import RegionsConfig
-from stacks.config.section import Section
-from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig
-from stacks.config.yaml_file import read_model
-from trainer.config.parts.fields import MOST_KIMG
-from trainer.config.presets import PRESETS
+from gangway.components.core.blob_url import CONTAINER_PATTERN
+from gangway.components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Seed, Whole
+from gangway.components.core.findings import InputError
+from gangway.components.core.foreign_files import foreign_path
+from gangway.components.estimate.regions import read_place
+from gangway.stacks.config.job_settings import Overrides, Settings, check_settings
+from gangway.stacks.config.own_command import COMMAND_KEYS, MULTILINE, CommandKeys, check_one_workload
+from gangway.stacks.config.region_settings import RegionsConfig
+from gangway.stacks.config.section import Section
+from gangway.stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig
+from gangway.stacks.config.yaml_file import read_model
+from gangway.trainer.config.parts.fields import MOST_KIMG
+from gangway.trainer.config.presets import PRESETS
 
 _RESOURCE = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")

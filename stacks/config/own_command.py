@@ -8,9 +8,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from components.core.fields import PositiveWhole, Whole
-from components.core.image_reference import BY_DIGEST
-from stacks.config.section import Section
+from gangway.components.core.fields import PositiveWhole, Whole
+from gangway.components.core.image_reference import BY_DIGEST
+from gangway.stacks.config.section import Section
 
 RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
 """Variables of a command: the folder that outlives a node, and the file with notices of the node's end."""

@@ -7,30 +7,18 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The folder of components, images, stacks and trainer: the checkout, or the installed package's folder."""
-
-
-_PYTHONPATH = "PYTHONPATH"
+"""The folder of components, images, stacks and trainer: the checkout, or the installed package `gangway`."""
 
 
 def module_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which `python -m` finds Gangway's modules before others of the same name, also in the working
-    directory.
+    """An environment in which `python -m` finds this Gangway: not another in the working directory, and also in a
+    checkout that is not installed.
     """
-    others = [each for each in variables.get(_PYTHONPATH, "").split(os.pathsep) if each not in ("", str(ROOT))]
-    return {**variables, _PYTHONPATH: os.pathsep.join([str(ROOT), *others]), "PYTHONSAFEPATH": "1"}
-
-
-def user_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The user's environment, without the folder of an installed Gangway, whose packages could hide the user's. In a
-    checkout, the user set it.
-    """
-    path = variables.get(_PYTHONPATH)
-    if path is None or in_checkout():
-        return dict(variables)
-    others = os.pathsep.join(each for each in path.split(os.pathsep) if each != str(ROOT))
-    rest = {name: value for name, value in variables.items() if name != _PYTHONPATH}
-    return {**rest, _PYTHONPATH: others} if others else rest
+    safe = {**variables, "PYTHONSAFEPATH": "1"}
+    if not in_checkout():
+        return safe
+    others = [each for each in variables.get("PYTHONPATH", "").split(os.pathsep) if each not in ("", str(ROOT))]
+    return {**safe, "PYTHONPATH": os.pathsep.join([str(ROOT), *others])}
 
 
 def in_checkout() -> bool:

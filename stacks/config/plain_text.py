@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from components.core.findings import InputError
-from components.core.visible import Loc, leaves, visible
-from stacks.config.explain_errors import spell
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import Loc, leaves, visible
+from gangway.stacks.config.explain_errors import spell
 
 _MOST, _MOST_KEY = 4096, 16384
 _LONG_PATH = 200

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.core.findings import InputError
-from components.estimate.regions import RegionLimits, check_jurisdiction, check_name
-from stacks.config.section import Section
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.regions import RegionLimits, check_jurisdiction, check_name
+from gangway.stacks.config.section import Section
 
 # The reader of the file adds the place.
 _Name = Annotated[str, AfterValidator(lambda entry: check_name(entry, ""))]

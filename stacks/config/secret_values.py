@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 ENCRYPTED = "[encrypted in the stack file]"
 """Replaces a secret that only the engine can decrypt."""

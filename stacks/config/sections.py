@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, field_validator, model_validator
 
-from components.core.capacity import Moment, Rung
-from components.core.fields import (
+from gangway.components.core.capacity import Moment, Rung
+from gangway.components.core.fields import (
     Amount,
     Egress,
     LustreDeployment,
@@ -19,18 +19,18 @@ from components.core.fields import (
     Several,
     Whole,
 )
-from components.core.findings import nearest_hint
-from components.core.image_reference import DIGEST, LETTERS, NAME, ONE_VERSION, is_reference
-from components.estimate.cost import HOURS_PER_MONTH
-from components.estimate.spot import RESTART_SEC
-from images.specs import PROMETHEUS_IMAGE
-from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
-from stacks.config.own_command import COMMAND_KEYS, CommandKeys, check_one_workload
-from stacks.config.section import COMMAND_TAG, PRESET_TAG, Section
-from trainer.config.parts.fields import MOST_KIMG
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import ControlSettings
+from gangway.components.core.findings import nearest_hint
+from gangway.components.core.image_reference import DIGEST, LETTERS, NAME, ONE_VERSION, is_reference
+from gangway.components.estimate.cost import HOURS_PER_MONTH
+from gangway.components.estimate.spot import RESTART_SEC
+from gangway.images.specs import PROMETHEUS_IMAGE
+from gangway.stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
+from gangway.stacks.config.own_command import COMMAND_KEYS, CommandKeys, check_one_workload
+from gangway.stacks.config.section import COMMAND_TAG, PRESET_TAG, Section
+from gangway.trainer.config.parts.fields import MOST_KIMG
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import ControlSettings
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
 
@@ -152,7 +152,7 @@ class ClusterConfig(Section):
     )
     image_id: str | None = Field(
         default=None,
-        # `stacks.loading.unsupported_settings` checks the provider's own form.
+        # `gangway.stacks.loading.unsupported_settings` checks the provider's own form.
         pattern=r"^(ami-[0-9a-f]{8,17}|projects/[a-z0-9.:-]+/global/images/(family/)?[a-z]([a-z0-9-]*[a-z0-9])?"
         r"|/[A-Za-z]+(/[A-Za-z0-9_.()-]+)+|[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2,3})$",
         examples=["ami-0123456789abcdef0"],

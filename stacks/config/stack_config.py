@@ -1,5 +1,5 @@
 """StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated.
-`stacks.loading.loader` reads it from a file or from the engine.
+`gangway.stacks.loading.loader` reads it from a file or from the engine.
 """
 
 from typing import Any, Literal, TypeVar
@@ -7,13 +7,13 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from components.catalog.site import SiteConfig
-from components.core.findings import InputError
-from stacks.config.engine_settings import AnyEngine, KubernetesConfig, SlurmConfig, SystemdConfig
-from stacks.config.identity import is_valid_identity
-from stacks.config.region_settings import RegionsConfig
-from stacks.config.section import Section
-from stacks.config.sections import (
+from gangway.components.catalog.site import SiteConfig
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.engine_settings import AnyEngine, KubernetesConfig, SlurmConfig, SystemdConfig
+from gangway.stacks.config.identity import is_valid_identity
+from gangway.stacks.config.region_settings import RegionsConfig
+from gangway.stacks.config.section import Section
+from gangway.stacks.config.sections import (
     AnyJob,
     BudgetConfig,
     ClusterConfig,
@@ -55,10 +55,10 @@ def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig
 
 class StackConfig(Section):
     """One environment, as its stack file declares it. The loader adds a field for each provider's section
-    (`stacks.loading.loader.stack_model`), which `section` finds by type, and sets `stack` and `stack_name`.
+    (`gangway.stacks.loading.loader.stack_model`), which `section` finds by type, and sets `stack` and `stack_name`.
 
     Attributes:
-        stack: its identity (`stacks.config.identity`), which all names, tags and filters carry.
+        stack: its identity (`gangway.stacks.config.identity`), which all names, tags and filters carry.
         stack_name: its name among the project's stacks, for commands.
         identity: prefix of all names and value of the stack's tag; derived from project and stack if omitted.
         provider: where the machines come from.

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from components.core.findings import InputError
-from components.core.visible import Loc
-from stacks.config.explain_errors import describe_setting, explain, spell
-from stacks.config.plain_text import odd_texts
-from trainer.core.regular_files import UnfitFileError, read_text_file
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import Loc
+from gangway.stacks.config.explain_errors import describe_setting, explain, spell
+from gangway.stacks.config.plain_text import odd_texts
+from gangway.trainer.core.regular_files import UnfitFileError, read_text_file
 
 Model = TypeVar("Model", bound=BaseModel)
 

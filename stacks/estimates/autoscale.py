@@ -1,5 +1,5 @@
-"""How many nodes a stack's job should have: speed curve, objective and findings. `components.estimate.autoscale`
-decides, `gangway.jobs.systemd.autoscale_now` requests the nodes.
+"""How many nodes a stack's job should have: speed curve, objective and findings.
+`gangway.components.estimate.autoscale` decides, `gangway.jobs.systemd.autoscale_now` requests the nodes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -7,16 +7,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil, floor, inf
 
-from components.catalog.schema import MachineType
-from components.core.capacity import plan_rung
-from components.core.findings import Finding, InputError
-from components.estimate.autoscale import Decision, Rate, State, Targets, decide
-from components.estimate.cost import CostEstimate, foreign_mark
-from stacks.base.registry import get_provider
-from stacks.config.sections import AutoscaleConfig
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_costs import first_in_reach, rung_in_use, rung_lines, stops
-from stacks.estimates.throughput import throughput
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.capacity import plan_rung
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.estimate.autoscale import Decision, Rate, State, Targets, decide
+from gangway.components.estimate.cost import CostEstimate, foreign_mark
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.sections import AutoscaleConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_costs import first_in_reach, rung_in_use, rung_lines, stops
+from gangway.stacks.estimates.throughput import throughput
 
 _PLACE = "gangway:job.autoscale"
 _DOLLARS = "bounds.usd_per_hour"

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from math import ceil
 
-from components.catalog.billing import load_billing
-from components.catalog.schema import MachineType
-from components.catalog.validators import STALE_DAYS, is_stale
-from components.core.capacity import CapacityBlock, Spot
-from components.core.findings import Finding, InputError
-from components.estimate.cost import (
+from gangway.components.catalog.billing import load_billing
+from gangway.components.catalog.schema import MachineType
+from gangway.components.catalog.validators import STALE_DAYS, is_stale
+from gangway.components.core.capacity import CapacityBlock, Spot
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.estimate.cost import (
     HOURS_PER_MONTH,
     CostComponent,
     CostEstimate,
@@ -18,18 +18,18 @@ from components.estimate.cost import (
     foreign_note,
     foreign_regions,
 )
-from components.estimate.spot import best_interval_sec
-from images.pins import pinned_image
-from images.specs import DOCKERFILE_FLAVOURS
-from stacks.base.registry import get_provider
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.autoscale import autoscale_findings
-from stacks.estimates.controller import controller_findings
-from stacks.estimates.expected_run import run_findings
-from stacks.estimates.placeholders import placeholder_findings
-from stacks.estimates.provider_findings import runs_deleted
-from stacks.estimates.region_limits import region_findings
-from stacks.estimates.run_costs import (
+from gangway.components.estimate.spot import best_interval_sec
+from gangway.images.pins import pinned_image
+from gangway.images.specs import DOCKERFILE_FLAVOURS
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.autoscale import autoscale_findings
+from gangway.stacks.estimates.controller import controller_findings
+from gangway.stacks.estimates.expected_run import run_findings
+from gangway.stacks.estimates.placeholders import placeholder_findings
+from gangway.stacks.estimates.provider_findings import runs_deleted
+from gangway.stacks.estimates.region_limits import region_findings
+from gangway.stacks.estimates.run_costs import (
     Pace,
     RungCost,
     idle_settings,
@@ -38,11 +38,11 @@ from stacks.estimates.run_costs import (
     rung_in_use,
     save_sec,
 )
-from stacks.estimates.trainer_findings import round_down, trainer_findings
-from stacks.estimates.worker_memory import memory_findings
-from trainer.config.parts.fields import SELF_PREPARED
-from trainer.config.prepare_command import prepare_command
-from trainer.config.presets import PRESETS
+from gangway.stacks.estimates.trainer_findings import round_down, trainer_findings
+from gangway.stacks.estimates.worker_memory import memory_findings
+from gangway.trainer.config.parts.fields import SELF_PREPARED
+from gangway.trainer.config.prepare_command import prepare_command
+from gangway.trainer.config.presets import PRESETS
 
 _KNOWN_DATASETS = ("cifar10", "celeba", "ucf101", "digits")
 """Data sets with names that nothing else has."""

@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 from math import ceil
 
-from components.catalog.schema import MachineType
-from components.core.findings import Finding, InputError
-from components.estimate.cost import CostEstimate, foreign_mark
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.autoscale import why_not_scaled
-from stacks.estimates.run_costs import rung_lines, unmet_caps
-from stacks.estimates.throughput import get_train_config
-from stacks.estimates.trainer_findings import node_of
-from trainer.config.control_bounds import misfits
-from trainer.config.refusals import refusals
-from trainer.config.values.control import Bounds, ControlSettings
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.estimate.cost import CostEstimate, foreign_mark
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.autoscale import why_not_scaled
+from gangway.stacks.estimates.run_costs import rung_lines, unmet_caps
+from gangway.stacks.estimates.throughput import get_train_config
+from gangway.stacks.estimates.trainer_findings import node_of
+from gangway.trainer.config.control_bounds import misfits
+from gangway.trainer.config.refusals import refusals
+from gangway.trainer.config.values.control import Bounds, ControlSettings
 
 _PLACE = "gangway:job.controller"
 _BOUNDS = f"{_PLACE}.bounds"

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from math import ceil, floor, inf
 from typing import Any
 
-from components.catalog.schema import MachineType
-from components.core.findings import Finding, InputError
-from components.estimate.cost import Bound, CostEstimate, foreign_mark
-from stacks.config.sections import MOST_HOURS
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_costs import (
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.estimate.cost import Bound, CostEstimate, foreign_mark
+from gangway.stacks.config.sections import MOST_HOURS
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_costs import (
     first_in_reach,
     most_bound,
     most_expensive_rung,
@@ -22,7 +22,7 @@ from stacks.estimates.run_costs import (
     start_hours,
     stops,
 )
-from stacks.estimates.throughput import (
+from gangway.stacks.estimates.throughput import (
     Band,
     Course,
     Throughput,
@@ -34,10 +34,10 @@ from stacks.estimates.throughput import (
     rates,
     throughput,
 )
-from stacks.estimates.trainer_findings import node_of, round_down
-from stacks.estimates.worker_memory import WorkerMemory, worker_memory
-from trainer.config.refusals import refusals
-from trainer.config.train_config import TrainConfig
+from gangway.stacks.estimates.trainer_findings import node_of, round_down
+from gangway.stacks.estimates.worker_memory import WorkerMemory, worker_memory
+from gangway.trainer.config.refusals import refusals
+from gangway.trainer.config.train_config import TrainConfig
 
 _MOSTLY = 0.5
 _ALMOST_ALL = 0.995

@@ -1,15 +1,15 @@
-"""The cost of a stack's whole ladder, by `components.estimate.ladder`, and its assumptions."""
+"""The cost of a stack's whole ladder, by `gangway.components.estimate.ladder`, and its assumptions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from components.catalog.reliability import failure_band, load_reliability
-from components.catalog.schema import MachineType
-from components.catalog.tables import least_taken
-from components.estimate.ladder import NEVER, LadderEstimate, LadderJob, LadderRung, Span, estimate_ladder
-from components.estimate.spot import rate_per_hour
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_costs import RungCost, save_sec
+from gangway.components.catalog.reliability import failure_band, load_reliability
+from gangway.components.catalog.schema import MachineType
+from gangway.components.catalog.tables import least_taken
+from gangway.components.estimate.ladder import NEVER, LadderEstimate, LadderJob, LadderRung, Span, estimate_ladder
+from gangway.components.estimate.spot import rate_per_hour
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_costs import RungCost, save_sec
 
 
 def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungCost], paid: float) -> LadderEstimate:

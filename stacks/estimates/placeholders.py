@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from components.core.findings import Finding
-from stacks.config.stack_config import StackConfig
+from gangway.components.core.findings import Finding
+from gangway.stacks.config.stack_config import StackConfig
 
 _KINDS = {
     # RFC 2606 and RFC 6761: no one can own these names.

@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 
-from components.catalog.loader import Provider, load_provider
-from components.catalog.offerings import region_findings, zone_findings
-from components.catalog.resolve import PriceQuote
-from components.catalog.schema import MachineType
-from components.core.capacity import Spot, plan_ladder
-from components.core.fields import Egress
-from components.core.findings import Finding
-from components.estimate.cost import Declared
-from stacks.base.registry import get_provider
-from stacks.base.rule import kind
-from stacks.base.shared import PCIE_BUS_GBPS
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_costs import LowestSpot, first_in_reach, unmet_caps
+from gangway.components.catalog.loader import Provider, load_provider
+from gangway.components.catalog.offerings import region_findings, zone_findings
+from gangway.components.catalog.resolve import PriceQuote
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.capacity import Spot, plan_ladder
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import Finding
+from gangway.components.estimate.cost import Declared
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.base.rule import kind
+from gangway.stacks.base.shared import PCIE_BUS_GBPS
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_costs import LowestSpot, first_in_reach, unmet_caps
 
 CLUSTER = "gangway:cluster"
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from components.catalog.jurisdictions import load_jurisdictions
-from components.core.findings import Finding
-from components.estimate.cost import Declared
-from components.estimate.regions import Place, refusal
-from stacks.base.rule import is_unknown
-from stacks.config.stack_config import StackConfig
+from gangway.components.catalog.jurisdictions import load_jurisdictions
+from gangway.components.core.findings import Finding
+from gangway.components.estimate.cost import Declared
+from gangway.components.estimate.regions import Place, refusal
+from gangway.stacks.base.rule import is_unknown
+from gangway.stacks.config.stack_config import StackConfig
 
 CODE: Final = "regions.refused"
 _REGIONS: Final = frozenset({"region", "location", "locations", "vpcregion", "storagelocations", "sourceregion"})

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pulumi
 
-from components.catalog.embodied import life_hours, machine_emissions
-from components.catalog.resolve import Kind, resolve_price, stated_price
-from components.catalog.schema import Fact, MachinePrice, MachineType, Region
-from components.core.capacity import AnyRung, CapacityBlock, Reservation
-from components.core.image import CONTENT_PREFIX, RegistryLogin, TrainerImage
-from components.estimate.energy import board_share
-from images.render import render_dockerfile
-from images.specs import DOCKERFILE_FLAVOURS, Flavour
-from stacks.config.paths import ROOT, trainer_context
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.throughput import throughput
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext
+from gangway.components.catalog.embodied import life_hours, machine_emissions
+from gangway.components.catalog.resolve import Kind, resolve_price, stated_price
+from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, Region
+from gangway.components.core.capacity import AnyRung, CapacityBlock, Reservation
+from gangway.components.core.image import CONTENT_PREFIX, RegistryLogin, TrainerImage
+from gangway.components.estimate.energy import board_share
+from gangway.images.render import render_dockerfile
+from gangway.images.specs import DOCKERFILE_FLAVOURS, Flavour
+from gangway.stacks.config.paths import ROOT, trainer_context
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.throughput import throughput
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext
 
 
 def dockerfile_for(flavour: Flavour) -> str:

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
-from components.catalog.billing import load_billing
-from components.catalog.reliability import failures_per_hour
-from components.catalog.resolve import PriceQuote
-from components.catalog.schema import Fact, MachineType, ServicePrice
-from components.catalog.transfer import transfer_price
-from components.core.capacity import Spot
-from components.core.fields import Egress
-from components.estimate.cost import (
+from gangway.components.catalog.billing import load_billing
+from gangway.components.catalog.reliability import failures_per_hour
+from gangway.components.catalog.resolve import PriceQuote
+from gangway.components.catalog.schema import Fact, MachineType, ServicePrice
+from gangway.components.catalog.transfer import transfer_price
+from gangway.components.core.capacity import Spot
+from gangway.components.core.fields import Egress
+from gangway.components.estimate.cost import (
     HOURS_PER_MONTH,
     Bound,
     CostComponent,
@@ -27,11 +27,11 @@ from components.estimate.cost import (
     of_resources,
     used_once,
 )
-from components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, estimate_spot
-from stacks.base.registry import get_provider
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.throughput import Band, Throughput, about, throughput
-from trainer.config.network_size import state_gib
+from gangway.components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, estimate_spot
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.throughput import Band, Throughput, about, throughput
+from gangway.trainer.config.network_size import state_gib
 
 _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
 """Egress services of the catalogue, with the monthly volume from which a price applies."""

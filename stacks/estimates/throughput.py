@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any, Literal, NamedTuple
 
-from components.catalog.schema import MachineType
-from components.core.findings import InputError
-from components.estimate.scaling import Network, StepModel, get_links, get_slices, step_sec
-from components.gcp.slices import plan_slice, worker_tflops
-from stacks.config.stack_config import StackConfig
-from trainer.config.network_size import (
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.scaling import Network, StepModel, get_links, get_slices, step_sec
+from gangway.components.gcp.slices import plan_slice, worker_tflops
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.trainer.config.network_size import (
     discriminator_size,
     generator_size,
     least_flop,
@@ -21,10 +21,10 @@ from trainer.config.network_size import (
     step_flop,
     step_operations,
 )
-from trainer.config.segment_plan import Stretch, stretches
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.accelerators import find_peak
-from trainer.config.values.segments import Span
+from gangway.trainer.config.segment_plan import Stretch, stretches
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.accelerators import find_peak
+from gangway.trainer.config.values.segments import Span
 
 _FLOAT32 = 4
 _DCGAN_OPERATIONS = 167.5

@@ -1,15 +1,15 @@
-"""What the trainer would refuse on the nodes of a plan (`trainer.config.refusals`), also for segments. Pure."""
+"""What the trainer would refuse on the nodes of a plan (`gangway.trainer.config.refusals`), also for segments. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import floor, log10
 
-from components.catalog.schema import MachineType
-from components.core.findings import Finding
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.throughput import get_model, get_train_config
-from trainer.config.refusals import Machine, refusals
-from trainer.config.segment_plan import Stretch, refused_workers, stretches, unreached
-from trainer.config.values.accelerators import WITHOUT_BF16
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.findings import Finding
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.throughput import get_model, get_train_config
+from gangway.trainer.config.refusals import Machine, refusals
+from gangway.trainer.config.segment_plan import Stretch, refused_workers, stretches, unreached
+from gangway.trainer.config.values.accelerators import WITHOUT_BF16
 
 _PATH = "gangway:job.settings"
 

@@ -1,17 +1,17 @@
 """Estimates the accelerator memory of a step; a warning if it exceeds the accelerator's. The trainer's own limit is an
-error (stacks.estimates.trainer_findings). Pure.
+error (gangway.stacks.estimates.trainer_findings). Pure.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from components.catalog.schema import MachineType
-from components.core.findings import Finding
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.throughput import about, get_model, get_train_config
-from trainer.config.segment_plan import stretches
-from trainer.config.step_memory import estimate, fitting_batch_gpu, images_at_once, least_gib
-from trainer.config.train_config import TrainConfig
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.findings import Finding
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.throughput import about, get_model, get_train_config
+from gangway.trainer.config.segment_plan import stretches
+from gangway.trainer.config.step_memory import estimate, fitting_batch_gpu, images_at_once, least_gib
+from gangway.trainer.config.train_config import TrainConfig
 
 _NOTEWORTHY = 0.1
 """Share of an accelerator's memory."""

@@ -11,18 +11,18 @@ import yaml
 from pulumi.runtime.config import get_config_env
 from pydantic import BeforeValidator, Field, ValidationError, create_model
 
-from components.core.findings import InputError, nearest, nearest_hint
-from components.estimate.storage_sizes import nearest_size
-from stacks.base.registry import all_providers, get_provider, provider_names
-from stacks.config.explain_errors import explain
-from stacks.config.identity import is_valid_identity, project_name, stack_identity
-from stacks.config.own_command import MULTILINE
-from stacks.config.plain_text import odd_texts
-from stacks.config.provider_settings import Account
-from stacks.config.stack_config import StackConfig
-from stacks.config.yaml_file import read_yaml
-from stacks.loading.unsupported_settings import provider_mistakes, unavailable_queue
-from trainer.core.file_errors import check_reachable
+from gangway.components.core.findings import InputError, nearest, nearest_hint
+from gangway.components.estimate.storage_sizes import nearest_size
+from gangway.stacks.base.registry import all_providers, get_provider, provider_names
+from gangway.stacks.config.explain_errors import explain
+from gangway.stacks.config.identity import is_valid_identity, project_name, stack_identity
+from gangway.stacks.config.own_command import MULTILINE
+from gangway.stacks.config.plain_text import odd_texts
+from gangway.stacks.config.provider_settings import Account
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.config.yaml_file import read_yaml
+from gangway.stacks.loading.unsupported_settings import provider_mistakes, unavailable_queue
+from gangway.trainer.core.file_errors import check_reachable
 
 _PULUMI_KEYS = ("config", "encryptedkey", "encryptionsalt", "environment", "secretsprovider")
 # 2035-07-02 11:30:00 +0000 UTC

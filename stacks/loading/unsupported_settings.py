@@ -4,14 +4,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from components.core.findings import InputError
-from components.core.image_reference import BY_DIGEST, is_reference
-from stacks.base.image_signature import signature_mistakes
-from stacks.base.registry import all_providers, get_provider
-from stacks.config.corrections import Span, explain_conversion
-from stacks.config.engine_settings import SlurmConfig
-from stacks.config.provider_settings import ProviderSettings
-from stacks.config.stack_config import StackConfig
+from gangway.components.core.findings import InputError
+from gangway.components.core.image_reference import BY_DIGEST, is_reference
+from gangway.stacks.base.image_signature import signature_mistakes
+from gangway.stacks.base.registry import all_providers, get_provider
+from gangway.stacks.config.corrections import Span, explain_conversion
+from gangway.stacks.config.engine_settings import SlurmConfig
+from gangway.stacks.config.provider_settings import ProviderSettings
+from gangway.stacks.config.stack_config import StackConfig
 
 _ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*x[1-9][0-9]?")
 _SITE_HOLDS = "as_of, accelerator, vcpus, memory_gib and interconnect"

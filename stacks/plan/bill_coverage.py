@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from components.catalog.billing import load_billing
-from components.core.findings import Finding
-from components.estimate.cost import CostComponent, Declared, get_key
+from gangway.components.catalog.billing import load_billing
+from gangway.components.core.findings import Finding
+from gangway.components.estimate.cost import CostComponent, Declared, get_key
 
 
 class Coverage(StrEnum):

@@ -11,18 +11,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from components.core.findings import Finding, InputError
-from components.core.first_error import first_wrong
-from components.core.retention import refusal
-from components.core.visible import all_visible
-from components.estimate.cost import foreign_note
-from stacks.base.ownership import check_addresses
-from stacks.base.registry import get_provider
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan
-from stacks.plan.replacement import Effect, PropertyChange, Update
-from stacks.recording import PlannedResource
-from trainer.core.regular_files import read_text_file
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.core.first_error import first_wrong
+from gangway.components.core.retention import refusal
+from gangway.components.core.visible import all_visible
+from gangway.components.estimate.cost import foreign_note
+from gangway.stacks.base.ownership import check_addresses
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.plan.replacement import Effect, PropertyChange, Update
+from gangway.stacks.recording import PlannedResource
+from gangway.trainer.core.regular_files import read_text_file
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import yaml
 
-from stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from gangway.stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
 
 TRAINER = "trainer."
 """Prefix of codes about settings that the trainer refuses; a field of its configuration follows."""
@@ -36,7 +36,7 @@ def meaning(code: str, *, compared: bool) -> str:
         return f"{job_codes()[code]}\nNot checked here: `gangway job submit` checks job files."
     text = finding_codes().get(code, "")
     if not text and code.startswith(TRAINER):
-        from trainer.config.train_config import TrainConfig
+        from gangway.trainer.config.train_config import TrainConfig
 
         field = code.removeprefix(TRAINER).replace("-", "_")
         text = f"The trainer refuses job.settings.{field} here." if field in TrainConfig.model_fields else ""
@@ -46,6 +46,6 @@ def meaning(code: str, *, compared: bool) -> str:
 
 
 def _texts(section: str) -> dict[str, str]:
-    text = resources.files("stacks.plan").joinpath("finding_codes.yaml").read_text("utf-8")
+    text = resources.files("gangway.stacks.plan").joinpath("finding_codes.yaml").read_text("utf-8")
     found: dict[str, str] = yaml.load(text, Loader=yaml.CSafeLoader)[section]
     return found

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from components.core.findings import Finding, Severity
-from components.estimate.cost import CostEstimate, estimate, foreign_regions
-from components.estimate.energy import (
+from gangway.components.core.findings import Finding, Severity
+from gangway.components.estimate.cost import CostEstimate, estimate, foreign_regions
+from gangway.components.estimate.energy import (
     CarbonEstimate,
     EmbodiedEstimate,
     EnergyEstimate,
@@ -21,15 +21,15 @@ from components.estimate.energy import (
     estimate_energy,
     estimate_sci,
 )
-from components.estimate.ladder import LadderEstimate
-from stacks.base.registry import get_provider
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.common_findings import check_budget, money_findings
-from stacks.estimates.expected_run import ExpectedRun, expected_run, run_throughput
-from stacks.estimates.ladder_cost import assumptions, ladder_cost
-from stacks.estimates.provider_findings import unknown_replacements
-from stacks.estimates.region_limits import resource_findings
-from stacks.estimates.run_costs import (
+from gangway.components.estimate.ladder import LadderEstimate
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.common_findings import check_budget, money_findings
+from gangway.stacks.estimates.expected_run import ExpectedRun, expected_run, run_throughput
+from gangway.stacks.estimates.ladder_cost import assumptions, ladder_cost
+from gangway.stacks.estimates.provider_findings import unknown_replacements
+from gangway.stacks.estimates.region_limits import resource_findings
+from gangway.stacks.estimates.run_costs import (
     Pace,
     RungCost,
     bill_in_reach,
@@ -41,12 +41,12 @@ from stacks.estimates.run_costs import (
     run_nodes,
     usage_lines,
 )
-from stacks.plan.bill_coverage import unpriced
-from stacks.plan.gc_pause import without_gc
-from stacks.plan.rules.guardrails import with_guardrails
-from stacks.plan.team_access import TeamAccess, team_access
-from stacks.program import build, get_program
-from stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
+from gangway.stacks.plan.bill_coverage import unpriced
+from gangway.stacks.plan.gc_pause import without_gc
+from gangway.stacks.plan.rules.guardrails import with_guardrails
+from gangway.stacks.plan.team_access import TeamAccess, team_access
+from gangway.stacks.program import build, get_program
+from gangway.stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What an update from an earlier plan does to each resource: updates it in place, changes the template of new nodes,
-replaces it, restarts nodes or loses data. Reads `components.catalog.replaces`. As in the engine, replacing a resource
-changes all inputs that reference its outputs.
+replaces it, restarts nodes or loses data. Reads `gangway.components.catalog.replaces`. As in the engine, replacing a
+resource changes all inputs that reference its outputs.
 """
 
 import gzip
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from components.catalog.replaces.table import Changed, load
-from components.core.pinned import STASH
-from stacks.base.provider import Provider
-from stacks.base.rule import kind
-from stacks.recording import PlannedResource
+from gangway.components.catalog.replaces.table import Changed, load
+from gangway.components.core.pinned import STASH
+from gangway.stacks.base.provider import Provider
+from gangway.stacks.base.rule import kind
+from gangway.stacks.recording import PlannedResource
 
 _REFERENCE = re.compile(r"\$\{(\w+\.[^.}]+)\.([^}]+)\}")
 _ALWAYS_NEW = {

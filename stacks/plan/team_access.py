@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
-from components.kubernetes.namespaces import CLAIM, MEMBER_GROUP, RUNS_APART
-from stacks.recording import PlannedResource
+from gangway.components.kubernetes.namespaces import CLAIM, MEMBER_GROUP, RUNS_APART
+from gangway.stacks.recording import PlannedResource
 
 _EVERYBODY = frozenset({"system:authenticated", "system:serviceaccounts", "system:unauthenticated"})
 

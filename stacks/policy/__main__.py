@@ -4,13 +4,13 @@ import os
 import sys
 from pathlib import Path
 
-# The engine makes this folder sys.path[0]; the packages are two folders up.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+# The engine makes this folder sys.path[0]. In a checkout that is not installed, `gangway` is found only so.
+sys.path.append(str(next(top for top in Path(__file__).resolve().parents if (top / "gangway").is_dir())))
 
-from stacks.base.extras import missing_extra
+from gangway.stacks.base.extras import missing_extra
 
 try:
-    from stacks.policy.pack import serve
+    from gangway.stacks.policy.pack import serve
 except ModuleNotFoundError as error:
     missing = missing_extra(error, "policy")
     if missing is None:

@@ -20,11 +20,11 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
-from components.core.findings import Finding, InputError, Severity
-from components.estimate.cost import Declared
-from stacks.base.rule import UNKNOWN, Limits, ResourceRule, Rule, StackRule
-from stacks.plan.rules.guardrails import PLAN_REFUSED, PLAN_RULES, RESOURCE_RULES, STACK_RULES
-from stacks.plan.rules.resource_rules import SiteGrid, find_grid
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.components.estimate.cost import Declared
+from gangway.stacks.base.rule import UNKNOWN, Limits, ResourceRule, Rule, StackRule
+from gangway.stacks.plan.rules.guardrails import PLAN_REFUSED, PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from gangway.stacks.plan.rules.resource_rules import SiteGrid, find_grid
 
 LEVELS = {Severity.ERROR: EnforcementLevel.MANDATORY, Severity.WARNING: EnforcementLevel.ADVISORY}
 STACK = "pulumi:pulumi:Stack"
@@ -33,7 +33,8 @@ STACK = "pulumi:pulumi:Stack"
 
 @dataclass(frozen=True)
 class EngineResource:
-    """A resource that the engine is about to create; see `components.estimate.cost.Declared`. Its id is not known."""
+    """A resource that the engine is about to create; see `gangway.components.estimate.cost.Declared`. Its id is not
+    known."""
 
     type: str
     name: str
@@ -77,8 +78,8 @@ def findings_of_config() -> tuple[Finding, ...] | None:
     if "gangway:cluster" not in get_config_env():
         return None
     # A plan imports the providers' SDKs, which other projects do not need.
-    from stacks.loading.loader import from_pulumi
-    from stacks.plan.plan import make_plan
+    from gangway.stacks.loading.loader import from_pulumi
+    from gangway.stacks.plan.plan import make_plan
 
     refused: list[Finding] = []
     try:
@@ -92,7 +93,7 @@ def grid_of_config() -> SiteGrid | None:
     """The grid of the selected stack's site; None without one, or for an invalid file, which `plan.refused` reports."""
     if "gangway:site" not in get_config_env():
         return None
-    from stacks.loading.loader import from_pulumi
+    from gangway.stacks.loading.loader import from_pulumi
 
     grid: SiteGrid | None = None
     try:

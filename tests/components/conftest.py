@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stacks.recording import PlaceholderCloud, PlannedResource, record
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource, record
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from trainer.core.errors import EXIT_CODES, EXIT_ENDED_FOR_ALL, EXIT_HOURS_OVER, EXIT_PEERS_LOST, EXIT_UNFIT
+from gangway.trainer.core.errors import EXIT_CODES, EXIT_ENDED_FOR_ALL, EXIT_HOURS_OVER, EXIT_PEERS_LOST, EXIT_UNFIT
 
 PAGE = Path(__file__).parents[2] / "docs/interruptions.md"
 

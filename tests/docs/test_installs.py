@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
 from gangway.cli import init
-from stacks.config import paths
+from gangway.components.core.findings import InputError
+from gangway.stacks.config import paths
 
 REPO = Path(__file__).resolve().parents[2]
 NAME = "gangway-iac"

@@ -16,7 +16,7 @@ import pytest
 
 REPO = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("components", "gangway", "stacks", "trainer")
-_PROGRAM = r"(?<![\w./-])(?:\{program\(\)\}|gangway|python -m trainer)"
+_PROGRAM = r"(?<![\w./-])(?:\{program\(\)\}|gangway|python -m gangway.trainer)"
 _PROPOSAL = re.compile(rf"{_PROGRAM}(?= [a-z{{])[^`;,\n]*?(?=[`;,\n]|  |$)")
 """A command in a text: up to a backtick, a comma, a semicolon, two spaces or the line's end."""
 _HOLE = re.compile(r"\{[^{}]*\}")
@@ -54,8 +54,8 @@ RUN: dict[str, Case] = {
     "{program()} evaluate --help": Case("gangway evaluate --run-dir $RUN --metrics nonesuch"),
     "{program()} presets": Case("gangway train --preset zzz"),
     "{program()} presets NAME": Case("gangway presets", {"NAME": "few-images"}),
-    "python -m trainer presets NAME": Case("gangway train --help", {"NAME": "few-images"}),
-    "gangway presets {name}": Case("python -m trainer presets r3gan-cifar10"),
+    "python -m gangway.trainer presets NAME": Case("gangway train --help", {"NAME": "few-images"}),
+    "gangway presets {name}": Case("python -m gangway.trainer presets r3gan-cifar10"),
     "{program()} data prepare": Case(
         f"mkdir 'my pictures' && {PICTURE}; gangway train --preset few-images --data 'my pictures'"
     ),
@@ -76,7 +76,7 @@ RUN: dict[str, Case] = {
         "cp -r $RUN here && echo > here/samples.png; gangway report here --format html --out page.html"
     ),
     # Plans.
-    "gangway plan STACK": Case("python -m stacks", {"STACK": "aws-demo"}),
+    "gangway plan STACK": Case("python -m gangway.stacks", {"STACK": "aws-demo"}),
     "gangway plan {answers.stack}": Case(
         "gangway init mine --provider aws --accelerator H100x8 --email ml@example.org --no-ask", within="mine"
     ),
@@ -134,9 +134,9 @@ NOT_RUN: dict[str, str] = {
     "gangway prices diff": "printed by a refresh: tests/gangway/finops/prices",
     "gangway init DIR": "asks its questions at a terminal: tests/gangway/cli/test_init.py",
     "gangway prices refresh": "asks the providers: tests/gangway/finops/prices",
-    "python -m trainer evaluate": "stands in a record, whose folder the reader knows: docs/outputs.md runs it",
-    "python -m trainer record --run-dir DIR": "printed of an older version's record: the command is run above",
-    "python -m trainer train --backend xla on every host starts the right number": "needs TPUs: tests/trainer/xla",
+    "python -m gangway.trainer evaluate": "stands in a record, whose folder the reader knows: docs/outputs.md runs it",
+    "python -m gangway.trainer record --run-dir DIR": "printed of an older version's record: the command is run above",
+    "python -m gangway.trainer train --backend xla on every host starts the right number": "TPUs: tests/trainer/xla",
 }
 NO_PROPOSAL: dict[str, str] = {
     "gangway bench": "says what wrote a file",
@@ -234,7 +234,7 @@ def finished(
 def printed(proposal: str, output: str) -> str | None:
     """The proposal as it stands in an output, up to where it ends there; None where it does not."""
     parts = [
-        "(?:gangway|python -m trainer)"
+        "(?:gangway|python -m gangway.trainer)"
         if part == "{program()}"
         else r"[^`;\n]+?"
         if _HOLE.fullmatch(part)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.base.registry import all_providers
+from gangway.stacks.base.registry import all_providers
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs/deploying.md").read_text("utf-8")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.base.registry import get_provider
+from gangway.stacks.base.registry import get_provider
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/security-access.md"
 PROVIDERS = {"AWS": "aws", "Google Cloud": "gcp", "Azure": "azure", "OpenStack": "openstack"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import Severity
+from gangway.components.core.findings import Severity
 from gangway.jobs.job_folder import sharing_findings
 from tests.gangway.jobs.test_shared_folders import place as place
 from tests.other_users import ALICE, GROUP, MALLORY

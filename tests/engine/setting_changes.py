@@ -20,14 +20,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from components.core.findings import InputError, Severity
-from stacks.base.registry import all_providers, get_provider
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file, stack_model
-from stacks.plan.plan import run_program
-from stacks.program import get_program
-from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE
-from stacks.recording import PlaceholderCloud, PlannedResource, _is_secret
+from gangway.components.core.findings import InputError, Severity
+from gangway.stacks.base.registry import all_providers, get_provider
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file, stack_model
+from gangway.stacks.plan.plan import run_program
+from gangway.stacks.program import get_program
+from gangway.stacks.providers.hosts.settings import HOST_KEY_EXAMPLE
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource, _is_secret
 
 OTHER_UUID = "22222222-0000-4000-8000-222222222222"
 REGISTRY_ID = (

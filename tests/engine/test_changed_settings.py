@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.retention import Retention
-from stacks.base.registry import get_provider
-from stacks.base.rule import kind
+from gangway.components.core.retention import Retention
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.base.rule import kind
 from tests.settings_table import COLUMNS, NOT_HERE, PAGE, UNTRIED, SettingsTable
 
 # Machines, and groups with which their machines go.

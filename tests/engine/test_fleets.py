@@ -17,7 +17,7 @@ from pathlib import Path
 import pulumi
 from pulumi_aws import ec2, iam
 
-from components.aws.fleets import Ec2Fleet, SpotFleet
+from gangway.components.aws.fleets import Ec2Fleet, SpotFleet
 
 args = json.loads(Path("args.json").read_text())
 vpc = ec2.Vpc("net", cidr_block="10.7.0.0/16")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pulumi
 
-from components.gcp.tpu.queued_tpu import QueuedTpu
+from gangway.components.gcp.tpu.queued_tpu import QueuedTpu
 
 tpu = QueuedTpu("gan-tpu", json.loads(Path("args.json").read_text()))
 for key in ("name", "state", "node_names", "addresses", "replace_reason"):

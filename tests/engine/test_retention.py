@@ -10,9 +10,9 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 HEAD = """
 import json, pathlib, pulumi
 from types import SimpleNamespace
-from components.core.encryption_choice import record_choice
-from components.core.findings import InputError
-from stacks.base.ownership import check_encryption, own_state
+from gangway.components.core.encryption_choice import record_choice
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.ownership import check_encryption, own_state
 encryption = json.loads(pathlib.Path("args.json").read_text())["encryption"]
 try:  # as stacks/__main__.py does before it declares anything
     check_encryption(SimpleNamespace(stack="dev", encryption=encryption), own_state())
@@ -22,8 +22,8 @@ record_choice("dev", encryption)
 key = None
 """
 AWS = """
-from components.aws.identity import EncryptionKey
-from components.aws.storage import RunBucket
+from gangway.components.aws.identity import EncryptionKey
+from gangway.components.aws.storage import RunBucket
 import pulumi_aws as aws
 opts = pulumi.ResourceOptions(providers={"aws": aws.Provider("dev", region="us-east-1")})
 if encryption == "customer-key":
@@ -31,9 +31,9 @@ if encryption == "customer-key":
 RunBucket("dev", {"kms_key_arn": key, "tags": {}}, opts)
 """
 GCP = """
-from components.gcp.identity import EncryptionKey
-from components.gcp.registry import ImageRegistry
-from components.gcp.storage import RunBucket
+from gangway.components.gcp.identity import EncryptionKey
+from gangway.components.gcp.registry import ImageRegistry
+from gangway.components.gcp.storage import RunBucket
 import pulumi_gcp as gcp
 opts = pulumi.ResourceOptions(providers={"gcp": gcp.Provider("dev", project="lab", region="us-central1")})
 place = {"project": "lab", "region": "us-central1", "tags": {}}
@@ -45,8 +45,8 @@ RunBucket("dev", {**place, "kms_key_name": key}, opts)
 ImageRegistry("dev", {**place, "kms_key_name": key}, opts)
 """
 AZURE = """
-from components.azure.identity import EncryptionKey, ResourceGroup
-from components.azure.storage import RunBucket
+from gangway.components.azure.identity import EncryptionKey, ResourceGroup
+from gangway.components.azure.storage import RunBucket
 import pulumi_azure_native as azure
 location, subscription = "eastus", "00000000-0000-0000-0000-000000000000"
 made = azure.Provider("dev", location=location, subscription_id=subscription)

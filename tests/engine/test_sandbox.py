@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sandbox.cloud import MotoCloud
 from gangway.sandbox.rows import SandboxRow
-from stacks.loading.loader import from_file
-from stacks.plan.plan import run_program
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import run_program
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.catalog.replaces.table import load
-from stacks.base.rule import kind
+from gangway.components.catalog.replaces.table import load
+from gangway.stacks.base.rule import kind
 
 STANDINS = Path(__file__).parent / "standin"
 PACKAGES = {"aws": "", "azure": "azure-native:", "gcp": "", "openstack": "openstack:"}

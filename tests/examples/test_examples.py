@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.aws import component_classes
-from stacks.recording import PlaceholderCloud, Recording, record
+from gangway.components.aws import component_classes
+from gangway.stacks.recording import PlaceholderCloud, Recording, record
 
 REPO = Path(__file__).resolve().parents[2]
 EXAMPLES = REPO / "examples"

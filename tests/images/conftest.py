@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec, Rendezvous, Training, Volume
-from images.aws import AwsHeadSpec, AwsNodeSpec
-from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup
-from images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
-from images.openstack import SECRETS_FILE, OpenstackHeadSpec, OpenstackNodeSpec, OpenstackSecrets
-from images.specs import Breaker, FileSystem, RdmaSetup
+from gangway.components.core.job import JobSpec, Rendezvous, Training, Volume
+from gangway.images.aws import AwsHeadSpec, AwsNodeSpec
+from gangway.images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup
+from gangway.images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
+from gangway.images.openstack import SECRETS_FILE, OpenstackHeadSpec, OpenstackNodeSpec, OpenstackSecrets
+from gangway.images.specs import Breaker, FileSystem, RdmaSetup
 
 GOLDEN = Path(__file__).parent / "golden"
 REGISTRY = "123456789012.dkr.ecr.us-east-2.amazonaws.com"

@@ -16,9 +16,16 @@ from typing import Any, ClassVar
 
 import yaml
 
-import images
-from images.aws import AwsHeadSpec, AwsNodeSpec, aws_env_text, aws_job_env_text, render_aws_head, render_aws_node
-from images.azure import (
+import gangway.images
+from gangway.images.aws import (
+    AwsHeadSpec,
+    AwsNodeSpec,
+    aws_env_text,
+    aws_job_env_text,
+    render_aws_head,
+    render_aws_node,
+)
+from gangway.images.azure import (
     AzureHeadSpec,
     AzureMachineSpec,
     AzureNodeSpec,
@@ -28,7 +35,7 @@ from images.azure import (
     render_azure_head,
     render_azure_node,
 )
-from images.gcp import (
+from gangway.images.gcp import (
     GcpHeadSpec,
     GcpMachineSpec,
     GcpNodeSpec,
@@ -40,7 +47,7 @@ from images.gcp import (
     render_gcp_node,
     render_tpu_startup,
 )
-from images.openstack import (
+from gangway.images.openstack import (
     OpenstackHeadSpec,
     OpenstackMachineSpec,
     OpenstackNodeSpec,
@@ -50,9 +57,9 @@ from images.openstack import (
     render_openstack_head,
     render_openstack_node,
 )
-from images.specs import job_key
+from gangway.images.specs import job_key
 
-TEMPLATES = Path(images.__file__).parent / "templates"
+TEMPLATES = Path(gangway.images.__file__).parent / "templates"
 PUT = ("upload-record.sh", "leave-node.sh", "watch-node.sh")
 """What may put a run's record."""
 MEMORY = ["--memory", "260046848k"]
@@ -415,5 +422,5 @@ def scripts_of(cloud: str, folder: Path) -> Path:
     package = folder.parent / "lib" / "images"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "node").symlink_to(Path(images.__file__).parent / "node")
+    (package / "node").symlink_to(Path(gangway.images.__file__).parent / "node")
     return folder

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from images.render import render_dockerfile
-from images.specs import DOCKERFILE_FLAVOURS
+from gangway.images.render import render_dockerfile
+from gangway.images.specs import DOCKERFILE_FLAVOURS
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("gpg") and shutil.which("gpgv")), reason="no gpg or gpgv on this machine"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from images.audit_locks import LOCKS, ROOT, Package, get_packages, main, read_accepted
+from gangway.images.audit_locks import LOCKS, ROOT, Package, get_packages, main, read_accepted
 
 
 class Osv:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from images.azure import azure_docker_argv
+from gangway.images.azure import azure_docker_argv
 
 RUNS = "gwdemo/runs/demo"
 

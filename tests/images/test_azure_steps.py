@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from images.azure import AzureNodeSpec, FabricSetup
+from gangway.images.azure import AzureNodeSpec, FabricSetup
 
 CONF = "NCCL_IB_PCI_RELAXED_ORDERING=1\nNCCL_TOPO_FILE=/opt/microsoft/ndv5/topo.xml\nNCCL_IGNORE_CPU_AFFINITY=1\n"
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from components.azure.fabric import plan_fabric
-from components.catalog.loader import load_provider
-from components.catalog.schema import AzureMachineType
-from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, azure_env_text, fabric_env_text
-from images.specs import FileSystem
+from gangway.components.azure.fabric import plan_fabric
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, azure_env_text, fabric_env_text
+from gangway.images.specs import FileSystem
 
 ETC = "/etc/systemd/system/"
 
@@ -48,7 +48,7 @@ def test_lines_are_sent_where_a_table_is_planned(
     (command,) = unit(azure_node, "gangway-logs.service", "ExecStart")
     shipped = "gangway-prepare.service gangway-trainer.service"
     url = azure_node.ingestion_url
-    assert command == f'/usr/bin/python3 -m images.node.azure.logs "{url}" worker {shipped}'
+    assert command == f'/usr/bin/python3 -m gangway.images.node.azure.logs "{url}" worker {shipped}'
     (given,) = unit(azure_node, "gangway-logs.service", "Environment")
     assert given == f"PYTHONPATH=/opt/gangway/lib GANGWAY_CLIENT_ID={azure_node.client_id}"
     files = machines.files_of(machines.rendered(azure_plain_node))
@@ -59,7 +59,7 @@ def test_lines_are_sent_where_a_table_is_planned(
 def test_every_machine_says_that_it_lives(
     unit: Any, azure_node: AzureNodeSpec, azure_plain_node: AzureNodeSpec, azure_head: AzureHeadSpec
 ) -> None:
-    tell = "/usr/bin/python3 -m images.node.azure.heartbeat"
+    tell = "/usr/bin/python3 -m gangway.images.node.azure.heartbeat"
     for spec, role in ((azure_node, "worker"), (azure_head, "head")):
         assert unit(spec, "gangway-alive.service", "ExecStart") == [f'{tell} {role} "{spec.ingestion_url}"']
     assert unit(azure_plain_node, "gangway-alive.service", "ExecStart") == [f"{tell} worker"]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from images.render import render_dockerfile
-from images.specs import DOCKERFILE_FLAVOURS
+from gangway.images.render import render_dockerfile
+from gangway.images.specs import DOCKERFILE_FLAVOURS
 
 REPO = Path(__file__).resolve().parent.parent.parent
 SPEC = DOCKERFILE_FLAVOURS["cpu"]
@@ -110,7 +110,7 @@ def locked_torch() -> str:
 def test_the_trainer_runs_from_the_image_alone(image: Image, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     job = ("train", "--preset", "dcgan-digits", "--kimg", "0.1", "--run-dir", str(run_dir))
-    image.run(*image.entrypoint, "--standalone", "--nproc-per-node", "1", "-m", "trainer", *job)
+    image.run(*image.entrypoint, "--standalone", "--nproc-per-node", "1", "-m", "gangway.trainer", *job)
     record = json.loads((run_dir / "run.json").read_text("utf-8"))
     assert record["status"] == "done"
     assert record["versions"]["torch"] == locked_torch()

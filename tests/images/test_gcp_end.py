@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from images.gcp import TpuHostSpec, gcp_docker_argv
-from images.node.gcp.notices import LEAVE_TAG
+from gangway.images.gcp import TpuHostSpec, gcp_docker_argv
+from gangway.images.node.gcp.notices import LEAVE_TAG
 
 ENDED = "gangway-records/demo/dcgan-celeba64/ended-"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from images.gcp import GcpNodeSpec, gcp_docker_argv
-from images.shell import life_argv
+from gangway.images.gcp import GcpNodeSpec, gcp_docker_argv
+from gangway.images.shell import life_argv
 
 APERTURE = ("0x1ae0", "0x0084")
 READS = "[ $1 != login ] || cat >/dev/null; "
@@ -190,7 +190,7 @@ def test_the_profile_comes_first_and_the_jobs_variables_win(gcp_node: GcpNodeSpe
     first, *lines = done.stdout.splitlines()
     life = ["--member-key", "/run/gangway-member.pem", *life_of(gcp_node)]
     assert first == " ".join(
-        ["-m trainer.launch --watch /run/gangway-notices/held", *life, *gcp_node.job.torchrun_argv()]
+        ["-m gangway.trainer.launch --watch /run/gangway-notices/held", *life, *gcp_node.job.torchrun_argv()]
     )
     assert {"NCCL_TUNER_PLUGIN=tuner.so", "NCCL_SOCKET_IFNAME=enp0s12"} <= set(lines)
     assert "LD_LIBRARY_PATH=/var/lib/tcpxo/lib64" in lines

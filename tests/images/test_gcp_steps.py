@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from images.gcp import TpuHostSpec
+from gangway.images.gcp import TpuHostSpec
 
 APT = ["-q", "-y", "-o", "DPkg::Lock::Timeout=120"]
 

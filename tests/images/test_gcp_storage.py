@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from images.gcp import DataSource, GcpHeadSpec, TpuHostSpec
-from images.specs import FileSystem
+from gangway.images.gcp import DataSource, GcpHeadSpec, TpuHostSpec
+from gangway.images.specs import FileSystem
 
 IMPORT = '{"url": "https://lustre.googleapis.com/v1/projects/p/locations/z/instances/i:importData", "body": {"a": 1}}'
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from images.gcp import TpuHostSpec, render_tpu_startup, tpu_docker_argv
-from images.render import BIN_DIR
-from images.shell import life_argv
+from gangway.images.gcp import TpuHostSpec, render_tpu_startup, tpu_docker_argv
+from gangway.images.render import BIN_DIR
+from gangway.images.shell import life_argv
 
 TPU_ENV = """ACCELERATOR_TYPE: 'v5p-16'
 NODE_ID: 'demo-0'
@@ -62,7 +62,7 @@ def life_of(host: Any) -> list[str]:
 
 
 # tests/trainer/xla has the torchrun of the image take these and the ones of the meeting.
-LAST = ["--nproc-per-node=4", "--max-restarts=3", "-m", "trainer"]
+LAST = ["--nproc-per-node=4", "--max-restarts=3", "-m", "gangway.trainer"]
 TRAIN = ["train", "--config", "/etc/gangway/train.json", "--run-dir", "/var/lib/gangway/runs/demo"]
 
 
@@ -153,7 +153,7 @@ def test_a_first_host_whose_store_does_not_start_trains_nothing(host: Any) -> No
 def test_the_store_is_on_each_host_and_of_none_at_boot(tpu_host: TpuHostSpec, machines: Any) -> None:
     text = render_tpu_startup(tpu_host)
     _, unit = machines.files_of(text)["/etc/systemd/system/gangway-rendezvous.service"]
-    (line,) = [line for line in unit.splitlines() if "trainer.launch.rendezvous" in line]
+    (line,) = [line for line in unit.splitlines() if "gangway.trainer.launch.rendezvous" in line]
     assert "--mount type=bind,source=/run/gangway-member.pem" in line
     assert " --user 0:0 " in line, "its key is root's"
     assert line.endswith("--member-key /run/gangway-member.pem --port 29400")

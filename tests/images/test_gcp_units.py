@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, TpuHostSpec, gcp_env_text
-from images.specs import DOCKERFILE_FLAVOURS
+from gangway.images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, TpuHostSpec, gcp_env_text
+from gangway.images.specs import DOCKERFILE_FLAVOURS
 
 ETC = "/etc/systemd/system/"
 
@@ -60,7 +60,7 @@ def test_the_trainers_lines_are_sent_where_a_log_is_planned(
 ) -> None:
     (command,) = unit(gcp_node, "gangway-logs.service", "ExecStart")
     shipped = "gangway-prepare.service gangway-trainer.service"
-    assert command == f"/usr/bin/python3 -m images.node.gcp.logs acme-ml gangway-demo {shipped}"
+    assert command == f"/usr/bin/python3 -m gangway.images.node.gcp.logs acme-ml gangway-demo {shipped}"
     files = machines.files_of(machines.rendered(gcp_plain_node))
     assert f"{ETC}gangway-logs.service" not in files
     assert not [path for path in files if path.endswith("ship.py")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.render import TEMPLATES
+from gangway.images.render import TEMPLATES
 
 SCRIPT = TEMPLATES / "job" / "hours.sh"
 _LONG = "while :; do sleep 0.05; done"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from images.specs import Breaker
+from gangway.images.specs import Breaker
 
 CLOUDS = ["aws", "gcp", "azure"]
 S3 = """

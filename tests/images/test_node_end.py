@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from images.aws import aws_docker_argv
+from gangway.images.aws import aws_docker_argv
 
 INSTANCE = "i-0123456789abcdef0"
 INTERRUPTED = {"spot/instance-action": [json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec
+from gangway.components.core.job import JobSpec
 
 RUN_ID = "aws-s0-20260101-000000-abcd"
 FINAL = [("2", "bad-input"), ("3", "fabric-too-slow"), ("5", "too-many-failures"), ("6", "max-hours")]

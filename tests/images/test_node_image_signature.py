@@ -10,10 +10,17 @@ from typing import Any
 
 import pytest
 
-from components.core.image_signature import ImageSignature, checked_signature, signed_name
-from components.core.job import JobSpec
-from images.aws import AwsHeadSpec, AwsNodeSpec, render_aws_head, render_aws_node, user_data_base64gzip
-from images.hosts import HostSpec, host_docker_argv, host_env_text, host_files, host_job_env_text, render_host_installer
+from gangway.components.core.image_signature import ImageSignature, checked_signature, signed_name
+from gangway.components.core.job import JobSpec
+from gangway.images.aws import AwsHeadSpec, AwsNodeSpec, render_aws_head, render_aws_node, user_data_base64gzip
+from gangway.images.hosts import (
+    HostSpec,
+    host_docker_argv,
+    host_env_text,
+    host_files,
+    host_job_env_text,
+    render_host_installer,
+)
 from tests.cosigned import key_pair, signed_payload, signed_text
 
 OTHER = "sha256:" + "cd" * 32

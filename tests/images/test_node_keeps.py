@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from images.openstack import OpenstackNodeSpec
+from gangway.images.openstack import OpenstackNodeSpec
 
 TWO_GROUPS = "[ $2 != describe-auto-scaling-groups ] || printf 'demo-0-spot\\tdemo-1-on-demand\\n'"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from components.core.member_key import new_member_key
-from images.aws import AwsNodeSpec, aws_docker_argv, render_aws_head, render_aws_node
-from images.azure import azure_docker_argv, render_azure_head, render_azure_node
-from images.gcp import GcpNodeSpec, gcp_docker_argv, render_gcp_head, render_gcp_node
-from images.openstack import openstack_docker_argv, render_openstack_head, render_openstack_node
+from gangway.components.core.member_key import new_member_key
+from gangway.images.aws import AwsNodeSpec, aws_docker_argv, render_aws_head, render_aws_node
+from gangway.images.azure import azure_docker_argv, render_azure_head, render_azure_node
+from gangway.images.gcp import GcpNodeSpec, gcp_docker_argv, render_gcp_head, render_gcp_node
+from gangway.images.openstack import openstack_docker_argv, render_openstack_head, render_openstack_node
 
 FILE = "/run/gangway-member.pem"
 PEM = new_member_key("demo")
@@ -103,9 +103,9 @@ def test_launcher_and_store_have_its_file_and_user_data_its_name(cloud: str, req
     assert launcher[launcher.index("--member-key") + 1] == FILE
     assert launcher.index("--member-key") < launcher.index("--rdzv-backend=gangway"), "the launcher's own come first"
     texts = [render_node(node), render_head(head)]
-    store = next(line for line in texts[1].splitlines() if "trainer.launch.rendezvous" in line)
+    store = next(line for line in texts[1].splitlines() if "gangway.trainer.launch.rendezvous" in line)
     assert f"--mount type=bind,source={FILE},target={FILE},readonly" in store
-    assert f"-m trainer.launch.rendezvous --member-key {FILE} --port" in store
+    assert f"-m gangway.trainer.launch.rendezvous --member-key {FILE} --port" in store
     for text in texts:
         assert "fetch-key.sh" in text
         assert node.member_key in text

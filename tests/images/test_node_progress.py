@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from images.specs import FileSystem
+from gangway.images.specs import FileSystem
 
 BEGUN = {"event": "start", "images": 0, "time": 1_767_268_800.25, "session": 0}
 TICK = {"images": 4096, "time": 1_767_268_860.75, "session": 0, "loss_g": 0.5}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from images.aws import AwsNodeSpec
+from gangway.images.aws import AwsNodeSpec
 
 UID = 10001
 SECRET = "of-root-alone"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from images.specs import FileSystem
+from gangway.images.specs import FileSystem
 
 RUN = {
     "run.json": "{}",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from images.aws import AwsHeadSpec
+from gangway.images.aws import AwsHeadSpec
 
 
 def make_rdma_devices(folder: Path, vendors: list[str]) -> None:

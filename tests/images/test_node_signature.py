@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from components.core.signing_key import new_signing_key
+from gangway.components.core.signing_key import new_signing_key
+from gangway.images.openstack import SECRETS_FILE
 from gangway.runs.signatures import ForgedError, get_signature, read_public_key
-from images.openstack import SECRETS_FILE
 
 PEM = new_signing_key()
 NAME = "demo-signing-key"

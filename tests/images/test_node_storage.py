@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from images.aws import EFA_SETUP_SHA256, AwsHeadSpec
-from images.specs import FileSystem
+from gangway.images.aws import EFA_SETUP_SHA256, AwsHeadSpec
+from gangway.images.specs import FileSystem
 
 LUSTRE = "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com@tcp:/abcdefgh"
 

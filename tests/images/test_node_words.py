@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from components.aws.alarms import events_group
+from gangway.components.aws.alarms import events_group
 
 INSTANCE = "i-0123456789abcdef0"
 EVENTS = events_group("/gangway/demo")

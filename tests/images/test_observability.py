@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from images.observability import COLUMNS, PREFIX, grafana_dashboard, render_prometheus
+from gangway.images.observability import COLUMNS, PREFIX, grafana_dashboard, render_prometheus
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def expressions(dashboard: dict[str, Any]) -> list[str]:
 def test_every_gauge_of_the_trainer_is_shown_and_none_that_it_lacks(dashboard: dict[str, Any]) -> None:
     """The trainer's table is read by another process, which also shows that reading it loads no torch."""
     program = (
-        "import sys, json; from trainer.telemetry.prometheus import GAUGES; "
+        "import sys, json; from gangway.trainer.telemetry.prometheus import GAUGES; "
         "print(json.dumps([sorted(gauge.name for gauge in GAUGES.values()), 'torch' in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -135,5 +135,7 @@ def _cells(place: dict[str, int]) -> list[tuple[int, int]]:
 
 
 def test_the_module_prints_the_dashboard() -> None:
-    done = subprocess.run([sys.executable, "-m", "images.observability"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "gangway.images.observability"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == grafana_dashboard()

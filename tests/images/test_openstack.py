@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.member_key import new_member_key
-from components.openstack.launch import check_user_data
-from images.openstack import (
+from gangway.components.core.member_key import new_member_key
+from gangway.components.openstack.launch import check_user_data
+from gangway.images.openstack import (
     OpenstackHeadSpec,
     OpenstackNodeSpec,
     OpenstackSecrets,
     openstack_docker_argv,
     openstack_env_text,
 )
-from images.render import base64gzip
-from images.specs import FileSystem
+from gangway.images.render import base64gzip
+from gangway.images.specs import FileSystem
 
 UNITS = "/etc/systemd/system/"
 PEM = new_member_key("demo")

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec, Rendezvous
-from images.azure import azure_docker_argv
-from images.gcp import gcp_docker_argv
-from images.openstack import openstack_docker_argv
-from images.shell import STORE_OF_A_COMMAND
-from images.specs import job_key
+from gangway.components.core.job import JobSpec, Rendezvous
+from gangway.images.azure import azure_docker_argv
+from gangway.images.gcp import gcp_docker_argv
+from gangway.images.openstack import openstack_docker_argv
+from gangway.images.shell import STORE_OF_A_COMMAND
+from gangway.images.specs import job_key
 
 ARGV: dict[str, Callable[[Any], list[str]]] = {
     "gcp": gcp_docker_argv,

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from images.render import TEMPLATES
+from gangway.images.render import TEMPLATES
 from tests.hostile_store import attack_store
 
 SCRIPT = TEMPLATES / "job" / "own-job.sh"

@@ -14,10 +14,16 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec, OwnCommand
-from images.aws import USER_DATA_LIMIT_BYTES, AwsNodeSpec, aws_docker_argv, render_aws_node, user_data_base64gzip
-from images.render import TEMPLATES
-from images.specs import FileSystem, ended_object, job_key
+from gangway.components.core.job import JobSpec, OwnCommand
+from gangway.images.aws import (
+    USER_DATA_LIMIT_BYTES,
+    AwsNodeSpec,
+    aws_docker_argv,
+    render_aws_node,
+    user_data_base64gzip,
+)
+from gangway.images.render import TEMPLATES
+from gangway.images.specs import FileSystem, ended_object, job_key
 
 SCRIPT = TEMPLATES / "job" / "own-node.sh"
 GRACE_SEC = 60

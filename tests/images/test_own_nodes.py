@@ -22,8 +22,8 @@ import pytest
 import torch
 import yaml
 
-from components.core.job import JobSpec, OwnCommand, Rendezvous
-from images.aws import (
+from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous
+from gangway.images.aws import (
     USER_DATA_LIMIT_BYTES,
     AwsHeadSpec,
     AwsNodeSpec,
@@ -32,9 +32,9 @@ from images.aws import (
     render_aws_node,
     user_data_base64gzip,
 )
-from images.render import TEMPLATES
-from images.shell import STORE_OF_A_COMMAND
-from images.specs import job_key
+from gangway.images.render import TEMPLATES
+from gangway.images.shell import STORE_OF_A_COMMAND
+from gangway.images.specs import job_key
 
 SCRIPTS = TEMPLATES / "job"
 FOLDERS = (SCRIPTS, TEMPLATES / "aws", TEMPLATES / "node")
@@ -106,7 +106,7 @@ def test_the_heads_store_is_of_the_commands_own_image(own_head: AwsHeadSpec) -> 
     unit = files["/etc/systemd/system/gangway-rendezvous.service"]
     (start,) = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
     assert f'--entrypoint python {own_head.job.image} -c "{STORE_OF_A_COMMAND}" 29400' in start
-    assert "trainer.launch" not in unit
+    assert "gangway.trainer.launch" not in unit
     assert "--read-only" in start, "it is contained as the trainer's is"
 
 
@@ -138,7 +138,7 @@ def test_the_part_of_the_python_that_is_sent_puts_the_folder(own_spec: AwsNodeSp
     for name in ("run/deep", "marks"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "run/deep/model.pt").write_text("1")
-    words = ["-m", "images.node.run_folder", str(tmp_path / "run"), str(os.getuid()), str(tmp_path / "marks")]
+    words = ["-m", "gangway.images.node.run_folder", str(tmp_path / "run"), str(os.getuid()), str(tmp_path / "marks")]
     done = subprocess.run(
         [sys.executable, *words, "sh", "-c", 'cat "$RESULTS/deep/model.pt"; exit 7'],
         cwd=tmp_path / "lib",

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from images.aws import AwsHeadSpec, render_aws_head
-from images.lock_images import images_in_use
-from images.pins import LOCK, full_name, locked_digests, pinned_image
-from images.render import render_dockerfile
-from images.specs import DOCKERFILE_FLAVOURS, PROMETHEUS_IMAGE, Flavour
+from gangway.images.aws import AwsHeadSpec, render_aws_head
+from gangway.images.lock_images import images_in_use
+from gangway.images.pins import LOCK, full_name, locked_digests, pinned_image
+from gangway.images.render import render_dockerfile
+from gangway.images.specs import DOCKERFILE_FLAVOURS, PROMETHEUS_IMAGE, Flavour
 
 
 def test_the_lock_holds_what_is_in_use_and_nothing_else() -> None:

@@ -18,11 +18,11 @@ import pytest
 import yaml
 from jinja2 import UndefinedError
 
-from components.azure.launch import MAX_CUSTOM_DATA_BYTES
-from components.core.job import JobSpec
-from images.aws import AwsHeadSpec, AwsNodeSpec, render_aws_head, render_aws_node, user_data_base64gzip
-from images.render import base64gzip, render_dockerfile
-from images.specs import DOCKERFILE_FLAVOURS, Flavour
+from gangway.components.azure.launch import MAX_CUSTOM_DATA_BYTES
+from gangway.components.core.job import JobSpec
+from gangway.images.aws import AwsHeadSpec, AwsNodeSpec, render_aws_head, render_aws_node, user_data_base64gzip
+from gangway.images.render import base64gzip, render_dockerfile
+from gangway.images.specs import DOCKERFILE_FLAVOURS, Flavour
 
 FLAVOURS: list[Flavour] = sorted(DOCKERFILE_FLAVOURS)
 
@@ -42,7 +42,7 @@ def test_dockerfile_pins_hashes_and_drops_root(flavour: Flavour) -> None:
     assert re.findall(r"pip install.*", text) == re.findall(r"pip install.*--require-hashes.*", text) != []
     # After the last USER no root is left, and ENTRYPOINT comes after it.
     assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == ["10001:10001"]
-    assert text.index("\nUSER ") < text.index('\nENTRYPOINT ["python", "-m", "trainer.launch"]')
+    assert text.index("\nUSER ") < text.index('\nENTRYPOINT ["python", "-m", "gangway.trainer.launch"]')
     copied = re.findall(r"^COPY (?!--from)(\S+) ", text, re.MULTILINE)
     assert copied == ["images/locks/", "trainer/"]
     assert 'org.opencontainers.image.revision="$REVISION"' in text
@@ -112,7 +112,7 @@ def test_googles_plugin_for_roce_finds_the_verbs() -> None:
 
 
 def test_a_name_that_the_template_does_not_know_is_an_error() -> None:
-    from images.render import template_environment
+    from gangway.images.render import template_environment
 
     with pytest.raises(UndefinedError):
         template_environment().from_string("{{ no_such_name }}").render()
@@ -283,7 +283,7 @@ HARDENED = {
 def test_what_reads_others_words_has_none_of_roots_rights(files: list[Path]) -> None:
     """Python that reads the job's lines, or a cloud's answers. It writes where it remembers, nowhere else."""
     units = [path.read_text() for path in files if path.suffix == ".service"]
-    lasting = [text.splitlines() for text in units if "python3 -m images.node" in text]
+    lasting = [text.splitlines() for text in units if "python3 -m gangway.images.node" in text]
     for lines in lasting:
         assert set(lines) >= HARDENED
         writes = not any("heartbeat" in line for line in lines)
@@ -337,8 +337,8 @@ def test_user_data_above_ec2s_limit_is_refused_with_its_size(node: AwsNodeSpec, 
 
 def test_the_limit_itself_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(base64.b64decode(user_data_base64gzip("#cloud-config\n")))
-    monkeypatch.setattr("images.aws.USER_DATA_LIMIT_BYTES", size)
+    monkeypatch.setattr("gangway.images.aws.USER_DATA_LIMIT_BYTES", size)
     assert user_data_base64gzip("#cloud-config\n")
-    monkeypatch.setattr("images.aws.USER_DATA_LIMIT_BYTES", size - 1)
+    monkeypatch.setattr("gangway.images.aws.USER_DATA_LIMIT_BYTES", size - 1)
     with pytest.raises(ValueError, match="user data"):
         user_data_base64gzip("#cloud-config\n")

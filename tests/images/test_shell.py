@@ -10,10 +10,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.core.job import JobSpec, Training
-from images.aws import AwsNodeSpec, aws_docker_argv, aws_env_text, log_argv, render_aws_node
-from images.shell import bash_quote
-from images.specs import job_key
+from gangway.components.core.job import JobSpec, Training
+from gangway.images.aws import AwsNodeSpec, aws_docker_argv, aws_env_text, log_argv, render_aws_node
+from gangway.images.shell import bash_quote
+from gangway.images.specs import job_key
 from tests.images.golden_documents import read
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec
-from images.aws import AwsHeadSpec, AwsNodeSpec
-from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, FileSystem, stack_uid
+from gangway.components.core.job import JobSpec
+from gangway.images.aws import AwsHeadSpec, AwsNodeSpec
+from gangway.images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, FileSystem, stack_uid
 
 
 @pytest.mark.parametrize("image", ["python", "python:latest", "registry.example:5000/python"])

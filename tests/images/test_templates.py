@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from jinja2 import nodes
 
-import images
-from images.gcp import TpuHostSpec, render_tpu_startup
-from images.render import NodeFile, check_heredoc, template_environment
+import gangway.images
+from gangway.images.gcp import TpuHostSpec, render_tpu_startup
+from gangway.images.render import NodeFile, check_heredoc, template_environment
 
-TEMPLATES = Path(images.__file__).parent / "templates"
+TEMPLATES = Path(gangway.images.__file__).parent / "templates"
 NAMES = sorted(str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*.j2"))
 QUOTED = {"tojson"}
 """Filters after which a value is one scalar of YAML, or of Dockerfile's JSON."""
 # Numbers, and what no stack file says: paths, modes and names of our own files and units. A file's text stands in a
-# block of YAML, or between two marks of bash, and is looked at before (`images.render`).
+# block of YAML, or between two marks of bash, and is looked at before (`gangway.images.render`).
 OURS: Mapping[str, set[str]] = {
     "Dockerfile.j2": {"base", "spec", "uid"},
     "cloud-init.yaml.j2": {"file", "margin", "packages", "units", "what"},
@@ -52,7 +52,8 @@ def test_the_walk_finds_a_raw_value() -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not is_unit(name)])
 def test_no_value_is_raw_but_ours(name: str) -> None:
-    """Units are not looked at: what stands in one is quoted whatever its template says (`images.render.unit_text`)."""
+    """Units are not looked at: what stands in one is quoted whatever its template says
+    (`gangway.images.render.unit_text`)."""
     assert set(raw_names(name)) <= OURS[name]
 
 

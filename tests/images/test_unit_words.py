@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from images.render import unit, unit_text
+from gangway.images.render import unit, unit_text
 
 pytestmark = pytest.mark.attack("a stack file's author", "values that add a line or a word to a unit")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from images.aws import AwsHeadSpec, AwsNodeSpec, aws_env_text, render_aws_head, render_aws_node
-from trainer.core.errors import EXIT_CODES, EXIT_FAILED, EXIT_INTERRUPTED
+from gangway.images.aws import AwsHeadSpec, AwsNodeSpec, aws_env_text, render_aws_head, render_aws_node
+from gangway.trainer.core.errors import EXIT_CODES, EXIT_FAILED, EXIT_INTERRUPTED
 
 
 def parse_unit(text: str) -> dict[str, dict[str, list[str]]]:
@@ -91,7 +91,7 @@ def test_the_head_node_serves_and_starts_again_for_ever(head: AwsHeadSpec) -> No
     units = units_of(head)
     store = units["gangway-rendezvous.service"]
     (start,) = store["Service"]["ExecStart"]
-    said = "-m trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400"
+    said = "-m gangway.trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400"
     assert "--cap-drop ALL --security-opt no-new-privileges --read-only" in start
     assert f"--entrypoint python {head.job.image} {said}" in start
     assert (store["Service"]["Restart"], store["Unit"]["StartLimitIntervalSec"]) == (["always"], ["0"])

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.core.findings import InputError
-from components.core.image_signature import checked_signature, signed_name
-from stacks import cosign
-from stacks.base.image_signature import image_signature
-from stacks.config.paths import ROOT
-from stacks.config.stack_config import StackConfig
-from stacks.cosign import check_keyless, get_signatures
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
+from gangway.components.core.findings import InputError
+from gangway.components.core.image_signature import checked_signature, signed_name
+from gangway.stacks import cosign
+from gangway.stacks.base.image_signature import image_signature
+from gangway.stacks.config.paths import ROOT
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.cosign import check_keyless, get_signatures
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
 from tests.cosigned import key_pair, signed_payload
 
 IMAGE = "registry.example.com/gan/trainer@sha256:" + "ab" * 32

@@ -14,14 +14,14 @@ import pulumi
 import pytest
 from pulumi.runtime import register_stack_transformation
 
-from components.core.findings import InputError
-from stacks.base.registry import get_provider
-from stacks.config.stack_config import StackConfig
-from stacks.data_guard import DataGuard, delete_named_first
-from stacks.loading.loader import from_file
-from stacks.plan.plan import run_program
-from stacks.program import build
-from stacks.recording import PlaceholderCloud, PlannedResource, Recording, record
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.data_guard import DataGuard, delete_named_first
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import run_program
+from gangway.stacks.program import build
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource, Recording, record
 
 REPOSITORY = Path(__file__).parents[2]
 STACKS = sorted(file.stem.removeprefix("Pulumi.") for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"))

@@ -6,8 +6,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from stacks.loading.loader import from_file
-from stacks.outputs import HIDDEN, next_command, stack_exports
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.outputs import HIDDEN, next_command, stack_exports
 
 STACKS = sorted((Path(__file__).resolve().parents[2] / "stacks").glob("Pulumi.*.yaml"))
 

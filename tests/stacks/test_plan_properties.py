@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from components.catalog.loader import load
-from components.core.findings import InputError
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan
-from trainer.config.presets import PRESETS
+from gangway.components.catalog.loader import load
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan
+from gangway.trainer.config.presets import PRESETS
 
 Settings = dict[str, Any]
 Outcome = Callable[[Path], Plan | list[InputError]]

@@ -15,13 +15,13 @@ import pulumi
 import pytest
 from pulumi.runtime import mocks, settings
 
-from components.core.findings import InputError
-from stacks.base.ownership import READ_STATE
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file, from_pulumi
-from stacks.plan.plan import make_plan
-from stacks.program import get_program
-from stacks.recording import PlaceholderCloud
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.ownership import READ_STATE
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file, from_pulumi
+from gangway.stacks.plan.plan import make_plan
+from gangway.stacks.program import get_program
+from gangway.stacks.recording import PlaceholderCloud
 
 REPO = Path(__file__).resolve().parents[2]
 Configure = Callable[[dict[str, Any]], None]
@@ -82,7 +82,7 @@ def calls_of_plan() -> Iterator[Counter[str]]:
 
     def count(frame: FrameType, event: str, _argument: object) -> None:
         module = frame.f_globals.get("__name__", "")
-        if event == "call" and frame.f_code.co_name == "plan" and module.startswith("stacks.providers."):
+        if event == "call" and frame.f_code.co_name == "plan" and module.startswith("gangway.stacks.providers."):
             calls[module] += 1
 
     before = sys.getprofile()
@@ -194,13 +194,15 @@ def test_several_mistakes_are_one_message(
 
 
 def test_without_the_engine_the_program_names_the_ways_in(repo: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "stacks"], cwd=repo, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "gangway.stacks"], cwd=repo, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "stacks is Pulumi's program: run `gangway plan STACK`, or `pulumi up --stack STACK`\n"
 
 
 def test_a_program_is_a_module_of_its_providers_package() -> None:
-    assert get_program("aws").build.__module__ == "stacks.providers.aws.program"
+    assert get_program("aws").build.__module__ == "gangway.stacks.providers.aws.program"
     assert issubclass(InputError, ValueError)
 
 
@@ -210,7 +212,7 @@ def test_up_plans_once(
 ) -> None:
     configure(demo_values)
     run_main(repo)
-    assert calls_of_plan == {"stacks.providers.aws.plan": 1}
+    assert calls_of_plan == {"gangway.stacks.providers.aws.plan": 1}
 
 
 @pytest.mark.slow
@@ -218,4 +220,4 @@ def test_up_plans_once(
 def test_an_offline_plan_plans_once(name: str, calls_of_plan: Counter[str]) -> None:
     config = from_file(REPO / "stacks" / name)
     make_plan(config)
-    assert calls_of_plan == {f"stacks.providers.{config.provider}.plan": 1}
+    assert calls_of_plan == {f"gangway.stacks.providers.{config.provider}.plan": 1}

@@ -8,7 +8,7 @@ import pytest
 from pulumi_aws import ec2, ecr
 from pulumi_command import remote
 
-from stacks.recording import PlaceholderCloud, record
+from gangway.stacks.recording import PlaceholderCloud, record
 
 TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from gangway.cli.main import app
 from gangway.sandbox.cloud import MotoCloud
 from gangway.sandbox.rows import Status
-from stacks.loading.loader import from_file
-from stacks.plan.plan import run_program
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import run_program
 
 STACKS = Path(__file__).resolve().parent.parent.parent / "stacks"
 FILES = sorted(STACKS.glob("Pulumi.*.yaml"))

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import torch
 
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.packaged_data import prepare_digits
+from gangway.trainer.data.shards import write_shards
+from gangway.trainer.rendezvous.member_key import MemberKey
 from tools.drill.cluster import make_key
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.data.packaged_data import prepare_digits
-from trainer.data.shards import write_shards
-from trainer.rendezvous.member_key import MemberKey
 
 TIMEOUT_SEC = 120
 FULL_DISK = """
@@ -43,11 +43,11 @@ os.fsync = fail
 TRAIN_EACH = """
 import contextlib, sys
 from pathlib import Path
-from trainer.distributed.world import start_world
-from trainer.config.train_config import TrainConfig
-from trainer.preemption.notices import Interruption
-from trainer.run import loop
-from trainer.records.run_record import RunContext
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.run import loop
+from gangway.trainer.records.run_record import RunContext
 
 with start_world("gloo") as world:
     loop.start_world = lambda *_: contextlib.nullcontext(world)  # a process joins but once
@@ -58,9 +58,9 @@ with start_world("gloo") as world:
 
 HELD_WORKER = """
 import os, sys, time
-from trainer.run import loop
-from trainer.preemption import notices
-from trainer.__main__ import run
+from gangway.trainer.run import loop
+from gangway.trainer.preemption import notices
+from gangway.trainer.__main__ import run
 
 # WORKERSxIMAGES:REQUEST, ...: where the run waits to be asked for that much or more, however fast the machine is.
 holds = {}
@@ -89,9 +89,9 @@ TELLING_WORKER = """
 import json, os, sys
 from pathlib import Path
 import torch
-from trainer.run import loop
-from trainer.checkpoint.store import state_digests
-from trainer.__main__ import run
+from gangway.trainer.run import loop
+from gangway.trainer.checkpoint.store import state_digests
+from gangway.trainer.__main__ import run
 
 states, tick = Path(os.environ["STATES"]), loop.Reporter.tick
 
@@ -220,7 +220,7 @@ def uninterrupted(
     (folder / "config.json").write_text(config.to_json())
     (folder / "telling.py").write_text(TELLING_WORKER)
     words = ["--config", str(folder / "config.json"), "--run-dir", str(folder / "run"), "--data", str(digits_dir)]
-    launcher = ["-m", "trainer.launch", "--standalone", "--nproc-per-node=2"]
+    launcher = ["-m", "gangway.trainer.launch", "--standalone", "--nproc-per-node=2"]
     env = {"PYTHONPATH": str(Path.cwd()), "STATES": str(folder), "KEPT": str(KEPT_IMAGES)}
     command = Command([*launcher, str(folder / "telling.py"), "train", *words], folder / "log", env)
     try:
@@ -311,12 +311,12 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 @pytest.fixture
 def train_argv(tmp_path: Path) -> Callable[[TrainConfig, Path, Path], list[str]]:
-    """`-m trainer train ...` of a configuration, a run directory and shards."""
+    """`-m gangway.trainer train ...` of a configuration, a run directory and shards."""
 
     def argv(config: TrainConfig, run_dir: Path, data: Path) -> list[str]:
         path = tmp_path / "config.json"
         path.write_text(config.to_json())
-        return ["-m", "trainer", "train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(data)]
+        return ["-m", "gangway.trainer", "train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(data)]
 
     return argv
 
@@ -326,7 +326,9 @@ def torchrun(start: Callable[..., Command]) -> Callable[..., Command]:
     """Starts gloo workers on this machine, two unless told otherwise."""
 
     def begin(*argv: str, launcher: tuple[str, ...] = (), workers: int = 2, **env: str) -> Command:
-        return start("-m", "trainer.launch", *launcher, "--standalone", f"--nproc-per-node={workers}", *argv, **env)
+        return start(
+            "-m", "gangway.trainer.launch", *launcher, "--standalone", f"--nproc-per-node={workers}", *argv, **env
+        )
 
     return begin
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import torch
 
+from gangway.trainer.checkpoint import store as checkpoint
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.run.session_setup import RunOptions
 from tests.trainer.conftest import FULL_DISK
-from trainer.checkpoint import store as checkpoint
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.run.session_setup import RunOptions
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 
@@ -45,7 +45,7 @@ def _slow_disk(monkeypatch: pytest.MonkeyPatch, sec: float, at_first: Callable[[
             time.sleep(sec)
         fsync(handle)
 
-    monkeypatch.setattr("trainer.core.files.os.fsync", slow)
+    monkeypatch.setattr("gangway.trainer.core.files.os.fsync", slow)
 
 
 def test_a_full_disk_stops_the_run_soon_and_keeps_the_checkpoint_before(
@@ -79,7 +79,7 @@ def test_two_workers_stop_together_when_the_disk_is_full(
     env = {"FULL_DISK": "000000000080.pt", "PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
     (tmp_path / "config.json").write_text(short.replace({"kimg": 8}).to_json())
     flags = ["--run-dir", str(tmp_path / "run"), "--data", str(digits_dir)]
-    words = ("-m", "trainer", "train", "--config", str(tmp_path / "config.json"), *flags)
+    words = ("-m", "gangway.trainer", "train", "--config", str(tmp_path / "config.json"), *flags)
     code, output = torchrun(*words, **env).finish()
     assert code == 2, output
     assert output.count("000000000080.pt: cannot be written: No space left on device") == 1, output
@@ -130,7 +130,7 @@ def test_a_bug_in_the_saving_thread_ends_the_run_with_its_cause(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("trainer.checkpoint.async_saver.store.save", broken)
+    monkeypatch.setattr("gangway.trainer.checkpoint.async_saver.store.save", broken)
     with pytest.raises(ZeroDivisionError, match="a bug") as caught:
         _train(short, tmp_path, digits_dir)
     assert any("broken" in str(entry.name) for entry in caught.traceback)
@@ -153,8 +153,8 @@ def test_a_run_that_fails_for_another_reason_waits_for_its_save_and_tells_of_bot
         failed_elsewhere.set()
         raise TrainerError(place="elsewhere", problem="failed")
 
-    monkeypatch.setattr("trainer.checkpoint.async_saver.store.save", late)
-    monkeypatch.setattr("trainer.run.loop.Reporter.samples", fails)
+    monkeypatch.setattr("gangway.trainer.checkpoint.async_saver.store.save", late)
+    monkeypatch.setattr("gangway.trainer.run.loop.Reporter.samples", fails)
     with pytest.raises(TrainerError, match="elsewhere"):
         _train(short.replace({"checkpoint_kimg": 0.08, "sample_kimg": 0.16}), tmp_path, digits_dir)
     assert "the last checkpoint failed too: 000000000080.pt: cannot be written" in capsys.readouterr().out

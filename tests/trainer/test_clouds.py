@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from trainer.checkpoint import store
-from trainer.records.run_record import RunRecord
-from trainer.records.summary import SAVE_BUDGET_SEC
+from gangway.trainer.checkpoint import store
+from gangway.trainer.records.run_record import RunRecord
+from gangway.trainer.records.summary import SAVE_BUDGET_SEC
 
 SPOT = json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})
 REBALANCE = json.dumps({"noticeTime": "2026-11-21T08:00:00Z"})
@@ -107,7 +107,7 @@ def test_a_notice_stops_the_run_with_its_state_on_disk(
     argv = ["train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(digits_dir)]
     kept = tmp_path / "held"
     watched: dict[str, Any] = {"launcher": ("--watch", str(kept))}
-    start("-m", f"images.node.{named}.notices", str(kept), GANGWAY_POLL_SEC="0.1", **told.env)
+    start("-m", f"gangway.images.node.{named}.notices", str(kept), GANGWAY_POLL_SEC="0.1", **told.env)
 
     run = held(*argv, holds="2x320:SAVE,2x640:STOP", **watched)
     run.wait_for(lambda: any(line["images"] == 320 for line in lines_of(run_dir)))
@@ -132,13 +132,13 @@ def test_a_notice_stops_the_run_with_its_state_on_disk(
     if named == "azure":
         # Azure waits for a word before it takes the machine: the node's own script gives it, now that all is on disk.
         assert told.service.started == []
-        code, text = start("-m", "images.node.azure.api", "let-go", **told.env).finish()
+        code, text = start("-m", "gangway.images.node.azure.api", "let-go", **told.env).finish()
         assert code == 0, text
         assert told.service.started == ["event-1"]
 
     told.quiet()
     path.write_text(uninterrupted.config.replace({"kimg": 1.12}).to_json())
-    code, text = torchrun("-m", "trainer", *argv, **watched).finish()
+    code, text = torchrun("-m", "gangway.trainer", *argv, **watched).finish()
     assert code == 0, text
     found = RunRecord.read(run_dir / "run.json")
     assert [(s.images_from, s.world_size) for s in found.sessions] == [(0, 2), (stop.images, 2)]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunRecord
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.records.run_record import RunRecord
 
 STEPS = 150
 FIRST_STOP, SECOND_STOP = 40 * 16, 80 * 16
@@ -37,7 +37,7 @@ def test_a_node_leaves_and_another_takes_its_place(
     digits_dir: Path,
     tmp_path: Path,
 ) -> None:
-    store = start("-m", "trainer.launch.rendezvous", "--port", "0")
+    store = start("-m", "gangway.trainer.launch.rendezvous", "--port", "0")
     log = tmp_path / "command-0.log"
     store.wait_for(lambda: "serving on port" in log.read_text())
     port = re.findall(r"serving on port (\d+)", log.read_text())[0]
@@ -51,7 +51,7 @@ def test_a_node_leaves_and_another_takes_its_place(
         where = ["--nnodes=1:2", "--rdzv-backend=gangway", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
         where += ["--rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=3", "--nproc-per-node=1"]
         where += ["--max-restarts=3", str(held_script), *options, "--run-dir", str(run_dir)]
-        return start("-m", "trainer.launch", *where, HOLDS=holds, PYTHONPATH=str(Path.cwd()))
+        return start("-m", "gangway.trainer.launch", *where, HOLDS=holds, PYTHONPATH=str(Path.cwd()))
 
     def at(images: int) -> bool:
         return any(line["images"] >= images for line in lines_of(run_dir) if "step" in line)
@@ -73,7 +73,7 @@ def test_a_node_leaves_and_another_takes_its_place(
         (2, 0, "interrupt"), (1, FIRST_STOP + 16, "interrupt"), (2, SECOND_STOP + 16, "done"),
     ]  # fmt: skip
 
-    through = torchrun("-m", "trainer", *options, "--run-dir", str(tmp_path / "through"))
+    through = torchrun("-m", "gangway.trainer", *options, "--run-dir", str(tmp_path / "through"))
     code, text = through.finish()
     assert code == 0, text
     curves = [

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.shards import ShardedImages, write_shards
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
 
 Families = dict[str, tuple[TrainConfig, Path]]
 Lines = Callable[[Path], list[dict[str, Any]]]

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.checkpoint import store
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import is_shared_failure
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.run.reporter import Reporter
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint import store
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import is_shared_failure
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.run.reporter import Reporter
+from gangway.trainer.steps.state import TrainState
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 
@@ -34,8 +34,8 @@ def _train(config: TrainConfig, run_dir: Path, data: Path) -> int:
 
 KILLED_WORKER = """
 import os, signal, sys
-from trainer.run import loop
-from trainer.__main__ import run
+from gangway.trainer.run import loop
+from gangway.trainer.__main__ import run
 
 batch_of = loop.Batch
 def mortal(config, world, data, *more):
@@ -74,8 +74,8 @@ def test_a_killed_worker_is_replaced_and_the_bits_are_the_same(
 
 SIGNALLED_WORKER = """
 import os, signal, sys
-from trainer.run import loop
-from trainer.__main__ import run
+from gangway.trainer.run import loop
+from gangway.trainer.__main__ import run
 
 batch_of = loop.Batch
 def signalled(config, world, data, *more):
@@ -110,8 +110,8 @@ def test_a_signal_to_one_worker_stops_both_after_that_very_step(
 
 DRIFTING_WORKER = """
 import os, sys, torch
-from trainer.__main__ import run
-from trainer.steps.state import TrainState
+from gangway.trainer.__main__ import run
+from gangway.trainer.steps.state import TrainState
 
 update_ema = TrainState.update_ema
 def drifting(state):  # the last bit of one number of the second worker, after the tenth step

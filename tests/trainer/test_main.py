@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.__main__ import main, run
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import LoneError, WorkerFailedError
-from trainer.records.run_record import RunRecord, schema
+from gangway.trainer.__main__ import main, run
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import LoneError, WorkerFailedError
+from gangway.trainer.records.run_record import RunRecord, schema
 
 PRESET = ("--preset", "dcgan-digits")
 
@@ -22,7 +22,7 @@ PRESET = ("--preset", "dcgan-digits")
 @pytest.fixture(autouse=True)
 def _no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """The handlers stay pytest's."""
-    monkeypatch.setattr("trainer.preemption.notices.signal.signal", lambda number, handler: None)
+    monkeypatch.setattr("gangway.trainer.preemption.notices.signal.signal", lambda number, handler: None)
 
 
 def test_presets_and_schema_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,18 +51,18 @@ def test_help_tells_what_a_flag_takes_and_what_holds_without_it() -> None:
 
 
 def test_help_does_not_wait_for_torch() -> None:
-    program = "import sys; from trainer.__main__ import main; main(sys.argv[1:])"
+    program = "import sys; from gangway.trainer.__main__ import main; main(sys.argv[1:])"
     for command in ((), ("train",)):
         argv = [sys.executable, "-X", "importtime", "-c", program, *command, "--help"]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-        assert "trainer.config.train_config" in loaded
+        assert "gangway.trainer.config.train_config" in loaded
         assert not loaded & {"torch", "numpy"}
 
 
 def _help(*command: str) -> str:
     """A command's help with every line break between words as one blank."""
-    argv = [sys.executable, "-m", "trainer", *command, "--help"]
+    argv = [sys.executable, "-m", "gangway.trainer", *command, "--help"]
     first, _, rest = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.partition("\n")
     return f"{first}\n{' '.join(rest.split())}"
 
@@ -121,7 +121,7 @@ def test_an_interrupted_command_says_so_in_a_sentence(
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("trainer.__main__._schema", interrupted)
+    monkeypatch.setattr("gangway.trainer.__main__._schema", interrupted)
     assert main(["schema"]) == 75
     assert capsys.readouterr().err.startswith("interrupted: nothing is left half written")
 
@@ -194,7 +194,7 @@ def test_what_one_worker_alone_knows_it_says_itself(
     def full(*_: object, **__: object) -> int:
         raise LoneError(place="TrainConfig.batch_gpu", problem="worker 1's memory does not hold a step")
 
-    monkeypatch.setattr("trainer.run.loop.train", full)
+    monkeypatch.setattr("gangway.trainer.run.loop.train", full)
     assert main(["train", *PRESET]) == 2
     assert "worker 1's memory does not hold a step" in capsys.readouterr().err
 
@@ -205,7 +205,7 @@ def test_a_worker_that_is_well_says_that_it_lost_others(
     def fails(*_: object, **__: object) -> int:
         raise WorkerFailedError(3, "ValueError: x")
 
-    monkeypatch.setattr("trainer.run.loop.train", fails)
+    monkeypatch.setattr("gangway.trainer.run.loop.train", fails)
     assert main(["train", *PRESET]) == 76
     assert "worker 3 failed, so all stop: ValueError: x" in capsys.readouterr().err
 
@@ -217,9 +217,9 @@ def _ends_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
     def left(code: int) -> None:
         raise SystemExit(code)
 
-    monkeypatch.setattr("trainer.run.loop.train", fails)
+    monkeypatch.setattr("gangway.trainer.run.loop.train", fails)
     monkeypatch.setattr("os._exit", left)
-    monkeypatch.setattr("trainer.preemption.notices._follow_launcher", lambda: None)
+    monkeypatch.setattr("gangway.trainer.preemption.notices._follow_launcher", lambda: None)
     monkeypatch.setattr("sys.excepthook", lambda *_: None)
     with pytest.raises(SystemExit) as exited:
         run(["train", *PRESET])

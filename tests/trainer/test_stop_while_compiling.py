@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunRecord
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.records.run_record import RunRecord
 
 SLOW_COMPILER = """
 import ctypes, os, sys
 from pathlib import Path
 import torch
-from trainer.__main__ import run
+from gangway.trainer.__main__ import run
 
 # Computes as without, but for the first call of its HANGS_AT-th shape: as a compiler in C++, which looks at no signal.
 libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)

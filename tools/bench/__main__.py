@@ -18,16 +18,16 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from gangway.trainer.config.arguments import Parser, count, path, positive
+from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.core.errors import TrainerError, nearest
+from gangway.trainer.core.files import check_folder, read_text_input, write_atomically
+from gangway.trainer.core.host import code_sha256
 from tools.bench.cases import CASES
 from tools.bench.guard import guarded_folder
 from tools.bench.measuring import ROUNDS, SECONDS, Bench
 from tools.bench.results import Result, Run, as_json, as_markdown, comparison_table, kept_with, read_runs, this_machine
 from tools.bench.runs import prepare
-from trainer.config.arguments import Parser, count, path, positive
-from trainer.core.cores import usable_cores
-from trainer.core.errors import TrainerError, nearest
-from trainer.core.files import check_folder, read_text_input, write_atomically
-from trainer.core.host import code_sha256
 
 _BEGIN, _END = "<!-- results: written by make bench -->\n", "<!-- end of results -->\n"
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from types import MappingProxyType
 
+from gangway.trainer.config.presets import preset
+from gangway.trainer.config.values.metric_names import FD_ENL0
+from gangway.trainer.records.quantity import Quantity
 from tools.bench.measuring import TITLES, Bench, absent, ahead, medians
 from tools.bench.results import Result
 from tools.bench.runs import pace, train_preset, train_whole
 from tools.bench.speed import against_textbook, narrow
 from tools.bench.waiting import waiting
-from trainer.config.presets import preset
-from trainer.config.values.metric_names import FD_ENL0
-from trainer.records.quantity import Quantity
 
 
 def two_processes(bench: Bench) -> Iterator[Result]:
@@ -112,7 +112,7 @@ def quality(bench: Bench) -> Iterator[Result]:
     """The preset dcgan-digits, whole, on two workers of a thread: how long, how much better, and are they digits."""
     import torch
 
-    from trainer.metrics.evaluate import evaluate
+    from gangway.trainer.metrics.evaluate import evaluate
 
     bench.report("dcgan-digits, all of it")
     run_dir = bench.work_dir / "digits"

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.core.cores import usable_cores
-from trainer.distributed.world import World
-from trainer.metrics.collect import collect
-from trainer.metrics.inception import InceptionFeatures, reference_network
-from trainer.metrics.weights import WeightsFile
+from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics.collect import collect
+from gangway.trainer.metrics.inception import InceptionFeatures, reference_network
+from gangway.trainer.metrics.weights import WeightsFile
 
 RANDOM_WEIGHTS = WeightsFile(
     file="random-inception.pth",

@@ -6,10 +6,10 @@ from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 
+from gangway.trainer.config.presets import preset
+from gangway.trainer.config.train_config import TrainConfig
 from tools.bench.results import Result
 from tools.bench.runs import Side, rates_in_turn, textbook_loop, train_for, trainer_loop, tuned_loop
-from trainer.config.presets import preset
-from trainer.config.train_config import TrainConfig
 
 ROUNDS, SECONDS = 10, 5.0
 """What a target is judged by, at least: with less, the neighbours of a moment decide."""

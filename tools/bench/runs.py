@@ -19,10 +19,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.core.openmp import wait_passively
-from trainer.records.stats_log import STATS_FILE, read_stats_log
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.openmp import wait_passively
+from gangway.trainer.records.stats_log import STATS_FILE, read_stats_log
 
 if TYPE_CHECKING:
     import psutil
@@ -43,7 +43,7 @@ def environment(threads: int) -> dict[str, str]:
 def prepare(dataset: str, folder: Path) -> None:
     """Shards of a data set that ships in wheels, 32x32."""
     words = ["data", "prepare", dataset, "--resolution", "32", "--out", str(folder)]
-    subprocess.run([sys.executable, "-m", "trainer", *words], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "gangway.trainer", *words], check=True, stdout=subprocess.DEVNULL)
 
 
 def train_for(
@@ -114,7 +114,9 @@ def _written(config: TrainConfig, run_dir: Path) -> Path:
 
 
 def _trainer(processes: int) -> list[str]:
-    launcher = [] if processes == 1 else ["trainer.launch", "--standalone", "--nproc-per-node", str(processes), "-m"]
+    launcher = (
+        [] if processes == 1 else ["gangway.trainer.launch", "--standalone", "--nproc-per-node", str(processes), "-m"]
+    )
     return [sys.executable, "-m", *launcher, "trainer", "train"]
 
 

@@ -9,10 +9,10 @@ from statistics import median
 
 import torch
 
+from gangway.trainer.config.train_config import TrainConfig
 from tools.bench.measuring import SAME_LOSSES_STEPS, TITLES, Bench, ahead, medians
 from tools.bench.results import Result
 from tools.bench.runs import environment, train_whole
-from trainer.config.train_config import TrainConfig
 
 _BATCH, _CHANNELS, _SIZE, _KERNEL = 32, 256, 32, 3
 _ROUNDS = 12
@@ -90,7 +90,7 @@ def _at_a_large_convolutions_speed(bench: Bench, name: str, ours: float, textboo
     """What the processor's speed in a large convolution leaves to gain, roughly; `ours` and `textbook` are images per
     second.
     """
-    from trainer.telemetry.flops import count_step
+    from gangway.trainer.telemetry.flops import count_step
 
     bench.report("a large convolution")
     peak, counted = convolution_gflops(bench.threads), count_step(bench.config).value
@@ -104,8 +104,8 @@ def _at_a_large_convolutions_speed(bench: Bench, name: str, ours: float, textboo
 def _largest_difference(bench: Bench) -> float:
     """Relative difference of any loss of any step, with a run that writes a line per step."""
 
+    from gangway.trainer.data.shards import ShardedImages
     from tools.bench import textbook
-    from trainer.data.shards import ShardedImages
 
     bench.report("losses")
     config = bench.config

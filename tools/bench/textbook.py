@@ -3,8 +3,8 @@ train.
 
     python -m tools.bench.textbook CONFIG.json DATA_DIR STATS.jsonl [reuse]
 
-The same computation as `trainer.run.loop` on the same weights, images and latents, so that losses must be equal, done
-as
+The same computation as `gangway.trainer.run.loop` on the same weights, images and latents, so that losses must be
+equal, done as
 usual: PyTorch's own layers, PixelNorm as in its paper, a DataLoader copying image by image, reals and fakes judged in
 two passes, weights averaged in a Python loop, Adam unfused, a loss read out in every step.
 
@@ -27,11 +27,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainer.config.train_config import TrainConfig
-from trainer.data.loader import Sampler
-from trainer.data.shards import ShardedImages
-from trainer.networks.factory import build
-from trainer.phases.rng import Purpose, latents
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.loader import Sampler
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.networks.factory import build
+from gangway.trainer.phases.rng import Purpose, latents
 
 
 class StepLosses(NamedTuple):

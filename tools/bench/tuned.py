@@ -25,10 +25,10 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import get_ema_multi_avg_fn as averaged
 
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.phases.rng import Purpose, latents
 from tools.bench.textbook import plain_networks, r1_penalty, real_batches
-from trainer.config.train_config import TrainConfig
-from trainer.data.shards import ShardedImages
-from trainer.phases.rng import Purpose, latents
 
 
 def steps(config: TrainConfig, data: ShardedImages, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:

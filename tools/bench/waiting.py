@@ -4,10 +4,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from gangway.trainer.core.openmp import WAIT_POLICY
 from tools.bench.measuring import TITLES, Bench, absent, ahead, medians
 from tools.bench.results import Result
 from tools.bench.runs import Loop, Side, environment
-from trainer.core.openmp import WAIT_POLICY
 
 _BATCH, _WIDTH = 64, 16
 """Small, so that threads meet often for little work."""
@@ -17,7 +17,9 @@ _SPINS = "GOMP_SPINCOUNT"
 _VARIABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         _PASSIVE: {WAIT_POLICY: "PASSIVE", _SPINS: "0"},
-        _SPINNING: {_SPINS: "300000"},  # libgomp's default where neither variable is set, see trainer.core.openmp
+        _SPINNING: {
+            _SPINS: "300000"
+        },  # libgomp's default where neither variable is set, see gangway.trainer.core.openmp
         _SINGLE: {},
     }
 )

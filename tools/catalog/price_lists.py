@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from components.catalog.loader import MACHINE_MODELS, PROVIDERS, Catalog, Provider, read_catalog
-from components.catalog.price_table import FIELDS, LISTS
-from components.catalog.validators import PLACEHOLDER_USD
+from gangway.components.catalog.loader import MACHINE_MODELS, PROVIDERS, Catalog, Provider, read_catalog
+from gangway.components.catalog.price_table import FIELDS, LISTS
+from gangway.components.catalog.validators import PLACEHOLDER_USD
 from tools.catalog.readers import READERS, Stated
 
 __all__ = ["list_text", "main"]

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.data.packaged_data import prepare_digits
 from tools.drill.cluster import Cluster, DrillError, Host, cable, hosts
 from tools.drill.faults import FAULTS, Fault, nothing
-from trainer.config.presets import PRESETS
-from trainer.data.packaged_data import prepare_digits
 
 CONFIG = PRESETS["dcgan-digits"].replace(
     {"kimg": 16, "checkpoint_kimg": 2, "stats_kimg": 0.25, "sample_kimg": 100, "metrics_samples": 32}

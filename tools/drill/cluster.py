@@ -1,7 +1,7 @@
 """Two nodes and a head with the rendezvous store, as real processes.
 
 As root each has its own network namespace and host name, else all share the loopback. A node restarts its launcher as
-systemd does. They meet with a job's key (trainer.rendezvous.member_key).
+systemd does. They meet with a job's key (gangway.trainer.rendezvous.member_key).
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer.records.stats_log import Line, read_stats_log
+from gangway.trainer.records.stats_log import Line, read_stats_log
 
 NOT_AGAIN = (0, 2, 3, 4, 5, 6)
 """Exit codes after which gangway-trainer.service starts no trainer."""
@@ -234,7 +234,7 @@ class Cluster:
 
     def start_store(self) -> None:
         """Starts the rendezvous store on the head."""
-        argv = ["-m", "trainer.launch.rendezvous", "--port", str(PORT), "--member-key", str(self.key)]
+        argv = ["-m", "gangway.trainer.launch.rendezvous", "--port", str(PORT), "--member-key", str(self.key)]
         self.store = self._process(HEAD, argv)
 
     def lose_store(self) -> None:
@@ -250,12 +250,12 @@ class Cluster:
             node.start()
 
     def _launcher(self, host: Host) -> Callable[[], Process]:
-        argv = ["-m", "trainer.launch", "--hang-after", "6", "--job-dir", str(self.folder / "job")]
+        argv = ["-m", "gangway.trainer.launch", "--hang-after", "6", "--job-dir", str(self.folder / "job")]
         argv += ["--node", host.name, "--member-key", str(self.key)]
         argv += [f"--nnodes={self.nodes_min}:2", "--nproc-per-node=1"]
         argv += ["--rdzv-backend=gangway", f"--rdzv-endpoint={self.hosts[HEAD].address}:{PORT}", "--rdzv-id=drill"]
         argv += [f"--rdzv-conf={_RENDEZVOUS}", f"--local-addr={host.address}", "--shutdown-timeout=20"]
-        argv += ["-m", "trainer", "train", "--config", str(self.folder / "config.json")]
+        argv += ["-m", "gangway.trainer", "train", "--config", str(self.folder / "config.json")]
         argv += ["--run-dir", str(self.run_dir), "--data", str(self.data)]
         return lambda: self._process(host.name, argv)
 

@@ -15,15 +15,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from gangway.trainer.config.arguments import Parser, path, positive
+from gangway.trainer.core.errors import TrainerError, nearest
+from gangway.trainer.core.files import check_folder, write_atomically
+from gangway.trainer.core.host import code_sha256
 from tools.bench.guard import guarded_folder
 from tools.gate.checks import CHECKS
 from tools.gate.machine import Kind, this_machine
 from tools.gate.outcome import Outcome, Report
 from tools.gate.runs import Gate
-from trainer.config.arguments import Parser, path, positive
-from trainer.core.errors import TrainerError, nearest
-from trainer.core.files import check_folder, write_atomically
-from trainer.core.host import code_sha256
 
 _MINUTES, _SECONDS = 30.0, 10.0
 

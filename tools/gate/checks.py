@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from gangway.trainer.power.node import POWER_FLAG
 from tools.gate.machine import Machine
 from tools.gate.outcome import Outcome, worst_difference
 from tools.gate.runs import DCGAN, FAMILIES, Gate, Speed, Trained
-from trainer.power.node import POWER_FLAG
 
 _FP32, _TF32, _BF16, _FP16 = 5e-3, 3e-2, 8e-2, 3e-2
 """Rounding of 24, 11, 8 and 11 bits, grown over twelve steps."""
@@ -77,10 +77,10 @@ def _penalty(gate: Gate) -> Outcome:
     """R1's gradient, a second derivative, against float64 on the CPU."""
     import torch
 
+    from gangway.trainer.networks.factory import build
+    from gangway.trainer.networks.precision import without_tf32
+    from gangway.trainer.phases.losses import logits_and_squared_gradients
     from tools.gate.runs import plain_config
-    from trainer.networks.factory import build
-    from trainer.networks.precision import without_tf32
-    from trainer.phases.losses import logits_and_squared_gradients
 
     gate.report("penalty")
 

@@ -39,8 +39,8 @@ def this_machine(kind: Kind) -> Machine:
     """Looks at this machine; imports torch."""
     import torch
 
-    from trainer.core.cores import usable_cores
-    from trainer.core.host import versions
+    from gangway.trainer.core.cores import usable_cores
+    from gangway.trainer.core.host import versions
 
     gpus = tuple(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
     nccl = torch.cuda.nccl.version() if gpus and torch.distributed.is_nccl_available() else ()  # type: ignore[no-untyped-call]  # torch's has no annotations

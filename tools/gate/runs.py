@@ -6,12 +6,12 @@ from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 
+from gangway.trainer.checkpoint.store import newest_of_run
+from gangway.trainer.config.presets import preset
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.records.run_record import RunRecord
 from tools.bench.runs import prepare, train_for, train_whole
 from tools.gate.machine import Machine
-from trainer.checkpoint.store import newest_of_run
-from trainer.config.presets import preset
-from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunRecord
 
 STEPS = 12
 """Over which losses are compared: penalties come in every fourth."""

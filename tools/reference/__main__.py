@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from stacks.config.paths import ROOT
+from gangway.stacks.config.paths import ROOT
 from tools.reference import codes, commands, files, metrics
 
 FOLDER = ROOT / "docs" / "reference"

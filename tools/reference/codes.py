@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from stacks.base.registry import provider_names
-from stacks.outputs import OUTPUTS
-from stacks.plan.finding_codes import finding_codes, job_codes
-from stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from gangway.stacks.base.registry import provider_names
+from gangway.stacks.outputs import OUTPUTS
+from gangway.stacks.plan.finding_codes import finding_codes, job_codes
+from gangway.stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
 from tools.reference.markdown import code, page, section, table, text
 from tools.reference.source import KINDS, find_outputs, find_severities
 

@@ -1,4 +1,4 @@
-"""The page about the commands of `gangway` and `python -m trainer`."""
+"""The page about the commands of `gangway` and `python -m gangway.trainer`."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -7,9 +7,9 @@ from typing import Any
 import typer
 
 from gangway.cli.main import app
+from gangway.trainer.__main__ import _parser
+from gangway.trainer.core.program import COMMANDS, MODULE
 from tools.reference.markdown import code, page, section, table, text
-from trainer.__main__ import _parser
-from trainer.core.program import COMMANDS, MODULE
 
 _ABOUT = f"""
 Every command of `gangway` and of `{MODULE}`, with its options. The trainer's commands

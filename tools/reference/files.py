@@ -7,22 +7,22 @@ from pydantic import BaseModel
 from gangway.bench.experiment.suite import ExperimentConfig
 from gangway.bench.suite import SuiteConfig
 from gangway.sim.schedule.scenario import ScenarioConfig
-from stacks.base.registry import all_providers
-from stacks.config.engines_file import EnginesFile
-from stacks.config.job_file import JobFile
-from stacks.loading.loader import stack_model
+from gangway.stacks.base.registry import all_providers
+from gangway.stacks.config.engines_file import EnginesFile
+from gangway.stacks.config.job_file import JobFile
+from gangway.stacks.loading.loader import stack_model
+from gangway.trainer.config.parts.architectures import ARCHITECTURES
+from gangway.trainer.config.parts.losses import LOSSES
+from gangway.trainer.config.presets import CATALOGUE
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import Bounds, ControlSettings
+from gangway.trainer.config.values.flag_names import as_keys
+from gangway.trainer.config.values.layer_rates import LayerRate
+from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
+from gangway.trainer.config.values.segments import Segment
+from gangway.trainer.core.docstrings import summary
 from tools.reference.markdown import code, page, section, table, text
 from tools.reference.models import Keys, flat
-from trainer.config.parts.architectures import ARCHITECTURES
-from trainer.config.parts.losses import LOSSES
-from trainer.config.presets import CATALOGUE
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import Bounds, ControlSettings
-from trainer.config.values.flag_names import as_keys
-from trainer.config.values.layer_rates import LayerRate
-from trainer.config.values.schedules import Ramp, Schedules, Steps
-from trainer.config.values.segments import Segment
-from trainer.core.docstrings import summary
 
 _STACK = """
 Every key of `stacks/Pulumi.STACK.yaml`, below `config:`. Top-level keys begin with `gangway:`; the paths in the tables
@@ -35,9 +35,9 @@ Every key of the files that `gangway job`, `bench` and `simulate` read. `[]` mar
 that you choose. An empty default means that the key is optional.
 """
 _TRAINING = """
-Every field of a training run. Each is a flag of `python -m trainer train` (`batch_size` is `--batch-size`), a key of
-`--config` files, and a key of `job.settings` in a stack file or of `settings` in a job or suite file. A preset sets
-fields without a default; `gangway presets NAME` shows all its values. Editors can use the [JSON
+Every field of a training run. Each is a flag of `python -m gangway.trainer train` (`batch_size` is `--batch-size`), a
+key of `--config` files, and a key of `job.settings` in a stack file or of `settings` in a job or suite file. A preset
+sets fields without a default; `gangway presets NAME` shows all its values. Editors can use the [JSON
 schema](../own-images.md#complete-and-check-settings-in-an-editor). kimg are thousands of real images.
 """
 

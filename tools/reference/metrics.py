@@ -1,14 +1,15 @@
 """The page about Prometheus metrics."""
 
 from gangway.sim.forecast import gauges as forecast
+from gangway.trainer.telemetry import prometheus as trainer
 from tools.reference.markdown import code, page, section, table, text
-from trainer.telemetry import prometheus as trainer
 
 _ABOUT = """
 Every Prometheus gauge that Gangway exports. A missing figure has no sample.
 """
 _TRAINER = """
-Served by `python -m trainer train --metrics-port N` on rank 0, over all workers, from the latest line of `stats.jsonl`.
+Served by `python -m gangway.trainer train --metrics-port N` on rank 0, over all workers, from the latest line of
+`stats.jsonl`.
 """
 _FORECAST = """
 Written by `gangway forecast --gauges FILE` for a textfile collector: see [forecast.md](../forecast.md).

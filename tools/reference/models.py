@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from stacks.config.corrections import get_unit
+from gangway.stacks.config.corrections import get_unit
+from gangway.trainer.core.docstrings import attribute_sentences, summary
 from tools.reference.markdown import choice, code, section, table, text
-from trainer.core.docstrings import attribute_sentences, summary
 
 _LONGEST_EXAMPLE = 60
 _COLUMNS = ("key", "type", "default", "description")

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from components.core.findings import Severity
-from stacks.config.paths import ROOT
+from gangway.components.core.findings import Severity
+from gangway.stacks.config.paths import ROOT
 
 KINDS = ("job", "slurm", "kubernetes")
 """Kinds of stacks."""

@@ -19,10 +19,10 @@ from typing import Any
 
 import yaml
 
-from stacks.config.paths import ROOT
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
-from trainer.config.train_config import TrainConfig
+from gangway.stacks.config.paths import ROOT
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
+from gangway.trainer.config.train_config import TrainConfig
 
 PACKAGES = ("components", "gangway", "images", "stacks", "trainer")
 STACK = ROOT / "stacks" / "Pulumi.aws-demo.yaml"

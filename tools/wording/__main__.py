@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from stacks.config.paths import ROOT
+from gangway.stacks.config.paths import ROOT
 
 FOLDER = Path(__file__).parent
 PACKAGES = ("components", "gangway", "images", "stacks", "tools", "trainer")

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from trainer.checkpoint import parts, store
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError, WorkerFailedError
-from trainer.distributed.sharded_modules import local
-from trainer.distributed.world import World
-from trainer.records.digest import RunIdentity
+from gangway.trainer.checkpoint import parts, store
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError, WorkerFailedError
+from gangway.trainer.distributed.sharded_modules import local
+from gangway.trainer.distributed.world import World
+from gangway.trainer.records.digest import RunIdentity
 
 SAVE_FAILURES = (TrainerError, WorkerFailedError, RuntimeError)
 """What `wait` may raise: an error of this worker, of another, or of a lost connection."""

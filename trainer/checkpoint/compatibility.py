@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trainer.config.train_config import TrainConfig
-from trainer.families.registry import get_family
-from trainer.phases.optimisers import get_groups
-from trainer.phases.roles import RoleSpec, ema_keys
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.families.registry import get_family
+from gangway.trainer.phases.optimisers import get_groups
+from gangway.trainer.phases.roles import RoleSpec, ema_keys
 
 
 def misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:

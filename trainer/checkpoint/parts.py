@@ -1,7 +1,7 @@
 """Checkpoints of sharded networks: each worker writes its part, and any number of workers can read them.
 
 torch.distributed.checkpoint plans what to write and read. Its files and messages are pickles, which run code, so here
-each worker's file has plain bytes, and the checkpoint, written last, describes them (trainer.checkpoint.store).
+each worker's file has plain bytes, and the checkpoint, written last, describes them (gangway.trainer.checkpoint.store).
 """
 
 import hashlib
@@ -14,8 +14,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor
 
-from trainer.core.files import atomic_writer, sha256_of
-from trainer.core.regular_files import open_file
+from gangway.trainer.core.files import atomic_writer, sha256_of
+from gangway.trainer.core.regular_files import open_file
 
 State = dict[str, Any]
 

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.checkpoint import store
-from trainer.checkpoint.compatibility import misfit
-from trainer.config.segment_plan import check_begun, with_decided
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.core.files import check_folder
-from trainer.records.digest import RunIdentity, check_dataset
-from trainer.records.run_record import RunRecord
-from trainer.records.stats_log import STATS_FILE, StatsLog
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint import store
+from gangway.trainer.checkpoint.compatibility import misfit
+from gangway.trainer.config.segment_plan import check_begun, with_decided
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import check_folder
+from gangway.trainer.records.digest import RunIdentity, check_dataset
+from gangway.trainer.records.run_record import RunRecord
+from gangway.trainer.records.stats_log import STATS_FILE, StatsLog
+from gangway.trainer.steps.state import TrainState
 
 
 class Restored(NamedTuple):

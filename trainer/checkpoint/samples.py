@@ -12,24 +12,24 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.checkpoint import store
-from trainer.checkpoint.store import Manifest
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.core.files import write_atomically
-from trainer.data.domains import numbers_by_domain
-from trainer.data.images_in_memory import ImageSource
-from trainer.data.loader import Sampler
-from trainer.data.shards import ShardedImages
-from trainer.families.registry import get_family
-from trainer.networks.base import Generator
-from trainer.networks.factory import build
-from trainer.networks.progressive_schedule import phase_at
-from trainer.phases import rng
-from trainer.phases.batch import Unpaired, to_floats
-from trainer.phases.rng import Purpose
-from trainer.records.stats_log import require_run
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint import store
+from gangway.trainer.checkpoint.store import Manifest
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import write_atomically
+from gangway.trainer.data.domains import numbers_by_domain
+from gangway.trainer.data.images_in_memory import ImageSource
+from gangway.trainer.data.loader import Sampler
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.families.registry import get_family
+from gangway.trainer.networks.base import Generator
+from gangway.trainer.networks.factory import build
+from gangway.trainer.networks.progressive_schedule import phase_at
+from gangway.trainer.phases import rng
+from gangway.trainer.phases.batch import Unpaired, to_floats
+from gangway.trainer.phases.rng import Purpose
+from gangway.trainer.records.stats_log import require_run
+from gangway.trainer.steps.state import TrainState
 
 FILM_SUFFIXES = (".mp4", ".gif")
 _FRAME = 2
@@ -134,7 +134,8 @@ def _plain(pixels: Pixels) -> Pixels:
 
 
 def to_uint8(images: Tensor, config: TrainConfig) -> Tensor:
-    """Converts images in -1..1 to uint8 on the CPU: the inverse of the conversion of reals (trainer.phases.batch)."""
+    """Converts images in -1..1 to uint8 on the CPU: the inverse of the conversion of reals
+    (gangway.trainer.phases.batch)."""
     grey = (((images + 1) * 128).floor() if config.dequantise else ((images + 1) * 127.5).round()).clamp(0, 255)
     return grey.to(torch.uint8).cpu()
 

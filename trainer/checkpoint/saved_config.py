@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
+from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 
 _ANY_VALUE = RESUMABLE_CHANGES - {"kimg", "segments"}
 """Fields that each session sets again."""

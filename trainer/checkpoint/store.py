@@ -18,19 +18,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 from torch import Tensor
 
-from trainer.checkpoint import parts as parted
-from trainer.checkpoint.compatibility import misfit
-from trainer.checkpoint.parts import Part, Piece, Written
-from trainer.checkpoint.saved_config import SavedConfig
-from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
-from trainer.core.console import info
-from trainer.core.errors import TrainerError, diverged, from_validation
-from trainer.core.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
-from trainer.core.regular_files import check_file, read_file
-from trainer.distributed.sharded_modules import whole
-from trainer.distributed.world import World
-from trainer.networks.factory import revision
-from trainer.records.digest import RunIdentity
+from gangway.trainer.checkpoint import parts as parted
+from gangway.trainer.checkpoint.compatibility import misfit
+from gangway.trainer.checkpoint.parts import Part, Piece, Written
+from gangway.trainer.checkpoint.saved_config import SavedConfig
+from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
+from gangway.trainer.core.console import info
+from gangway.trainer.core.errors import TrainerError, diverged, from_validation
+from gangway.trainer.core.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
+from gangway.trainer.core.regular_files import check_file, read_file
+from gangway.trainer.distributed.sharded_modules import whole
+from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.factory import revision
+from gangway.trainer.records.digest import RunIdentity
 
 
 def state_digests(state: Mapping[str, Any]) -> dict[str, str]:
@@ -116,7 +116,7 @@ class Manifest(BaseModel):
         state_sha256: of each part's tensors, to compare runs without loading them; sharded, with equal workers.
         format: `FORMAT` when it was written.
         parts: files of sharded networks, one per worker.
-        revision: of the networks' architecture (trainer.networks.factory).
+        revision: of the networks' architecture (gangway.trainer.networks.factory).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

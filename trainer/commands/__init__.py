@@ -1,1 +1,1 @@
-"""Commands of `python -m trainer` other than `train`, one module each."""
+"""Commands of `python -m gangway.trainer` other than `train`, one module each."""

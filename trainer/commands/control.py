@@ -1,4 +1,5 @@
-"""`python -m trainer control`: shows a recorded run to every policy, and switches a running controller off and on."""
+"""`python -m gangway.trainer control`: shows a recorded run to every policy, and switches a running controller off and
+on."""
 
 import argparse
 import json
@@ -6,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from trainer.config.arguments import Parser, add_run_dir
-from trainer.config.values.control import SWITCH_FILE, Objective, PolicyName
-from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG, POLICY_FLAG, get_settings
-from trainer.core.console import warn
-from trainer.core.errors import TrainerError
-from trainer.core.files import write_atomically
-from trainer.records.decisions import CONTROLLER
-from trainer.records.stats_log import STATS_FILE, Line, read_stats_log, require_run
+from gangway.trainer.config.arguments import Parser, add_run_dir
+from gangway.trainer.config.values.control import SWITCH_FILE, Objective, PolicyName
+from gangway.trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG, POLICY_FLAG, get_settings
+from gangway.trainer.core.console import warn
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import write_atomically
+from gangway.trainer.records.decisions import CONTROLLER
+from gangway.trainer.records.stats_log import STATS_FILE, Line, read_stats_log, require_run
 
 if TYPE_CHECKING:
-    from trainer.control.interval import Interval
-    from trainer.control.replay import Recorded, Replay, Row
+    from gangway.trainer.control.interval import Interval
+    from gangway.trainer.control.replay import Recorded, Replay, Row
 
 POLICIES, OBJECTIVES = get_args(PolicyName), get_args(Objective)
 _ALL = "all"
@@ -70,8 +71,8 @@ def _describe_switch(lines: Sequence[Line], word: str) -> str:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from trainer.control.replay import recorded, shown
-    from trainer.control.watch import get_history
+    from gangway.trainer.control.replay import recorded, shown
+    from gangway.trainer.control.watch import get_history
 
     require_run(arguments.run_dir, (STATS_FILE,))
     log, place = read_stats_log(arguments.run_dir), str(arguments.run_dir / STATS_FILE)
@@ -105,7 +106,7 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 def _check_objective(history: "Sequence[Interval]", objective: Objective) -> None:
     """Raises TrainerError where no interval has a figure for the objective, so that no policy would act."""
-    from trainer.control.interval import score
+    from gangway.trainer.control.interval import score
 
     if all(score(each, objective, history[0].knobs.batch_size) is None for each in history):
         known = [each for each in OBJECTIVES if score(history[-1], each, history[0].knobs.batch_size) is not None]
@@ -119,7 +120,7 @@ def _check_objective(history: "Sequence[Interval]", objective: Objective) -> Non
 
 
 def _print(run_dir: Path, found: "Sequence[Replay]", own: "Recorded | None", interval_sec: float) -> None:
-    from trainer.control.replay import UNKNOWN
+    from gangway.trainer.control.replay import UNKNOWN
 
     by = "nobody says by which controller" if own is None else f"under {own.settings.policy}, {own.settings.mode}"
     bounds = "the flags'" if own is None else "the run's own, but for what the flags say"
@@ -141,7 +142,7 @@ def _print(run_dir: Path, found: "Sequence[Replay]", own: "Recorded | None", int
 
 
 def _print_json(found: "Sequence[Replay]", own: "Recorded | None") -> None:
-    from trainer.control.replay import UNKNOWN
+    from gangway.trainer.control.replay import UNKNOWN
 
     policies = {
         each.policy: {

@@ -1,8 +1,9 @@
-"""`python -m trainer data prepare DATASET --out DIR`: one command a data set, each with its own options.
+"""`python -m gangway.trainer data prepare DATASET --out DIR`: one command a data set, each with its own options.
 
-    python -m trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
+    python -m gangway.trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
 
-Exit codes: 0 complete, 2 bad input, 75 interrupted (the same command goes on). Not in trainer.data, whose import loads
+Exit codes: 0 complete, 2 bad input, 75 interrupted (the same command goes on). Not in gangway.trainer.data, whose
+import loads
 NumPy: `--help` must not wait for that.
 """
 
@@ -15,13 +16,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainer.config.arguments import Parser, count, path
-from trainer.core.cores import usable_cores
-from trainer.core.errors import EXIT_INTERRUPTED
+from gangway.trainer.config.arguments import Parser, count, path
+from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.core.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from trainer.data.decode import Cut
-    from trainer.data.index import Recipe, ShardIndex
+    from gangway.trainer.data.decode import Cut
+    from gangway.trainer.data.index import Recipe, ShardIndex
 
 Options = argparse.Namespace
 _QUALITY = 90
@@ -110,11 +111,11 @@ def _add_clip(parser: Parser, step: str) -> None:
 
 
 def _prepare(options: Options) -> int:
-    from trainer.config.prepare_command import untrainable
-    from trainer.core.console import Progress, announce
-    from trainer.core.files import check_folder
-    from trainer.data.prepare import prepare
-    from trainer.data.sources import drop_copies
+    from gangway.trainer.config.prepare_command import untrainable
+    from gangway.trainer.core.console import Progress, announce
+    from gangway.trainer.core.files import check_folder
+    from gangway.trainer.data.prepare import prepare
+    from gangway.trainer.data.sources import drop_copies
 
     check_folder(options.out, "--out")
     # SIGTERM like Ctrl-C: the decoding processes end, nothing is half written.
@@ -148,16 +149,16 @@ def _prepare(options: Options) -> int:
 
 
 def _show(options: Options) -> int:
-    from trainer.data.index import ShardIndex
+    from gangway.trainer.data.index import ShardIndex
 
     _print_index(ShardIndex.read(options.data), str(options.data), options.data)
     return 0
 
 
 def _print_index(index: "ShardIndex", outcome: str, folder: Path) -> None:
-    from trainer.config.prepare_command import train_command
-    from trainer.core.errors import visible
-    from trainer.data.listing import table
+    from gangway.trainer.config.prepare_command import train_command
+    from gangway.trainer.core.errors import visible
+    from gangway.trainer.data.listing import table
 
     classes = f", {index.num_classes} classes" if index.num_classes else ""
     print(f"{outcome}: {index.num_images:,} images {index.shape}{classes}, {len(index.shards)} shards")
@@ -175,8 +176,8 @@ def _print_index(index: "ShardIndex", outcome: str, folder: Path) -> None:
 
 def _recipe(options: Options) -> "Recipe":
     """Returns the recipe; pictures kept larger than training needs are decoded at the larger size."""
-    from trainer.core.errors import TrainerError
-    from trainer.data.encoding import Encoding
+    from gangway.trainer.core.errors import TrainerError
+    from gangway.trainer.data.encoding import Encoding
 
     kept = options.kept_resolution
     jpeg = options.encoding == "jpeg"
@@ -214,19 +215,19 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 
 def _cut(options: Options) -> "Cut":
-    from trainer.data.decode import Cut
+    from gangway.trainer.data.decode import Cut
 
     return Cut(options.resolution, options.channels, options.frames, options.stride, options.step)
 
 
 def _cifar10(options: Options) -> "Recipe":
-    from trainer.data.cifar10 import cifar10_recipe
+    from gangway.trainer.data.cifar10 import cifar10_recipe
 
     return cifar10_recipe(options.source, options.out, split=options.split, allow_other_hash=options.allow_other_hash)
 
 
 def _celeba(options: Options) -> "Recipe":
-    from trainer.data.celeba import celeba_recipe
+    from gangway.trainer.data.celeba import celeba_recipe
 
     return celeba_recipe(
         options.source,
@@ -239,7 +240,7 @@ def _celeba(options: Options) -> "Recipe":
 
 
 def _ucf101(options: Options) -> "Recipe":
-    from trainer.data.ucf101 import ucf101_recipe
+    from gangway.trainer.data.ucf101 import ucf101_recipe
 
     return ucf101_recipe(
         options.source,
@@ -252,7 +253,7 @@ def _ucf101(options: Options) -> "Recipe":
 
 
 def _folder(options: Options) -> "Recipe":
-    from trainer.data.celeba import folder_recipe
+    from gangway.trainer.data.celeba import folder_recipe
 
     return folder_recipe(
         options.source,
@@ -264,25 +265,25 @@ def _folder(options: Options) -> "Recipe":
 
 
 def _digits(options: Options) -> "Recipe":
-    from trainer.data.packaged_data import digits_recipe
+    from gangway.trainer.data.packaged_data import digits_recipe
 
     return digits_recipe(resolution=options.resolution)
 
 
 def _photos(options: Options) -> "Recipe":
-    from trainer.data.packaged_data import photos_recipe
+    from gangway.trainer.data.packaged_data import photos_recipe
 
     return photos_recipe(resolution=options.resolution, channels=options.channels)
 
 
 def _day_dusk(options: Options) -> "Recipe":
-    from trainer.data.packaged_data import day_dusk_recipe
+    from gangway.trainer.data.packaged_data import day_dusk_recipe
 
     return day_dusk_recipe(resolution=options.resolution, channels=options.channels)
 
 
 def _clips(options: Options) -> "Recipe":
-    from trainer.data.packaged_data import clips_recipe
+    from gangway.trainer.data.packaged_data import clips_recipe
 
     return clips_recipe(
         resolution=options.resolution,
@@ -294,8 +295,8 @@ def _clips(options: Options) -> "Recipe":
 
 
 def _speed(options: Options) -> int:
-    from trainer.data.loader import images_per_sec
-    from trainer.data.shards import ShardedImages
+    from gangway.trainer.data.loader import images_per_sec
+    from gangway.trainer.data.shards import ShardedImages
 
     data = ShardedImages.open(options.data)
     rate = images_per_sec(data, options.batch_size, options.seconds)

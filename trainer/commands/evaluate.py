@@ -1,4 +1,4 @@
-"""`python -m trainer evaluate --run-dir DIR`: judges a run's newest checkpoint, alone or under torchrun."""
+"""`python -m gangway.trainer evaluate --run-dir DIR`: judges a run's newest checkpoint, alone or under torchrun."""
 
 import argparse
 import os
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import PydanticCustomError
 
-from trainer.config.arguments import Parser, add_run_dir, path
-from trainer.config.values.metric_names import METRICS, parse
-from trainer.core.errors import TrainerError, from_rule
-from trainer.core.program import program
-from trainer.distributed.ranks import Ranks
+from gangway.trainer.config.arguments import Parser, add_run_dir, path
+from gangway.trainer.config.values.metric_names import METRICS, parse
+from gangway.trainer.core.errors import TrainerError, from_rule
+from gangway.trainer.core.program import program
+from gangway.trainer.distributed.ranks import Ranks
 
 if TYPE_CHECKING:
-    from trainer.records.quality import QualityRecord
+    from gangway.trainer.records.quality import QualityRecord
 
 
 def add_evaluate(parser: Parser) -> None:
@@ -39,8 +39,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     names = _names(arguments.metrics)
     # The features are computed in parallel batch by batch; more threads inside one only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from trainer.metrics.evaluate import evaluate_newest
-    from trainer.metrics.metric_registry import WeightsPaths
+    from gangway.trainer.metrics.evaluate import evaluate_newest
+    from gangway.trainer.metrics.metric_registry import WeightsPaths
 
     paths = WeightsPaths(arguments.weights, arguments.video_weights)
     data_dir = arguments.data or arguments.run_dir / "data"
@@ -62,8 +62,8 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _print_values(run_dir: Path, judged: Sequence["QualityRecord"]) -> None:
-    from trainer.records.quality import latest_judgements, sentence
-    from trainer.records.stats_log import read_stats_log
+    from gangway.trainer.records.quality import latest_judgements, sentence
+    from gangway.trainer.records.stats_log import read_stats_log
 
     print(f"{run_dir}, its checkpoint after {judged[0].protocol.kimg:g} kimg:")
     for quality in judged:

@@ -1,6 +1,6 @@
-"""`python -m trainer export`: a run's averaged generator for those who have no trainer.
+"""`python -m gangway.trainer export`: a run's averaged generator for those who have no trainer.
 
-    python -m trainer export --run-dir runs/dcgan-digits --format onnx --out generator.onnx
+    python -m gangway.trainer export --run-dir runs/dcgan-digits --format onnx --out generator.onnx
 
 ONNX and torch.export programs take any number of latents; safetensors holds the weights alone. FILE.json beside it says
 what is in it and how to use it. No checkpoint: training cannot go on from it. Needs torch alone.
@@ -15,14 +15,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer.config.arguments import Parser, add_out, add_run_dir
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.arguments import Parser, add_out, add_run_dir
+from gangway.trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
     import torch
 
-    from trainer.config.train_config import TrainConfig
-    from trainer.networks.base import Generator
+    from gangway.trainer.config.train_config import TrainConfig
+    from gangway.trainer.networks.base import Generator
 
 
 def add_export(parser: Parser) -> None:
@@ -56,10 +56,10 @@ def export(run_dir: Path, format_name: str, out: Path, *, overwrite: bool = Fals
         )
     import torch
 
-    from trainer.checkpoint.samples import load_generator
-    from trainer.core.files import write_atomically
-    from trainer.core.host import versions
-    from trainer.records.folders import check_new_file
+    from gangway.trainer.checkpoint.samples import load_generator
+    from gangway.trainer.core.files import write_atomically
+    from gangway.trainer.core.host import versions
+    from gangway.trainer.records.folders import check_new_file
 
     check_new_file(out, overwrite=overwrite, written=lambda out: (out, _sidecar(out)))
     network, manifest = load_generator(run_dir, torch.device("cpu"))
@@ -233,8 +233,8 @@ def _use_torch_export(file: str, config: "TrainConfig") -> list[str]:
 def _use_safetensors(file: str, _: "TrainConfig") -> list[str]:
     return [
         "import json, safetensors.torch",
-        "from trainer.config.train_config import TrainConfig",
-        "from trainer.networks.factory import build",
+        "from gangway.trainer.config.train_config import TrainConfig",
+        "from gangway.trainer.networks.factory import build",
         f"generator, _ = build(TrainConfig.model_validate(json.load(open('{file}.json'))['config']))",
         f"generator.load_state_dict(safetensors.torch.load_file('{file}'))",
     ]

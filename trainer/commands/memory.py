@@ -1,7 +1,8 @@
-"""`python -m trainer memory --preset NAME`: what a step takes of a worker's device, part by part, before it is trained.
+"""`python -m gangway.trainer memory --preset NAME`: what a step takes of a worker's device, part by part, before it is
+trained.
 
-    python -m trainer memory --preset r3gan-imagenet64 --workers 8 --nodes 2 --shard fsdp2
-    python -m trainer memory --preset dcgan-cifar10 --trace
+    python -m gangway.trainer memory --preset r3gan-imagenet64 --workers 8 --nodes 2 --shard fsdp2
+    python -m gangway.trainer memory --preset dcgan-cifar10 --trace
 
 Estimated without torch; `--trace` follows a step on torch's meta device besides, which allocates nothing.
 """
@@ -9,13 +10,13 @@ Estimated without torch; `--trace` follows a step on torch's meta device besides
 import json
 from typing import TYPE_CHECKING
 
-from trainer.config.arguments import count
-from trainer.config.step_memory import StepMemory, estimate, get_parts, images_at_once, least_gib
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.arguments import count
+from gangway.trainer.config.step_memory import StepMemory, estimate, get_parts, images_at_once, least_gib
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
-    from trainer.config.arguments import Parser
+    from gangway.trainer.config.arguments import Parser
 
 _NOT_COUNTED = "not counted: libraries' work space, the CUDA context, what the allocator keeps in reserve"
 
@@ -46,7 +47,7 @@ def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: boo
     at_once = images_at_once(config, workers * num_nodes)
     found = {"estimated": estimate(config, workers, num_nodes)}
     if trace:
-        from trainer.steps.step_trace import trace_step
+        from gangway.trainer.steps.step_trace import trace_step
 
         found["traced"] = trace_step(config, workers * num_nodes)
     least = least_gib(config, workers, num_nodes)

@@ -1,4 +1,4 @@
-"""`python -m trainer presets`: the presets in a table, or one (`presets r3gan-cifar10`) with its values and
+"""`python -m gangway.trainer presets`: the presets in a table, or one (`presets r3gan-cifar10`) with its values and
 departures, or all as `--json`. Does not import torch.
 """
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import to_jsonable_python
 
-from trainer.config.presets import CATALOGUE, preset
-from trainer.config.sources import get_value
-from trainer.config.values.summaries import in_words
-from trainer.core.program import MODULE, program
+from gangway.trainer.config.presets import CATALOGUE, preset
+from gangway.trainer.config.sources import get_value
+from gangway.trainer.config.values.summaries import in_words
+from gangway.trainer.core.program import MODULE, program
 
 if TYPE_CHECKING:
-    from trainer.config.arguments import Parser
+    from gangway.trainer.config.arguments import Parser
 
 _WIDTH = 100
 """Of what is printed where there is no terminal."""

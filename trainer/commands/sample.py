@@ -1,10 +1,10 @@
-"""`python -m trainer sample`: grids and films of what a run's averaged generator makes, from any seed.
+"""`python -m gangway.trainer sample`: grids and films of what a run's averaged generator makes, from any seed.
 
-    python -m trainer sample --run-dir runs/dcgan-digits --num 64 --out grid.png
-    python -m trainer sample --run-dir runs/dcgan-digits --num 16 --interpolate 24 --out walk.mp4
+    python -m gangway.trainer sample --run-dir runs/dcgan-digits --num 64 --out grid.png
+    python -m gangway.trainer sample --run-dir runs/dcgan-digits --num 16 --interpolate 24 --out walk.mp4
 
-The same seed gives the same images, and the first 16 of 64 are those of 16. trainer.checkpoint.samples makes the run's
-own grids.
+The same seed gives the same images, and the first 16 of 64 are those of 16. gangway.trainer.checkpoint.samples makes
+the run's own grids.
 """
 
 import argparse
@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.config.arguments import Parser, add_out, add_run_dir, count, positive, whole
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.arguments import Parser, add_out, add_run_dir, count, positive, whole
+from gangway.trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainer.checkpoint.samples import Trained
-    from trainer.config.train_config import TrainConfig
+    from gangway.trainer.checkpoint.samples import Trained
+    from gangway.trainer.config.train_config import TrainConfig
 
 _STOPS = 4
 """Latents that a film comes by before it is back at its first."""
@@ -81,8 +81,8 @@ def sample(
     _check_suffix(out)
     import torch
 
-    from trainer.checkpoint.samples import film_frames, load_generator, strip, tile, write_film, write_png
-    from trainer.records.folders import check_new_file
+    from gangway.trainer.checkpoint.samples import film_frames, load_generator, strip, tile, write_film, write_png
+    from gangway.trainer.records.folders import check_new_file
 
     check_new_file(out, overwrite=overwrite)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -146,7 +146,7 @@ def truncated(latents: "Tensor", bound: float) -> "Tensor":
 def _latents(config: "TrainConfig", num: int, seed: int, stop: int, truncation: float | None) -> "Tensor":
     import torch
 
-    from trainer.phases.rng import Purpose, latents
+    from gangway.trainer.phases.rng import Purpose, latents
 
     # A draw for each image, so that it does not depend on how many there are.
     numbers = (image * _STOPS + stop for image in range(num))
@@ -160,7 +160,7 @@ def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> 
     """Yields uint8 images or clips in batches: a whole grid may not fit on a GPU."""
     import torch
 
-    from trainer.checkpoint.samples import to_uint8
+    from gangway.trainer.checkpoint.samples import to_uint8
 
     config, device = trained.manifest.config, latents.device
     parts: list[Any] = [slice(start, start + _BATCH) for start in range(0, len(latents), _BATCH)]

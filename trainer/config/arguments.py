@@ -13,10 +13,10 @@ from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from trainer.config.parts.fields import ConfigFields
-from trainer.core.docstrings import attribute_sentences
-from trainer.core.errors import TrainerError, nearest
-from trainer.core.file_errors import check_reachable
+from gangway.trainer.config.parts.fields import ConfigFields
+from gangway.trainer.core.docstrings import attribute_sentences
+from gangway.trainer.core.errors import TrainerError, nearest
+from gangway.trainer.core.file_errors import check_reachable
 
 T = TypeVar("T", int, float)
 _PLACE = "command line"
@@ -149,7 +149,8 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
     """Add a flag for each field but the preset's name."""
     fields = parser.add_argument_group(
         "configuration",
-        "Each overrides a value of the preset or file; `python -m trainer presets NAME` shows a preset's values. N is "
+        "Each overrides a value of the preset or file; `python -m gangway.trainer presets NAME` shows a preset's "
+        "values. N is "
         "a whole number, X a number, NAMES are names by commas.",
     )
     sentences = attribute_sentences(ConfigFields)

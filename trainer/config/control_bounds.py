@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from trainer.config.replicas import largest_share, replicas
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import Bounds
+from gangway.trainer.config.replicas import largest_share, replicas
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import Bounds
 
 
 class Misfit(NamedTuple):

@@ -1,7 +1,7 @@
 """JSON schemas for editors (draft 2020-12): a whole TrainConfig, and settings on top of a preset.
 
 A configuration is flat, so the discriminated unions by architecture and by loss become conditions. Rules on several
-numbers are not in the schema: `trainer.config.parts.rules` checks them.
+numbers are not in the schema: `gangway.trainer.config.parts.rules` checks them.
 """
 
 import functools
@@ -12,19 +12,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, TypeAdapter, create_model
 
-from trainer.config.parts.architectures import ARCHITECTURES
-from trainer.config.parts.fields import AUGMENTATIONS, FOLDER_NAME, ConfigFields
-from trainer.config.parts.losses import LOSSES
-from trainer.config.parts.part import Choice
-from trainer.config.presets import CATALOGUE, PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import Bounds, ControlSettings
-from trainer.config.values.flag_names import as_keys
-from trainer.config.values.layer_rates import LayerRate
-from trainer.config.values.metric_names import METRICS, NONE
-from trainer.config.values.schedules import Ramp, Schedules, Steps
-from trainer.config.values.segments import Segment
-from trainer.core.docstrings import describe, summary
+from gangway.trainer.config.parts.architectures import ARCHITECTURES
+from gangway.trainer.config.parts.fields import AUGMENTATIONS, FOLDER_NAME, ConfigFields
+from gangway.trainer.config.parts.losses import LOSSES
+from gangway.trainer.config.parts.part import Choice
+from gangway.trainer.config.presets import CATALOGUE, PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import Bounds, ControlSettings
+from gangway.trainer.config.values.flag_names import as_keys
+from gangway.trainer.config.values.layer_rates import LayerRate
+from gangway.trainer.config.values.metric_names import METRICS, NONE
+from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
+from gangway.trainer.config.values.segments import Segment
+from gangway.trainer.core.docstrings import describe, summary
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _NESTED: tuple[type[BaseModel], ...] = (LayerRate, Ramp, Schedules, Segment, Steps)

@@ -1,7 +1,7 @@
 """Network sizes from a configuration alone: parameters, inputs saved for gradients, and multiplications.
 
-Of two generators or discriminators the sum. Imports no torch: plans use it. The layers are in `trainer.networks`, one
-module per family; a test compares both.
+Of two generators or discriminators the sum. Imports no torch: plans use it. The layers are in
+`gangway.trainer.networks`, one module per family; a test compares both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,9 +10,9 @@ from math import log2, prod
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.config.parts.rules import first_broken
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.segments import Span
+from gangway.trainer.config.parts.rules import first_broken
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.segments import Span
 
 SMALLEST = 4
 """Initial height and width of a generator."""

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from trainer.config.parts.fields import RESOLUTIONS, SELF_PREPARED
-from trainer.config.presets import PRESETS
-from trainer.config.refusals import misfit
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import NONE, parse
-from trainer.core.errors import TrainerError
-from trainer.core.program import program
+from gangway.trainer.config.parts.fields import RESOLUTIONS, SELF_PREPARED
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.refusals import misfit
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import NONE, parse
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.program import program
 
 
 def prepare_command(config: TrainConfig, folder: Path | str, source: str = "PATH_OR_URL") -> str:

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.config.sources import PUBLISHED, Published, departures
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.schedules import Ramp, Schedules, Steps
-from trainer.config.values.segments import Segment
-from trainer.core.errors import TrainerError, nearest
-from trainer.core.program import program
+from gangway.trainer.config.sources import PUBLISHED, Published, departures
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
+from gangway.trainer.config.values.segments import Segment
+from gangway.trainer.core.errors import TrainerError, nearest
+from gangway.trainer.core.program import program
 
 _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
 

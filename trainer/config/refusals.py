@@ -1,19 +1,20 @@
 """What the trainer refuses at its start because of configuration and machine, for plans. No torch.
 
-The refusals themselves are where the trainer meets the machine (trainer.distributed, trainer.steps), the data
-(trainer.data) and the metrics (trainer.metrics); tests compare both. `TrainConfig.check_workers` checks workers.
+The refusals themselves are where the trainer meets the machine (gangway.trainer.distributed, gangway.trainer.steps),
+the data (gangway.trainer.data) and the metrics (gangway.trainer.metrics); tests compare both.
+`TrainConfig.check_workers` checks workers.
 """
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks, state_gib
-from trainer.config.segment_plan import Stretch, stretches
-from trainer.config.step_memory import get_parts, images_at_once
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import FEWEST_IMAGES, METRICS, parse
-from trainer.config.values.segments import Span
+from gangway.trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks, state_gib
+from gangway.trainer.config.segment_plan import Stretch, stretches
+from gangway.trainer.config.step_memory import get_parts, images_at_once
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, METRICS, parse
+from gangway.trainer.config.values.segments import Span
 
 _ANY = (1, 3)
 

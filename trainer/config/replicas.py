@@ -1,7 +1,7 @@
 """Shares of a batch, and worker counts for a pipeline of two stages."""
 
-from trainer.config.parts.fields import ConfigFields
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.parts.fields import ConfigFields
+from gangway.trainer.core.errors import TrainerError
 
 
 def replicas(config: ConfigFields, workers: int) -> int:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.segments import Span
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.segments import Span
+from gangway.trainer.core.errors import TrainerError
 
 
 class Stretch(NamedTuple):

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainer.config.values.schedules import Ramp, Steps
-from trainer.config.values.segments import Segment
-from trainer.config.values.summaries import in_words
+from gangway.trainer.config.values.schedules import Ramp, Steps
+from gangway.trainer.config.values.segments import Segment
+from gangway.trainer.config.values.summaries import in_words
 
 if TYPE_CHECKING:
-    from trainer.config.train_config import TrainConfig
+    from gangway.trainer.config.train_config import TrainConfig
 
 _DCGAN = "arXiv:1511.06434, section 4"
 _DCGAN_CODE = "github.com/Newmu/dcgan_code, faces/train_uncond_dcgan.py"

@@ -1,7 +1,8 @@
 """Estimated peak memory of a step on a worker's device, part by part, from the configuration alone. No torch.
 
-The multiples below come from steps traced by torch (trainer.steps.step_trace); a test compares estimate and trace for
-all families and presets. Savings of `activation_checkpointing`, workspaces of libraries (cuDNN, cuBLAS, the CUDA
+The multiples below come from steps traced by torch (gangway.trainer.steps.step_trace); a test compares estimate and
+trace for all families and presets. Savings of `activation_checkpointing`, workspaces of libraries (cuDNN, cuBLAS, the
+CUDA
 context: some hundred MiB) and the allocator's reserve are not included.
 """
 
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.config.network_size import (
+from gangway.trainer.config.network_size import (
     device_gib,
     discriminator_size,
     generator_passes,
@@ -18,9 +19,9 @@ from trainer.config.network_size import (
     penalties,
     stages,
 )
-from trainer.config.replicas import largest_share, replicas
-from trainer.config.segment_plan import stretches
-from trainer.config.train_config import TrainConfig
+from gangway.trainer.config.replicas import largest_share, replicas
+from gangway.trainer.config.segment_plan import stretches
+from gangway.trainer.config.train_config import TrainConfig
 
 GIB = 1 << 30
 _FLOAT32 = 4
@@ -133,7 +134,7 @@ def _at_size(config: TrainConfig, sized: TrainConfig, workers: int, parts: int) 
         whole_g, in_use, parts = whole_g / parts, [in_use[0] / parts, in_use[1]], 1
     elif parts > 1:
         unit = largest_unit(config)
-        # The two most recent units (trainer.distributed.gathered_window) and the one being computed.
+        # The two most recent units (gangway.trainer.distributed.gathered_window) and the one being computed.
         gathered = 3 * unit
         # Whole gradients and the message; with a penalty all of the discriminator's wait for the logits' part.
         averaged = 2 * max(unit, whole_d if penalties(config) else 0)

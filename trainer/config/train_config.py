@@ -9,14 +9,14 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, ValidationError, model_validator
 
-from trainer.config.parts.fields import ConfigFields
-from trainer.config.parts.rules import first_broken
-from trainer.config.replicas import replicas, unpaired
-from trainer.config.values.flag_names import as_keys
-from trainer.config.values.schedules import Ramp, Steps, misfit
-from trainer.config.values.segments import Bounds, Values, bounds, resolve, workers_misfit
-from trainer.core.errors import TrainerError, broken_rule, from_validation
-from trainer.core.files import read_text_input
+from gangway.trainer.config.parts.fields import ConfigFields
+from gangway.trainer.config.parts.rules import first_broken
+from gangway.trainer.config.replicas import replicas, unpaired
+from gangway.trainer.config.values.flag_names import as_keys
+from gangway.trainer.config.values.schedules import Ramp, Steps, misfit
+from gangway.trainer.config.values.segments import Bounds, Values, bounds, resolve, workers_misfit
+from gangway.trainer.core.errors import TrainerError, broken_rule, from_validation
+from gangway.trainer.core.files import read_text_input
 
 ScheduledField = Literal["lr_g", "lr_d", "beta2", "r1_gamma", "r2_gamma", "ema_kimg"]
 
@@ -228,4 +228,4 @@ RESUMABLE_CHANGES = frozenset(
     }
 )
 """Fields that may differ between the sessions of one run: they do not change what a step computes, except for rounding.
-Segments that have begun may not differ (trainer.config.segment_plan)."""
+Segments that have begun may not differ (gangway.trainer.config.segment_plan)."""

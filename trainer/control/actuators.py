@@ -5,14 +5,14 @@ from collections.abc import Mapping
 
 import torch
 
-from trainer.config.train_config import TrainConfig
-from trainer.control.interval import Decision, Knobs, Value
-from trainer.core.errors import TrainerError
-from trainer.data.loader import Reading
-from trainer.distributed.world import World
-from trainer.phases.batch import Batch
-from trainer.power.limits import Limiter
-from trainer.steps.compilation import Compilation
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.control.interval import Decision, Knobs, Value
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.loader import Reading
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.power.limits import Limiter
+from gangway.trainer.steps.compilation import Compilation
 
 SEGMENT_KNOBS = ("batch_size", "batch_gpu", "precision")
 """Knobs that change what a step computes: a new value is a new segment, recorded, and exact when resumed."""

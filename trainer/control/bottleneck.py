@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import NamedTuple
 
-from trainer.control.interval import Interval
+from gangway.trainer.control.interval import Interval
 
 LOADER_SHARE = 0.1
 """Share of time waiting for images. A loader that keeps up waits only for the first batch."""

@@ -2,13 +2,13 @@
 
 import json
 
-from trainer.config.control_bounds import misfits
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import ControlSettings, Objective
-from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG
-from trainer.core.errors import TrainerError
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext
+from gangway.trainer.config.control_bounds import misfits
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import ControlSettings, Objective
+from gangway.trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext
 
 
 def check_control(settings: ControlSettings, config: TrainConfig, context: RunContext, workers: int) -> None:

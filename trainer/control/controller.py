@@ -6,15 +6,15 @@ One worker decides for all. An error here never ends the run.
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from trainer.config.values.control import SWITCH_FILE, ControlSettings
-from trainer.control.decide import Outcome, get_policy, next_decision
-from trainer.control.fatal import BEGUN
-from trainer.control.guardrails import Machine
-from trainer.control.history import shorten
-from trainer.control.interval import Decision, Interval, Knobs, Value
-from trainer.control.watch import Watch
-from trainer.distributed.world import World
-from trainer.records.stats_log import Line
+from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
+from gangway.trainer.control.decide import Outcome, get_policy, next_decision
+from gangway.trainer.control.fatal import BEGUN
+from gangway.trainer.control.guardrails import Machine
+from gangway.trainer.control.history import shorten
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
+from gangway.trainer.control.watch import Watch
+from gangway.trainer.distributed.world import World
+from gangway.trainer.records.stats_log import Line
 
 _MOST_FAILURES = 3
 """Errors of the controller itself in a row after which it is disabled."""

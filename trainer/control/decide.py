@@ -6,8 +6,8 @@ Pure: both the controller and the replay of a recorded run call it.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trainer.config.values.control import ControlSettings
-from trainer.control.guardrails import (
+from gangway.trainer.config.values.control import ControlSettings
+from gangway.trainer.control.guardrails import (
     Machine,
     allowed_values,
     distrust_reason,
@@ -15,12 +15,12 @@ from trainer.control.guardrails import (
     loss_reason,
     refusal_reason,
 )
-from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.judge import Verdict, judge, undo_change
-from trainer.control.learned import Learned
-from trainer.control.model import Model
-from trainer.control.policy import Fixed, Policy, Room
-from trainer.control.rules import Rules
+from gangway.trainer.control.interval import Decision, Interval, Knobs
+from gangway.trainer.control.judge import Verdict, judge, undo_change
+from gangway.trainer.control.learned import Learned
+from gangway.trainer.control.model import Model
+from gangway.trainer.control.policy import Fixed, Policy, Room
+from gangway.trainer.control.rules import Rules
 
 
 class Outcome(NamedTuple):

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from trainer.config.values.control import JUDGE
-from trainer.control.interval import Decision, Value
-from trainer.control.watch import get_decision, training_sec
-from trainer.records.stats_log import Line
+from gangway.trainer.config.values.control import JUDGE
+from gangway.trainer.control.interval import Decision, Value
+from gangway.trainer.control.watch import get_decision, training_sec
+from gangway.trainer.records.stats_log import Line
 
 BEGUN = "decision-begun"
 """The event before a decision is applied, as the session may not live to write the next one."""

@@ -1,4 +1,4 @@
-"""The controller's flags of `train`, parsed into trainer.config.values.control."""
+"""The controller's flags of `train`, parsed into gangway.trainer.config.values.control."""
 
 import argparse
 import json
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from trainer.config.arguments import count
-from trainer.config.values.control import ControlSettings
-from trainer.core.console import warn
-from trainer.core.errors import TrainerError, from_validation
-from trainer.power.limits import PowerAsked
-from trainer.power.node import POWER_FLAG
+from gangway.trainer.config.arguments import count
+from gangway.trainer.config.values.control import ControlSettings
+from gangway.trainer.core.console import warn
+from gangway.trainer.core.errors import TrainerError, from_validation
+from gangway.trainer.power.limits import PowerAsked
+from gangway.trainer.power.node import POWER_FLAG
 
 if TYPE_CHECKING:
-    from trainer.data.loader import Reading
+    from gangway.trainer.data.loader import Reading
 
 MODE_FLAG, POLICY_FLAG, OBJECTIVE_FLAG, MORE_FLAG = "--controller", "--policy", "--objective", "--control"
 LOADER_FLAG, PREFETCH_FLAG = "--loader-threads", "--prefetch"
@@ -80,7 +80,7 @@ def with_shares(power: PowerAsked, control: ControlSettings | None) -> PowerAske
 
 def parse_reading(arguments: argparse.Namespace) -> "Reading":
     """Returns how images are read by default. Loads torch."""
-    from trainer.data.loader import Reading
+    from gangway.trainer.data.loader import Reading
 
     given = {"threads": arguments.loader_threads, "prefetch": arguments.prefetch}
     return Reading()._replace(**{name: value for name, value in given.items() if value is not None})

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from trainer.config.replicas import largest_share
-from trainer.config.values.control import JUDGE, Bounds, ControlSettings
-from trainer.control.bottleneck import has_neighbour
-from trainer.control.interval import Decision, Interval, Knobs, Value, score
-from trainer.power.search import LADDER
+from gangway.trainer.config.replicas import largest_share
+from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings
+from gangway.trainer.control.bottleneck import has_neighbour
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Value, score
+from gangway.trainer.power.search import LADDER
 
 _MOST_LOADERS = 16
 """Of one worker; more threads compete for the interpreter lock."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from trainer.config.values.control import ControlSettings
-from trainer.control.interval import Interval, Value
-from trainer.control.judge import BEFORE, LONGEST
+from gangway.trainer.config.values.control import ControlSettings
+from gangway.trainer.control.interval import Interval, Value
+from gangway.trainer.control.judge import BEFORE, LONGEST
 
 MOST_INTERVALS = 2000
 """Newest intervals, all of which are kept; older ones do not describe the machine as it is now."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from trainer.config.replicas import largest_share
-from trainer.config.values.control import Bounds
-from trainer.control.guardrails import Machine, ladders
-from trainer.control.interval import Knobs, Value
+from gangway.trainer.config.replicas import largest_share
+from gangway.trainer.config.values.control import Bounds
+from gangway.trainer.control.guardrails import Machine, ladders
+from gangway.trainer.control.interval import Knobs, Value
 
 _CLUSTER_BOUNDS: Mapping[str, str] = MappingProxyType(
     {

@@ -9,7 +9,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.config.values.control import Objective
+from gangway.trainer.config.values.control import Objective
 
 Value = int | float | str
 _MOST_SHARE = 1.1
@@ -177,7 +177,8 @@ def find_noise_scale(history: Sequence[Interval]) -> float | None:
 
 
 def score(interval: Interval, objective: Objective, base: int) -> float | None:
-    """Returns goodput a second, dollar, joule or gram (`trainer.config.values.control.UNITS`); None without figures.
+    """Returns goodput a second, dollar, joule or gram (`gangway.trainer.config.values.control.UNITS`); None without
+    figures.
 
     `base` is the run's first batch.
     """

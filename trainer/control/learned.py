@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainer.config.values.control import JUDGE
-from trainer.control.bottleneck import has_neighbour
-from trainer.control.interval import Decision, Interval, Value, score
-from trainer.control.judge import SETTLE
-from trainer.control.policy import Room
+from gangway.trainer.config.values.control import JUDGE
+from gangway.trainer.control.bottleneck import has_neighbour
+from gangway.trainer.control.interval import Decision, Interval, Value, score
+from gangway.trainer.control.judge import SETTLE
+from gangway.trainer.control.policy import Room
 
 _WATCHED = 2
 """Intervals on each side of a change whose means are compared."""

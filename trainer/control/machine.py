@@ -1,14 +1,14 @@
 """The limits of a run's knobs on its machines."""
 
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import Bounds
-from trainer.control.actuators import Actuators
-from trainer.control.guardrails import Machine
-from trainer.control.interval import Value
-from trainer.core.cores import usable_cores
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import World
-from trainer.networks.precision import choose, slower_here
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import Bounds
+from gangway.trainer.control.actuators import Actuators
+from gangway.trainer.control.guardrails import Machine
+from gangway.trainer.control.interval import Value
+from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.precision import choose, slower_here
 
 
 def get_machine(

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.config.values.control import UNITS
-from trainer.control.interval import Decision, Interval, Knobs, Value, find_noise_scale, score
-from trainer.control.policy import Room
+from gangway.trainer.config.values.control import UNITS
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Value, find_noise_scale, score
+from gangway.trainer.control.policy import Room
 
 Vector = NDArray[np.float64]
 

@@ -1,14 +1,14 @@
 """The interface of policies: a policy reads a history and returns one change, or none.
 
 It is a pure function of the history, so that recorded runs can be replayed and resumed ones continue with what it
-learnt. trainer.control.judge and guardrails judge and limit all policies.
+learnt. gangway.trainer.control.judge and guardrails judge and limit all policies.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from trainer.config.values.control import Objective
-from trainer.control.interval import Decision, Interval, Knobs, Value
+from gangway.trainer.config.values.control import Objective
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
 
 Allowed = Mapping[str, Sequence[Value]]
 """By knob, its possible values including the current one, in rising order; missing knobs stay."""

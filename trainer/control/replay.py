@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from trainer.config.values.control import JUDGE, ControlSettings
-from trainer.control.bottleneck import bottleneck
-from trainer.control.decide import get_policy, next_decision
-from trainer.control.fatal import Fatal, fatal_changes
-from trainer.control.guardrails import Machine
-from trainer.control.history import shorten
-from trainer.control.interval import Decision, Interval
-from trainer.core.errors import from_validation
-from trainer.records.decisions import CONTROLLER
-from trainer.records.stats_log import Line
+from gangway.trainer.config.values.control import JUDGE, ControlSettings
+from gangway.trainer.control.bottleneck import bottleneck
+from gangway.trainer.control.decide import get_policy, next_decision
+from gangway.trainer.control.fatal import Fatal, fatal_changes
+from gangway.trainer.control.guardrails import Machine
+from gangway.trainer.control.history import shorten
+from gangway.trainer.control.interval import Decision, Interval
+from gangway.trainer.core.errors import from_validation
+from gangway.trainer.records.decisions import CONTROLLER
+from gangway.trainer.records.stats_log import Line
 
 UNKNOWN = (
     "Nobody knows what a change that was not made would have brought, nor what its policy would have seen and decided "

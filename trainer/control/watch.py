@@ -5,9 +5,9 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from trainer.config.values.metric_names import FD_ENL0, of_frames
-from trainer.control.interval import Decision, Interval, Knobs
-from trainer.records.stats_log import Line
+from gangway.trainer.config.values.metric_names import FD_ENL0, of_frames
+from gangway.trainer.control.interval import Decision, Interval, Knobs
+from gangway.trainer.records.stats_log import Line
 
 GUARDS = (FD_ENL0, of_frames(FD_ENL0))
 """Values that need no download and that fall as a generator gets better: of pictures, and of clips. A run has one."""

@@ -61,7 +61,7 @@ def output_failed(error: OSError | None) -> int:
     """Report that stdout did not take what was printed; the exit code for it, 0 for any other error."""
     if error is None or error.errno not in _FULL or error.filename is not None:
         return 0
-    from trainer.core.errors import EXIT_BAD_INPUT  # with pydantic, which takes longer than this module
+    from gangway.trainer.core.errors import EXIT_BAD_INPUT  # with pydantic, which takes longer than this module
 
     refuse(f"what is printed cannot be written: {error.strerror}")
     return EXIT_BAD_INPUT

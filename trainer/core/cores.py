@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainer.core.cgroups import CGROUPS, OWN_CGROUPS, control_groups
+from gangway.trainer.core.cgroups import CGROUPS, OWN_CGROUPS, control_groups
 
 
 def usable_cores(own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> int:

@@ -45,7 +45,7 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
 
 
 SIMILAR = 0.6
-"""Least similarity of a suggested word, as in `components.core.findings`."""
+"""Least similarity of a suggested word, as in `gangway.components.core.findings`."""
 _SHOWN = 200
 _RULE = "rule"
 _REFUSED = "not an accepted value"

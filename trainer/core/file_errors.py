@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.core.regular_files import UnfitFileError
+from gangway.trainer.core.regular_files import UnfitFileError
 
 _OTHER_PLACE = "name another place"
 _PROBLEMS: Mapping[int, tuple[str, str]] = MappingProxyType(

@@ -12,8 +12,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, cast
 
-from trainer.core.errors import TrainerError
-from trainer.core.regular_files import MOST_BYTES, UnfitFileError, open_file, read_file
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.regular_files import MOST_BYTES, UnfitFileError, open_file, read_file
 
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _TEMPORARY, _PROBE = ".partial-", ".probe-"

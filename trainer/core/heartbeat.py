@@ -1,4 +1,5 @@
-"""A worker's heartbeat for the launcher's watchdog (trainer.launch.watchdog), and the evidence it leaves on request.
+"""A worker's heartbeat for the launcher's watchdog (gangway.trainer.launch.watchdog), and the evidence it leaves on
+request.
 
 $GANGWAY_WATCH names a folder of the node. Each worker rewrites one file of fixed size there after every step, and
 answers a request with the last collectives of its process groups (PyTorch's flight recorder).
@@ -15,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from trainer.core.torch_private import last_collectives
+from gangway.trainer.core.torch_private import last_collectives
 
 WATCH_VARIABLE = "GANGWAY_WATCH"
 STACKS_SIGNAL = signal.SIGUSR2

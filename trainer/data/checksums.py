@@ -6,8 +6,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import cast
 
-from trainer.core.errors import TrainerError
-from trainer.core.regular_files import open_file
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.regular_files import open_file
 
 FLAG = "--allow-other-hash"
 

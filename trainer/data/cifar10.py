@@ -1,6 +1,6 @@
 """CIFAR-10 from its official archive, the Python version or the binary one.
 
-    python -m trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
+    python -m gangway.trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
 
 A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; 60,000 colour images of 32x32 in 10 classes.
 Pickles are read without executing their code: they may only contain NumPy arrays, which are parsed here.
@@ -19,11 +19,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.core.errors import TrainerError
-from trainer.core.regular_files import check_file
-from trainer.data.checksums import check_md5, md5_of
-from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
-from trainer.data.sources import fetch, files_in, is_remote
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.regular_files import check_file
+from gangway.trainer.data.checksums import check_md5, md5_of
+from gangway.trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
+from gangway.trainer.data.sources import fetch, files_in, is_remote
 
 _PYTHON, _BINARY = "cifar-10-python.tar.gz", "cifar-10-binary.tar.gz"
 _CHECKSUMS = MappingProxyType(

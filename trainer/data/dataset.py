@@ -7,20 +7,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from trainer.config.prepare_command import prepare_command
-from trainer.config.train_config import TrainConfig
-from trainer.core.console import Progress
-from trainer.core.errors import TrainerError
-from trainer.core.program import program
-from trainer.data.domains import check_domains
-from trainer.data.index import INDEX_FILE, Recipe
-from trainer.data.loader import Sampler
-from trainer.data.packaged_data import clips_recipe, day_dusk_recipe, digits_recipe, photos_recipe
-from trainer.data.prepare import foreign_file, prepare
-from trainer.data.shards import ShardedImages, labels_missing
+from gangway.trainer.config.prepare_command import prepare_command
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.console import Progress
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.program import program
+from gangway.trainer.data.domains import check_domains
+from gangway.trainer.data.index import INDEX_FILE, Recipe
+from gangway.trainer.data.loader import Sampler
+from gangway.trainer.data.packaged_data import clips_recipe, day_dusk_recipe, digits_recipe, photos_recipe
+from gangway.trainer.data.prepare import foreign_file, prepare
+from gangway.trainer.data.shards import ShardedImages, labels_missing
 
 if TYPE_CHECKING:
-    from trainer.distributed.world import World
+    from gangway.trainer.distributed.world import World
 
 __all__ = ["SHIPPED", "Sampler", "ShardedImages", "check_data", "open_matching", "open_on_all", "prepare_if_missing"]
 

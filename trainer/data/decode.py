@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.core.errors import TrainerError
-from trainer.data.index import BrokenItemError, Decoded, shard_size
-from trainer.data.sources import FileSet
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.index import BrokenItemError, Decoded, shard_size
+from gangway.trainer.data.sources import FileSet
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.core.errors import TrainerError
-from trainer.data.images_in_memory import ImageSource
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.images_in_memory import ImageSource
 
 NUM_DOMAINS = 2
 

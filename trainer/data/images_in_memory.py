@@ -1,4 +1,4 @@
-"""The interface of a batch's real images, and images in memory; trainer.data.shards has those in files."""
+"""The interface of a batch's real images, and images in memory; gangway.trainer.data.shards has those in files."""
 
 from typing import Protocol
 

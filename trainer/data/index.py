@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from trainer.core.errors import broken_rule, from_validation
-from trainer.core.files import read_input, write_atomically
-from trainer.core.program import program
-from trainer.data.encoding import Encoding
-from trainer.data.listing import Skipped, Tally, get_kind
+from gangway.trainer.core.errors import broken_rule, from_validation
+from gangway.trainer.core.files import read_input, write_atomically
+from gangway.trainer.core.program import program
+from gangway.trainer.data.encoding import Encoding
+from gangway.trainer.data.listing import Skipped, Tally, get_kind
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)

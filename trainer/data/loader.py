@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.data.images_in_memory import ImageSource
-from trainer.data.pinned_batch import PinnedBatch
+from gangway.trainer.data.images_in_memory import ImageSource
+from gangway.trainer.data.pinned_batch import PinnedBatch
 
 MASK = (1 << 64) - 1
 _STRIDE, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))

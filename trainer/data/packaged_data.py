@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.core.errors import TrainerError
-from trainer.data.decode import RESIZER, Box, Cut, FilmDecoder, check_cut, open_picture, resize
-from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
-from trainer.data.prepare import prepare
-from trainer.data.sources import LocalFolder, fingerprint
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.decode import RESIZER, Box, Cut, FilmDecoder, check_cut, open_picture, resize
+from gangway.trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
+from gangway.trainer.data.prepare import prepare
+from gangway.trainer.data.sources import LocalFolder, fingerprint
 
 _RESOLUTION = 32
 _HIGHEST = 16

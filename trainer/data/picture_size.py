@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from trainer.config.parts.fields import RESOLUTIONS
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import NONE
-from trainer.data.index import INDEX_FILE, ShardIndex
+from gangway.trainer.config.parts.fields import RESOLUTIONS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import NONE
+from gangway.trainer.data.index import INDEX_FILE, ShardIndex
 
 
 def picture_size(config: TrainConfig, given: Collection[str], folder: Path) -> Mapping[str, object]:

@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainer.core.console import Progress
-from trainer.core.errors import TrainerError
-from trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
-from trainer.core.memory_limit import memory_limit
-from trainer.core.regular_files import open_file
-from trainer.data.encoding import encode_shard
-from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
-from trainer.data.listing import Tally, get_kind
-from trainer.records.folders import visible
+from gangway.trainer.core.console import Progress
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
+from gangway.trainer.core.memory_limit import memory_limit
+from gangway.trainer.core.regular_files import open_file
+from gangway.trainer.data.encoding import encode_shard
+from gangway.trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
+from gangway.trainer.data.listing import Tally, get_kind
+from gangway.trainer.records.folders import visible
 
 JOURNAL_FILE = "journal.jsonl"
 _CHUNKS_AHEAD_PER_WORKER = 3

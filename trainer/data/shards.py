@@ -11,13 +11,22 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.core.cores import usable_cores
-from trainer.core.errors import TrainerError
-from trainer.core.files import sha256_of
-from trainer.core.regular_files import check_file, open_file
-from trainer.data.encoding import EncodedShard, Encoding, UndecodableError
-from trainer.data.index import INDEX_FILE, Decoded, HashedFile, Recipe, Shard, ShardIndex, SourceNote, shard_size
-from trainer.data.prepare import prepare
+from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import sha256_of
+from gangway.trainer.core.regular_files import check_file, open_file
+from gangway.trainer.data.encoding import EncodedShard, Encoding, UndecodableError
+from gangway.trainer.data.index import (
+    INDEX_FILE,
+    Decoded,
+    HashedFile,
+    Recipe,
+    Shard,
+    ShardIndex,
+    SourceNote,
+    shard_size,
+)
+from gangway.trainer.data.prepare import prepare
 
 __all__ = ["INDEX_FILE", "HashedFile", "ShardIndex", "ShardedImages", "verify_file", "write_shards"]
 
@@ -86,7 +95,8 @@ class ShardedImages:
     @classmethod
     def open(cls, folder: Path, *, verify: bool = True) -> Self:
         """Open the shards. `verify` compares every hash on all cores, about 1 s per GiB and core from memory. Without
-        it only the labels' hash and all shapes are checked; `trainer.data.verification` does the rest while training.
+        it only the labels' hash and all shapes are checked; `gangway.trainer.data.verification` does the rest while
+        training.
         TrainerError: no index, or a file is missing or differs.
         """
         index = ShardIndex.read(folder)

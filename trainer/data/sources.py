@@ -17,13 +17,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from trainer.core.console import Progress
-from trainer.core.errors import TrainerError
-from trainer.core.file_errors import check_reachable, file_problem
-from trainer.core.files import atomic_writer
-from trainer.core.memory_limit import memory_limit
-from trainer.core.regular_files import read_file
-from trainer.data.listing import BROKEN_LINK, Listing, Tally
+from gangway.trainer.core.console import Progress
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.file_errors import check_reachable, file_problem
+from gangway.trainer.core.files import atomic_writer
+from gangway.trainer.core.memory_limit import memory_limit
+from gangway.trainer.core.regular_files import read_file
+from gangway.trainer.data.listing import BROKEN_LINK, Listing, Tally
 
 if TYPE_CHECKING:
     from obstore.fsspec import FsspecStore
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _GRAMMAR = MappingProxyType(
     {"s3": "s3://BUCKET/FOLDER", "gs": "gs://BUCKET/FOLDER", "az": "az://ACCOUNT/CONTAINER/FOLDER"}
 )
-# As components.core.blob_url, which the trainer cannot import; a test compares both.
+# As gangway.components.core.blob_url, which the trainer cannot import; a test compares both.
 _BLOBS = re.compile(r"az://(?P<account>[a-z0-9]{3,24})/(?P<path>(?P<container>[a-z0-9](-?[a-z0-9]){1,62})(/.*)?)")
 _COPIES = ".source"
 _COPY_BYTES = 8 << 20

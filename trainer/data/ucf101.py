@@ -1,6 +1,6 @@
 """UCF101: clips of human actions, from the unpacked .avi files and the official split lists.
 
-    python -m trainer data prepare ucf101 --source UCF101/ --resolution 64 --frames 16 --out data/
+    python -m gangway.trainer data prepare ucf101 --source UCF101/ --resolution 64 --frames 16 --out data/
 
 K. Soomro, A. R. Zamir, M. Shah, UCF101: A Dataset of 101 Human Actions Classes From Videos in The Wild, CRCV-TR-12-01,
 2012; 13,320 films of 320x240. Needs the films (`UCF-101/`, unpacked from UCF101.rar) and the lists
@@ -10,11 +10,11 @@ K. Soomro, A. R. Zamir, M. Shah, UCF101: A Dataset of 101 Human Actions Classes 
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainer.core.errors import TrainerError
-from trainer.data.checksums import check_count
-from trainer.data.decode import Cut, FilmDecoder, check_cut, films_per_shard
-from trainer.data.index import Recipe, SourceNote
-from trainer.data.sources import FileSet, files_in, fingerprint, read_text
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.checksums import check_count
+from gangway.trainer.data.decode import Cut, FilmDecoder, check_cut, films_per_shard
+from gangway.trainer.data.index import Recipe, SourceNote
+from gangway.trainer.data.sources import FileSet, files_in, fingerprint, read_text
 
 _NUM_FILMS = 13_320
 _CLASSES = "classInd.txt"

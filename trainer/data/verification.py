@@ -20,12 +20,12 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainer.core.cores import usable_cores
-from trainer.core.errors import TrainerError
-from trainer.core.files import write_atomically
-from trainer.core.regular_files import read_file
-from trainer.data.shards import HashedFile, ShardedImages, verify_file
-from trainer.distributed.world import World
+from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import write_atomically
+from gangway.trainer.core.regular_files import read_file
+from gangway.trainer.data.shards import HashedFile, ShardedImages, verify_file
+from gangway.trainer.distributed.world import World
 
 _SHARE_OF_CORES = 4
 """One core of so many reads while training."""

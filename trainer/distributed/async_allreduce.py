@@ -1,7 +1,7 @@
 """Data parallelism on CPUs whose averages may still be in flight after a backward, so that the next pass can start.
 
-The next pass is often of the other network, which needs none of them (trainer.phases.updates). Not for GPUs: NCCL has
-its own streams, and the gain there is not measured.
+The next pass is often of the other network, which needs none of them (gangway.trainer.phases.updates). Not for GPUs:
+NCCL has its own streams, and the gain there is not measured.
 """
 
 import time

@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from trainer.core.errors import UnhealthyError
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import FabricPoint, FabricRecord
+from gangway.trainer.core.errors import UnhealthyError
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import FabricPoint, FabricRecord
 
 if TYPE_CHECKING:
-    from trainer.distributed.world import World
+    from gangway.trainer.distributed.world import World
 
 _MIB = 1 << 20
 _GPU_BYTES = tuple(size * _MIB for size in (1, 4, 16, 64, 256, 1024, 2048))

@@ -1,9 +1,9 @@
 """Regather weights of a sharded network that a double backward reads, a few units at a time.
 
 A penalty differentiates the logits inside the forward and is differentiated itself in the backward
-(trainer.steps.losses). FSDP2 frees a unit's weights after its first backward, but the graph of the double backward
-saved them (torch 2.15: "its data is not allocated yet"). FSDP2 only empties the storage of a gathered weight and
-refills the same one later, so it is enough to recognise saved weights and gather their unit before they are read.
+(gangway.trainer.steps.losses). FSDP2 frees a unit's weights after its first backward, but the graph of the double
+backward saved them (torch 2.15: "its data is not allocated yet"). FSDP2 only empties the storage of a gathered weight
+and refills the same one later, so it is enough to recognise saved weights and gather their unit before they are read.
 """
 
 from collections.abc import Sequence

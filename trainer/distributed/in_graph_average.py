@@ -14,7 +14,7 @@ from torch import distributed as dist
 from torch.func import functional_call
 from torch.fx import Graph, Node
 
-from trainer.core.torch_private import all_reduce_in_graphs
+from gangway.trainer.core.torch_private import all_reduce_in_graphs
 
 
 class InGraphAverage(nn.Module):

@@ -1,11 +1,11 @@
 """This process's rank: the only reader of RANK, WORLD_SIZE, LOCAL_RANK and related variables. Separate from
-trainer.distributed.world, so that one process can report a user error without loading torch.
+gangway.trainer.distributed.world, so that one process can report a user error without loading torch.
 """
 
 import os
 from typing import NamedTuple, Self
 
-from trainer.core.errors import TrainerError
+from gangway.trainer.core.errors import TrainerError
 
 
 class Ranks(NamedTuple):
@@ -53,5 +53,5 @@ def _number(name: str, default: int, *, least: int = 0) -> int:
         problem="is not what torchrun sets",
         value=text,
         allowed=f"a whole number from {least} on",
-        fix=f"start with torchrun or `python -m trainer.launch`, or `unset {name}`",
+        fix=f"start with torchrun or `python -m gangway.trainer.launch`, or `unset {name}`",
     )

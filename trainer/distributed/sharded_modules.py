@@ -1,4 +1,4 @@
-"""Queries and gathers for networks whose parameters are split over workers (trainer.steps.sharding)."""
+"""Queries and gathers for networks whose parameters are split over workers (gangway.trainer.steps.sharding)."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ def accumulate(module: nn.Module, *, last: bool) -> None:
 
 
 def watching(module: nn.Module) -> AbstractContextManager[object]:
-    """Apply the gathered windows (trainer.distributed.gathered_window) in a module's forward and backward."""
+    """Apply the gathered windows (gangway.trainer.distributed.gathered_window) in a module's forward and backward."""
     blocks = contextlib.ExitStack()
     for part in split_parts(module):
         if (window := getattr(part, "gathered", None)) is not None:

@@ -1,7 +1,7 @@
 """This process's place among the workers, and their collectives.
 
 Without torchrun the process is alone: no process group, and modules are used as they are. What differs for PyTorch/XLA
-is in trainer.distributed.xla, imported for that backend only.
+is in gangway.trainer.distributed.xla, imported for that backend only.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from torch import distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer.core.errors import COLLECTIVE_SEC, LoneError, TrainerError, WorkerFailedError
-from trainer.distributed import messages
-from trainer.distributed.async_allreduce import AsyncAllreduce
-from trainer.distributed.flat_average import FlatAverage
-from trainer.distributed.ranks import Ranks
-from trainer.distributed.sharded_modules import accumulate, is_sharded, watching
+from gangway.trainer.core.errors import COLLECTIVE_SEC, LoneError, TrainerError, WorkerFailedError
+from gangway.trainer.distributed import messages
+from gangway.trainer.distributed.async_allreduce import AsyncAllreduce
+from gangway.trainer.distributed.flat_average import FlatAverage
+from gangway.trainer.distributed.ranks import Ranks
+from gangway.trainer.distributed.sharded_modules import accumulate, is_sharded, watching
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -228,7 +228,7 @@ class World:
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """Step the optimiser after a backward through `wrap`; equal on every worker."""
         if self.on_xla:
-            from trainer.distributed import xla
+            from gangway.trainer.distributed import xla
 
             xla.step(optimizer)
         else:
@@ -237,7 +237,7 @@ class World:
     def flush(self) -> None:
         """Start what was recorded so far; without effect outside XLA."""
         if self.on_xla:
-            from trainer.distributed import xla
+            from gangway.trainer.distributed import xla
 
             xla.flush()
 
@@ -340,7 +340,7 @@ def require_xla() -> None:
 
 def _place(chosen: str) -> tuple[Ranks, torch.device]:
     if chosen == "xla":
-        from trainer.distributed import xla
+        from gangway.trainer.distributed import xla
 
         return xla.join()
     ranks = Ranks.from_environment()

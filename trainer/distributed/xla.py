@@ -15,17 +15,17 @@ import torch_xla  # type: ignore[import-not-found]  # has its own environment, w
 from torch_xla import runtime
 from torch_xla.core import xla_model  # type: ignore[import-not-found]  # as above
 
-from trainer.core.errors import TrainerError
-from trainer.core.torch_private import xla_internals
-from trainer.distributed.ranks import Ranks
-from trainer.rendezvous.slice_meeting import KEY_VARIABLE, meeting_argv
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.torch_private import xla_internals
+from gangway.trainer.distributed.ranks import Ranks
+from gangway.trainer.rendezvous.slice_meeting import KEY_VARIABLE, meeting_argv
 
 pjrt, tpu = xla_internals()
 
 
 def launcher_argv() -> list[str]:
-    """Arguments of trainer.launch for one process per TPU chip of this host; empty for a single device. The same
-    command runs on every host of every slice: they meet on the first host in the TPU's metadata, with the key in
+    """Arguments of gangway.trainer.launch for one process per TPU chip of this host; empty for a single device. The
+    same command runs on every host of every slice: they meet on the first host in the TPU's metadata, with the key in
     $GANGWAY_MEMBER_KEY. Does not open the chips, which belong to the workers.
     """
     if runtime.device_type() != "TPU":
@@ -78,7 +78,7 @@ def _check(started: Ranks) -> None:
             problem=f"torchrun has started {started.world_size} processes that PJRT does not join to one world",
             value=f"{runtime.world_size()} of {kind} as PJRT counts",
             allowed="one process for each TPU chip of the slice; on a CPU a single process",
-            fix="python -m trainer train --backend xla on every host starts the right number",
+            fix="python -m gangway.trainer train --backend xla on every host starts the right number",
         )
 
 

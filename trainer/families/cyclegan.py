@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.config.train_config import TrainConfig
-from trainer.networks.base import Network
-from trainer.networks.cyclegan import PatchDiscriminator, Translator
-from trainer.networks.factory import initialise
-from trainer.phases.batch import Batch, Micro, Moment, Unpaired
-from trainer.phases.phase import Phase, Terms, Update
-from trainer.phases.roles import RoleSpec
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.base import Network
+from gangway.trainer.networks.cyclegan import PatchDiscriminator, Translator
+from gangway.trainer.networks.factory import initialise
+from gangway.trainer.phases.batch import Batch, Micro, Moment, Unpaired
+from gangway.trainer.phases.phase import Phase, Terms, Update
+from gangway.trainer.phases.roles import RoleSpec
 
 A_TO_B, B_TO_A, JUDGE_A, JUDGE_B = "a_to_b", "b_to_a", "discriminator_a", "discriminator_b"
 

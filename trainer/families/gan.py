@@ -1,6 +1,7 @@
 """The family of two networks: a generator and a discriminator.
 
-It has every architecture that `trainer.networks.factory` builds, and every loss of trainer.phases.losses.
+It has every architecture that `gangway.trainer.networks.factory` builds, and every loss of
+gangway.trainer.phases.losses.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.config.train_config import TrainConfig
-from trainer.data.pinned_batch import to_device
-from trainer.networks.base import Discriminator, Generator, Network
-from trainer.networks.factory import build
-from trainer.phases.batch import Batch, Micro, Moment
-from trainer.phases.losses import MEANS, DLoss, DLossOnFakes, GLoss, Inputs
-from trainer.phases.phase import Phase, Terms, Update
-from trainer.phases.roles import RoleSpec
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.pinned_batch import to_device
+from gangway.trainer.networks.base import Discriminator, Generator, Network
+from gangway.trainer.networks.factory import build
+from gangway.trainer.phases.batch import Batch, Micro, Moment
+from gangway.trainer.phases.losses import MEANS, DLoss, DLossOnFakes, GLoss, Inputs
+from gangway.trainer.phases.phase import Phase, Terms, Update
+from gangway.trainer.phases.roles import RoleSpec
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 

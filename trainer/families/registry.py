@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from trainer.config.train_config import TrainConfig
-from trainer.families import cyclegan, gan
-from trainer.networks.base import Network
-from trainer.phases.batch import Unpaired
-from trainer.phases.phase import Phase
-from trainer.phases.roles import RoleSpec
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.families import cyclegan, gan
+from gangway.trainer.networks.base import Network
+from gangway.trainer.phases.batch import Unpaired
+from gangway.trainer.phases.phase import Phase
+from gangway.trainer.phases.roles import RoleSpec
 
 
 class Family(NamedTuple):

@@ -1,8 +1,8 @@
-"""`python -m trainer.launch`: see trainer.launch.launcher."""
+"""`python -m gangway.trainer.launch`: see gangway.trainer.launch.launcher."""
 
 import sys
 
-from trainer.launch.launcher import main
+from gangway.trainer.launch.launcher import main
 
-sys.argv[0] = "python -m trainer.launch"  # by which torchrun's --help names its program
+sys.argv[0] = "python -m gangway.trainer.launch"  # by which torchrun's --help names its program
 sys.exit(main(sys.argv[1:]))

@@ -6,7 +6,7 @@ A failure of one node ends nothing for the others.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from trainer.core.errors import (
+from gangway.trainer.core.errors import (
     COLLECTIVE_SEC,
     EXIT_BAD_INPUT,
     EXIT_ENDED_FOR_ALL,
@@ -16,7 +16,7 @@ from trainer.core.errors import (
     EXIT_UNFIT,
     EXIT_UNHEALTHY,
 )
-from trainer.launch.node_state import Failure, NodeState, Standing
+from gangway.trainer.launch.node_state import Failure, NodeState, Standing
 
 MAX_FAILURES = 5
 WINDOW_SEC = 6 * 3600.0

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from trainer.core.console import announce
-from trainer.core.errors import (
+from gangway.trainer.core.console import announce
+from gangway.trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_CODES,
     EXIT_FAILED,
@@ -25,9 +25,9 @@ from trainer.core.errors import (
     EXIT_UNHEALTHY,
     TrainerError,
 )
-from trainer.core.host import boot_id
-from trainer.launch import membership
-from trainer.launch.failures import (
+from gangway.trainer.core.host import boot_id
+from gangway.trainer.launch import membership
+from gangway.trainer.launch.failures import (
     WINDOW_SEC,
     Nodes,
     ended_for_all,
@@ -36,9 +36,9 @@ from trainer.launch.failures import (
     lost_exit_code,
     own_failures,
 )
-from trainer.launch.job_clock import used_sec
-from trainer.launch.node_state import JobFolder, NodeState
-from trainer.rendezvous.lifecycle import Event, Life, State
+from gangway.trainer.launch.job_clock import used_sec
+from gangway.trainer.launch.node_state import JobFolder, NodeState
+from gangway.trainer.rendezvous.lifecycle import Event, Life, State
 
 BEAT_SEC = 30.0
 """Between two beats: the most that the job's hours miss when a node dies."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from trainer.launch.node_state import Interval, NodeState
+from gangway.trainer.launch.node_state import Interval, NodeState
 
 
 def union_sec(intervals: Iterable[Interval]) -> float:

@@ -1,22 +1,25 @@
-"""torchrun with meaningful exit codes: `python -m trainer.launch --standalone --nproc-per-node 2 -m trainer train`.
+"""torchrun with meaningful exit codes: `python -m gangway.trainer.launch --standalone --nproc-per-node 2 -m
+gangway.trainer train`.
 
 torchrun always ends with 1 when a worker fails. The launcher passes a worker's code on, such as bad input (2: do not
-retry) or an interruption (75: start the same command again); trainer.core.errors, EXIT_CODES, has all of them. Its own
-arguments come before torchrun's:
+retry) or an interruption (75: start the same command again); gangway.trainer.core.errors, EXIT_CODES, has all of them.
+Its own arguments come before torchrun's:
 
 --watch FILE     the file in which the machine keeps notices
---start-when     with --hours and --forecast: wait for clean power (trainer.power.carbon_start)
+--start-when     with --hours and --forecast: wait for clean power (gangway.trainer.power.carbon_start)
 --max-hours      the job's hours
---job-dir        the folder in which the job's nodes share their state (trainer.launch.node_state): hours and failures
+--job-dir        the folder in which the job's nodes share their state (gangway.trainer.launch.node_state): hours and
+failures
                  then count over all nodes and starts
 --node           this node's name there; by default the host's
---hang-after     auto, off or seconds of silence after which workers are restarted (trainer.launch.watchdog)
---member-key     the nodes meet through tunnels that need this file (trainer.rendezvous.tunnel)
---store first    the node of --node-rank 0 serves the rendezvous store, where no head does (trainer.launch.rendezvous)
+--hang-after     auto, off or seconds of silence after which workers are restarted (gangway.trainer.launch.watchdog)
+--member-key     the nodes meet through tunnels that need this file (gangway.trainer.rendezvous.tunnel)
+--store first    the node of --node-rank 0 serves the rendezvous store, where no head does
+(gangway.trainer.launch.rendezvous)
 
-A job that waits for peers, or has lost its rendezvous store, has not failed (trainer.rendezvous.lifecycle): each change
-of its state is a line on stderr. After its workers ended, the launcher restores GPU limits that a killed one left set
-(trainer.power.saved_limits).
+A job that waits for peers, or has lost its rendezvous store, has not failed (gangway.trainer.rendezvous.lifecycle):
+each change of its state is a line on stderr. After its workers ended, the launcher restores GPU limits that a killed
+one left set (gangway.trainer.power.saved_limits).
 """
 
 import argparse
@@ -34,25 +37,25 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
-from trainer.config.arguments import positive
-from trainer.core.console import announce, refuse, warn
-from trainer.core.errors import (
+from gangway.trainer.config.arguments import positive
+from gangway.trainer.core.console import announce, refuse, warn
+from gangway.trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_PEERS_LOST,
     TrainerError,
 )
-from trainer.core.torch_private import note_ends
-from trainer.launch.failures import Nodes, is_bad_luck, worker_exit_code
-from trainer.launch.job import Job, job_folder
-from trainer.launch.watchdog import Watchdog, watch_workers
-from trainer.power import carbon_start
-from trainer.power.saved_limits import undo_left_over
-from trainer.preemption.notices import NOTICES_VARIABLE
-from trainer.preemption.watcher import NoticesFile, Watcher
-from trainer.rendezvous import member_key
-from trainer.rendezvous.elastic_rendezvous import (
+from gangway.trainer.core.torch_private import note_ends
+from gangway.trainer.launch.failures import Nodes, is_bad_luck, worker_exit_code
+from gangway.trainer.launch.job import Job, job_folder
+from gangway.trainer.launch.watchdog import Watchdog, watch_workers
+from gangway.trainer.power import carbon_start
+from gangway.trainer.power.saved_limits import undo_left_over
+from gangway.trainer.preemption.notices import NOTICES_VARIABLE
+from gangway.trainer.preemption.watcher import NoticesFile, Watcher
+from gangway.trainer.rendezvous import member_key
+from gangway.trainer.rendezvous.elastic_rendezvous import (
     BACKEND,
     POLL_SEC,
     ElasticRendezvous,
@@ -60,9 +63,9 @@ from trainer.rendezvous.elastic_rendezvous import (
     get_address,
     wait_for_store,
 )
-from trainer.rendezvous.lifecycle import Event, State
-from trainer.rendezvous.tunnel import listen_everywhere
-from trainer.rendezvous.workers_store import keyed_store
+from gangway.trainer.rendezvous.lifecycle import Event, State
+from gangway.trainer.rendezvous.tunnel import listen_everywhere
+from gangway.trainer.rendezvous.workers_store import keyed_store
 
 _WATCH = "--watch"
 _START_WHEN = "--start-when"
@@ -323,7 +326,7 @@ def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.Memb
             problem="this rendezvous has no use for a key",
             value=f"--rdzv-backend={parsed.rdzv_backend}",
             allowed=f"--rdzv-backend={BACKEND}, or a single node",
-            fix=f"--rdzv-backend={BACKEND}, and python -m trainer.launch.rendezvous where the nodes meet",
+            fix=f"--rdzv-backend={BACKEND}, and python -m gangway.trainer.launch.rendezvous where the nodes meet",
         )
     if os.environ.get(_NO_SHARED_STORE) == "1":
         raise TrainerError(

@@ -1,10 +1,10 @@
-"""A node's state when it starts, fails, is lost and ends, pure. `trainer.launch.job` writes it."""
+"""A node's state when it starts, fails, is lost and ends, pure. `gangway.trainer.launch.job` writes it."""
 
 from typing import NamedTuple
 
-from trainer.core.errors import EXIT_CODES, EXIT_FAILED, EXIT_HOURS_OVER, EXIT_INTERRUPTED, EXIT_UNFIT
-from trainer.launch.failures import WINDOW_SEC
-from trainer.launch.node_state import Failure, Interval, NodeState, Standing
+from gangway.trainer.core.errors import EXIT_CODES, EXIT_FAILED, EXIT_HOURS_OVER, EXIT_INTERRUPTED, EXIT_UNFIT
+from gangway.trainer.launch.failures import WINDOW_SEC
+from gangway.trainer.launch.node_state import Failure, Interval, NodeState, Standing
 
 KILLED = 128 + 9
 

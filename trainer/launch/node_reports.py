@@ -7,14 +7,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trainer.core.errors import visible
-from trainer.core.regular_files import read_text_file
-from trainer.launch.failures import own_failures
-from trainer.launch.job_clock import used_sec
-from trainer.launch.node_state import JobFolder
+from gangway.trainer.core.errors import visible
+from gangway.trainer.core.regular_files import read_text_file
+from gangway.trainer.launch.failures import own_failures
+from gangway.trainer.launch.job_clock import used_sec
+from gangway.trainer.launch.node_state import JobFolder
 
 LAUNCH_FOLDER = ".launch"
-"""In a run's folder; holds a folder per job, named by `images.shell.life_argv`."""
+"""In a run's folder; holds a folder per job, named by `gangway.images.shell.life_argv`."""
 _WORDS = r"^[A-Za-z0-9', -]{1,100}$"
 
 

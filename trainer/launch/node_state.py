@@ -15,10 +15,10 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trainer.core.console import announce
-from trainer.core.errors import TrainerError
-from trainer.core.files import write_atomically
-from trainer.core.regular_files import open_file
+from gangway.trainer.core.console import announce
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import write_atomically
+from gangway.trainer.core.regular_files import open_file
 
 _MAX_BYTES = 1_000_000
 _NODE_FILE = re.compile(r"node-([A-Za-z0-9._-]{1,200})\.json")

@@ -1,12 +1,12 @@
 """The store in which a job's nodes meet, in its own process, so that it survives every worker.
 
-    python -m trainer.launch.rendezvous --port 29400 --member-key job.pem
+    python -m gangway.trainer.launch.rendezvous --port 29400 --member-key job.pem
 
-Any host that reaches the port is a member of its jobs; with a key (trainer.rendezvous.member_key) it needs that too.
-Workers join with `trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0` and may come
-and go; jobs share a store under different `--rdzv-id`. It prints hosts that connect or leave, and a health line every
-minute.
-Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2 bad input.
+Any host that reaches the port is a member of its jobs; with a key (gangway.trainer.rendezvous.member_key) it needs that
+too. Workers join with `gangway.trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0`
+and may come and go; jobs share a store under different `--rdzv-id`. It prints hosts that connect or leave, and a health
+line every minute. Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2
+bad input.
 """
 
 import errno
@@ -23,12 +23,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.config.arguments import Parser
-from trainer.core.console import info, refuse, warn
-from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
-from trainer.rendezvous.member_key import FLAG, MemberKey
-from trainer.rendezvous.tunnel import LOOPBACK, listen_everywhere, why_refused
-from trainer.rendezvous.workers_store import keyed_store
+from gangway.trainer.config.arguments import Parser
+from gangway.trainer.core.console import info, refuse, warn
+from gangway.trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
+from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
+from gangway.trainer.rendezvous.tunnel import LOOPBACK, listen_everywhere, why_refused
+from gangway.trainer.rendezvous.workers_store import keyed_store
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
@@ -46,7 +46,7 @@ _ALLOWED = f"a free port, 1 to {_LAST_PORT}"
 def main(argv: Sequence[str]) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code."""
     parser = Parser(
-        prog="python -m trainer.launch.rendezvous", description="Holds the store in which a job's nodes meet."
+        prog="python -m gangway.trainer.launch.rendezvous", description="Holds the store in which a job's nodes meet."
     )
     parser.add_argument("--port", type=int, default=29400, help="to listen on [29400]; 0 for any")
     parser.add_argument("--bind", default="", metavar="ADDRESS", help="of the interface to listen on [all of them]")

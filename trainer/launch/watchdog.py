@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from trainer.core.console import announce
-from trainer.core.heartbeat import STACKS_SIGNAL, WATCH_VARIABLE, Beat, ask_for_evidence, withdraw_request
+from gangway.trainer.core.console import announce
+from gangway.trainer.core.heartbeat import STACKS_SIGNAL, WATCH_VARIABLE, Beat, ask_for_evidence, withdraw_request
 
 HANGS_FOLDER = "hangs"
 
@@ -26,7 +26,7 @@ _TIMES_LONGEST = 10.0
 _LEAST_SEC = 180.0
 """Shorter pauses come from storage, network or host, and cost less than a restart."""
 _MOST_SEC = 1800.0
-"""Short enough that the failures of a job that keeps hanging fall into one window (trainer.launch.failures)."""
+"""Short enough that the failures of a job that keeps hanging fall into one window (gangway.trainer.launch.failures)."""
 
 _FIRST_STEPS = 20
 _FIRST_STEP_SEC = 1800.0

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.core.errors import TrainerError
-from trainer.core.files import sha256_of
-from trainer.core.regular_files import open_file
-from trainer.metrics.weights import WeightsFile, check_shapes
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import sha256_of
+from gangway.trainer.core.regular_files import open_file
+from gangway.trainer.metrics.weights import WeightsFile, check_shapes
 
 C3D_WEIGHTS = WeightsFile(
     file="conv3d_deepnetA_ucf.npz",

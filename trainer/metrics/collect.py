@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import distributed as dist
 
-from trainer.core.cores import usable_cores
-from trainer.distributed.world import World
-from trainer.metrics.frechet import FeatureStats, Moments
+from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics.frechet import FeatureStats, Moments
 
 T = TypeVar("T")
 _CPU_PART = 16

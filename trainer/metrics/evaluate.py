@@ -5,26 +5,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint import store
-from trainer.checkpoint.samples import check_samples_latents
-from trainer.config.prepare_command import prepare_command
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import parse
-from trainer.core.errors import TrainerError
-from trainer.data.dataset import open_on_all
-from trainer.data.index import INDEX_FILE
-from trainer.data.shards import ShardedImages
-from trainer.data.verification import Verification
-from trainer.distributed.world import World, start_world
-from trainer.metrics.collect import AbandonedError, Ask, go_on
-from trainer.metrics.evaluator import Evaluator
-from trainer.metrics.metric_registry import WeightsPaths
-from trainer.records.digest import check_dataset
-from trainer.records.quality import QualityRecord, value_text
-from trainer.records.run_record import RunRecord
-from trainer.records.stats_log import StatsWriter, read_stats_log, require_run
-from trainer.records.summary import summarise
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint import store
+from gangway.trainer.checkpoint.samples import check_samples_latents
+from gangway.trainer.config.prepare_command import prepare_command
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import parse
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.dataset import open_on_all
+from gangway.trainer.data.index import INDEX_FILE
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.verification import Verification
+from gangway.trainer.distributed.world import World, start_world
+from gangway.trainer.metrics.collect import AbandonedError, Ask, go_on
+from gangway.trainer.metrics.evaluator import Evaluator
+from gangway.trainer.metrics.metric_registry import WeightsPaths
+from gangway.trainer.records.digest import check_dataset
+from gangway.trainer.records.quality import QualityRecord, value_text
+from gangway.trainer.records.run_record import RunRecord
+from gangway.trainer.records.stats_log import StatsWriter, read_stats_log, require_run
+from gangway.trainer.records.summary import summarise
+from gangway.trainer.steps.state import TrainState
 
 _DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
 
@@ -46,7 +46,7 @@ class Moment:
         """Writes an event per value, or that they were abandoned, and prints a line."""
         cost = {"cost_sec": self.cost_sec, "share_of_wall": self._share}
         if self._records is None:
-            why = "a worker has to stop; `python -m trainer evaluate` computes them from a checkpoint"
+            why = "a worker has to stop; `python -m gangway.trainer evaluate` computes them from a checkpoint"
             event("quality-abandoned", images, why=why, in_training=cost)
             say(f"kimg {images / 1000:8.2f}  metrics abandoned after {self.cost_sec:.1f} s: {why}")
             return

@@ -1,7 +1,7 @@
 """Computes all of a run's metrics by one protocol: which reals, which fakes, in which order, over all workers.
 
 All random numbers depend only on the run's seed, so a value does not depend on the number of workers or the time, and
-training and `python -m trainer evaluate` give the same value for the same state.
+training and `python -m gangway.trainer evaluate` give the same value for the same state.
 """
 
 import time
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.checkpoint.samples import to_uint8
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import FEWEST_IMAGES
-from trainer.core.errors import TrainerError
-from trainer.data.shards import ShardedImages
-from trainer.distributed.world import World
-from trainer.metrics.collect import Ask, FeatureSet, agree_to_go_on, collect, go_on
-from trainer.metrics.features import FeatureExtractor
-from trainer.metrics.metric_registry import (
+from gangway.trainer.checkpoint.samples import to_uint8
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import FEWEST_IMAGES
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics.collect import Ask, FeatureSet, agree_to_go_on, collect, go_on
+from gangway.trainer.metrics.features import FeatureExtractor
+from gangway.trainer.metrics.metric_registry import (
     FEATURE_SPACES,
     Counts,
     Metric,
@@ -32,13 +32,13 @@ from trainer.metrics.metric_registry import (
     check_applies,
     metric,
 )
-from trainer.networks.base import Generator
-from trainer.networks.factory import build
-from trainer.networks.precision import without_tf32
-from trainer.networks.progressive_schedule import phase_at
-from trainer.phases.rng import Purpose, latents
-from trainer.records.quality import PROXY_BELOW, QualityProtocol, QualityRecord
-from trainer.records.quantity import Quantity
+from gangway.trainer.networks.base import Generator
+from gangway.trainer.networks.factory import build
+from gangway.trainer.networks.precision import without_tf32
+from gangway.trainer.networks.progressive_schedule import phase_at
+from gangway.trainer.phases.rng import Purpose, latents
+from gangway.trainer.records.quality import PROXY_BELOW, QualityProtocol, QualityRecord
+from gangway.trainer.records.quantity import Quantity
 
 _REALS_PER_FAKE = 2
 """With few fakes, at most this many times as many reals are read."""
@@ -254,5 +254,5 @@ def _quantity(value: Value, note: str) -> Quantity:
 
 def _get_comparison(values: Sequence[Value], index: int, note: str) -> Quantity:
     if not values:
-        return Quantity.absent("", "not computed while training: `python -m trainer evaluate` does")
+        return Quantity.absent("", "not computed while training: `python -m gangway.trainer evaluate` does")
     return _quantity(values[index], note)

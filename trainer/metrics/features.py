@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import fuse_conv_bn_eval
 
-from trainer.config.values.metric_names import FD_ENL0, of_frames
-from trainer.core.files import sha256_of
+from gangway.trainer.config.values.metric_names import FD_ENL0, of_frames
+from gangway.trainer.core.files import sha256_of
 
 _BATCH_NORM_EPS = 1e-3
 # The Lite weights come from the official TensorFlow training, which scales pixels by (x - 127) / 128; torchvision's

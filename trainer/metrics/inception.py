@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import fuse_conv_bn_eval
 
-from trainer.metrics.weights import WeightsFile, check_shapes, load_tensors
+from gangway.trainer.metrics.weights import WeightsFile, check_shapes, load_tensors
 
 INCEPTION = WeightsFile(
     file="weights-inception-2015-12-05-6726825d.pth",

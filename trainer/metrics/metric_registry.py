@@ -1,6 +1,6 @@
 """Defines each metric: its features, and its score of fakes against reals.
 
-To add a metric, add a line here and a name in trainer.config.values.metric_names.
+To add a metric, add a line here and a name in gangway.trainer.config.values.metric_names.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,20 +11,20 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from trainer.config.refusals import misfit
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import World
-from trainer.metrics import scores
-from trainer.metrics import scores as manifold
-from trainer.metrics.c3d import C3DFeatures
-from trainer.metrics.collect import Ask, FeatureSet, shared
-from trainer.metrics.features import EfficientNetLite0Features, FeatureExtractor, FrameFeatures
-from trainer.metrics.frechet import frechet_distance
-from trainer.metrics.inception import InceptionFeatures
-from trainer.metrics.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
-from trainer.records.quality import PROXY_BELOW
+from gangway.trainer.config.refusals import misfit
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics import scores
+from gangway.trainer.metrics import scores as manifold
+from gangway.trainer.metrics.c3d import C3DFeatures
+from gangway.trainer.metrics.collect import Ask, FeatureSet, shared
+from gangway.trainer.metrics.features import EfficientNetLite0Features, FeatureExtractor, FrameFeatures
+from gangway.trainer.metrics.frechet import frechet_distance
+from gangway.trainer.metrics.inception import InceptionFeatures
+from gangway.trainer.metrics.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
+from gangway.trainer.records.quality import PROXY_BELOW
 
 Parameters = dict[str, int | float | str]
 _SPLITS: Parameters = {"splits": scores.SPLITS, "seed_of_splits": scores.SEED}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.metrics.collect import FeatureSet
+from gangway.trainer.metrics.collect import FeatureSet
 
 CONFIDENT = 0.9
 """Probability of its best class above which an image counts as recognised."""
@@ -89,7 +89,7 @@ def recognise(found: FeatureSet) -> Recognition:
 def _digits() -> tuple[Tensor, Tensor]:
     from sklearn.datasets import load_digits
 
-    from trainer.data.packaged_data import load_digits_images
+    from gangway.trainer.data.packaged_data import load_digits_images
 
     return _normalise(torch.from_numpy(load_digits_images())), torch.from_numpy(load_digits().target)
 

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.distributed.world import World
-from trainer.metrics.collect import Ask, go_on, shared
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics.collect import Ask, go_on, shared
 
 SEED = 2020
 """torch-fidelity's."""

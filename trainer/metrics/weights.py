@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainer.core.errors import TrainerError
-from trainer.core.files import sha256_of
-from trainer.core.regular_files import check_file
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import sha256_of
+from gangway.trainer.core.regular_files import check_file
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class WeightsFile:
 
     Attributes:
         file: its published name.
-        flag: of `python -m trainer evaluate` that names it; `train` has none.
+        flag: of `python -m gangway.trainer evaluate` that names it; `train` has none.
         variable: of the environment that names it for both.
         published: where it can be had, in words.
         sha256_prefix: first digits of its hash; empty where none is published.

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from trainer.distributed.gathered_window import GatheredWindow
-from trainer.networks.precision import Precision
-from trainer.networks.progressive_schedule import ProgressiveStage
+from gangway.trainer.distributed.gathered_window import GatheredWindow
+from gangway.trainer.networks.precision import Precision
+from gangway.trainer.networks.progressive_schedule import ProgressiveStage
 
 
 class Network(nn.Module):
@@ -22,7 +22,7 @@ class Network(nn.Module):
     frozen: frozenset[str] = frozenset()
     """Names of parameters that keep their values."""
     layout: torch.memory_format = torch.contiguous_format
-    """Memory layout of its feature maps: that of its weights (trainer.networks.factory)."""
+    """Memory layout of its feature maps: that of its weights (gangway.trainer.networks.factory)."""
     gathered: GatheredWindow | None = None
     """A sharded network's access to its whole weights."""
 
@@ -34,8 +34,8 @@ class Network(nn.Module):
     def units(self) -> Sequence[nn.Module]:
         """Returns its larger parts, none inside another, each called at most once in a pass.
 
-        Sharding gathers them one by one (trainer.steps.sharding), and the rest for a whole pass. A unit with a True
-        attribute `exact` always computes in float32.
+        Sharding gathers them one by one (gangway.trainer.steps.sharding), and the rest for a whole pass. A unit with a
+        True attribute `exact` always computes in float32.
         """
         return []
 
@@ -75,7 +75,8 @@ class Network(nn.Module):
 
 
 class Generator(Network):
-    """Latents to images. One that can be divided over workers (trainer.networks.halves) is `begin`, units, `finish`."""
+    """Latents to images. One that can be divided over workers (gangway.trainer.networks.halves) is `begin`, units,
+    `finish`."""
 
     finishing: ClassVar[tuple[str, ...]] = ()
     """Names of `finish`'s parts; parts outside of these and of units belong to `begin`."""
@@ -106,7 +107,8 @@ class Discriminator(Network):
         raise NotImplementedError
 
     def __call__(self, images: Tensor, labels: Tensor | None = None, *, twice: bool = False) -> Tensor:
-        """See `forward`; `twice` where a penalty differentiates the logits once more (trainer.networks.precision)."""
+        """See `forward`; `twice` where a penalty differentiates the logits once more
+        (gangway.trainer.networks.precision)."""
         return self._run(images, labels, twice=twice)
 
 

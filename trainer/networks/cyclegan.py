@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trainer.config.network_size import patch_halvings, residual_blocks
-from trainer.networks.base import Network
+from gangway.trainer.config.network_size import patch_halvings, residual_blocks
+from gangway.trainer.networks.base import Network
 
 _FIRST_KERNEL, _BORDER = 7, 3
 _HALVINGS = 2

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from trainer.networks import base
-from trainer.networks.base import ClassEmbedding, ProjectionHead
-from trainer.networks.layers import Doubling, Halving, PixelNorm
+from gangway.trainer.networks import base
+from gangway.trainer.networks.base import ClassEmbedding, ProjectionHead
+from gangway.trainer.networks.layers import Doubling, Halving, PixelNorm
 
 _SMALLEST = 4
 _SLOPE = 0.2

@@ -7,9 +7,9 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from trainer.config.train_config import TrainConfig
-from trainer.networks import dcgan, progressive, r3gan, resnet
-from trainer.networks.base import Discriminator, Generator, Network
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks import dcgan, progressive, r3gan, resnet
+from gangway.trainer.networks.base import Discriminator, Generator, Network
 
 __all__ = ["Discriminator", "Generator", "build", "initialise", "revision"]
 

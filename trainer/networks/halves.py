@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from trainer.networks.base import Generator
-from trainer.networks.precision import Precision
+from gangway.trainer.networks.base import Generator
+from gangway.trainer.networks.precision import Precision
 
 
 def first_units(generator: Generator) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from trainer.networks.precision import Products
+from gangway.trainer.networks.precision import Products
 
 _TINY = 1e-8
 _KERNEL_SIDE, _HALF = 4, 2

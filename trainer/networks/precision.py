@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import World
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import World
 
 _BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
 _CPUINFO = Path("/proc/cpuinfo")
@@ -21,7 +21,7 @@ _FIRST_SCALE = 2.0**12
 
 
 class Products(enum.Enum):
-    """What a layer with small maps computes as matrix products (trainer.networks.layers)."""
+    """What a layer with small maps computes as matrix products (gangway.trainer.networks.layers)."""
 
     NONE = "nothing"
     OF_WEIGHT = "the weight's gradient"

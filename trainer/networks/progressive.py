@@ -2,9 +2,9 @@
 
 They train at 4x4 first, then at twice the size, each new resolution fading in, with equalised learning rate, PixelNorm
 and leaky ReLUs. For clips every convolution is three-dimensional, and time grows with height and width
-(trainer.networks.progressive_schedule). The minibatch deviation is over groups of successive images in the global batch
-that are never divided (`TrainConfig.group`), so that a step does not depend on the number of workers. All layers exist
-from the start. In evaluation images are enlarged to full size by repeating pixels, as in the paper.
+(gangway.trainer.networks.progressive_schedule). The minibatch deviation is over groups of successive images in the
+global batch that are never divided (`TrainConfig.group`), so that a step does not depend on the number of workers. All
+layers exist from the start. In evaluation images are enlarged to full size by repeating pixels, as in the paper.
 """
 
 import itertools
@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.config.network_size import SMALLEST, WIDEST, size_at
-from trainer.networks import base
-from trainer.networks.base import ClassEmbedding, ProjectionHead
-from trainer.networks.layers import PixelNorm
-from trainer.networks.progressive_schedule import ProgressiveStage, enlarge, pool
+from gangway.trainer.config.network_size import SMALLEST, WIDEST, size_at
+from gangway.trainer.networks import base
+from gangway.trainer.networks.base import ClassEmbedding, ProjectionHead
+from gangway.trainer.networks.layers import PixelNorm
+from gangway.trainer.networks.progressive_schedule import ProgressiveStage, enlarge, pool
 
 _SLOPE = 0.2
 _GAIN = math.sqrt(2)

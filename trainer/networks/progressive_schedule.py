@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.config.network_size import SMALLEST, size_at
-from trainer.config.train_config import TrainConfig
-from trainer.data.pinned_batch import to_device
+from gangway.trainer.config.network_size import SMALLEST, size_at
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.pinned_batch import to_device
 
 
 class ProgressiveStage(NamedTuple):

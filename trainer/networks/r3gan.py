@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.networks import base
-from trainer.networks.base import ClassEmbedding
+from gangway.trainer.networks import base
+from gangway.trainer.networks.base import ClassEmbedding
 
 _SMALLEST = 4
 _BLOCKS = 2

@@ -2,7 +2,7 @@
 
 At 32x32 they are the paper's: three blocks that double; two that halve and two that do not, without normalisation.
 Elsewhere the numbers of blocks follow, and the last feature map stays 8x8. The generator has PixelNorm (Karras et al.
-2018, arXiv:1710.10196) for BatchNorm, see trainer.networks.dcgan.
+2018, arXiv:1710.10196) for BatchNorm, see gangway.trainer.networks.dcgan.
 """
 
 import math
@@ -12,9 +12,9 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.networks import base
-from trainer.networks.base import ClassEmbedding, ProjectionHead
-from trainer.networks.layers import PixelNorm
+from gangway.trainer.networks import base
+from gangway.trainer.networks.base import ClassEmbedding, ProjectionHead
+from gangway.trainer.networks.layers import PixelNorm
 
 _SMALLEST, _LAST_MAP = 4, 8
 _PLAIN_BLOCKS = 2

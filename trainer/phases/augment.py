@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.config.train_config import TrainConfig
+from gangway.trainer.config.train_config import TrainConfig
 
 UNIFORMS = 7
 """Uniform numbers in [0, 1) consumed for each image: 3 colour, 2 translation, 2 cutout."""

@@ -12,14 +12,14 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from trainer.config.train_config import TrainConfig
-from trainer.data.domains import numbers_by_domain
-from trainer.data.images_in_memory import ImageSource
-from trainer.data.loader import AS_SUITS, MASK, Loader, Reading, no_draws
-from trainer.distributed.world import World
-from trainer.networks.progressive_schedule import ProgressiveStage, shrink
-from trainer.phases.losses import Inputs
-from trainer.phases.rng import FreshRng, StepRng
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.domains import numbers_by_domain
+from gangway.trainer.data.images_in_memory import ImageSource
+from gangway.trainer.data.loader import AS_SUITS, MASK, Loader, Reading, no_draws
+from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.progressive_schedule import ProgressiveStage, shrink
+from gangway.trainer.phases.losses import Inputs
+from gangway.trainer.phases.rng import FreshRng, StepRng
 
 _STREAM_OF_G = 1
 """The generator's separate real images, in another order."""
@@ -39,7 +39,7 @@ S = TypeVar("S", Inputs, Unpaired)
 
 
 class Moment(Protocol):
-    """The run's state at the start of a step, as far as a batch needs it (trainer.steps.state)."""
+    """The run's state at the start of a step, as far as a batch needs it (gangway.trainer.steps.state)."""
 
     images: int
     augment_p: Tensor | float
@@ -187,7 +187,7 @@ class Batch:
         return [loader for loader in (self._loader, self._second, self._fresh) if loader is not None]
 
     def order(self, images: int) -> int:
-        """Returns a digest of this worker's images in the batch after `images` (trainer.data.loader)."""
+        """Returns a digest of this worker's images in the batch after `images` (gangway.trainer.data.loader)."""
         return self._show(images).order
 
     def reals(self, images: int) -> Tensor:

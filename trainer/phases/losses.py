@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.config.train_config import TrainConfig
-from trainer.networks.base import Discriminator, Generator, Network
-from trainer.phases.augment import diffaugment
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.base import Discriminator, Generator, Network
+from gangway.trainer.phases.augment import diffaugment
 
 MEANS = ("loss_d", "r1", "r2", "gp", "real_sign")
 """Names of `DTerms.means`."""

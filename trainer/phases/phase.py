@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.world import World
-from trainer.phases.batch import Batch, Micro, Moment
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases.batch import Batch, Micro, Moment
 
 T = TypeVar("T")
 Update = Callable[[], None]

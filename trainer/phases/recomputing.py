@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from trainer.networks.base import Network
+from gangway.trainer.networks.base import Network
 
 
 def recompute(network: Network) -> None:

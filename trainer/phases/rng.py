@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.config.train_config import TrainConfig
-from trainer.phases.augment import GATES, UNIFORMS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.phases.augment import GATES, UNIFORMS
 
 _NUMBERS = 8
 """Numbers per counter value: four words of 64 bits, two numbers each."""

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, TypeVar
 
 import torch
 
-from trainer.networks.base import Network
-from trainer.networks.precision import LossScale
+from gangway.trainer.networks.base import Network
+from gangway.trainer.networks.precision import LossScale
 
 
 class RoleSpec(NamedTuple):

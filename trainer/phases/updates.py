@@ -7,18 +7,18 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from trainer.data.loader import MASK
-from trainer.data.pinned_batch import to_device
-from trainer.distributed.world import World
-from trainer.phases.phase import Phase, Terms, Update
-from trainer.phases.phase_clock import PhaseClock
-from trainer.phases.roles import Role
+from gangway.trainer.data.loader import MASK
+from gangway.trainer.data.pinned_batch import to_device
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases.phase import Phase, Terms, Update
+from gangway.trainer.phases.phase_clock import PhaseClock
+from gangway.trainer.phases.roles import Role
 
 
 class Accumulator:
     """Sums since the last line, over a step's `phases`.
 
-    `order` is the digest of this worker's order of images (trainer.data.loader); `clock` times the phases.
+    `order` is the digest of this worker's order of images (gangway.trainer.data.loader); `clock` times the phases.
     """
 
     def __init__(self, phases: Sequence[Phase[Any]], device: torch.device, clock: PhaseClock | None = None) -> None:

@@ -1,8 +1,8 @@
 """A start that waits for clean power or a low price: the launcher's `--start-when "carbon<200,by=..."` or
 `usd<1.9,by=...`.
 
-    python -m trainer.launch --start-when "carbon<200,by=2026-12-01T06:00Z" --hours 6 --forecast forecast.csv \
-        --standalone --nproc-per-node 8 -m trainer train --preset r3gan-cifar10
+    python -m gangway.trainer.launch --start-when "carbon<200,by=2026-12-01T06:00Z" --hours 6 --forecast forecast.csv \
+        --standalone --nproc-per-node 8 -m gangway.trainer train --preset r3gan-cifar10
 
 The job starts with the first window of `--hours` whose forecast mean is below the limit and that ends before `by`, else
 at the latest moment that finishes in time; meanwhile the forecast is read again. SIGTERM ends the wait like an
@@ -22,10 +22,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainer.core.console import announce
-from trainer.core.errors import TrainerError, parse_number
-from trainer.power.forecast import CARBON, QUANTITIES, Forecast, Quantity, read_forecast
-from trainer.records.stats_log import STATS_FILE
+from gangway.trainer.core.console import announce
+from gangway.trainer.core.errors import TrainerError, parse_number
+from gangway.trainer.power.forecast import CARBON, QUANTITIES, Forecast, Quantity, read_forecast
+from gangway.trainer.records.stats_log import STATS_FILE
 
 START_VARIABLE = "GANGWAY_START"
 """Environment variable with the launcher's decision for its workers, as a JSON object."""

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from trainer.records.quantity import Provenance, Quantity
-from trainer.records.run_record import RunContext
+from gangway.trainer.records.quantity import Provenance, Quantity
+from gangway.trainer.records.run_record import RunContext
 
 POWERCAP = Path("/sys/class/powercap")
 WATTS_PER_BUSY_VCPU = 3.5

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from trainer.core.errors import TrainerError, visible
-from trainer.core.files import read_input
+from gangway.trainer.core.errors import TrainerError, visible
+from gangway.trainer.core.files import read_input
 
 TOKEN_VARIABLE = "GANGWAY_CARBON_TOKEN"
 _GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer.core.console import announce
-from trainer.core.errors import TrainerError, parse_number
-from trainer.power.node import CLOCK_FLAG, POWER_FLAG, NodeLimits, Report
-from trainer.power.saved_limits import saved_limits_folder, undo_left_over
-from trainer.power.search import LADDER, WINDOW_SEC, Search
+from gangway.trainer.core.console import announce
+from gangway.trainer.core.errors import TrainerError, parse_number
+from gangway.trainer.power.node import CLOCK_FLAG, POWER_FLAG, NodeLimits, Report
+from gangway.trainer.power.saved_limits import saved_limits_folder, undo_left_over
+from gangway.trainer.power.search import LADDER, WINDOW_SEC, Search
 
 if TYPE_CHECKING:
-    from trainer.distributed.world import World
-    from trainer.power.energy import Gpu
+    from gangway.trainer.distributed.world import World
+    from gangway.trainer.power.energy import Gpu
 
 OnEvent = Callable[..., object]
 """Writes an event by name with details."""
@@ -70,7 +70,7 @@ class Limiter:
         self._on_event: OnEvent = lambda event, **details: None
         self.choice, self.floor = "", 1.0
         self.limit_watts: float | None = None
-        from trainer.power.energy import Gpu
+        from gangway.trainer.power.energy import Gpu
 
         everyone = world.gather((world.node_rank, gpu), tuple[int, Gpu | None])
         mine = [each for node, each in everyone if node == world.node_rank and each is not None]

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer.core.errors import TrainerError
-from trainer.power.saved_limits import Board, BoardState, Note, Range, get_reason, load_nvml, put_back
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.power.saved_limits import Board, BoardState, Note, Range, get_reason, load_nvml, put_back
 
 if TYPE_CHECKING:
-    from trainer.power.energy import Gpu
+    from gangway.trainer.power.energy import Gpu
 
 POWER_FLAG = "--power-limit-watts"
 CLOCK_FLAG = "--clock-limit-mhz"

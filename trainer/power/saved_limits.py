@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainer.core.host import boot_id
+from gangway.trainer.core.host import boot_id
 
 _MILLI = 1000
 FOLDER_VARIABLE = "GANGWAY_POWER_DIR"

@@ -2,8 +2,8 @@
 
 Workers agree on a stop between steps, but compilations take minutes and the launcher kills workers half a minute after
 the signal (torchrun's --shutdown-timeout). Compilers are C++, or helper processes that the same signal may have ended.
-So the loop saves before it compiles (trainer.run.loop), and a thread may then end the process at any moment: half a
-step is lost and repeated from the same state and random draws, to the bit.
+So the loop saves before it compiles (gangway.trainer.run.loop), and a thread may then end the process at any moment:
+half a step is lost and repeated from the same state and random draws, to the bit.
 """
 
 import os
@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from trainer.core.errors import EXIT_INTERRUPTED
-from trainer.preemption.notices import Interruption
+from gangway.trainer.core.errors import EXIT_INTERRUPTED
+from gangway.trainer.preemption.notices import Interruption
 
 PATIENCE_SEC = 5.0
 """After the signal: a step that ends within it leads to the regular stop of all workers."""

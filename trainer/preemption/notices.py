@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, NamedTuple, Self
 
-from trainer.core.regular_files import read_text_file
-from trainer.distributed.ranks import Ranks
+from gangway.trainer.core.regular_files import read_text_file
+from gangway.trainer.distributed.ranks import Ranks
 
 NOTICES_VARIABLE = "GANGWAY_NOTICES"
 
@@ -42,7 +42,7 @@ class Notice(NamedTuple):
 
 
 def notices_file() -> Path | None:
-    """The node's file; None outside `trainer.launch`."""
+    """The node's file; None outside `gangway.trainer.launch`."""
     path = os.environ.get(NOTICES_VARIABLE)
     return Path(path) if path else None
 

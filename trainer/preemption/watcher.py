@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import cast, get_args
 
-from trainer.core.console import announce
-from trainer.core.regular_files import read_text_file
-from trainer.preemption.notices import Kind, Notice, write_notice
+from gangway.trainer.core.console import announce
+from gangway.trainer.core.regular_files import read_text_file
+from gangway.trainer.preemption.notices import Kind, Notice, write_notice
 
 POLL_SEC = 0.25
 STALE_SEC = 60.0

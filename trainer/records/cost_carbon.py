@@ -4,8 +4,15 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import CapacityUse, CarbonRecord, CostRecord, EnergyRecord, RunContext, SessionRecord
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import (
+    CapacityUse,
+    CarbonRecord,
+    CostRecord,
+    EnergyRecord,
+    RunContext,
+    SessionRecord,
+)
 
 CAPACITY_VARIABLE = "GANGWAY_CAPACITY"
 _SPOT = "spot"

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from trainer.config.values.control import JUDGE
-from trainer.records.quantity import Frozen
-from trainer.records.stats_log import Line, iso
+from gangway.trainer.config.values.control import JUDGE
+from gangway.trainer.records.quantity import Frozen
+from gangway.trainer.records.stats_log import Line, iso
 
 Fate = Literal["kept", "undone", "failed", "observed", "dropped", "unjudged", "undoing"]
 CONTROLLER = "controller"

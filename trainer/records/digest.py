@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from trainer.core.errors import TrainerError
-from trainer.core.files import write_atomically
-from trainer.core.program import program
-from trainer.records.quantity import Frozen
-from trainer.records.stats_log import STATS_FILE, StatsLog
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import write_atomically
+from gangway.trainer.core.program import program
+from gangway.trainer.records.quantity import Frozen
+from gangway.trainer.records.stats_log import STATS_FILE, StatsLog
 
 DIGEST = "digest"
 """The key that is excluded from the content."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from trainer.core.regular_files import open_regular
-from trainer.records.quantity import Frozen
-from trainer.records.stats_log import STATS_FILE
+from gangway.trainer.core.regular_files import open_regular
+from gangway.trainer.records.quantity import Frozen
+from gangway.trainer.records.stats_log import STATS_FILE
 
 _FILES = (STATS_FILE, "reals.png", "samples.png")
 _FOLDERS = (("samples", ".png"), ("checkpoints", ".json"))

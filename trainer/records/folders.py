@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.records.run_record import RunRecord
-from trainer.records.stats_log import read_stats_log
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.run_record import RunRecord
+from gangway.trainer.records.stats_log import read_stats_log
 
 _CHECKPOINT = re.compile(r"(\.partial-[0-9a-f]+-)?[0-9]{12}\.(pt|part-[0-9]+-of-[0-9]+)")
 """Complete or partial checkpoints, and workers' parts."""

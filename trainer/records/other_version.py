@@ -2,7 +2,7 @@
 
 import json
 
-from trainer.core.host import code_sha256
+from gangway.trainer.core.host import code_sha256
 
 SCHEMA_VERSION = 1
 """Version of records. Later fields have defaults, so that all records of this version are readable."""

@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
-from trainer.records.quantity import Frozen, Quantity
-from trainer.records.stats_log import Line
+from gangway.trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
+from gangway.trainer.records.quantity import Frozen, Quantity
+from gangway.trainer.records.stats_log import Line
 
 PROXY_BELOW = 10_000
 """Below so many fakes a score is a proxy: comparable at an equal protocol, not with published values."""

@@ -7,19 +7,19 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationError
 
-from trainer.config.parts.fields import ConfigFields
-from trainer.config.train_config import TrainConfig
-from trainer.core.docstrings import describe
-from trainer.core.errors import TrainerError, from_validation
-from trainer.core.files import read_input, read_text_input
-from trainer.core.program import program
-from trainer.records.decisions import CONTROLLER, DecisionRecord
-from trainer.records.digest import DigestedRecord, wrong_digest_error
-from trainer.records.file_hashes import FileSum
-from trainer.records.other_version import get_writer
-from trainer.records.quality import QualityInTraining, QualityRecord
-from trainer.records.quantity import Frozen, Quantity
-from trainer.records.utilisation import UtilisationRecord
+from gangway.trainer.config.parts.fields import ConfigFields
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.docstrings import describe
+from gangway.trainer.core.errors import TrainerError, from_validation
+from gangway.trainer.core.files import read_input, read_text_input
+from gangway.trainer.core.program import program
+from gangway.trainer.records.decisions import CONTROLLER, DecisionRecord
+from gangway.trainer.records.digest import DigestedRecord, wrong_digest_error
+from gangway.trainer.records.file_hashes import FileSum
+from gangway.trainer.records.other_version import get_writer
+from gangway.trainer.records.quality import QualityInTraining, QualityRecord
+from gangway.trainer.records.quantity import Frozen, Quantity
+from gangway.trainer.records.utilisation import UtilisationRecord
 
 
 class RunContext(Frozen):
@@ -266,7 +266,7 @@ class RunRecord(DigestedRecord):
         utilisation: null in older records.
         images: real images shown so far.
         wall_sec: training time of all sessions, without the gaps between them.
-        quality: the newest value of each metric, of `python -m trainer evaluate` or computed while training.
+        quality: the newest value of each metric, of `python -m gangway.trainer evaluate` or computed while training.
         summaries: loss_g, loss_d, r1, grad_norm_g, grad_norm_d.
         state_sha256: of the final tensors of g, d, ema, opt_g and opt_d, to compare two runs bit for bit.
         files: stats.jsonl, pictures, checkpoints' manifests; empty in older records, whose signature omits them.

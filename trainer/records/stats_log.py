@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from trainer.core.console import info
-from trainer.core.errors import TrainerError
-from trainer.core.files import read_input
-from trainer.core.regular_files import MOST_BYTES_OF_STATS, open_file
+from gangway.trainer.core.console import info
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import read_input
+from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, open_file
 
 STATS_FILE = "stats.jsonl"
 _SESSIONS = range(100_000)

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.records.cost_carbon import carbon, cost, energy, total
-from trainer.records.decisions import decisions
-from trainer.records.file_hashes import get_sums
-from trainer.records.quality import latest_quality, quality_in_training
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import (
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.cost_carbon import carbon, cost, energy, total
+from gangway.trainer.records.decisions import decisions
+from gangway.trainer.records.file_hashes import get_sums
+from gangway.trainer.records.quality import latest_quality, quality_in_training
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import (
     DatasetRecord,
     DataVerification,
     FabricRecord,
@@ -25,8 +25,8 @@ from trainer.records.run_record import (
     SessionRecord,
     Summary,
 )
-from trainer.records.stats_log import STATS_FILE, Line, StatsLog, iso, read_stats_log
-from trainer.records.utilisation import utilisation
+from gangway.trainer.records.stats_log import STATS_FILE, Line, StatsLog, iso, read_stats_log
+from gangway.trainer.records.utilisation import utilisation
 
 SAVE_BUDGET_SEC = 20.0
 """From a notice to the saved state. Google Cloud and Azure give about 30 s in all, AWS 120."""

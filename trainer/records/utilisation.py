@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from trainer.records.quantity import Frozen, Quantity
-from trainer.records.stats_log import Line
+from gangway.trainer.records.quantity import Frozen, Quantity
+from gangway.trainer.records.stats_log import Line
 
 _OLD = "the lines are of a version that did not count it"
 

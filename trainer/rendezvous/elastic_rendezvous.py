@@ -2,8 +2,8 @@
 
 torchrun closes a rendezvous for good when an agent ends, so that a job could not start again with the same store. Here
 a node leaves at once and may join a running group, workers may restart, and nodes wait for the store
-(`trainer.launch.rendezvous`). If it is lost, workers continue until one answers again, where all nodes meet. Nodes
-exchange JSON (`meeting_state`), with the job's key through tunnels only.
+(`gangway.trainer.launch.rendezvous`). If it is lost, workers continue until one answers again, where all nodes meet.
+Nodes exchange JSON (`meeting_state`), with the job's key through tunnels only.
 """
 
 import socket
@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from trainer.core.console import announce
-from trainer.core.torch_private import (
+from gangway.trainer.core.console import announce
+from gangway.trainer.core.torch_private import (
     exchange_states,
     forget_store,
     leave_rendezvous,
@@ -20,11 +20,11 @@ from trainer.core.torch_private import (
     serve_workers_by,
     served_store,
 )
-from trainer.rendezvous import meeting_state
-from trainer.rendezvous.lifecycle import Event
-from trainer.rendezvous.member_key import MemberKey
-from trainer.rendezvous.tunnel import LOOPBACK, NearEnd, why_refused
-from trainer.rendezvous.workers_store import WorkersStore, loopback_store
+from gangway.trainer.rendezvous import meeting_state
+from gangway.trainer.rendezvous.lifecycle import Event
+from gangway.trainer.rendezvous.member_key import MemberKey
+from gangway.trainer.rendezvous.tunnel import LOOPBACK, NearEnd, why_refused
+from gangway.trainer.rendezvous.workers_store import WorkersStore, loopback_store
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters

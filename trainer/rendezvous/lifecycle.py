@@ -1,14 +1,14 @@
 """The life of a job on one node as a pure state machine: the next state for an event, and the exit code.
 
 Waiting is no error: only a signal, the end of the job's hours, of the workers or of the job for all ends it. If the
-rendezvous store is lost, workers continue and meet anew once one answers. `trainer.launch.failures` decides what a
-worker failure means.
+rendezvous store is lost, workers continue and meet anew once one answers. `gangway.trainer.launch.failures` decides
+what a worker failure means.
 """
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from trainer.core.errors import EXIT_HOURS_OVER, EXIT_INTERRUPTED
+from gangway.trainer.core.errors import EXIT_HOURS_OVER, EXIT_INTERRUPTED
 
 
 class State(StrEnum):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from trainer.core.errors import TrainerError
-from trainer.core.regular_files import open_file
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.regular_files import open_file
 
 FLAG = "--member-key"
 _ALLOWED = "a PEM file with one private key, without a passphrase, and the one certificate that belongs to it"

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from trainer.rendezvous.elastic_rendezvous import BACKEND
-from trainer.rendezvous.member_key import FLAG
+from gangway.trainer.rendezvous.elastic_rendezvous import BACKEND
+from gangway.trainer.rendezvous.member_key import FLAG
 
 KEY_VARIABLE = "GANGWAY_MEMBER_KEY"
 """Path of the job's key for a run that is started by hand, without the launcher's flags."""
 _PORT = 29400
-"""Port of the rendezvous: the default of torchrun and trainer.launch.rendezvous."""
+"""Port of the rendezvous: the default of torchrun and gangway.trainer.launch.rendezvous."""
 
 
 def meeting_argv(
@@ -17,8 +17,8 @@ def meeting_argv(
     """Launcher arguments for one process per chip of this host; empty for a single device.
 
     `hosts` are this slice's addresses in order; `coordinator` is the first host of the first slice, if there are
-    several. With a `key` file that host must already serve the store: `python -m trainer.launch.rendezvous --member-key
-    FILE`. Without one torchrun serves it there, to anyone.
+    several. With a `key` file that host must already serve the store: `python -m gangway.trainer.launch.rendezvous
+    --member-key FILE`. Without one torchrun serves it there, to anyone.
     """
     if len(hosts) * num_slices == 1:
         return ["--standalone", f"--nproc-per-node={chips}"] if chips > 1 else []

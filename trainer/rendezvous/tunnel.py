@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 
-from trainer.rendezvous.member_key import FLAG, MemberKey
+from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
 
 LOOPBACK = "127.0.0.1"
 HANDSHAKE_SEC = 5.0

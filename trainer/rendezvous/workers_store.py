@@ -5,8 +5,8 @@ import weakref
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from trainer.rendezvous.member_key import MemberKey
-from trainer.rendezvous.tunnel import LOOPBACK, FrontDoor, listen_everywhere
+from gangway.trainer.rendezvous.member_key import MemberKey
+from gangway.trainer.rendezvous.tunnel import LOOPBACK, FrontDoor, listen_everywhere
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__

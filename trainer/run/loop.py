@@ -5,36 +5,36 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
 
-from trainer.config.segment_plan import Plan, Stretch
-from trainer.config.train_config import TrainConfig
-from trainer.control.actuators import Actuators
-from trainer.control.checks import check_control
-from trainer.core.errors import EXIT_INTERRUPTED
-from trainer.core.heartbeat import Heartbeat, beating
-from trainer.distributed.fabric import check_fabric, unhealthy
-from trainer.distributed.world import World, start_world
-from trainer.metrics.evaluate import MetricsInTraining
-from trainer.networks.precision import choose
-from trainer.phases.batch import Batch
-from trainer.phases.phase_clock import PhaseClock
-from trainer.phases.updates import Accumulator
-from trainer.power.limits import Limiter, limiting
-from trainer.preemption.early_exit import Leaving
-from trainer.preemption.notices import Interruption, Notice, Request
-from trainer.records.run_record import RunContext
-from trainer.run.memory import enough_memory
-from trainer.run.reporter import Reporter
-from trainer.run.run_lock import run_lock
-from trainer.run.runtime_decisions import RuntimeDecisions
-from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
-from trainer.run.steering import get_past, get_steering
-from trainer.steps import replica_check
-from trainer.steps.compilation import compile_losses
-from trainer.steps.noise_scale import NoiseProbe
-from trainer.steps.step import Game, get_phases
-from trainer.steps.step_graph import step_graph
-from trainer.telemetry.devices import find_gpu
-from trainer.telemetry.prometheus import serving
+from gangway.trainer.config.segment_plan import Plan, Stretch
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.control.actuators import Actuators
+from gangway.trainer.control.checks import check_control
+from gangway.trainer.core.errors import EXIT_INTERRUPTED
+from gangway.trainer.core.heartbeat import Heartbeat, beating
+from gangway.trainer.distributed.fabric import check_fabric, unhealthy
+from gangway.trainer.distributed.world import World, start_world
+from gangway.trainer.metrics.evaluate import MetricsInTraining
+from gangway.trainer.networks.precision import choose
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.phases.phase_clock import PhaseClock
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.power.limits import Limiter, limiting
+from gangway.trainer.preemption.early_exit import Leaving
+from gangway.trainer.preemption.notices import Interruption, Notice, Request
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.run.memory import enough_memory
+from gangway.trainer.run.reporter import Reporter
+from gangway.trainer.run.run_lock import run_lock
+from gangway.trainer.run.runtime_decisions import RuntimeDecisions
+from gangway.trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
+from gangway.trainer.run.steering import get_past, get_steering
+from gangway.trainer.steps import replica_check
+from gangway.trainer.steps.compilation import compile_losses
+from gangway.trainer.steps.noise_scale import NoiseProbe
+from gangway.trainer.steps.step import Game, get_phases
+from gangway.trainer.steps.step_graph import step_graph
+from gangway.trainer.telemetry.devices import find_gpu
+from gangway.trainer.telemetry.prometheus import serving
 
 
 def train(

@@ -1,9 +1,9 @@
 """Memory: an allocator setting for training on a CPU, and errors where memory is too small.
 
 Networks that cannot fit are refused before they are built: the kernel would promise the memory, then kill the process
-that uses it. A step's tensors are only estimated (trainer.config.step_memory), so they refuse nothing. glibc returns
-every large freed block to the kernel, and the next step takes it again: mapping pages took a quarter of the CPU time
-(1.2-1.4 to 0.9 CPU seconds per thousand images, dcgan-digits).
+that uses it. A step's tensors are only estimated (gangway.trainer.config.step_memory), so they refuse nothing. glibc
+returns every large freed block to the kernel, and the next step takes it again: mapping pages took a quarter of the CPU
+time (1.2-1.4 to 0.9 CPU seconds per thousand images, dcgan-digits).
 """
 
 import ctypes
@@ -13,13 +13,13 @@ from contextlib import contextmanager
 
 import torch
 
-from trainer.config.network_size import host_gib, smaller_networks
-from trainer.config.refusals import Refusal, device_memory, xla_memory
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.segments import Span
-from trainer.core.errors import LoneError, TrainerError
-from trainer.distributed.world import World, is_shared_failure
-from trainer.telemetry.devices import device_memory_gib, free_host_memory_gib
+from gangway.trainer.config.network_size import host_gib, smaller_networks
+from gangway.trainer.config.refusals import Refusal, device_memory, xla_memory
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.segments import Span
+from gangway.trainer.core.errors import LoneError, TrainerError
+from gangway.trainer.distributed.world import World, is_shared_failure
+from gangway.trainer.telemetry.devices import device_memory_gib, free_host_memory_gib
 
 # From malloc.h of glibc.
 _M_TRIM_THRESHOLD = -1

@@ -15,38 +15,38 @@ from typing import Any, NoReturn, Self
 import torch
 from torch import Tensor
 
-from trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saver
-from trainer.checkpoint.samples import get_captions, num_shown, run_grid, write_samples
-from trainer.checkpoint.store import state_digests
-from trainer.config.segment_plan import Stretch, unreached
-from trainer.config.train_config import TrainConfig
-from trainer.control.interval import Knobs
-from trainer.core.console import info
-from trainer.core.errors import TrainerError, WorkerFailedError
-from trainer.core.host import code_sha256, versions
-from trainer.core.program import program
-from trainer.data.loader import Sampler
-from trainer.data.verification import Verification, Verified
-from trainer.distributed.nccl import nccl_versions, unqualified
-from trainer.distributed.world import World, is_shared_failure
-from trainer.metrics.evaluate import Moment
-from trainer.phases.updates import Accumulator
-from trainer.power.carbon_start import start_decision
-from trainer.preemption.notices import Notice, Request
-from trainer.records.cost_carbon import by_node, own_capacity
-from trainer.records.run_record import FabricRecord, RunContext
-from trainer.records.stats_log import Line
-from trainer.records.summary import summarise
-from trainer.run.run_writer import RunWriter
-from trainer.run.session_setup import Ready, RunOptions
-from trainer.steps.noise_scale import NO_LOOKS, Looks
-from trainer.steps.state import TrainState
-from trainer.telemetry.collapse import EVENT, CollapseWatch, Hint
-from trainer.telemetry.devices import device_name
-from trainer.telemetry.flops import step_flops
-from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starvation_note
-from trainer.telemetry.prometheus import MetricsEndpoint
-from trainer.telemetry.tracking import check_targets
+from gangway.trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saver
+from gangway.trainer.checkpoint.samples import get_captions, num_shown, run_grid, write_samples
+from gangway.trainer.checkpoint.store import state_digests
+from gangway.trainer.config.segment_plan import Stretch, unreached
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.control.interval import Knobs
+from gangway.trainer.core.console import info
+from gangway.trainer.core.errors import TrainerError, WorkerFailedError
+from gangway.trainer.core.host import code_sha256, versions
+from gangway.trainer.core.program import program
+from gangway.trainer.data.loader import Sampler
+from gangway.trainer.data.verification import Verification, Verified
+from gangway.trainer.distributed.nccl import nccl_versions, unqualified
+from gangway.trainer.distributed.world import World, is_shared_failure
+from gangway.trainer.metrics.evaluate import Moment
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.power.carbon_start import start_decision
+from gangway.trainer.preemption.notices import Notice, Request
+from gangway.trainer.records.cost_carbon import by_node, own_capacity
+from gangway.trainer.records.run_record import FabricRecord, RunContext
+from gangway.trainer.records.stats_log import Line
+from gangway.trainer.records.summary import summarise
+from gangway.trainer.run.run_writer import RunWriter
+from gangway.trainer.run.session_setup import Ready, RunOptions
+from gangway.trainer.steps.noise_scale import NO_LOOKS, Looks
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.telemetry.collapse import EVENT, CollapseWatch, Hint
+from gangway.trainer.telemetry.devices import device_name
+from gangway.trainer.telemetry.flops import step_flops
+from gangway.trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starvation_note
+from gangway.trainer.telemetry.prometheus import MetricsEndpoint
+from gangway.trainer.telemetry.tracking import check_targets
 
 _SLOW_VERIFICATION_SEC = 10.0
 _DEFAULT_REASONS = ("fp32:", "ddp: whole", "off: not asked for")

@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from trainer.core.console import warn
-from trainer.core.errors import EXIT_FAILED, InUseError
-from trainer.core.files import cannot_be_written, check_folder, try_lock
-from trainer.core.host import boot_id
-from trainer.core.regular_files import open_file, read_file
-from trainer.distributed.world import World
-from trainer.records.folders import check_run_folder
+from gangway.trainer.core.console import warn
+from gangway.trainer.core.errors import EXIT_FAILED, InUseError
+from gangway.trainer.core.files import cannot_be_written, check_folder, try_lock
+from gangway.trainer.core.host import boot_id
+from gangway.trainer.core.regular_files import open_file, read_file
+from gangway.trainer.distributed.world import World
+from gangway.trainer.records.folders import check_run_folder
 
 LOCK_FILE = ".lock"
 _POLL_SEC = 0.2

@@ -5,19 +5,19 @@ Opening them determines the session's number and reports damage that earlier ses
 
 from pathlib import Path
 
-from trainer.checkpoint.async_saver import SAVE_FAILURES, Saved, Saver
-from trainer.checkpoint.resume import Restored, find_damage
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.core.files import write_atomically
-from trainer.data.shards import ShardedImages
-from trainer.records.digest import identify
-from trainer.records.run_record import RunContext
-from trainer.records.stats_log import Line, StatsWriter, read_stats_log
-from trainer.run.session_setup import RunOptions
-from trainer.telemetry.collapse import EVENT
-from trainer.telemetry.prometheus import MetricsEndpoint
-from trainer.telemetry.tracking import TrackedRun, open_feeds
+from gangway.trainer.checkpoint.async_saver import SAVE_FAILURES, Saved, Saver
+from gangway.trainer.checkpoint.resume import Restored, find_damage
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import write_atomically
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.records.digest import identify
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.records.stats_log import Line, StatsWriter, read_stats_log
+from gangway.trainer.run.session_setup import RunOptions
+from gangway.trainer.telemetry.collapse import EVENT
+from gangway.trainer.telemetry.prometheus import MetricsEndpoint
+from gangway.trainer.telemetry.tracking import TrackedRun, open_feeds
 
 
 class RunWriter:

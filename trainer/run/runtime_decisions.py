@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from trainer.distributed.world import World
-from trainer.power.limits import Limiter
-from trainer.records.stats_log import Line
-from trainer.run.reporter import Reporter
-from trainer.steps.compilation import Compilation
-from trainer.steps.state import TrainState
-from trainer.steps.step_graph import StepGraph
+from gangway.trainer.distributed.world import World
+from gangway.trainer.power.limits import Limiter
+from gangway.trainer.records.stats_log import Line
+from gangway.trainer.run.reporter import Reporter
+from gangway.trainer.steps.compilation import Compilation
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step_graph import StepGraph
 
 _HOP_SEC, _VOTES_SHARE, _WAIT_SEC = 50e-6, 0.05, 0.5
 """A small message's time between two machines of a cloud; the share of step time for votes; the longest wait."""

@@ -8,29 +8,36 @@ from typing import NamedTuple
 
 import torch
 
-from trainer.checkpoint import store
-from trainer.checkpoint.resume import Restored, check_run_dir, check_same_images, is_done, newest_images, restore
-from trainer.config.segment_plan import Stretch, check_workers, stretches_from
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import ControlSettings
-from trainer.config.values.metric_names import parse
-from trainer.core.console import info, warn
-from trainer.core.errors import TrainerError
-from trainer.data.dataset import open_on_all, prepare_if_missing
-from trainer.data.loader import AS_SUITS, Reading
-from trainer.data.shards import ShardedImages
-from trainer.data.verification import Verification
-from trainer.distributed.world import World
-from trainer.families.registry import get_family
-from trainer.metrics.metric_registry import check_applies
-from trainer.networks.precision import Precision, choose, choose_kernels, set_tf32
-from trainer.phases.optimisers import frozen_by_role
-from trainer.power.limits import NOTHING_ASKED, PowerAsked
-from trainer.run.memory import check_networks_fit, keep_freed_memory
-from trainer.steps.compilation import check_graphs
-from trainer.steps.pipelining import divide
-from trainer.steps.sharding import shard
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint import store
+from gangway.trainer.checkpoint.resume import (
+    Restored,
+    check_run_dir,
+    check_same_images,
+    is_done,
+    newest_images,
+    restore,
+)
+from gangway.trainer.config.segment_plan import Stretch, check_workers, stretches_from
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import ControlSettings
+from gangway.trainer.config.values.metric_names import parse
+from gangway.trainer.core.console import info, warn
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.dataset import open_on_all, prepare_if_missing
+from gangway.trainer.data.loader import AS_SUITS, Reading
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.verification import Verification
+from gangway.trainer.distributed.world import World
+from gangway.trainer.families.registry import get_family
+from gangway.trainer.metrics.metric_registry import check_applies
+from gangway.trainer.networks.precision import Precision, choose, choose_kernels, set_tf32
+from gangway.trainer.phases.optimisers import frozen_by_role
+from gangway.trainer.power.limits import NOTHING_ASKED, PowerAsked
+from gangway.trainer.run.memory import check_networks_fit, keep_freed_memory
+from gangway.trainer.steps.compilation import check_graphs
+from gangway.trainer.steps.pipelining import divide
+from gangway.trainer.steps.sharding import shard
+from gangway.trainer.steps.state import TrainState
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class RunOptions:
         resume: continue from the newest valid checkpoint; False refuses a directory that has one.
         metrics_port: for Prometheus; None for no endpoint.
         fabric_min_gbps: least bus bandwidth with which the run starts, Gbit/s; None for any fabric.
-        track: further targets that rank 0 reports to, see trainer.telemetry.
+        track: further targets that rank 0 reports to, see gangway.trainer.telemetry.
         log_json: print the lines of stats.jsonl instead of sentences about them.
         reading: how images are read by default.
         control: the controller's settings; None for no controller.
@@ -88,7 +95,7 @@ class Ready(NamedTuple):
 def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[str, Precision]:
     """Checks configuration, workers and machine before data is read; returns the precisions of the segments ahead.
 
-    Raises TrainerError on every rank. Plans use the same rules (`trainer.config.refusals`).
+    Raises TrainerError on every rank. Plans use the same rules (`gangway.trainer.config.refusals`).
     """
     precisions = _check_segments(config, world, images)
     check_graphs(config, world.device)

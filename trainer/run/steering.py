@@ -7,30 +7,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.config.replicas import replicas
-from trainer.config.segment_plan import Plan, decided_values
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import SWITCH_FILE, ControlSettings
-from trainer.control.actuators import CLUSTER_KNOBS, SEGMENT_KNOBS, Actuators, get_changes
-from trainer.control.controller import Controller, report_decision
-from trainer.control.fatal import FATAL, Fatal, fatal_changes, to_undo
-from trainer.control.flags import MODE_FLAG, MORE_FLAG, POLICY_FLAG
-from trainer.control.history import standing_decisions
-from trainer.control.idle_bounds import idle_bounds
-from trainer.control.interval import Decision, Interval, Knobs, Value
-from trainer.control.machine import get_machine
-from trainer.control.watch import get_history
-from trainer.core.errors import TrainerError
-from trainer.core.program import program
-from trainer.distributed.world import World
-from trainer.metrics.evaluate import Moment
-from trainer.networks.precision import choose
-from trainer.phases.batch import Batch
-from trainer.records.decisions import CONTROLLER
-from trainer.records.stats_log import Line, read_stats_log
-from trainer.run.reporter import Reporter
-from trainer.steps.compilation import Compilation
-from trainer.steps.state import TrainState
+from gangway.trainer.config.replicas import replicas
+from gangway.trainer.config.segment_plan import Plan, decided_values
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
+from gangway.trainer.control.actuators import CLUSTER_KNOBS, SEGMENT_KNOBS, Actuators, get_changes
+from gangway.trainer.control.controller import Controller, report_decision
+from gangway.trainer.control.fatal import FATAL, Fatal, fatal_changes, to_undo
+from gangway.trainer.control.flags import MODE_FLAG, MORE_FLAG, POLICY_FLAG
+from gangway.trainer.control.history import standing_decisions
+from gangway.trainer.control.idle_bounds import idle_bounds
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
+from gangway.trainer.control.machine import get_machine
+from gangway.trainer.control.watch import get_history
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.program import program
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics.evaluate import Moment
+from gangway.trainer.networks.precision import choose
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.records.decisions import CONTROLLER
+from gangway.trainer.records.stats_log import Line, read_stats_log
+from gangway.trainer.run.reporter import Reporter
+from gangway.trainer.steps.compilation import Compilation
+from gangway.trainer.steps.state import TrainState
 
 
 class Past(NamedTuple):

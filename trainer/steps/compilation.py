@@ -2,9 +2,9 @@
 
 A whole loss is one graph: the fakes, the penalties (`DLoss.functional`: torch.func differentiates inside the graph)
 and, with several workers, the averages of its gradients, which travel during the backward
-(trainer.distributed.in_graph_average). The trial makes training's own passes (`Phase.run`) on the first step's images,
-compiled and eager, compares the gradients and leaves no trace. Where a later shape fails to compile, that pass and all
-later ones are eager. PyTorch/XLA compiles by itself.
+(gangway.trainer.distributed.in_graph_average). The trial makes training's own passes (`Phase.run`) on the first step's
+images, compiled and eager, compares the gradients and leaves no trace. Where a later shape fails to compile, that pass
+and all later ones are eager. PyTorch/XLA compiles by itself.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -15,22 +15,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.core.torch_private import (
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.torch_private import (
     compile_gradients_inside,
     compiled_call,
     compiler_failures,
     order_graphs,
     set_compiled_call,
 )
-from trainer.distributed.in_graph_average import InGraphAverage, averages_first
-from trainer.distributed.world import World
-from trainer.networks.base import Network
-from trainer.phases.batch import Batch
-from trainer.phases.phase import Phase
-from trainer.steps.state import TrainState
-from trainer.steps.step import is_penalised
+from gangway.trainer.distributed.in_graph_average import InGraphAverage, averages_first
+from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.base import Network
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.phases.phase import Phase
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import is_penalised
 
 _CLOSE = {"fp32": 1e-3}
 _NEAR = 5e-2

@@ -5,14 +5,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.core.errors import TrainerError
-from trainer.data.domains import check_domains
-from trainer.data.images_in_memory import ImagesInMemory
-from trainer.distributed.world import World
-from trainer.phases.batch import Batch
-from trainer.phases.updates import Accumulator
-from trainer.steps.state import TrainState
-from trainer.steps.step import get_phases, new_game, step
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.domains import check_domains
+from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import get_phases, new_game, step
 
 
 class LocalRound(NamedTuple):

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trainer.config.train_config import TrainConfig
-from trainer.data.pinned_batch import to_device
-from trainer.distributed.world import World
-from trainer.phases.batch import Batch
-from trainer.phases.phase import Phase
-from trainer.steps.state import TrainState
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.pinned_batch import to_device
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.phases.phase import Phase
+from gangway.trainer.steps.state import TrainState
 
 _PARTS = 4
 _MOST_IMAGES = 16

@@ -15,14 +15,14 @@ from torch import distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.world import STAGES, World
-from trainer.families.gan import DiscriminatorPhase, GeneratorPhase
-from trainer.networks.base import Discriminator
-from trainer.networks.halves import FirstHalf, SecondHalf
-from trainer.phases.batch import Micro
-from trainer.phases.losses import GLoss, Inputs
-from trainer.phases.phase import Phase, Terms, Update
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.world import STAGES, World
+from gangway.trainer.families.gan import DiscriminatorPhase, GeneratorPhase
+from gangway.trainer.networks.base import Discriminator
+from gangway.trainer.networks.halves import FirstHalf, SecondHalf
+from gangway.trainer.phases.batch import Micro
+from gangway.trainer.phases.losses import GLoss, Inputs
+from gangway.trainer.phases.phase import Phase, Terms, Update
 
 NUM_STAGES = 2
 Backward = Callable[[Tensor], None]

@@ -8,14 +8,14 @@ images would travel between the stages too.
 import torch
 from torch import nn
 
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.world import World
-from trainer.families.registry import get_family
-from trainer.networks.base import Generator
-from trainer.networks.halves import FirstHalf, SecondHalf, feature_shape, first_units, parts_of_half
-from trainer.phases.optimisers import adam_of_stage
-from trainer.steps.pipeline import Stage
-from trainer.steps.state import TrainState
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.world import World
+from gangway.trainer.families.registry import get_family
+from gangway.trainer.networks.base import Generator
+from gangway.trainer.networks.halves import FirstHalf, SecondHalf, feature_shape, first_units, parts_of_half
+from gangway.trainer.phases.optimisers import adam_of_stage
+from gangway.trainer.steps.pipeline import Stage
+from gangway.trainer.steps.state import TrainState
 
 
 def divide(state: TrainState, config: TrainConfig, world: World) -> str:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.distributed.sharded_modules import local
-from trainer.distributed.world import World
-from trainer.steps.state import TrainState
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.sharded_modules import local
+from gangway.trainer.distributed.world import World
+from gangway.trainer.steps.state import TrainState
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -27,8 +27,8 @@ def is_due(config: TrainConfig, step: int) -> bool:
 def check_same(world: World, state: TrainState) -> None:
     """Raises TrainerError on every worker for the first parameter that differs; all workers call it together.
 
-    Split networks (trainer.steps.sharding) are compared between workers with the same part: with hsdp on different
-    nodes, with fsdp2 none, in a pipeline on the same stage.
+    Split networks (gangway.trainer.steps.sharding) are compared between workers with the same part: with hsdp on
+    different nodes, with fsdp2 none, in a pipeline on the same stage.
     """
     found = first_difference(world, _named_tensors(state))
     if found is None:

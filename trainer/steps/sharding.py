@@ -3,8 +3,8 @@
 Weights, gradients, Adam's moments and the averages are split over all workers (fsdp2), or over each node's and repeated
 on every node (hsdp), so that only averages cross the network. A pass gathers one of a network's units
 (`Network.units`) at a time, and what is in none of them; the penalties' double backward gathers them once more
-(trainer.distributed.gathered_window). Every micro-batch reduces its gradients at once; kept until the last one, they
-would be whole on every worker.
+(gangway.trainer.distributed.gathered_window). Every micro-batch reduces its gradients at once; kept until the last one,
+they would be whole on every worker.
 
 In bf16 weights are gathered in bfloat16, and gradients averaged in float32. Autocast of float32 weights, as with ddp,
 would compute the same, but keep a copy of every weight from the forward to the backward.
@@ -16,13 +16,13 @@ import warnings
 
 import torch
 
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.gathered_window import GatheredWindow
-from trainer.distributed.sharded_modules import placed
-from trainer.distributed.world import World
-from trainer.networks.base import Network
-from trainer.phases.optimisers import load_moments
-from trainer.steps.state import TrainState
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.gathered_window import GatheredWindow
+from gangway.trainer.distributed.sharded_modules import placed
+from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.base import Network
+from gangway.trainer.phases.optimisers import load_moments
+from gangway.trainer.steps.state import TrainState
 
 
 def shard(state: TrainState, config: TrainConfig, world: World) -> str:

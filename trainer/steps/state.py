@@ -1,7 +1,7 @@
 """A training run's whole state: networks by role, averages, optimisers, images, steps and augmentation.
 
-It has no random generator: every random number is a function of seed and images seen (trainer.phases.rng,
-trainer.data.loader).
+It has no random generator: every random number is a function of seed and images seen (gangway.trainer.phases.rng,
+gangway.trainer.data.loader).
 """
 
 import copy
@@ -13,15 +13,15 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.sharded_modules import is_sharded, local, placed, whole
-from trainer.families.registry import get_family
-from trainer.networks.base import Discriminator, Generator, Network
-from trainer.networks.layers import small_maps, use_matrix_products
-from trainer.networks.precision import LossScale, Precision, Products
-from trainer.networks.progressive_schedule import phase_at
-from trainer.phases.augment import first_p
-from trainer.phases.optimisers import (
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.sharded_modules import is_sharded, local, placed, whole
+from gangway.trainer.families.registry import get_family
+from gangway.trainer.networks.base import Discriminator, Generator, Network
+from gangway.trainer.networks.layers import small_maps, use_matrix_products
+from gangway.trainer.networks.precision import LossScale, Precision, Products
+from gangway.trainer.networks.progressive_schedule import phase_at
+from gangway.trainer.phases.augment import first_p
+from gangway.trainer.phases.optimisers import (
     FACTOR,
     adam,
     frozen_by_role,
@@ -30,20 +30,21 @@ from trainer.phases.optimisers import (
     load_moments,
     saved_moments,
 )
-from trainer.phases.recomputing import recompute
-from trainer.phases.roles import Role, RoleSpec, ema_parts
-from trainer.steps.pipeline import Stage
+from gangway.trainer.phases.recomputing import recompute
+from gangway.trainer.phases.roles import Role, RoleSpec, ema_parts
+from gangway.trainer.steps.pipeline import Stage
 
 
 class TrainState:
     """A run's state. Use `create`.
 
     Attributes:
-        config: of the run; once it has begun, of its current segment (trainer.config.segment_plan).
+        config: of the run; once it has begun, of its current segment (gangway.trainer.config.segment_plan).
         roles: by name, in the family's order.
         images: real images shown so far.
         step: steps made.
-        augment_p: share of the images that each augmentation changes (trainer.phases.augment); once adapted, a scalar
+        augment_p: share of the images that each augmentation changes (gangway.trainer.phases.augment); once adapted, a
+        scalar
             on the device, so that only readers wait for it.
         sign_sum: of the logits of the `sign_images` reals since the augmentation last adapted; an integer scalar on the
             device.

@@ -1,7 +1,7 @@
 """One training step of networks, a batch and a world, which may be a single process without a group.
 
-It uses no reporter, run directory, lock or notice. The loop (trainer.run.loop) calls it, and so do benchmarks, tuning,
-federation clients (trainer.steps.local_training) and tests.
+It uses no reporter, run directory, lock or notice. The loop (gangway.trainer.run.loop) calls it, and so do benchmarks,
+tuning, federation clients (gangway.trainer.steps.local_training) and tests.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.world import World
-from trainer.families.registry import get_family
-from trainer.phases import augment
-from trainer.phases.batch import Batch, Micro
-from trainer.phases.phase import Phase, Update
-from trainer.phases.roles import Role
-from trainer.phases.updates import Accumulator, get_update
-from trainer.steps.state import TrainState
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.world import World
+from gangway.trainer.families.registry import get_family
+from gangway.trainer.phases import augment
+from gangway.trainer.phases.batch import Batch, Micro
+from gangway.trainer.phases.phase import Phase, Update
+from gangway.trainer.phases.roles import Role
+from gangway.trainer.phases.updates import Accumulator, get_update
+from gangway.trainer.steps.state import TrainState
 
 Feed = Callable[[Phase[Any], int], Iterable[Micro[Any]]]
 """Returns a phase's micro-batches of the batch after `images`."""

@@ -7,7 +7,7 @@ penalties are a graph each.
 
 The inputs, which are copied to the graph's memory, and Python's counters stay outside. Several workers record and
 decide together: each phase's gradients are averaged inside the graph, in one message after its backward
-(trainer.distributed.flat_average), and the slowest worker's times count.
+(gangway.trainer.distributed.flat_average), and the slowest worker's times count.
 """
 
 import time
@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.flat_average import FlatAverage
-from trainer.distributed.world import World
-from trainer.phases.batch import Batch, Micro
-from trainer.phases.phase import Phase
-from trainer.phases.roles import ema_parts
-from trainer.phases.updates import Accumulator
-from trainer.steps.state import TrainState
-from trainer.steps.step import Game, adapt, is_penalised, make, play, step
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.flat_average import FlatAverage
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases.batch import Batch, Micro
+from gangway.trainer.phases.phase import Phase
+from gangway.trainer.phases.roles import ema_parts
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import Game, adapt, is_penalised, make, play, step
 
 WARM_UP, TIMED = 4, 8
 """Steps of the more common kind for choosing kernels and allocating memory, and for timing each way."""
@@ -75,7 +75,7 @@ class StepGraph:
         self.choice = f"off: {why_not}" if why_not else "off so far: the first steps are made as ever"
 
     def step(self, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile) -> None:
-        """Makes one step; see `trainer.steps.step.step`."""
+        """Makes one step; see `gangway.trainer.steps.step.step`."""
         kind = is_penalised(state)
         if self._on and not self._made:
             _use_tensor_lr(state)

@@ -13,19 +13,19 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from trainer.config.step_memory import GIB, StepMemory, images_at_once, images_per_worker
-from trainer.config.train_config import TrainConfig
-from trainer.core.torch_private import each_operation
-from trainer.distributed.world import World
-from trainer.networks.precision import Precision
-from trainer.networks.progressive_schedule import shrink
-from trainer.phases.augment import GATES, UNIFORMS
-from trainer.phases.batch import Micro, Unpaired, to_floats
-from trainer.phases.losses import Inputs
-from trainer.phases.phase import Phase
-from trainer.phases.updates import Accumulator
-from trainer.steps.state import TrainState
-from trainer.steps.step import get_phases, make, new_game, play
+from gangway.trainer.config.step_memory import GIB, StepMemory, images_at_once, images_per_worker
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.torch_private import each_operation
+from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.precision import Precision
+from gangway.trainer.networks.progressive_schedule import shrink
+from gangway.trainer.phases.augment import GATES, UNIFORMS
+from gangway.trainer.phases.batch import Micro, Unpaired, to_floats
+from gangway.trainer.phases.losses import Inputs
+from gangway.trainer.phases.phase import Phase
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import get_phases, make, new_game, play
 
 _META = torch.device("meta")
 _STEPS = 2

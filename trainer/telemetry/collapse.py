@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trainer.checkpoint.samples import IMAGES_PER_CYCLE
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import NONE
+from gangway.trainer.checkpoint.samples import IMAGES_PER_CYCLE
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import NONE
 
 D_WINS, CONSTANT_OUTPUT = "d-wins", "constant-output"
 EVENT = "hint"

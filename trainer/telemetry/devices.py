@@ -1,4 +1,4 @@
-"""One worker's devices and their load. Energy: `trainer.power.energy`."""
+"""One worker's devices and their load. Energy: `gangway.trainer.power.energy`."""
 
 import contextlib
 import os
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import torch
 
-from trainer.core.cgroups import memory_of_groups
-from trainer.core.cores import usable_cores
-from trainer.core.openmp import WAIT_POLICY
-from trainer.distributed.world import World
-from trainer.power.energy import Gpu
+from gangway.trainer.core.cgroups import memory_of_groups
+from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.core.openmp import WAIT_POLICY
+from gangway.trainer.distributed.world import World
+from gangway.trainer.power.energy import Gpu
 
 _GIB = 1 << 30
 _TASKS = Path("/proc/self/task")
@@ -132,7 +132,7 @@ def _host_memory_gib() -> float:
 def device_memory_gib(device: torch.device) -> float | None:
     """Returns a GPU's or TPU's whole memory; None for other devices, or where unknown."""
     if device.type == "xla":
-        from trainer.distributed import xla
+        from gangway.trainer.distributed import xla
 
         limit = xla.memory_bytes(device)
         return None if limit is None else limit / _GIB
@@ -169,7 +169,7 @@ def find_gpu(world: World) -> Gpu | None:
 def device_name(world: World) -> str:
     """Returns the GPU, XLA's device, or the CPU with its threads and wait policy, for the record."""
     if world.on_xla:
-        from trainer.distributed import xla
+        from gangway.trainer.distributed import xla
 
         return xla.device_name()
     if (gpu := find_gpu(world)) is not None:

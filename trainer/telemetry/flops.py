@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.accelerators import find_peak
-from trainer.core.torch_private import each_operation
-from trainer.families import cyclegan
-from trainer.networks.base import Discriminator, Generator
-from trainer.networks.factory import build
-from trainer.phases.augment import UNIFORMS
-from trainer.phases.batch import Unpaired
-from trainer.phases.losses import DLoss, GLoss, Inputs
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.accelerators import find_peak
+from gangway.trainer.core.torch_private import each_operation
+from gangway.trainer.families import cyclegan
+from gangway.trainer.networks.base import Discriminator, Generator
+from gangway.trainer.networks.factory import build
+from gangway.trainer.phases.augment import UNIFORMS
+from gangway.trainer.phases.batch import Unpaired
+from gangway.trainer.phases.losses import DLoss, GLoss, Inputs
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext
 
 _COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
 _IMAGES = 4

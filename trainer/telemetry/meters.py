@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 
 import torch
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import diverged
-from trainer.data.loader import MASK
-from trainer.distributed.sharded_modules import gradients, whole
-from trainer.distributed.world import World
-from trainer.phases.roles import Role
-from trainer.phases.updates import Accumulator
-from trainer.power.energy import EnergyReading, NoMeter, choose_readers, merge, read_all
-from trainer.records.run_record import RunContext
-from trainer.steps.noise_scale import NO_LOOKS, Looks, NoiseScale
-from trainer.steps.state import TrainState
-from trainer.telemetry.devices import Load, find_gpu, load
-from trainer.telemetry.flops import StepFlops
-from trainer.telemetry.resources import ResourceMeter
-from trainer.telemetry.running_costs import GridIntensity, usd_per_hour
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import diverged
+from gangway.trainer.data.loader import MASK
+from gangway.trainer.distributed.sharded_modules import gradients, whole
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases.roles import Role
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.power.energy import EnergyReading, NoMeter, choose_readers, merge, read_all
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.steps.noise_scale import NO_LOOKS, Looks, NoiseScale
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.telemetry.devices import Load, find_gpu, load
+from gangway.trainer.telemetry.flops import StepFlops
+from gangway.trainer.telemetry.resources import ResourceMeter
+from gangway.trainer.telemetry.running_costs import GridIntensity, usd_per_hour
 
 _STARVED = 0.3
 """Share of their time for which threads had no core, from which on it is told: a run is then half as slow again."""

@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from trainer.core.errors import TrainerError
+from gangway.trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from trainer.distributed.world import World
+    from gangway.trainer.distributed.world import World
 
 _FLAG = "--metrics-port"
 _LAST_PORT = 65535

@@ -6,8 +6,8 @@ A missing or stuck meter gives None, never zero.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainer.power.energy import EnergyReading
-from trainer.telemetry.devices import Load
+from gangway.trainer.power.energy import EnergyReading
+from gangway.trainer.telemetry.devices import Load
 
 Energy = dict[str, EnergyReading]
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from trainer.core.errors import TrainerError
-from trainer.power.carbon_start import start_decision
-from trainer.power.forecast import Forecast, read_forecast
-from trainer.records.cost_carbon import price
-from trainer.records.run_record import RunContext
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.power.carbon_start import start_decision
+from gangway.trainer.power.forecast import Forecast, read_forecast
+from gangway.trainer.records.cost_carbon import price
+from gangway.trainer.records.run_record import RunContext
 
 _MOMENT = timedelta(seconds=1)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from trainer.core.errors import TrainerError, nearest
+from gangway.trainer.core.errors import TrainerError, nearest
 
 Line = Mapping[str, Any]
 _NOT_SHOWN = frozenset({"time", "session"})

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from components.gcp.tpu.api import TpuApi, TpuError, status_error
-from components.gcp.tpu.request import FINGERPRINT_KEY, node_ids, parent_name, queued_resource_body
+from gangway.components.gcp.tpu.api import TpuApi, TpuError, status_error
+from gangway.components.gcp.tpu.request import FINGERPRINT_KEY, node_ids, parent_name, queued_resource_body
 
 __all__ = ["QueueWatch"]
 

@@ -8,15 +8,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, ReadResult, Resource, UpdateResult
+from pulumi.dynamic import (
+    CheckFailure,
+    CheckResult,
+    CreateResult,
+    DiffResult,
+    ReadResult,
+    Resource,
+    ResourceProvider,
+    UpdateResult,
+)
 from pulumi.runtime.rpc import UNKNOWN
 
-from components.core.dependencies import after
-from components.core.dynamic import DynamicProvider
-from components.core.findings import InputError
-from components.gcp.tpu.api import GOOGLE_API_URL, TpuApi
-from components.gcp.tpu.queue_watch import QueueWatch
-from components.gcp.tpu.request import QueuedTpuArgs, parent_name, validate
+from gangway.components.core.dependencies import after
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.tpu.api import GOOGLE_API_URL, TpuApi
+from gangway.components.gcp.tpu.queue_watch import QueueWatch
+from gangway.components.gcp.tpu.request import QueuedTpuArgs, parent_name, validate
 
 __all__ = ["ActiveTpuProvider", "QueuedTpu", "QueuedTpuProvider", "QueuedTpuRequest"]
 
@@ -37,7 +45,7 @@ def _inputs(props: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in props.items() if key not in (*OUTPUTS, PROVIDER_KEY)}
 
 
-class QueuedTpuProvider(DynamicProvider):
+class QueuedTpuProvider(ResourceProvider):
     """Creates, reads, relabels and deletes a queued resource. Holds nothing: state gets a reference to the class."""
 
     # References contain no secret, and a secret would hide every difference in a preview.
@@ -93,7 +101,7 @@ class QueuedTpuProvider(DynamicProvider):
         _watch(props).remove(_id)
 
 
-class ActiveTpuProvider(DynamicProvider):
+class ActiveTpuProvider(ResourceProvider):
     """Waits until a queued resource has its nodes. Holds nothing, and deletes nothing."""
 
     serialize_as_secret_always = False

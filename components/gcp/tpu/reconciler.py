@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pulumi
 from pulumi_gcp import cloudscheduler, projects, serviceaccount, storage, workflows
 
-from components.core.dependencies import after
-from components.gcp.identity import DATA_READER, RUN_WRITER, account_id
+from gangway.components.core.dependencies import after
+from gangway.components.gcp.identity import DATA_READER, RUN_WRITER, account_id
 
 __all__ = ["PAUSES_SEC", "PERIOD_MINUTES", "WINDOW_SEC", "TpuReconciler", "TpuReconcilerArgs", "reconcile_source"]
 

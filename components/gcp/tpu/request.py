@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict
 
 import pulumi
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 __all__ = [
     "FINGERPRINT_KEY",

@@ -8,8 +8,8 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import tpu
 
-from components.gcp.tpu.api import SCOPE
-from components.gcp.tpu.request import AcceleratorConfigArgs, validate
+from gangway.components.gcp.tpu.api import SCOPE
+from gangway.components.gcp.tpu.request import AcceleratorConfigArgs, validate
 
 __all__ = ["TpuVm", "TpuVmArgs"]
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.core.whole_files import write_whole
 from gangway.bench.experiment.table import COLUMNS, Findings, get_findings
+from gangway.components.core.whole_files import write_whole
 from gangway.render.rendering import render_template
 from gangway.report.decisions import Decided, Pace, decisions_drawing, get_rows
-from trainer.records.decisions import decisions
+from gangway.trainer.records.decisions import decisions
 
 
 def write_page(folder: Path) -> Path:

@@ -10,20 +10,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components.core.findings import InputError
-from components.core.job import JobSpec
-from components.core.whole_files import write_whole
 from gangway.bench.experiment.neighbour import BusyNeighbour
 from gangway.bench.experiment.suite import ExperimentConfig, Item, Reached
 from gangway.bench.local import Hardware, describe, hardware
 from gangway.bench.processes import Stop
 from gangway.bench.suite import LOCAL
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec
+from gangway.components.core.whole_files import write_whole
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job, run_module
-from stacks.config.job_settings import effective_config
-from stacks.estimates.run_context import local_context
-from trainer.core.errors import EXIT_INTERRUPTED
-from trainer.core.regular_files import read_file
-from trainer.records.decisions import OF_DECISIONS
+from gangway.stacks.config.job_settings import effective_config
+from gangway.stacks.estimates.run_context import local_context
+from gangway.trainer.core.errors import EXIT_INTERRUPTED
+from gangway.trainer.core.regular_files import read_file
+from gangway.trainer.records.decisions import OF_DECISIONS
 
 RESULT, EXPERIMENT = "result.json", "experiment.json"
 _POLL_SEC = 0.1
@@ -70,7 +70,7 @@ def run_experiment(
             say(data.name, "preparing", "")
             log = folder / f"data-{data.name}.log"
             argv = ["data", "prepare", *data.prepare, "--out", str(folder / "data" / data.name)]
-            for _ in run_module("trainer", argv, log, {}):
+            for _ in run_module("gangway.trainer", argv, log, {}):
                 if stop.asked:
                     return False
     for item in items:

@@ -7,7 +7,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from components.core.findings import InputError
 from gangway.bench.experiment.page import write_page
 from gangway.bench.experiment.runner import RESULT, new_folder, run_experiment
 from gangway.bench.experiment.suite import get_items, load_experiment
@@ -15,7 +14,8 @@ from gangway.bench.experiment.table import COLUMNS, Findings, get_findings
 from gangway.bench.processes import AbandonedError, Stop
 from gangway.bench.results import Screen
 from gangway.bench.session import EXIT_FAILED, EXIT_STOPPED, Options
-from stacks.base.extras import require
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.extras import require
 
 _ON_A_TERMINAL = ("time_sec", "quality", "joules")
 """Columns that fit; the page has all columns and the paper's rows."""

@@ -8,12 +8,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from components.core.fields import PositiveNumber, PositiveWhole, Seed
-from components.core.findings import InputError, nearest_hint
-from stacks.config.job_settings import Settings, check_settings
-from stacks.config.section import Section
-from stacks.config.yaml_file import read_model, read_yaml
-from trainer.config.presets import PRESETS
+from gangway.components.core.fields import PositiveNumber, PositiveWhole, Seed
+from gangway.components.core.findings import InputError, nearest_hint
+from gangway.stacks.config.job_settings import Settings, check_settings
+from gangway.stacks.config.section import Section
+from gangway.stacks.config.yaml_file import read_model, read_yaml
+from gangway.trainer.config.presets import PRESETS
 
 _Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 _Share = Annotated[float, Field(ge=0, le=1)]

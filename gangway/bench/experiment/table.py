@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from components.core.findings import InputError
-from components.estimate.statistics import Comparison, Pair, compare_pairs, correct
 from gangway.bench.experiment.runner import EXPERIMENT, RESULT
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.statistics import Comparison, Pair, compare_pairs, correct
 from gangway.render.rendering import number
 from gangway.report.comparison.papers import get_paper
-from trainer.core.regular_files import read_file
+from gangway.trainer.core.regular_files import read_file
 
 
 class Column(NamedTuple):

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.runs.run_folders import Run
-from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
-from trainer.records.run_record import RunRecord
+from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
+from gangway.trainer.records.run_record import RunRecord
 
 SERIES = ("loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d")
 Window = tuple[int, int]

@@ -12,19 +12,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from components.core.findings import InputError
-from components.core.image_reference import DIGEST, NAME, is_reference
-from components.core.job import JobSpec, Volume
 from gangway.bench.local import Hardware, describe
+from gangway.components.core.findings import InputError
+from gangway.components.core.image_reference import DIGEST, NAME, is_reference
+from gangway.components.core.job import JobSpec, Volume
+from gangway.images.shell import container_argv
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job
 from gangway.runs.run_folders import Run, read_json
-from images.shell import container_argv
-from stacks.base.extras import require
-from stacks.estimates.run_context import local_context
-from trainer.config.parts.fields import SELF_PREPARED
-from trainer.config.prepare_command import prepare_command
-from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunContext, RunRecord
+from gangway.stacks.base.extras import require
+from gangway.stacks.estimates.run_context import local_context
+from gangway.trainer.config.parts.fields import SELF_PREPARED
+from gangway.trainer.config.prepare_command import prepare_command
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.records.run_record import RunContext, RunRecord
 
 _UNMOUNTABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}
 # The caller's user has no account inside: compiler caches ask for a name and a home.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError
 from gangway.cli.common import load_stack, print_json
+from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
     from gangway.finops.audit.classify_orphans import Judged, Listing
@@ -44,7 +44,7 @@ def audit(
     from rich.console import Console
 
     from gangway.finops.audit.tables import audit_json, show_audit
-    from stacks.base.registry import load_adapter, providers_with_adapter
+    from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 
     if state is not None and no_state:
         raise InputError("--no-state", "cannot be combined with --state", fix="remove one")
@@ -77,7 +77,7 @@ def run_audit(stack: str, provider: str, state: "State", listing: "Listing") -> 
     """Classify the provider's resources with the stack's tag, and price orphaned and retained ones; pure."""
     from gangway.finops.audit.classify_orphans import classify_orphans, price
     from gangway.finops.audit.tables import Audit, Row
-    from stacks.base.registry import load_adapter
+    from gangway.stacks.base.registry import load_adapter
 
     cloud = load_adapter(provider, "audit")
     known = {key for resource in state.resources for key in cloud.state_keys(resource)}
@@ -103,7 +103,7 @@ def run_audit(stack: str, provider: str, state: "State", listing: "Listing") -> 
 
 def _read_state(stack: str, path: Path | None, removed: bool) -> "State":
     from gangway.finops.audit.state import State, export_state, read_state
-    from stacks.config.paths import project_folder
+    from gangway.stacks.config.paths import project_folder
 
     if removed:
         return State((), "--no-state: the stack was removed")

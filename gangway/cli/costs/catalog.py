@@ -20,12 +20,12 @@ from gangway.cli.common import print_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from components.aws.pricing import Difference, Ec2Client
-    from components.catalog.crosscheck import Difference as Disagreement
-    from components.catalog.crosscheck import Value
-    from components.catalog.loader import Catalog
-    from components.catalog.schema import MachinePrice, MachineType, TpuPrice
-    from stacks.base.provider import Provider
+    from gangway.components.aws.pricing import Difference, Ec2Client
+    from gangway.components.catalog.crosscheck import Difference as Disagreement
+    from gangway.components.catalog.crosscheck import Value
+    from gangway.components.catalog.loader import Catalog
+    from gangway.components.catalog.schema import MachinePrice, MachineType, TpuPrice
+    from gangway.stacks.base.provider import Provider
 
 RowT = TypeVar("RowT", "MachinePrice", "TpuPrice")
 EXIT_DIFFERENT = 1
@@ -56,8 +56,8 @@ class LiveCheck:
 
 def check_live(region: str, client: "Ec2Client") -> LiveCheck:
     """Compare the catalogue's AWS machines with EC2. InputError: no credentials, or EC2 cannot be reached."""
-    from components.aws.pricing import compare, fetch_types, not_offered
-    from components.catalog.loader import load
+    from gangway.components.aws.pricing import compare, fetch_types, not_offered
+    from gangway.components.catalog.loader import load
 
     machines = list(load().machines.values())
     answer = fetch_types(client, f"--live --region {region}")
@@ -71,7 +71,7 @@ def list_machines(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each value with its source.")] = False,
 ) -> None:
     """List the machine types: accelerators, memory, network, fabric and list price."""
-    from stacks.base.registry import chosen_sellers
+    from gangway.stacks.base.registry import chosen_sellers
 
     shown = chosen_sellers(provider, "--provider")
     if as_json:
@@ -117,9 +117,9 @@ def check(
 
 def _check_offline(*, as_json: bool) -> bool:
     """Compare the catalogue with other public ones and print the result. True: every difference is explained."""
-    from components.catalog.crosscheck import check as compare_with_others
-    from components.catalog.loader import PROVIDERS, load_tpus
-    from stacks.base.registry import sellers
+    from gangway.components.catalog.crosscheck import check as compare_with_others
+    from gangway.components.catalog.loader import PROVIDERS, load_tpus
+    from gangway.stacks.base.registry import sellers
 
     outcomes = {provider: compare_with_others(provider) for provider in PROVIDERS}
     if as_json:
@@ -169,10 +169,10 @@ def _cell(value: "Value") -> str:
 
 def price_ages(today: date) -> str:
     """Count recent, old and undated prices by the dates of their sources."""
-    from components.catalog.loader import load_tpus
-    from components.catalog.schema import Fact
-    from components.catalog.validators import STALE_DAYS, is_stale
-    from stacks.base.registry import sellers
+    from gangway.components.catalog.loader import load_tpus
+    from gangway.components.catalog.schema import Fact
+    from gangway.components.catalog.validators import STALE_DAYS, is_stale
+    from gangway.stacks.base.registry import sellers
 
     catalogs = [one.catalog_here() for one in sellers()]
     rows = [*(row for catalog in catalogs for row in (*catalog.prices, *catalog.services)), *load_tpus().prices]
@@ -187,7 +187,7 @@ def price_ages(today: date) -> str:
 
 
 def _rows(provider: "Provider") -> list[dict[str, Any]]:
-    from components.catalog.loader import load_tpus
+    from gangway.components.catalog.loader import load_tpus
 
     catalog = provider.catalog_here()
     rows = [machine_row(machine, catalog, provider.home_region) for machine in catalog.machines.values()]
@@ -210,8 +210,8 @@ def tpus_table(region: str) -> "Table":
     """The TPU generations with prices per chip in `region`, or the first region with a price."""
     from rich.table import Table
 
-    from components.catalog.loader import load_tpus
-    from components.catalog.offerings import zone_names
+    from gangway.components.catalog.loader import load_tpus
+    from gangway.components.catalog.offerings import zone_names
 
     tpus = load_tpus()
     # Fits 80 columns: names that people copy are never cut.

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError
-from components.core.visible import visible
 from gangway.cli.common import OVERWRITE, check_new_file, check_plot, print_json
 from gangway.cli.costs.quote import get_hours
 from gangway.cli.flags import check_range
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import visible
 
 if TYPE_CHECKING:
     from gangway.finops.forecasts.tables import Answer, Published
@@ -55,7 +55,7 @@ def forecast(
 
     For a run's folder: the remaining time.
     """
-    from stacks.base.extras import require
+    from gangway.stacks.base.extras import require
 
     meant = level / 100 if 50 <= level <= 99 else 0.9
     check_range(
@@ -157,7 +157,7 @@ def _steps(flag: str, text: str, step: timedelta) -> int:
 
 def _check_files(gauges: Path | None, out: Path | None, plot: Path | None, *, overwrite: bool) -> None:
     """Check output files before the slow part. Gauges may overwrite those of an earlier call."""
-    from trainer.core.regular_files import open_file
+    from gangway.trainer.core.regular_files import open_file
 
     if gauges is not None:
         if gauges.suffix != ".prom":
@@ -177,7 +177,7 @@ def _check_files(gauges: Path | None, out: Path | None, plot: Path | None, *, ov
 
 
 def _write(answer: "Answer", gauges: Path | None, out: Path | None, plot: Path | None) -> list[Path]:
-    from components.core.whole_files import write_whole
+    from gangway.components.core.whole_files import write_whole
     from gangway.finops.forecasts.tables import to_csv
 
     written = []

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError
 from gangway.cli.common import print_json
+from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +55,7 @@ def show(item: _Item = None, provider: _Provider = None, region: _Region = None,
         return
     from rich.console import Console
 
-    from components.catalog.validators import SERVICE_FIELD
+    from gangway.components.catalog.validators import SERVICE_FIELD
     from gangway.finops.prices.difference import FIELD_NAMES
     from gangway.finops.prices.tables import show_prices
 
@@ -85,7 +85,7 @@ def refresh(
     """
     from rich.console import Console
 
-    from components.catalog.overlay import OVERLAYS_VARIABLE, overlay_folder
+    from gangway.components.catalog.overlay import OVERLAYS_VARIABLE, overlay_folder
     from gangway.finops.prices.tables import report_json, show_report
 
     chosen, folder, now = _regions(provider, region), overlay_folder(), datetime.now(UTC)
@@ -190,7 +190,7 @@ def _write(folder: "Path", report: "Report", now: datetime) -> "Path | None":
 
 def _regions(provider: str | None, region: str | None) -> dict[str, list[str]]:
     """The chosen regions by provider. InputError: no such provider or region."""
-    from stacks.base.registry import chosen_sellers
+    from gangway.stacks.base.registry import chosen_sellers
 
     by_provider = {one.name: list(one.catalog_here().regions) for one in chosen_sellers(provider, "--provider")}
     if region is None:
@@ -202,9 +202,9 @@ def _regions(provider: str | None, region: str | None) -> dict[str, list[str]]:
 
 
 def _load_prices(name: str) -> "list[Price]":
-    from components.catalog.loader import load_tpus
+    from gangway.components.catalog.loader import load_tpus
     from gangway.finops.prices.difference import flatten
-    from stacks.base.registry import get_provider
+    from gangway.stacks.base.registry import get_provider
 
     facts = get_provider(name)
     catalog, tpus = facts.catalog_here(), load_tpus().prices if facts.has_tpus else ()

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError
 from gangway.cli.common import print_json
 from gangway.cli.flags import check_range
-from stacks.config.corrections import TPU_SLICE, Span, parse_number
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.corrections import TPU_SLICE, Span, parse_number
 
 if TYPE_CHECKING:
-    from components.catalog.loader import Catalog
-    from components.estimate.data_transfer import DataAt
-    from components.estimate.offers import Carrier, Offer
-    from components.estimate.quotes import Job, Sort
-    from components.estimate.regions import RegionLimits
+    from gangway.components.catalog.loader import Catalog
+    from gangway.components.estimate.data_transfer import DataAt
+    from gangway.components.estimate.offers import Carrier, Offer
+    from gangway.components.estimate.quotes import Job, Sort
+    from gangway.components.estimate.regions import RegionLimits
     from gangway.finops.quotes.move_tables import AdviceGiven
-    from stacks.base.provider import Provider
+    from gangway.stacks.base.provider import Provider
 
 EXIT_NOTHING = 1
 _LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")
@@ -62,11 +62,11 @@ def quote(
 
     Exit code 0: at least one suitable offer. 1: none, or none with a known price. 2: invalid options.
     """
-    from components.estimate.offers import find_offers, permitted_offers
-    from components.estimate.quotes import quote as quote_one
-    from components.estimate.quotes import rank
+    from gangway.components.estimate.offers import find_offers, permitted_offers
+    from gangway.components.estimate.quotes import quote as quote_one
+    from gangway.components.estimate.quotes import rank
     from gangway.finops.quotes.quote_tables import Answer, answer_json, show_answer
-    from stacks.config.region_settings import parse_limits
+    from gangway.stacks.config.region_settings import parse_limits
 
     limits = parse_limits(allow, deny, residency)
     job = _job(nodes, hours, deadline, interruptions)
@@ -96,8 +96,8 @@ def _is_clean(offer: "Offer", max_intensity: float) -> bool:
 
 def _parse_data(text: str, limits: "RegionLimits") -> "DataAt":
     """Parse `aws:us-east-1=40`. InputError: invalid, or the limits do not allow data there."""
-    from components.estimate.data_transfer import DataAt
-    from components.estimate.regions import read_place, refusal
+    from gangway.components.estimate.data_transfer import DataAt
+    from gangway.components.estimate.regions import read_place, refusal
 
     region, _, gib = text.rpartition("=")
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", gib):
@@ -127,9 +127,9 @@ def _check_numbers(kimg: float | None, carry_gib: float, max_intensity: float | 
 def _advice(
     label: str, offers: "Sequence[Offer]", within: "Sequence[Offer]", job: "Job", by: "Sort", carry_gib: float
 ) -> "AdviceGiven":
-    from components.estimate.move_cost import Luggage, advise
-    from components.estimate.regions import Place
-    from components.estimate.traffic import traffic_price
+    from gangway.components.estimate.move_cost import Luggage, advise
+    from gangway.components.estimate.regions import Place
+    from gangway.components.estimate.traffic import traffic_price
     from gangway.finops.quotes.move_tables import AdviceGiven
 
     here = next((offer for offer in offers if offer.label == label.rstrip("*")), None)
@@ -158,7 +158,7 @@ def get_hours(text: str, place: str) -> float:
 
 def chosen_providers(text: str | None) -> "tuple[Provider, ...]":
     """Parse a list such as `aws,gcp`; None means all with a catalogue. InputError: an unknown provider."""
-    from stacks.base.registry import chosen_sellers, sellers
+    from gangway.stacks.base.registry import chosen_sellers, sellers
 
     if text is None:
         return sellers()
@@ -168,7 +168,7 @@ def chosen_providers(text: str | None) -> "tuple[Provider, ...]":
 
 def carriers(accelerator: str, providers: "Sequence[Provider]", place: str = "--accelerator") -> "list[Carrier]":
     """The machine types or TPU slices with the accelerator. InputError: no provider has it; the fix is the nearest."""
-    from components.estimate.offers import get_carriers, unknown_accelerator
+    from gangway.components.estimate.offers import get_carriers, unknown_accelerator
 
     tpu_provider = next((provider for provider in providers if provider.has_tpus), None)
     if tpu_provider is not None and TPU_SLICE.fullmatch(accelerator):
@@ -182,8 +182,8 @@ def carriers(accelerator: str, providers: "Sequence[Provider]", place: str = "--
 
 
 def _slice(accelerator: str, catalog: "Catalog", place: str) -> "Carrier":
-    from components.estimate.offers import Carrier
-    from components.gcp.slices import plan_slice, slice_machine, slice_prices
+    from gangway.components.estimate.offers import Carrier
+    from gangway.components.gcp.slices import plan_slice, slice_machine, slice_prices
 
     try:
         plan = plan_slice(accelerator_type=accelerator)
@@ -200,7 +200,7 @@ def _slice(accelerator: str, catalog: "Catalog", place: str) -> "Carrier":
 
 
 def _job(nodes: int, hours: str, deadline: str | None, interruptions: float | None) -> "Job":
-    from components.estimate.quotes import Job
+    from gangway.components.estimate.quotes import Job
 
     nearest = max(1, min(abs(nodes), MOST_NODES))
     check_range(
@@ -226,7 +226,7 @@ def _job(nodes: int, hours: str, deadline: str | None, interruptions: float | No
 
 
 def _parse_sort(word: str) -> "Sort":
-    from components.estimate.quotes import SORTS
+    from gangway.components.estimate.quotes import SORTS
 
     for sort in SORTS:
         if sort == word:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.core.findings import InputError
 from gangway.cli.common import print_json
+from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
     from gangway.finops.bill.reconcile import Cost

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError
 from gangway.cli.common import OVERWRITE, check_plot, print_json
+from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
     from gangway.sim.schedule.scenario import Scenario
@@ -43,12 +43,12 @@ def simulate(
 
     Exit code 0: done. 2: invalid options or file.
     """
-    from components.estimate.statistics import FEWEST_PAIRS
+    from gangway.components.estimate.statistics import FEWEST_PAIRS
     from gangway.sim.schedule.comparison import compare
     from gangway.sim.schedule.policies.registry import POLICIES, policy_named
     from gangway.sim.schedule.simulator import EndlessError
     from gangway.sim.tables import answer_json, show
-    from stacks.base.extras import require
+    from gangway.stacks.base.extras import require
 
     chosen = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
     if plot is not None:
@@ -63,7 +63,7 @@ def simulate(
         fix = "add nodes, or a shorter interval_sec, start_sec or save_sec"
         raise InputError(str(trace or "--generate"), str(endless), allowed="jobs that end", fix=fix) from None
     if plot is not None:
-        from components.core.whole_files import write_whole
+        from gangway.components.core.whole_files import write_whole
         from gangway.sim.plot import draw_use
 
         write_whole(plot, draw_use(arms, "svg" if plot.suffix == ".svg" else "png"))

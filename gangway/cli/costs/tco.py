@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError
 from gangway.cli.common import OVERWRITE, check_new_file, print_json
 from gangway.cli.costs.quote import MOST_NODES
-from stacks.config.corrections import Span, parse_number
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.corrections import Span, parse_number
 
 if TYPE_CHECKING:
     from gangway.finops.quotes.tco_tables import Tco
@@ -88,8 +88,8 @@ def tco(
     }
     for name, value in {"nodes": nodes, "years": years, **given}.items():
         _check(name, value)
-    from components.estimate.offers import find_offers
     from gangway.cli.costs.quote import carriers, chosen_providers
+    from gangway.components.estimate.offers import find_offers
     from gangway.finops.quotes.tco_inputs import gather
     from gangway.finops.quotes.tco_tables import compare, plot_files, write_plot
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError
 from gangway.cli.common import OVERWRITE, check_plot, print_json
 from gangway.cli.costs.quote import get_hours
 from gangway.cli.flags import check_range
+from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
     from gangway.finops.forecasts.hours import ForecastSeries
@@ -63,7 +63,7 @@ def when(
         raise typer.Exit(EXIT_TOO_LATE)
     answer = Answer(forecast, work, times, schedule)
     if plot is not None:
-        from components.core.whole_files import write_whole
+        from gangway.components.core.whole_files import write_whole
         from gangway.finops.forecasts.plot import draw_hours
 
         write_whole(plot, draw_hours(answer, "svg" if plot.suffix == ".svg" else "png"))

@@ -39,7 +39,7 @@ def show(stack_or_file: _Stack) -> None:
 @app.command()
 def reset(stack_or_file: _Stack) -> None:
     """Allow launches of a stack again, after you have fixed the cause."""
-    from stacks.base.registry import load_adapter
+    from gangway.stacks.base.registry import load_adapter
 
     breaker, stack_name = _load_breaker(stack_or_file)
     for line in breaker.reset():
@@ -53,7 +53,7 @@ def _load_breaker(stack_or_file: str) -> "tuple[Breaker, str]":
     """The stack's breaker, and its name in Pulumi."""
     from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.breaker import check_launches, get_breaker
-    from stacks.config.paths import project_folder
+    from gangway.stacks.config.paths import project_folder
 
     config = load_stack(stack_or_file)
     check_launches(config.provider)

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from rich.table import Table
     from typer._click import Context
 
-    from components.core.findings import Finding, InputError
+    from gangway.components.core.findings import Finding, InputError
     from gangway.jobs.base import Engine, JobStatus, Movable, Move
     from gangway.jobs.copying import Copied
     from gangway.jobs.hybrid.moves import MoveResult
     from gangway.jobs.sites import By, Site
-    from stacks.config.job_file import JobFile
+    from gangway.stacks.config.job_file import JobFile
 
 _POLL_SEC, _MIN_RETRY_SEC = 0.5, 1.0
 _MAX_NAMES = 20
@@ -83,10 +83,10 @@ def submit(
 
     With --burst-after the command waits, and moves a job that waits too long to an engine that can start it.
     """
-    from components.core.findings import InputError
+    from gangway.components.core.findings import InputError
     from gangway.jobs.engines.registry import get_sites, movable
     from gangway.jobs.hybrid.placement import place
-    from stacks.config.job_file import read_job_file
+    from gangway.stacks.config.job_file import read_job_file
 
     job, sites, decided_by = read_job_file(job_file), get_sites(on), None if by is None else _parse_by(by)
     if burst_after is not None and len(sites) == 1:
@@ -130,7 +130,7 @@ def _copy_data(engine: "Engine", job: "JobFile") -> None:
 
 
 def _parse_by(word: str) -> "By":
-    from components.core.findings import InputError
+    from gangway.components.core.findings import InputError
     from gangway.jobs.sites import By
 
     if word not in [*By]:
@@ -144,7 +144,7 @@ def _burst(
     """Wait, then move a job that has not started to the best other engine with free capacity. Returns the job's engine
     and id, and the error of a failed move.
     """
-    from components.core.findings import InputError
+    from gangway.components.core.findings import InputError
     from gangway.jobs.base import EngineAwayError, Phase
     from gangway.jobs.engines.registry import movable
     from gangway.jobs.hybrid.moves import move_job
@@ -179,7 +179,7 @@ def _burst(
 
 def _requeue(source: "Movable", job_id: str) -> str:
     """The job's id after a failed move; a new one if the move had already cancelled it. Prints why if that fails."""
-    from components.core.findings import InputError
+    from gangway.components.core.findings import InputError
     from gangway.jobs.base import Phase
     from gangway.jobs.hybrid.moves import move_job
 
@@ -238,7 +238,7 @@ def _print_move(moved: "MoveResult") -> None:
     if (copy := moved.copied) is None or moved.move is None:
         _print_err("already moved earlier")
         return
-    from components.core.visible import visible
+    from gangway.components.core.visible import visible
 
     _print_err(f"{_copy_text(copy, 'of the run')}; {_cost_text(moved.move)}")
     if copy.left_out:
@@ -305,7 +305,7 @@ def list_jobs(
 def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False) -> None:
     """List the named engines with their regions and prices per node."""
     from gangway.jobs.sites import find_nodes
-    from stacks.config.engines_file import named_engines
+    from gangway.stacks.config.engines_file import named_engines
 
     known = {name: (own, find_nodes(name, own)) for name, own in named_engines().items()}
     if as_json:
@@ -370,9 +370,9 @@ def record(
     """Show what a job has used, cost and reported; each figure with its source or why it is missing."""
     from datetime import UTC, datetime
 
-    from components.core.findings import InputError
-    from components.core.whole_files import write_whole
     from gangway.cli.jobs.record import get_record, get_stack_record, show
+    from gangway.components.core.findings import InputError
+    from gangway.components.core.whole_files import write_whole
     from gangway.jobs.engines.registry import get_site
 
     if of_stack and on is not None:

@@ -30,13 +30,13 @@ def get_record(site: "Site", job_id: str, now: datetime) -> "JobRecord":
 
 def get_stack_record(stack: str, now: datetime) -> "JobRecord":
     """Get the record of a stack's job.command. InputError: the stack has a preset instead, or is not up."""
-    from components.core.findings import InputError
-    from components.core.job import JobSpec
+    from gangway.components.core.findings import InputError
+    from gangway.components.core.job import JobSpec
     from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.command_record import command_record
     from gangway.runs.run_store import RunStore, bucket_region, runs_url
-    from stacks.config.paths import project_folder
-    from stacks.providers.openstack.settings import storage_cloud
+    from gangway.stacks.config.paths import project_folder
+    from gangway.stacks.providers.openstack.settings import storage_cloud
 
     config = load_stack(stack)
     if config.own_command is None:
@@ -61,7 +61,7 @@ def show(record: "JobRecord") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from components.core.visible import visible
+    from gangway.components.core.visible import visible
     from gangway.render.rendering import number, unit_text
 
     table = Table()

@@ -30,11 +30,11 @@ def job(
     ] = None,
 ) -> None:
     """Show the status of a stack's job: record, end, controller, stopped launches; or of a run's folder, by node."""
-    from components.core.findings import InputError
+    from gangway.components.core.findings import InputError
     from gangway.jobs.systemd.controller import folder_lines
     from gangway.jobs.systemd.state import JobState
     from gangway.runs.run_store import RunStore
-    from trainer.launch.node_reports import lines_of_nodes
+    from gangway.trainer.launch.node_reports import lines_of_nodes
 
     if not scale and (dry_run or images is not None):
         raise InputError("--dry-run" if dry_run else "--images", "has no effect without --scale", fix="add --scale")
@@ -62,8 +62,8 @@ def _stack_lines(stack: str, *, scale: bool, dry_run: bool, images: int | None) 
     from gangway.jobs.systemd.controller import stack_lines
     from gangway.jobs.systemd.state import JobState
     from gangway.runs.run_store import RunStore, bucket_region
-    from stacks.config.paths import project_folder
-    from stacks.providers.openstack.settings import storage_cloud
+    from gangway.stacks.config.paths import project_folder
+    from gangway.stacks.providers.openstack.settings import storage_cloud
 
     config = load_stack(stack)
     if scale:

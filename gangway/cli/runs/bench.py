@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError, nearest_hint
-from stacks.base.extras import require
+from gangway.components.core.findings import InputError, nearest_hint
+from gangway.stacks.base.extras import require
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gangway.bench.local import Placement
     from gangway.bench.scaling import Mode, Sample, Study, Target
-    from trainer.config.train_config import TrainConfig
+    from gangway.trainer.config.train_config import TrainConfig
 
 _POOR_FIT = 0.1
 _BUSY = 0.5
@@ -61,10 +61,10 @@ def scaling(
 
     from rich.console import Console
 
-    from components.core.whole_files import write_whole
     from gangway.bench.local import hardware, placement
     from gangway.bench.scaling import study
     from gangway.bench.scaling_plot import draw_scaling
+    from gangway.components.core.whole_files import write_whole
 
     config = _preset(preset)
     counts, modes = _counts(processes, config.batch_size), _modes(mode)
@@ -89,7 +89,7 @@ def scaling(
 
 def _preset(name: str) -> "TrainConfig":
     """Check the preset and that the trainer is installed."""
-    from trainer.config.presets import PRESETS
+    from gangway.trainer.config.presets import PRESETS
 
     if name not in PRESETS:
         raise InputError("--preset", "no such preset", value=name, fix=nearest_hint(name, PRESETS))
@@ -98,7 +98,7 @@ def _preset(name: str) -> "TrainConfig":
 
 
 def _make(folder: Path) -> None:
-    from trainer.core.file_errors import check_reachable
+    from gangway.trainer.core.file_errors import check_reachable
 
     check_reachable(folder)
     try:
@@ -152,7 +152,7 @@ def _measure(
 
     from gangway.bench.results import Screen
     from gangway.bench.scaling import measure, short
-    from trainer.config.presets import PRESETS
+    from gangway.trainer.config.presets import PRESETS
 
     taken = []
     with Screen(Console(stderr=True)) as screen:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.core.findings import InputError
 from gangway.cli.common import OVERWRITE, TRUSTED_KEY, check_figures_folder, check_new_file, check_page_folder
+from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
     from gangway.report.comparison.ledgers import Kept
@@ -174,7 +174,7 @@ def _check_out(
 
 
 def _write_text(text: str, out: Path | None) -> None:
-    from components.core.whole_files import write_whole
+    from gangway.components.core.whole_files import write_whole
 
     if out is None:
         typer.echo(text, nl=False)
@@ -247,7 +247,7 @@ def _write_focus(
     usd_per_hour: float | None,
     output: ReportFormat,
 ) -> None:
-    from components.core.whole_files import write_whole
+    from gangway.components.core.whole_files import write_whole
     from gangway.finops.bill.focus import Version, focus_rows, missing_rows_reason, priced
     from gangway.report.comparison.exports import focus_csv, focus_parquet
 

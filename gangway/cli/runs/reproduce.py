@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.core.findings import InputError, nearest_hint
 from gangway.cli.common import TRUSTED_KEY, print_json
+from gangway.components.core.findings import InputError, nearest_hint
 
 if TYPE_CHECKING:
     from rich.console import Console

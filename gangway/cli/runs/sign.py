@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 
 def sign(
@@ -39,7 +39,7 @@ def sign(
 
 def _make_key_pair(path: Path) -> None:
     """Write both halves to new files."""
-    from components.core.signing_key import new_signing_key, public_half
+    from gangway.components.core.signing_key import new_signing_key, public_half
 
     pem = new_signing_key()
     halves = {path: pem, path.with_name(f"{path.name}.pub"): public_half(pem)}

@@ -6,10 +6,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from gangway.finops.audit.state import StateResource
-from stacks.config.stack_config import StackConfig
+from gangway.stacks.config.stack_config import StackConfig
 
 Client: TypeAlias = Any
 """A boto3 client: every service has its own type, and none is imported here."""

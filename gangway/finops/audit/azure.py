@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from components.azure.names import letters
-from components.azure.pricing import GIB_PER_TIB, disk_tier
-from components.core.findings import InputError
-from components.core.query_text import kql_text
+from gangway.components.azure.names import letters
+from gangway.components.azure.pricing import GIB_PER_TIB, disk_tier
+from gangway.components.core.findings import InputError
+from gangway.components.core.query_text import kql_text
 from gangway.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from gangway.finops.audit.state import StateResource
 from gangway.sessions.azure import Poster, open_session
-from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.settings import AzureConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.azure.settings import AzureConfig
 
 BY_REGION = False
 """Whether `regions` has an effect."""
@@ -25,7 +25,7 @@ API_VERSION = "2024-04-01"
 TAG = "gangway-stack"
 PAGE_SIZE = 1000
 TIMEOUT_SEC = 60.0
-# Copied from components.azure.storage, which would load Pulumi's whole provider.
+# Copied from gangway.components.azure.storage, which would load Pulumi's whole provider.
 MAX_ACCOUNT_NAME = 24
 FLOW_LOGS = "flows"
 _MACHINE, _SCALE_SET = "microsoft.compute/virtualmachines", "microsoft.compute/virtualmachinescalesets"

@@ -11,11 +11,11 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import yaml
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.runs.errors import RunFailedError
 from gangway.runs.run_store import RunStore
-from stacks.config.identity import project_name
-from trainer.core.regular_files import read_text_file
+from gangway.stacks.config.identity import project_name
+from gangway.trainer.core.regular_files import read_text_file
 
 _SCHEMES = {"file": "file", "s3": "s3", "gs": "gs", "azblob": "az"}
 """URL schemes: Pulumi's and RunStore's."""

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from components.catalog.loader import Catalog
-from components.catalog.resolve import resolve_price
-from components.catalog.schema import MachinePrice
-from components.core.findings import InputError
-from components.estimate.cost import CostComponent, from_service, price_line, unknown_price
-from stacks.base.registry import get_provider
+from gangway.components.catalog.loader import Catalog
+from gangway.components.catalog.resolve import resolve_price
+from gangway.components.catalog.schema import MachinePrice
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.cost import CostComponent, from_service, price_line, unknown_price
+from gangway.stacks.base.registry import get_provider
 
 Verdict: TypeAlias = Literal["in-state", "belongs", "kept", "gone", "orphan"]
 
@@ -132,7 +132,7 @@ def _service(label: str, service: str, quantity: float, provider: str, catalog: 
 
 
 def _slice_prices(accelerator_type: str) -> Sequence[MachinePrice]:
-    from components.gcp.slices import plan_slice, slice_prices
+    from gangway.components.gcp.slices import plan_slice, slice_prices
 
     try:
         return slice_prices(plan_slice(accelerator_type=accelerator_type))

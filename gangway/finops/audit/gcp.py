@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from components.core.findings import InputError
-from components.gcp.tpu.api import TpuError, open_session
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.tpu.api import TpuError, open_session
 from gangway.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from gangway.finops.audit.state import StateResource
 from gangway.finops.prices.source import SourceError, Web, WebSession
-from stacks.config.stack_config import StackConfig
-from stacks.providers.gcp.settings import GcpConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.gcp.settings import GcpConfig
 
 BY_REGION = False
 """Whether `regions` has an effect."""

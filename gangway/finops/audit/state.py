@@ -8,10 +8,10 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from components.core.findings import InputError
-from components.core.visible import all_visible
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import all_visible
 from gangway.finops.audit.backend import state_text
-from trainer.core.regular_files import read_text_file
+from gangway.trainer.core.regular_files import read_text_file
 
 EXPORT_TIMEOUT_SEC = 300
 _MOST_BYTES = 1_000_000_000

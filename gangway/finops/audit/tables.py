@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from components.estimate.cost import HOURS_PER_MONTH, CostComponent
+from gangway.components.estimate.cost import HOURS_PER_MONTH, CostComponent
 from gangway.finops.audit.classify_orphans import Judged, hourly_usd
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.bill.charge import Charge, amount, get_tags, get_value, moment
 
 NAME = "Azure actual cost export"

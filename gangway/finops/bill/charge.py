@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 T = TypeVar("T")
 

@@ -25,10 +25,10 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from components.core.findings import InputError
-from components.core.first_error import first_wrong
+from gangway.components.core.findings import InputError
+from gangway.components.core.first_error import first_wrong
 from gangway.runs.run_folders import is_there
-from trainer.core.regular_files import read_file
+from gangway.trainer.core.regular_files import read_file
 
 SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
 _PARTITION = re.compile(r"billing_period=(\d{4})-(\d\d)", re.IGNORECASE)

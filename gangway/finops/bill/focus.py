@@ -8,10 +8,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.bill.charge import CATEGORIES, Charge, amount, get_tags, get_value, moment, provider_key
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import CapacityUse, RunRecord, SessionRecord
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import CapacityUse, RunRecord, SessionRecord
 
 MARK = "BilledCost"
 """A column only FOCUS has."""
@@ -206,7 +206,7 @@ def exported_columns(version: Version = Version.V1_4) -> tuple[str, ...]:
 def missing_rows_reason(record: RunRecord) -> str:
     """Why a record has no rows; empty if it has some."""
     if not record.cost.uses:
-        return "recorded by an older version: `python -m trainer record --run-dir DIR` rebuilds it"
+        return "recorded by an older version: `python -m gangway.trainer record --run-dir DIR` rebuilds it"
     if record.cost.total_usd.value is None:
         return f"no dollars recorded ({record.cost.total_usd.source}), and FOCUS allows no null cost"
     of_sessions = len({use.session for use in record.cost.uses})

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.bill.charge import Charge, amount, get_tags, get_value, moment
 
 MARK = "usage_start_time"

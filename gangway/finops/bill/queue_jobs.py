@@ -11,13 +11,13 @@ from pydantic import TypeAdapter, ValidationError
 from rich.markup import escape
 from rich.table import Table
 
-from components.core.findings import InputError, nearest_hint
-from components.core.first_error import first_wrong
-from components.core.foreign_files import foreign_path
+from gangway.components.core.findings import InputError, nearest_hint
+from gangway.components.core.first_error import first_wrong
+from gangway.components.core.foreign_files import foreign_path
 from gangway.finops.bill.cost_allocation import Span, Sums, Window
 from gangway.jobs.base import JobStatus
-from stacks.base.registry import sellers
-from trainer.core.regular_files import read_file
+from gangway.stacks.base.registry import sellers
+from gangway.trainer.core.regular_files import read_file
 
 _WORD = re.compile(r"(?P<provider>[a-z]+):(?P<stack>[a-z][a-z0-9-]*)=(?P<file>.+)")
 _LISTED = TypeAdapter(list[JobStatus])

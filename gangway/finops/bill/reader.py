@@ -13,13 +13,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from components.core.findings import InputError, nearest
-from components.core.foreign_files import foreign_file
-from components.core.visible import all_visible
+from gangway.components.core.findings import InputError, nearest
+from gangway.components.core.foreign_files import foreign_file
+from gangway.components.core.visible import all_visible
 from gangway.finops.bill import aws, azure, focus, gcp
 from gangway.finops.bill.charge import Charge, get_value, moment
 from gangway.finops.bill.deliveries import SUFFIXES, Delivery, conflict, find_deliveries
-from trainer.core.regular_files import check_file
+from gangway.trainer.core.regular_files import check_file
 
 _NULL = "NULL"
 """The null of databases in any column; the FinOps Foundation's sample of FOCUS 1.0 has it."""

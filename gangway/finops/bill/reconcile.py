@@ -16,8 +16,8 @@ from gangway.finops.bill.deliveries import Delivery
 from gangway.finops.bill.queue_jobs import JobLine, QueueJob, shares, shares_table
 from gangway.finops.bill.reader import Bills
 from gangway.runs.run_folders import Run
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord
 
 Cost = Literal["effective", "billed"]
 _COSTS = {"effective": effective, "billed": billed}

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sim.forecast.series import Series, format_time, read_series, said_length
 from gangway.sim.schedule.pauses import MOST_STEPS, Ahead, Schedule, Work
-from trainer.core.regular_files import read_text_file
+from gangway.trainer.core.regular_files import read_text_file
 
 _ENDS: Final = ("low", "high")
 _OTHER_COLUMNS: Final = frozenset({"time", "baseline", *_ENDS})

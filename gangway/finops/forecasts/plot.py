@@ -6,7 +6,7 @@ from typing import Literal
 
 from matplotlib.axes import Axes
 
-from components.core.whole_files import write_whole
+from gangway.components.core.whole_files import write_whole
 from gangway.finops.forecasts.hours import Answer as HoursAnswer
 from gangway.finops.forecasts.tables import Answer
 from gangway.render.drawing import LIGHT, as_days, date_axis, draw, legend_size

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.runs.stats import read_stats
 from gangway.sim.forecast.remaining_time import FEWEST_WINDOWS, Remaining, remaining
-from trainer.core.regular_files import read_regular
+from gangway.trainer.core.regular_files import read_regular
 
 _MOST_BYTES = 2**20
 

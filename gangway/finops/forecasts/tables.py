@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from components.core.visible import visible
+from gangway.components.core.visible import visible
 from gangway.sim.forecast.accuracy import Accuracy, Judged, Skill, accuracy, skill
 from gangway.sim.forecast.drift import FALSE_ALARM_EVERY, Drift
 from gangway.sim.forecast.forecaster import Backtest, Forecast, Setting

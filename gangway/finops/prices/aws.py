@@ -9,7 +9,7 @@ from itertools import islice
 from statistics import median
 from typing import Any
 
-from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
+from gangway.components.catalog.validators import SERVICE_FIELD, Observed, PriceField
 from gangway.finops.prices.aws_services import AWS_SERVICES, AWS_UNREAD, Product, holds
 from gangway.finops.prices.source import (
     INSTANCE,

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
+from gangway.components.catalog.validators import SERVICE_FIELD, Observed, PriceField
 from gangway.finops.prices.azure_services import AZURE_SERVICES, AZURE_UNREAD, Meter
 from gangway.finops.prices.source import (
     INSTANCE,

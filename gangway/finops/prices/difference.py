@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from components.catalog.loader import load_bundled_tpus
-from components.catalog.overlay import (
+from gangway.components.catalog.loader import load_bundled_tpus
+from gangway.components.catalog.overlay import (
     OVERLAYS_VARIABLE,
     is_overlaid,
     lay_over,
@@ -16,10 +16,10 @@ from components.catalog.overlay import (
     overlay_folder,
     read_overlay,
 )
-from components.catalog.schema import Fact, MachinePrice, ServicePrice, TpuPrice
-from components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, PriceField
-from components.core.findings import InputError
-from stacks.base.registry import sellers
+from gangway.components.catalog.schema import Fact, MachinePrice, ServicePrice, TpuPrice
+from gangway.components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, PriceField
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.registry import sellers
 
 FIELD_NAMES: Mapping[PriceField, str] = {
     "on_demand": "on demand",

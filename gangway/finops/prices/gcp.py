@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, TypeAlias, cast
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.catalog.validators import SERVICE_FIELD, Observed, PriceField
 from gangway.finops.prices.gcp_services import E2_MACHINES, EVERY_REGION, GCP_SERVICES, GCP_UNREAD, Entry, get_price
 from gangway.finops.prices.source import (
     Answer,
@@ -313,7 +313,7 @@ def _gap(sku: object, problem: Exception, parts: Collection[str], entries: Itera
 
 def open_source(now: datetime) -> PriceSource:
     """The Cloud Billing Catalog. SourceError: there are neither credentials nor a key."""
-    from components.gcp.tpu.api import TpuError, open_session
+    from gangway.components.gcp.tpu.api import TpuError, open_session
 
     key = os.environ.get(KEY_VARIABLE)
     if key:

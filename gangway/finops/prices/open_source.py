@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from gangway.finops.prices.source import PriceSource, SourceError
-from stacks.base.registry import load_adapter, providers_with_adapter
+from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 
 
 def open_source(provider: str, now: datetime) -> PriceSource:

@@ -6,14 +6,22 @@ from datetime import date
 from pathlib import Path
 from typing import TypeAlias
 
-from components.catalog.loader import Catalog, load_tpus
-from components.catalog.overlay import Overlay, lay_over, newest_overlay, overlay_text, read_overlay
-from components.catalog.schema import EVERYWHERE, Fact, GcpMachineType, MachinePrice, ServicePrice, TpuCatalog, TpuPrice
-from components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, Observed, PriceField, Refusal, judge
-from components.core.whole_files import whole_file
+from gangway.components.catalog.loader import Catalog, load_tpus
+from gangway.components.catalog.overlay import Overlay, lay_over, newest_overlay, overlay_text, read_overlay
+from gangway.components.catalog.schema import (
+    EVERYWHERE,
+    Fact,
+    GcpMachineType,
+    MachinePrice,
+    ServicePrice,
+    TpuCatalog,
+    TpuPrice,
+)
+from gangway.components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, Observed, PriceField, Refusal, judge
+from gangway.components.core.whole_files import whole_file
 from gangway.finops.prices.difference import TPU_FIELDS, flatten, is_same
 from gangway.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError
-from stacks.base.registry import get_provider
+from gangway.stacks.base.registry import get_provider
 
 DIGITS = 6
 OnRegion: TypeAlias = Callable[[str], None]

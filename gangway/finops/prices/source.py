@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
-from components.catalog.validators import SERVICE_FIELD, Observed
-from components.core.http_reply import Reply
+from gangway.components.catalog.validators import SERVICE_FIELD, Observed
+from gangway.components.core.http_reply import Reply
 
 TIMEOUT_SEC = 60.0
 BUSY = (429, 500, 502, 503, 504)

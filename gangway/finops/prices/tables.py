@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from components.catalog.validators import SERVICE_FIELD, Observed
+from gangway.components.catalog.validators import SERVICE_FIELD, Observed
 from gangway.finops.prices.difference import FIELD_NAMES, Difference, Price
 from gangway.finops.prices.refresh import Report
 

@@ -1,13 +1,13 @@
-"""Advice on moving a job (`components.estimate.move_cost`) as text and JSON."""
+"""Advice on moving a job (`gangway.components.estimate.move_cost`) as text and JSON."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from components.catalog.routes import Route, load_routes
-from components.estimate.move_cost import UNITS, Advice, Band, Luggage, Move
-from components.estimate.offers import Offer
-from components.estimate.quotes import Sort
+from gangway.components.catalog.routes import Route, load_routes
+from gangway.components.estimate.move_cost import UNITS, Advice, Band, Luggage, Move
+from gangway.components.estimate.offers import Offer
+from gangway.components.estimate.quotes import Sort
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A quote as text, and as JSON in which every figure has value, unit, source, date and confidence.
 
-Formats only: `components.estimate.offers` and `components.estimate.quotes` compute the figures.
+Formats only: `gangway.components.estimate.offers` and `gangway.components.estimate.quotes` compute the figures.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from components.catalog.schema import Fact, Region
-from components.estimate.data_transfer import Carried
-from components.estimate.energy import ERROR_BAND
-from components.estimate.offers import Offer
-from components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
-from components.estimate.regions import Why
+from gangway.components.catalog.schema import Fact, Region
+from gangway.components.estimate.data_transfer import Carried
+from gangway.components.estimate.energy import ERROR_BAND
+from gangway.components.estimate.offers import Offer
+from gangway.components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
+from gangway.components.estimate.regions import Why
 from gangway.finops.quotes.move_tables import AdviceGiven, advice_json, advice_lines, route_row
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """Inputs of a comparison of renting and owning, each with its source: the command line wins, then the catalogue, then
-the assumptions of `components.estimate.tco`. Missing inputs are requested, never guessed.
+the assumptions of `gangway.components.estimate.tco`. Missing inputs are requested, never guessed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from components.catalog.reliability import failures_per_hour, load_reliability
-from components.catalog.schema import Fact
-from components.core.findings import InputError
-from components.estimate.cost import HOURS_PER_MONTH
-from components.estimate.energy import board_share
-from components.estimate.offers import COMMITMENTS
-from components.estimate.tco import (
+from gangway.components.catalog.reliability import failures_per_hour, load_reliability
+from gangway.components.catalog.schema import Fact
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.cost import HOURS_PER_MONTH
+from gangway.components.estimate.energy import board_share
+from gangway.components.estimate.offers import COMMITMENTS
+from gangway.components.estimate.tco import (
     HOURS_PER_YEAR,
     CloudSide,
     OnPremSide,
@@ -24,8 +24,8 @@ from components.estimate.tco import (
 )
 
 if TYPE_CHECKING:
-    from components.catalog.schema import MachineType
-    from components.estimate.offers import Offer
+    from gangway.components.catalog.schema import MachineType
+    from gangway.components.estimate.offers import Offer
 
 UNITS: Mapping[str, str] = {
     "usd_per_hour": "USD/node-hour",

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from matplotlib.axes import Axes
 from matplotlib.ticker import MultipleLocator
 
-from components.catalog.schema import Fact
-from components.core.findings import InputError
-from components.core.whole_files import write_whole
-from components.estimate.cost import HOURS_PER_MONTH
-from components.estimate.quotes import TERM_HOURS
-from components.estimate.tco import (
+from gangway.components.catalog.schema import Fact
+from gangway.components.core.findings import InputError
+from gangway.components.core.whole_files import write_whole
+from gangway.components.estimate.cost import HOURS_PER_MONTH
+from gangway.components.estimate.quotes import TERM_HOURS
+from gangway.components.estimate.tco import (
     RULE_MONTHS,
     RULE_UTILISATION,
     CloudSide,
@@ -145,7 +145,7 @@ def _commitments(inputs: Inputs) -> tuple[Commitment, ...]:
 def to_json(answer: Tco) -> dict[str, Any]:
     """The comparison as JSON data; never is null."""
     inputs = answer.inputs
-    estimated = {"source": "components.estimate.tco, from the inputs", "confidence": "estimated"}
+    estimated = {"source": "gangway.components.estimate.tco, from the inputs", "confidence": "estimated"}
     return {
         "accelerator": inputs.accelerator,
         "nodes": inputs.num_nodes,

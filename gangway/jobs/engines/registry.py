@@ -7,12 +7,12 @@ import os
 import re
 from pathlib import Path
 
-from components.core.findings import InputError
-from components.estimate.regions import Place, read_place
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.regions import Place, read_place
 from gangway.jobs.base import Engine, Movable, as_movable
 from gangway.jobs.sites import Site, find_nodes
-from stacks.config.engines_file import KINDS, named_engines
-from trainer.core.file_errors import check_reachable
+from gangway.stacks.config.engines_file import KINDS, named_engines
+from gangway.trainer.core.file_errors import check_reachable
 
 VARIABLE = "GANGWAY_ENGINE"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")

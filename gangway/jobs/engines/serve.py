@@ -5,7 +5,7 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import Engine
 from gangway.jobs.engines.registry import get_engine
 from gangway.jobs.remote.submit_tokens import submit_once
@@ -21,7 +21,7 @@ from gangway.jobs.remote.wire import (
     Question,
     Refusal,
 )
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 
 def serve(questions: IO[str], answers: IO[str]) -> None:

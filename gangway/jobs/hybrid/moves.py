@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from components.core.findings import InputError
-from components.estimate.regions import Place, read_place
-from components.estimate.traffic import traffic_price
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.regions import Place, read_place
+from gangway.components.estimate.traffic import traffic_price
 from gangway.jobs.base import (
     Engine,
     JobStatus,
@@ -27,7 +27,7 @@ from gangway.jobs.base import (
 from gangway.jobs.copying import Copied, copy_run
 from gangway.jobs.engines.registry import get_engine, movable
 from gangway.jobs.run_folder import RunFolder
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import Engine, Room, refusals
 from gangway.jobs.sites import By, Charge, Site, charge
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 
 @dataclass(frozen=True)

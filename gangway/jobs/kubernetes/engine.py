@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from components.core.findings import Finding, InputError, nearest_hint
-from components.estimate.regions import Place
-from components.kubernetes.spec import SIZE
+from gangway.components.core.findings import Finding, InputError, nearest_hint
+from gangway.components.estimate.regions import Place
+from gangway.components.kubernetes.spec import SIZE
 from gangway.jobs.base import (
     EngineAwayError,
     JobStatus,
@@ -78,7 +78,7 @@ from gangway.jobs.kubernetes.start_objects import (
 )
 from gangway.jobs.kubernetes.status import cancelled_at, get_status, lost_starts, unfit_nodes
 from gangway.jobs.users import own_name
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 CLAIM = "gangway-runs"
 """The volume claim for run folders."""

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from components.core.fields import PositiveWhole
-from components.core.findings import InputError
-from components.core.first_error import first_wrong
-from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU
+from gangway.components.core.fields import PositiveWhole
+from gangway.components.core.findings import InputError
+from gangway.components.core.first_error import first_wrong
+from gangway.components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError
-from stacks.config.job_file import JobFile
-from stacks.config.section import Section
+from gangway.stacks.config.job_file import JobFile
+from gangway.stacks.config.section import Section
 
 _Path = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_.-]+)+$")]
 

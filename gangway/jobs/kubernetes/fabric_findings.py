@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
-from components.core.findings import Finding
-from components.kubernetes.spec import EFA, FABRIC, GPU
+from gangway.components.core.findings import Finding
+from gangway.components.kubernetes.spec import EFA, FABRIC, GPU
 from gangway.jobs.kubernetes.fabric import Fabric, read_fabric
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl
 from gangway.jobs.kubernetes.objects import Found
 from gangway.jobs.kubernetes.queues import Quota, quantity, total_resources
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 _RDMA = "rdma/"
 """Prefix of most device plugins' resources for such networks, such as `rdma/infiniband`."""

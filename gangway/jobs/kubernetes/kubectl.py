@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.core.findings import InputError, nearest_hint
+from gangway.components.core.findings import InputError, nearest_hint
 from gangway.jobs.base import EngineAwayError
 
 _TIMEOUT_SEC, _ANSWER_SEC, _LOGS_SEC = 120.0, 30, 110

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from components.core.findings import Finding
-from components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL, TPU
+from gangway.components.core.findings import Finding
+from gangway.components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL, TPU
+from gangway.images.render import TEMPLATES
 from gangway.jobs.attempts import restart_limit
 from gangway.jobs.kubernetes.fabric import Fabric
 from gangway.jobs.node_command import (
@@ -27,10 +28,9 @@ from gangway.jobs.node_command import (
     own_job_script,
     train_document,
 )
-from images.render import TEMPLATES
-from stacks.config.job_file import JobFile, Priority
-from stacks.config.own_command import RUN_DIR, outputs_in_mounts
-from trainer.core.errors import (
+from gangway.stacks.config.job_file import JobFile, Priority
+from gangway.stacks.config.own_command import RUN_DIR, outputs_in_mounts
+from gangway.trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_ENDED_FOR_ALL,
     EXIT_HOURS_OVER,

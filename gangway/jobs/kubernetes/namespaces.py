@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from components.core.findings import InputError, nearest_hint
+from gangway.components.core.findings import InputError, nearest_hint
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError
 
 QUEUES = "localqueues.kueue.x-k8s.io"

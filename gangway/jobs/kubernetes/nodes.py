@@ -9,7 +9,7 @@ from typing import Any
 from gangway.jobs.kubernetes.manifests import resources_of
 from gangway.jobs.kubernetes.objects import Found
 from gangway.jobs.kubernetes.queues import Flavor, Quota, quantity
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 _KEEP_AWAY = ("NoSchedule", "NoExecute")
 

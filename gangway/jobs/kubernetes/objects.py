@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from components.core.first_error import first_wrong
+from gangway.components.core.first_error import first_wrong
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.kubernetes.manifests import (
     EXCLUDED_ANNOTATION,
@@ -19,7 +19,7 @@ from gangway.jobs.kubernetes.manifests import (
     RUN_ANNOTATION,
     START_LABEL,
 )
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 Found = Mapping[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"

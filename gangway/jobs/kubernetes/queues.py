@@ -7,10 +7,10 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from components.kubernetes.manifest import OURS
-from components.kubernetes.spec import HOST, SIZE, UNCOUNTED
+from gangway.components.kubernetes.manifest import OURS
+from gangway.components.kubernetes.spec import HOST, SIZE, UNCOUNTED
 from gangway.jobs.kubernetes.manifests import resources_of
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 _SUFFIXES: Mapping[str, Decimal] = MappingProxyType(
     {

@@ -10,8 +10,8 @@ from secrets import token_hex
 from types import MappingProxyType
 from typing import Any
 
-from components.core.findings import InputError
-from components.core.member_key import new_member_key
+from gangway.components.core.findings import InputError
+from gangway.components.core.member_key import new_member_key
 from gangway.jobs.base import JobStatus
 from gangway.jobs.kubernetes.kubectl import Kubectl, MissingError, TakenError
 from gangway.jobs.kubernetes.manifests import (
@@ -25,7 +25,7 @@ from gangway.jobs.kubernetes.manifests import (
 )
 from gangway.jobs.kubernetes.objects import Found, JobObjects, find_time
 from gangway.jobs.node_command import needs_member_key
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 SETS = "jobsets.jobset.x-k8s.io"
 SUPPORTS: Mapping[str, str] = MappingProxyType(

@@ -19,8 +19,8 @@ from gangway.jobs.kubernetes.objects import (
     get_restarts,
     get_start,
 )
-from stacks.config.job_file import JobFile
-from trainer.core.errors import EXIT_ENDED_FOR_ALL, EXIT_UNFIT
+from gangway.stacks.config.job_file import JobFile
+from gangway.trainer.core.errors import EXIT_ENDED_FOR_ALL, EXIT_UNFIT
 
 _CODE = re.compile(r"pod [^ /]*/([^ ]+) failed with exit code ([0-9]+) ")
 

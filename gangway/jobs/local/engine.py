@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from components.core.findings import Finding, InputError
-from components.core.json_lines import is_locked, lock_soon
-from components.estimate.regions import Place
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.core.json_lines import is_locked, lock_soon
+from gangway.components.estimate.regions import Place
 from gangway.jobs.base import JobStatus, Phase, Room, lost_output_findings, rendezvous_findings, resource_findings
 from gangway.jobs.environment import RUNNER_MARK, get_environment, without_marks
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError, sharing_findings
@@ -35,8 +35,8 @@ from gangway.jobs.local.outcomes import Spent, find_end, lacks_space
 from gangway.jobs.local.turn import Turn
 from gangway.jobs.run_intervals import get_run_intervals
 from gangway.jobs.working_folder import working_folder_findings
-from stacks.config.job_file import JobFile, Priority
-from stacks.config.paths import module_environment
+from gangway.stacks.config.job_file import JobFile, Priority
+from gangway.stacks.config.paths import module_environment
 
 ALIVE_FILE = "alive"
 RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2})

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gangway.jobs.environment import MARK, RUNNER_MARK, get_environment
 from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 _POLL_SEC = 0.1
 _SET_CHILD_SUBREAPER = 36  # linux/prctl.h

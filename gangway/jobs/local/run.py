@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from components.core.job import JobSpec, Rendezvous, Training
-from components.core.whole_files import write_whole
+from gangway.components.core.job import JobSpec, Rendezvous, Training
+from gangway.components.core.whole_files import write_whole
 from gangway.jobs.node_command import TRAIN_FILE
-from stacks.config.paths import module_environment
-from trainer.core.regular_files import open_file
-from trainer.records.run_record import RunContext
+from gangway.stacks.config.paths import module_environment
+from gangway.trainer.core.regular_files import open_file
+from gangway.trainer.records.run_record import RunContext
 
 
 def local_job(

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from components.core.findings import InputError
-from components.core.job import OPEN_FILES
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import OPEN_FILES
 from gangway.jobs.attempts import after, restart_limit, restart_limit_reason
 from gangway.jobs.base import Phase
 from gangway.jobs.data_sets import with_data
@@ -33,8 +33,8 @@ from gangway.jobs.local.processes import adopt_orphans, end_processes, reap_orph
 from gangway.jobs.local.turn import Turn
 from gangway.jobs.node_command import TRAIN_FILE, Place, node_argv, node_variables, own_job_script, train_document
 from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals, used_sec
-from stacks.config.paths import module_environment
-from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
+from gangway.stacks.config.paths import module_environment
+from gangway.trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
 _Written = TypeVar("_Written")
 _POLL_SEC, _MOST_WAIT_SEC = 0.1, 1.0

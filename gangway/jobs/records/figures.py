@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from pydantic import FiniteFloat
 
-from trainer.records.quantity import Frozen
+from gangway.trainer.records.quantity import Frozen
 
 
 class Source(StrEnum):

@@ -9,13 +9,13 @@ from typing import Literal, Self
 
 from pydantic import AwareDatetime, model_validator
 
-from components.estimate.energy import ERROR_BAND
+from gangway.components.estimate.energy import ERROR_BAND
 from gangway.jobs.base import JobStatus
 from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, measured, product, ratio, worst
 from gangway.jobs.records.run_reports import REPORTED, Reported
 from gangway.jobs.run_intervals import used_sec
 from gangway.jobs.sites import Nodes, Site, envelope, usage_cost_on_nodes
-from trainer.records.quantity import Frozen
+from gangway.trainer.records.quantity import Frozen
 
 _JOULES_PER_KWH = 3_600_000
 _MEASURED = (

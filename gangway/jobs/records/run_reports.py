@@ -16,14 +16,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from components.core.findings import InputError
-from components.core.visible import visible
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import visible
 from gangway.jobs.job_folders import RUN_FOLDER
 from gangway.jobs.records.figures import Absent, Figure, Maybe, Source
 from gangway.runs.run_folders import RECORD, read_run
-from stacks.config.job_file import JobFile
-from trainer.core.regular_files import read_regular
-from trainer.records.quantity import Provenance, Quantity
+from gangway.stacks.config.job_file import JobFile
+from gangway.trainer.core.regular_files import read_regular
+from gangway.trainer.records.quantity import Provenance, Quantity
 
 FIGURES_FILE = "figures.json"
 REPORTED: Mapping[str, str] = MappingProxyType(

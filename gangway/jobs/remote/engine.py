@@ -17,12 +17,12 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from components.core.findings import Finding, InputError
-from components.core.visible import one_line_texts
-from components.estimate.regions import Place
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.core.visible import one_line_texts
+from gangway.components.estimate.regions import Place
 from gangway.jobs.base import EngineAwayError, JobStatus, Room, data_source_findings
 from gangway.jobs.remote.wire import ANSWER, ANSWERS, HELLO, PROTOCOL, QUESTION, Answer, Call, Question
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 _CONNECT_SEC, _ANSWER_SEC = 30.0, 180.0
 _NO_PROGRAM, _NO_CONNECTION = 127, 255

@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from components.core.findings import InputError
-from components.core.json_lines import lock
+from gangway.components.core.findings import InputError
+from gangway.components.core.json_lines import lock
 from gangway.jobs.base import EngineAwayError, SubmitUnansweredError
 from gangway.jobs.boot_clock import boot_stamp, sec_since
-from trainer.core.regular_files import read_regular
+from gangway.trainer.core.regular_files import read_regular
 
 TOKEN = re.compile(r"[0-9a-f]{32}")
 _FOLDER = Path("~/.gangway/taken")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from components.core.findings import Finding, InputError
+from gangway.components.core.findings import Finding, InputError
 from gangway.jobs.base import EngineAwayError, JobStatus, Room
 
 PROTOCOL = 3

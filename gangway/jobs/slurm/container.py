@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from components.core.findings import Finding
+from gangway.components.core.findings import Finding
 from gangway.jobs.base import lost_output_findings
-from stacks.config.job_file import JobFile
-from stacks.config.own_command import outputs_in_mounts
+from gangway.stacks.config.job_file import JobFile
+from gangway.stacks.config.own_command import outputs_in_mounts
 
 APPTAINER = "apptainer"
 HOME_FOLDER = "home"

@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from components.core.findings import Finding, InputError, nearest_hint
-from components.core.member_key import new_member_key
-from components.estimate.regions import Place
+from gangway.components.core.findings import Finding, InputError, nearest_hint
+from gangway.components.core.member_key import new_member_key
+from gangway.components.estimate.regions import Place
+from gangway.images.render import TEMPLATES
 from gangway.jobs.base import (
     EngineAwayError,
     JobStatus,
@@ -71,8 +72,7 @@ from gangway.jobs.slurm.script import (
     without_allocation,
 )
 from gangway.jobs.working_folder import working_folder_findings
-from images.render import TEMPLATES
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 _TIMEOUT_SEC = 60.0
 _WORDS, _SUBMITTED, _GONE = "sbatch.words", ".submitted", ".gone"

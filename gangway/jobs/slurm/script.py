@@ -12,8 +12,8 @@ from gangway.jobs.base import Usage
 from gangway.jobs.job_folders import LOG_FILE, RUN_FOLDER
 from gangway.jobs.node_command import TRAIN_FILE, Meeting, Place, node_argv, node_variables
 from gangway.jobs.slurm.container import APPTAINER, container_variables, exec_args
-from stacks.config.job_file import JobFile, Priority
-from stacks.config.paths import ROOT
+from gangway.stacks.config.job_file import JobFile, Priority
+from gangway.stacks.config.paths import ROOT
 
 BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB = "slurm-batch.sh", "slurm-node.sh", "own-job.sh"
 MEMBER_KEY = "member/key.pem"

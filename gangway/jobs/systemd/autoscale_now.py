@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from components.core.findings import InputError
-from components.estimate.autoscale import Decision
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.autoscale import Decision
 from gangway.jobs.systemd.scaling.base import GroupState, Scaler, find_nodes, get_change, since_change_sec
-from stacks.base.registry import load_adapter, providers_with_adapter
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.autoscale import find_curve, wanted_nodes, why_not_scaled
-from stacks.plan.plan import make_plan
-from stacks.program import get_program
+from gangway.stacks.base.registry import load_adapter, providers_with_adapter
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.autoscale import find_curve, wanted_nodes, why_not_scaled
+from gangway.stacks.plan.plan import make_plan
+from gangway.stacks.program import get_program
 
 SCALE_FLAG = "--scale"
 STALE_AFTER = timedelta(hours=6)

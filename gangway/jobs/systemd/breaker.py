@@ -1,4 +1,4 @@
-"""A stack's circuit breaker from outside: why launches are held (`images.node.breaker`), and their release."""
+"""A stack's circuit breaker from outside: why launches are held (`gangway.images.node.breaker`), and their release."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from components.core.findings import InputError
-from components.core.first_error import first_wrong
+from gangway.components.core.findings import InputError
+from gangway.components.core.first_error import first_wrong
+from gangway.images.specs import HELD_OBJECT
 from gangway.jobs.systemd.state import JobState
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore, bucket_region, object_store, runs_url
-from images.specs import HELD_OBJECT
-from stacks.base.registry import load_adapter, providers_with_adapter
+from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 
 FOLDER = "breaker/"
 _MAX_BYTES = 65_536

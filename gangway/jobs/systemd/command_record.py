@@ -5,8 +5,9 @@ queue's job.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from components.core.findings import InputError
-from components.core.job import JobSpec
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec
+from gangway.images.specs import job_key
 from gangway.jobs.base import JobStatus, Phase
 from gangway.jobs.records.job_record import EngineInfo, JobRecord, StartCounts, get_record
 from gangway.jobs.records.run_reports import FIGURES_FILE, MOST_BYTES, parse_report
@@ -15,14 +16,13 @@ from gangway.jobs.systemd.starts import Start, count_failures, count_starts, get
 from gangway.runs.end_record import EndedRecord, read_end
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
-from images.specs import job_key
-from stacks.base.registry import get_provider
-from stacks.base.shared import get_machine, get_price
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import cloud_context
-from stacks.program import get_program
-from stacks.providers.hosts.settings import HostsConfig
-from trainer.records.cost_carbon import price
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.base.shared import get_machine, get_price
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.program import get_program
+from gangway.stacks.providers.hosts.settings import HostsConfig
+from gangway.trainer.records.cost_carbon import price
 
 _ENDS: Mapping[int, Phase] = {2: Phase.BAD_INPUT, 5: Phase.FAILED, 6: Phase.OVER_HOURS}
 _FIX = "run it as the account that runs `up`, which may read the run bucket"

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components.core.findings import InputError
-from components.core.visible import visible
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import visible
+from gangway.images.shell import CONTAINER_NAME
 from gangway.runs.run_folders import STATS
-from images.shell import CONTAINER_NAME
-from trainer.config.values.control import SWITCH_FILE, ControlSettings
-from trainer.core.program import MODULE, program
-from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
-from trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
+from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
+from gangway.trainer.core.program import MODULE, program
+from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
+from gangway.trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
 
 _MOST_SHOWN = 3
 """The newest decisions."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from components.core.visible import visible
+from gangway.components.core.visible import visible
 from gangway.jobs.base import RunInterval
 from gangway.runs.run_store import RunStore
 

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from components.core.findings import InputError
-from components.core.first_error import first_wrong
+from gangway.components.core.findings import InputError
+from gangway.components.core.first_error import first_wrong
 from gangway.runs.end_record import EndedRecord, read_end
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
-from trainer.records.decisions import DecisionRecord
+from gangway.trainer.records.decisions import DecisionRecord
 
 RECORD_FILE, PROGRESS_FILE = "run.json", "progress.json"
 _MAX_BYTES = 64_000_000

@@ -16,9 +16,9 @@ from gangway.report.comparison.groups import Member, workers
 from gangway.report.comparison.ledgers import Kept, as_columns
 from gangway.report.comparison.ledgers import as_json as ledger_json
 from gangway.report.comparison.measures import MEASURES, num_gpus
-from trainer.records.decisions import CONTROLLER, Fate
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.decisions import CONTROLLER, Fate
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord
 
 _JOULES_PER_KWH = 3.6e6
 _BEGIN_FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

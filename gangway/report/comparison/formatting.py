@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from components.estimate.statistics import FEWEST_PAIRS
+from gangway.components.estimate.statistics import FEWEST_PAIRS
 from gangway.render.rendering import duration, number, unit_text
 from gangway.report.comparison.series import Spread
 from gangway.report.comparison.tables import PUBLISHED, Column

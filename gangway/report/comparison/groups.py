@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from components.core.findings import InputError, nearest_hint
-from components.core.first_error import first_wrong
+from gangway.components.core.findings import InputError, nearest_hint
+from gangway.components.core.first_error import first_wrong
 from gangway.runs.run_folders import RECORD, STATS, Run, not_covered, read_json, unreadable_reason
 from gangway.runs.signatures import UNSIGNED
 from gangway.runs.stats import read_stats
-from trainer.config.train_config import TrainConfig
-from trainer.core.program import program
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.program import program
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord
 
 _RESULTS = "results.json"
 LOCAL = "local"

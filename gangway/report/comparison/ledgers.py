@@ -10,9 +10,9 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Sheet
 
-from components.core.findings import InputError
-from components.core.visible import visible
-from components.estimate.statistics import correct
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import visible
+from gangway.components.estimate.statistics import correct
 from gangway.finops.forecasts.tables import skill_json
 from gangway.render.drawing import PANEL_INCHES, Drawing, Theme, as_days, date_axis, legend_size
 from gangway.render.rendering import Sources, number

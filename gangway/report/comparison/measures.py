@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gangway.report.comparison.groups import Member, workers
-from trainer.records.quality import QualityRecord
-from trainer.records.quantity import Quantity
+from gangway.trainer.records.quality import QualityRecord
+from gangway.trainer.records.quantity import Quantity
 
 _PARTS = 10
 _JOULES_PER_KWH = 3.6e6

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from gangway.render.rendering import number
 from gangway.report.comparison.groups import Member
-from trainer.config.train_config import TrainConfig
+from gangway.trainer.config.train_config import TrainConfig
 
 Name = Literal["P2", "P3"]
 _SAME_LENGTH = 0.1

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from components.estimate.statistics import Comparison, Pair, compare_pairs
+from gangway.components.estimate.statistics import Comparison, Pair, compare_pairs
 from gangway.report.comparison.groups import Group, Member
-from trainer.records.quantity import Quantity
+from gangway.trainer.records.quantity import Quantity
 
 _MEASURED_FIRST = ("measured", "list-price", "estimated", "assumed")
 """A mean is as good as its weakest value."""

@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from components.core.findings import InputError
-from components.estimate.statistics import correct
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.statistics import correct
 from gangway.report.comparison.groups import Group, Member, Missing, Source, check_one_table, differences, group_runs
 from gangway.report.comparison.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
 from gangway.report.comparison.papers import Beside, Name, Paper, beside, get_paper

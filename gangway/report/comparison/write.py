@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from markupsafe import Markup
 
-from components.core.findings import InputError
-from components.core.whole_files import make_folder, write_whole
+from gangway.components.core.findings import InputError
+from gangway.components.core.whole_files import make_folder, write_whole
 from gangway.render.drawing import Drawing
 from gangway.render.rendering import Sources, duration, kimg_text, moment, number, render_template, unit_text
 from gangway.report.comparison.charts import curve_drawings
@@ -26,8 +26,8 @@ from gangway.report.comparison.series import Spread, add_note, get_spread, meter
 from gangway.report.comparison.tables import Column, Report, Row, get_report
 from gangway.report.decisions import Decided, find_decided
 from gangway.runs.run_folders import Run, not_sealed
-from trainer.core.program import program
-from trainer.core.regular_files import read_regular
+from gangway.trainer.core.program import program
+from gangway.trainer.core.regular_files import read_regular
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from components.catalog.billing import load_billing
-from components.estimate.cost import HOURS_PER_MONTH, get_key
-from stacks.plan.bill_coverage import is_billable
+from gangway.components.catalog.billing import load_billing
+from gangway.components.estimate.cost import HOURS_PER_MONTH, get_key
+from gangway.stacks.plan.bill_coverage import is_billable
 
 VERSION = "0.2"
 _DIGITS = 10

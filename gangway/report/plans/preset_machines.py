@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from components.estimate.offers import find_offers, get_carriers
+from gangway.components.estimate.offers import find_offers, get_carriers
 from gangway.report.plans.show import usd
-from stacks.base.registry import sellers
-from stacks.estimates.common_findings import span
-from stacks.estimates.throughput import FAST, SLOW, Band, about, project
-from trainer.config.segment_plan import stretches
-from trainer.config.step_memory import estimate, fitting_batch_gpu, least_gib
-from trainer.config.train_config import TrainConfig
+from gangway.stacks.base.registry import sellers
+from gangway.stacks.estimates.common_findings import span
+from gangway.stacks.estimates.throughput import FAST, SLOW, Band, about, project
+from gangway.trainer.config.segment_plan import stretches
+from gangway.trainer.config.step_memory import estimate, fitting_batch_gpu, least_gib
+from gangway.trainer.config.train_config import TrainConfig
 
 MACHINES = ("A100-80Gx8", "H100x8", "H200x8")
 """Machines to show presets for."""
@@ -21,7 +21,7 @@ class OnMachine:
     """A preset's whole run on one machine.
 
     Attributes:
-        needs_gib: per accelerator at a step's peak, estimated (stacks.estimates.worker_memory).
+        needs_gib: per accelerator at a step's peak, estimated (gangway.stacks.estimates.worker_memory).
         images_per_second: of the whole machine, projected; None without data or memory.
         hours: of training alone, fast end first; None likewise.
         usd: of these hours, on demand at the list price of `offer`; None without hours or price.

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from components.core.findings import Finding, InputError, Severity
-from components.estimate.cost import (
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.components.estimate.cost import (
     HOURS_PER_MONTH,
     Bound,
     CostComponent,
@@ -26,18 +26,18 @@ from components.estimate.cost import (
     foreign_regions,
     marked_usd,
 )
-from components.estimate.energy import CarbonEstimate
+from gangway.components.estimate.energy import CarbonEstimate
 from gangway.report.plans.infracost import infracost
-from stacks.estimates.common_findings import span
-from stacks.estimates.ladder_cost import assumptions
-from stacks.estimates.run_costs import RungCost, most_bound
-from stacks.estimates.throughput import about
-from stacks.plan.difference import Change, Delta, Difference
-from stacks.plan.finding_codes import finding_codes, job_codes, meaning
-from stacks.plan.plan import Plan
-from stacks.plan.replacement import Effect
-from stacks.plan.team_access import TeamAccess
-from stacks.recording import PlannedResource
+from gangway.stacks.estimates.common_findings import span
+from gangway.stacks.estimates.ladder_cost import assumptions
+from gangway.stacks.estimates.run_costs import RungCost, most_bound
+from gangway.stacks.estimates.throughput import about
+from gangway.stacks.plan.difference import Change, Delta, Difference
+from gangway.stacks.plan.finding_codes import finding_codes, job_codes, meaning
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.plan.replacement import Effect
+from gangway.stacks.plan.team_access import TeamAccess
+from gangway.stacks.recording import PlannedResource
 
 if TYPE_CHECKING:
     from gangway.sandbox.rows import SandboxRow

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from components.core.findings import InputError, Severity
-from components.estimate.cost import Bound, foreign_note, foreign_regions, marked_usd
-from stacks.estimates.common_findings import span
-from stacks.estimates.run_costs import most_bound
-from stacks.loading.loader import find_stack_file, from_file
-from stacks.plan.plan import Plan, make_plan
+from gangway.components.core.findings import InputError, Severity
+from gangway.components.estimate.cost import Bound, foreign_note, foreign_regions, marked_usd
+from gangway.stacks.estimates.common_findings import span
+from gangway.stacks.estimates.run_costs import most_bound
+from gangway.stacks.loading.loader import find_stack_file, from_file
+from gangway.stacks.plan.plan import Plan, make_plan
 
 
 @dataclass(frozen=True)

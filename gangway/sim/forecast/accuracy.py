@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import fsum
 from typing import Final
 
-from components.estimate.statistics import Comparison, compare_pairs
+from gangway.components.estimate.statistics import Comparison, compare_pairs
 
 __all__ = ["Accuracy", "Judged", "Skill", "accuracy", "pinball", "skill"]
 

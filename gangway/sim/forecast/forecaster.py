@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sim.forecast.accuracy import Accuracy, Judged, Skill, accuracy, skill
 from gangway.sim.forecast.baseline import choose_season, source_index
 from gangway.sim.forecast.boosting import fit, lookback

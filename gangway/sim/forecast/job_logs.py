@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from components.core.findings import InputError
-from components.core.visible import visible
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import visible
 from gangway.sim.forecast.series import YEARS, Series, in_years
 
 __all__ = ["JobLog", "LoggedJob", "demand", "is_job_log", "parse_job_log"]

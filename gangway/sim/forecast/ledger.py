@@ -18,13 +18,13 @@ from typing import IO, Annotated, Literal, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 from pydantic import model_validator as validator
 
-from components.core.findings import InputError
-from components.core.first_error import first_wrong
-from components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
+from gangway.components.core.findings import InputError
+from gangway.components.core.first_error import first_wrong
+from gangway.components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
 from gangway.sim.forecast.accuracy import Judged
 from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.series import Series
-from trainer.core.regular_files import open_file, read_file
+from gangway.trainer.core.regular_files import open_file, read_file
 
 __all__ = ["Entries", "Ledger", "Scored", "Settled", "open_ledger", "overlapping", "read_ledger"]
 

@@ -19,10 +19,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from components.core.findings import InputError
-from components.core.first_error import first_wrong
-from components.core.foreign_files import foreign_file
-from components.core.visible import visible
+from gangway.components.core.findings import InputError
+from gangway.components.core.first_error import first_wrong
+from gangway.components.core.foreign_files import foreign_file
+from gangway.components.core.visible import visible
 from gangway.sim.forecast.job_logs import demand, is_job_log, parse_job_log
 from gangway.sim.forecast.series import Series, check_number, file_text, in_years, parse_series
 

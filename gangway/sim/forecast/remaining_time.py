@@ -3,8 +3,8 @@ mean pace).
 
 Future pace is sampled from the later half of the past (at most 200 windows): once for the uncertain mean pace, once for
 the scatter of future windows. Successive windows are correlated, so both scatter more than independent ones, by the
-autocorrelation at lag one (AR(1)). Interruptions follow `components.estimate.spot`, whose expectation is the mean of
-these samples.
+autocorrelation at lag one (AR(1)). Interruptions follow `gangway.components.estimate.spot`, whose expectation is the
+mean of these samples.
 """
 
 import random

@@ -18,9 +18,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from components.core.findings import InputError
-from components.core.visible import visible
-from trainer.core.regular_files import read_file
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import visible
+from gangway.trainer.core.regular_files import read_file
 
 __all__ = [
     "MOST_VALUES", "YEARS", "Series", "check_number", "file_text", "format_time", "in_years", "parse_series",

@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from components.estimate.spot import RESTART_SEC, SAVE_SEC, best_interval_sec
+from gangway.components.estimate.spot import RESTART_SEC, SAVE_SEC, best_interval_sec
 from gangway.sim.schedule.hourly import Hourly
 
 __all__ = ["Cluster", "Power", "Rung", "outages"]

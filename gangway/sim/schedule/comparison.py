@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from components.estimate.statistics import Comparison, compare_pairs, correct
+from gangway.components.estimate.statistics import Comparison, compare_pairs, correct
 from gangway.sim.schedule.outcome import Figures, Outcome, get_figures
 from gangway.sim.schedule.policy import Policy
 from gangway.sim.schedule.scenario import Scenario

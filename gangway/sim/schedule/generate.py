@@ -6,8 +6,8 @@ import math
 import random
 from collections.abc import Sequence
 
-from components.catalog.job_traces import TraceStatistics
-from components.estimate.scaling import Network
+from gangway.components.catalog.job_traces import TraceStatistics
+from gangway.components.estimate.scaling import Network
 from gangway.sim.schedule.jobs import Ask, Curve, Job
 
 __all__ = ["USERS", "generate"]

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from components.estimate.scaling import Network
+from gangway.components.estimate.scaling import Network
 from gangway.sim.schedule.jobs import Ask, Curve, Job
 
 __all__ = ["Gain", "Misfit", "Run", "controlled_job", "drawn", "submitted_job"]

@@ -1,9 +1,10 @@
-"""Jobs: what the scheduler knows (`Ask`), what happens (`Job`), and speed by GPUs (`components.estimate.scaling`)."""
+"""Jobs: what the scheduler knows (`Ask`), what happens (`Job`), and speed by GPUs
+(`gangway.components.estimate.scaling`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.estimate.scaling import Network, StepModel, step_sec
+from gangway.components.estimate.scaling import Network, StepModel, step_sec
 
 __all__ = ["Ask", "Curve", "Job", "perfect"]
 

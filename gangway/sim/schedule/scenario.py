@@ -6,20 +6,20 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from components.catalog.job_traces import load_philly
-from components.catalog.reliability import load_reliability
-from components.core.fields import Amount, PositiveNumber, PositiveWhole
-from components.core.findings import InputError
-from components.estimate.energy import board_share
-from components.estimate.offers import Carrier, Offer, find_offers
-from components.estimate.scaling import Links, Network, get_links
-from components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
+from gangway.components.catalog.job_traces import load_philly
+from gangway.components.catalog.reliability import load_reliability
+from gangway.components.core.fields import Amount, PositiveNumber, PositiveWhole
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.energy import board_share
+from gangway.components.estimate.offers import Carrier, Offer, find_offers
+from gangway.components.estimate.scaling import Links, Network, get_links
+from gangway.components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
 from gangway.sim.schedule.cluster import Cluster, Power, Rung
 from gangway.sim.schedule.generate import generate
 from gangway.sim.schedule.hourly import Hourly
 from gangway.sim.schedule.job_controller import Gain, Misfit, controlled_job, drawn, submitted_job
 from gangway.sim.schedule.jobs import Ask, Curve, Job
-from stacks.base.registry import get_provider, sellers
+from gangway.stacks.base.registry import get_provider, sellers
 
 __all__ = ["MOST_JOBS", "JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]
 

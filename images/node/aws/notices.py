@@ -1,4 +1,5 @@
-"""Writes EC2's interruption notices to FILE: `python3 -m images.node.aws.notices FILE`. Needs only Python 3.9."""
+"""Writes EC2's interruption notices to FILE: `python3 -m gangway.images.node.aws.notices FILE`. Needs only Python
+3.9."""
 
 import http.client
 import json
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
 
-from images.node.notices import METADATA_URL, TIMEOUT_SEC, write_notices
+from gangway.images.node.notices import METADATA_URL, TIMEOUT_SEC, write_notices
 
 POLL_SEC = 5.0
 

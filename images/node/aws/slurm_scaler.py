@@ -1,10 +1,10 @@
 """Starts and ends machines on AWS as Slurm's power saving requests. A timer runs it repeatedly, and Slurm runs it as
 its ResumeProgram and SuspendProgram.
 
-    python3 -m images.node.aws.slurm_scaler CONFIG_FILE STATE_FILE
+    python3 -m gangway.images.node.aws.slurm_scaler CONFIG_FILE STATE_FILE
 
-`decide` of `images.node.slurm_plan` plans; this module calls Slurm, Auto Scaling and EC2. It runs on the controller, as
-Slurm's user, with Python 3.10 and the distribution's boto3, and logs actions as lines of JSON.
+`decide` of `gangway.images.node.slurm_plan` plans; this module calls Slurm, Auto Scaling and EC2. It runs on the
+controller, as Slurm's user, with Python 3.10 and the distribution's boto3, and logs actions as lines of JSON.
 CONFIG_FILE: {"region", "most", "patience_sec", "rest_sec", "given_up", "given_up_sec",
 "rungs": [{"name", "group", "count", "nodes_up"}]}.
 """
@@ -21,7 +21,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from images.node.slurm_plan import (
+from gangway.images.node.slurm_plan import (
     Action,
     Close,
     Decision,
@@ -156,7 +156,7 @@ def plan(config: Mapping[str, Any], memory: Memory, slurm: Slurm, groups: AwsGro
 
 
 def _names(rung: Mapping[str, Any]) -> tuple[str, ...]:
-    """As in slurm.conf (images.slurm.spec)."""
+    """As in slurm.conf (gangway.images.slurm.spec)."""
     return tuple(f"{rung['name']}-n{number}" for number in range(1, rung["count"] + 1))
 
 

@@ -1,11 +1,11 @@
 """Commands of a machine on Azure that call Azure's APIs, with the token of its managed identity, GANGWAY_CLIENT_ID.
 
-    python3 -m images.node.azure.api event INGESTION_URL ROLE job-ended exit_status 0 reason done
-    python3 -m images.node.azure.api leaving | waiting | let-go: about events that end this machine
-    python3 -m images.node.azure.api outlast: waits until no restart is scheduled
-    python3 -m images.node.azure.api leave | scale-set | capacity
-    python3 -m images.node.azure.api put FILE URL, or: put-folder FOLDER URL, or: exists URL, or: list URL
-    python3 -m images.node.azure.api registry-token REGISTRY, or: secret URL
+    python3 -m gangway.images.node.azure.api event INGESTION_URL ROLE job-ended exit_status 0 reason done
+    python3 -m gangway.images.node.azure.api leaving | waiting | let-go: about events that end this machine
+    python3 -m gangway.images.node.azure.api outlast: waits until no restart is scheduled
+    python3 -m gangway.images.node.azure.api leave | scale-set | capacity
+    python3 -m gangway.images.node.azure.api put FILE URL, or: put-folder FOLDER URL, or: exists URL, or: list URL
+    python3 -m gangway.images.node.azure.api registry-token REGISTRY, or: secret URL
 
 Exit code 0, or 1 with a line for the reason. For `leaving`, `waiting` and `exists`, 1 also means no.
 """
@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode, urlsplit
 
-from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
+from gangway.images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
 METADATA_URL = "http://169.254.169.254"
 TIMEOUT_SEC = 30.0
@@ -176,7 +176,7 @@ def can_start(event: Mapping[str, Any]) -> bool:
 
 
 def log_row(node: str, role: str, unit: str, line: Mapping[str, Any], at: float | None = None) -> dict[str, Any]:
-    """A row of `components.azure.alarms.COLUMNS`.
+    """A row of `gangway.components.azure.alarms.COLUMNS`.
 
     Args:
         node: the machine's name.

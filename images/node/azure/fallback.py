@@ -1,15 +1,16 @@
 """Sizes the scale sets of the capacity ladder on Azure. A timer runs it repeatedly.
 
-    python3 -m images.node.azure.fallback CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY \
+    python3 -m gangway.images.node.azure.fallback CONFIG_FILE
+    https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY \
         https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/breaker/held.json
 
-`reconcile` of `images.node.fill_order` plans the sizes; this module calls Resource Manager. The job's numbers of nodes
-are tags of the scale sets, so that a change does not replace the head; `gangway job --scale` sets a tag of the first.
-Machines that failed to start or stopped themselves count in a scale set's size; they are deleted, to be replaced.
-It fills nothing once the job's last node has written ended-KEY. While held.json exists (the circuit breaker, which
-`gangway breaker reset` deletes), it only removes machines. JSON lines are events of the stack's table: `ladder-looked`,
-with requested and running nodes; `ladder-changed`, for each change, also without capacity; `ladder-refused`, for other
-errors, such as quota or policy, which do not stop other groups; `ladder-not-kept`.
+`reconcile` of `gangway.images.node.fill_order` plans the sizes; this module calls Resource Manager. The job's numbers
+of nodes are tags of the scale sets, so that a change does not replace the head; `gangway job --scale` sets a tag of the
+first. Machines that failed to start or stopped themselves count in a scale set's size; they are deleted, to be
+replaced. It fills nothing once the job's last node has written ended-KEY. While held.json exists (the circuit breaker,
+which `gangway breaker reset` deletes), it only removes machines. JSON lines are events of the stack's table:
+`ladder-looked`, with requested and running nodes; `ladder-changed`, for each change, also without capacity;
+`ladder-refused`, for other errors, such as quota or policy, which do not stop other groups; `ladder-not-kept`.
 """
 
 import json
@@ -21,9 +22,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from images.node.azure.api import ARM, COMPUTE_VERSION, AzureApi, blob_exists
-from images.node.fill_order import reconcile
-from images.node.web import RefusedError
+from gangway.images.node.azure.api import ARM, COMPUTE_VERSION, AzureApi, blob_exists
+from gangway.images.node.fill_order import reconcile
+from gangway.images.node.web import RefusedError
 
 # No capacity, or not at the maximum price: "Troubleshoot the ZonalAllocationFailed, AllocationFailed, or
 # OverconstrainedAllocationRequest error code"; "Error messages for Azure Spot Virtual Machines and scale sets".
@@ -44,8 +45,8 @@ _CODE = re.compile(r'\\*"code\\*"\s*:\s*\\*"(\w+)', re.IGNORECASE)
 # The status of a machine that failed to start, followed by the reason, if any.
 _START_FAILED = "ProvisioningState/failed/"
 CHANGED, LOOKED, NOT_KEPT, REFUSED = "ladder-changed", "ladder-looked", "ladder-not-kept", "ladder-refused"
-# Tags: the job's least and most nodes (`components.azure.names`); on the first scale set, the number set by `gangway
-# job --scale`, which a `pulumi up` that changes the scale set removes.
+# Tags: the job's least and most nodes (`gangway.components.azure.names`); on the first scale set, the number set by
+# `gangway job --scale`, which a `pulumi up` that changes the scale set removes.
 LEAST_TAG, MOST_TAG, WANTED_TAG = "gangway-nodes-min", "gangway-nodes", "gangway-nodes-wanted"
 
 
@@ -103,7 +104,7 @@ class Ladder:
 
     Args:
         azure: the APIs.
-        config: `components.azure.fallback.FallbackConfig` as JSON data.
+        config: `gangway.components.azure.fallback.FallbackConfig` as JSON data.
     """
 
     def __init__(self, azure: AzureApi, config: dict[str, Any]) -> None:

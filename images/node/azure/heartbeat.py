@@ -1,6 +1,6 @@
 """Sends a heartbeat to the stack's log each minute, and answers Azure's health probe.
 
-    python3 -m images.node.azure.heartbeat ROLE [INGESTION_URL]
+    python3 -m gangway.images.node.azure.heartbeat ROLE [INGESTION_URL]
 
 Scale sets log no machine counts, hence the heartbeat. The Application Health extension requests `GET /health` on the
 loopback address; a machine whose scripts gave up answers Unhealthy. Each minute it also requests scheduled events: the
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from images.node.azure.api import AzureApi, log_row
+from gangway.images.node.azure.api import AzureApi, log_row
 
 PORT = 9401
 PERIOD_SEC = 60.0
@@ -24,7 +24,7 @@ FIRST_EVENTS_SEC = 130.0
 
 
 def health(given_up: Path) -> dict[str, str]:
-    """The answer to the probe of `components.azure.launch.HEALTH_PATH`."""
+    """The answer to the probe of `gangway.components.azure.launch.HEALTH_PATH`."""
     return {"ApplicationHealthState": "Unhealthy" if given_up.exists() else "Healthy"}
 
 

@@ -1,6 +1,6 @@
 """Sends our units' journal to the stack's table in Log Analytics, with JSON lines as fields.
 
-    python3 -m images.node.azure.logs INGESTION_URL ROLE UNIT...
+    python3 -m gangway.images.node.azure.logs INGESTION_URL ROLE UNIT...
 
 Azure's agent would be one more package at boot, and sends a line as one text field. After a lost answer, rows are sent
 and stored twice: the Logs Ingestion API has no ids.
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from images.node.azure.api import AzureApi, log_row
-from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, get_unit, journal_fields
+from gangway.images.node.azure.api import AzureApi, log_row
+from gangway.images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, get_unit, journal_fields
 
 # The Logs Ingestion API takes 1 MB at once and cuts a field at 64 KB (Azure Monitor service limits).
 MAX_BATCH = (500, 900_000)

@@ -1,13 +1,13 @@
-"""Writes Azure's interruption notices to FILE: `python3 -m images.node.azure.notices FILE`."""
+"""Writes Azure's interruption notices to FILE: `python3 -m gangway.images.node.azure.notices FILE`."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from images.node.azure.api import AzureApi, can_start
-from images.node.azure.heartbeat import FIRST_EVENTS_SEC
-from images.node.notices import TIMEOUT_SEC, write_notices
+from gangway.images.node.azure.api import AzureApi, can_start
+from gangway.images.node.azure.heartbeat import FIRST_EVENTS_SEC
+from gangway.images.node.notices import TIMEOUT_SEC, write_notices
 
 # Azure recommends it: the notice of a preemption comes 30 s before.
 POLL_SEC = 1.0

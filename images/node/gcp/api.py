@@ -1,12 +1,12 @@
 """Commands of a machine on Google Cloud that call Google's APIs, with the token of its service account.
 
-    python3 -m images.node.gcp.api event PROJECT LOG job-ended exit_status 0 reason done
-    python3 -m images.node.gcp.api replace | leave | zone | token
-    python3 -m images.node.gcp.api release projects/P/locations/ZONE/queuedResources/NAME
-    python3 -m images.node.gcp.api put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
-    python3 -m images.node.gcp.api exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
-    python3 -m images.node.gcp.api import FILE, which has a request to Managed Lustre
-    python3 -m images.node.gcp.api copy gs://BUCKET/PREFIX FOLDER
+    python3 -m gangway.images.node.gcp.api event PROJECT LOG job-ended exit_status 0 reason done
+    python3 -m gangway.images.node.gcp.api replace | leave | zone | token
+    python3 -m gangway.images.node.gcp.api release projects/P/locations/ZONE/queuedResources/NAME
+    python3 -m gangway.images.node.gcp.api put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
+    python3 -m gangway.images.node.gcp.api exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
+    python3 -m gangway.images.node.gcp.api import FILE, which has a request to Managed Lustre
+    python3 -m gangway.images.node.gcp.api copy gs://BUCKET/PREFIX FOLDER
 
 Exit codes, with a line for the reason: 0 done, 1 failed, 2 not found or unsafe object name, 3 not allowed, which may
 change while new rights propagate. Uses REST, since not all of Ubuntu's images have `gcloud`.
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
-from images.node.safe_files import UnsafeNameError, get_size, open_folder, replace_file
-from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
+from gangway.images.node.safe_files import UnsafeNameError, get_size, open_folder, replace_file
+from gangway.images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
 METADATA_URL = "http://metadata.google.internal"
 TIMEOUT_SEC = 30

@@ -1,11 +1,12 @@
 """Fills the groups of the capacity ladder with what those above them lack. A timer runs it repeatedly.
 
-    python3 -m images.node.gcp.fallback gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY \
+    python3 -m gangway.images.node.gcp.fallback gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY \
         gs://BUCKET/STACK/JOB/breaker/held.json
 
-The head reads the groups from the bucket, since they are created after it. `plan_fill` of `images.node.fill_order`
-plans the sizes; this module calls Compute Engine. It fills nothing once the job's last node has written ended-KEY, or
-while held.json exists: the circuit breaker, which `gangway breaker reset` deletes. JSON lines are events of the stack's
+The head reads the groups from the bucket, since they are created after it. `plan_fill` of
+`gangway.images.node.fill_order` plans the sizes; this module calls Compute Engine. It fills nothing once the job's last
+node has written ended-KEY, or while held.json exists: the circuit breaker, which `gangway breaker reset` deletes. JSON
+lines are events of the stack's
 log: `ladder-changed`, one for each group, or `ladder-not-kept`.
 """
 
@@ -17,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from images.node.fill_order import plan_fill
-from images.node.gcp.api import GoogleApi
-from images.node.web import RefusedError
+from gangway.images.node.fill_order import plan_fill
+from gangway.images.node.gcp.api import GoogleApi
+from gangway.images.node.web import RefusedError
 
 # States of a request that is still pending.
 WAITING = ("CREATING", "ACCEPTED")
@@ -30,7 +31,7 @@ class Ladder:
 
     Args:
         google: the APIs.
-        config: `components.gcp.fallback.FallbackConfig` as JSON data.
+        config: `gangway.components.gcp.fallback.FallbackConfig` as JSON data.
     """
 
     def __init__(self, google: GoogleApi, config: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Sends our units' journal to Cloud Logging, with JSON lines as fields.
 
-    python3 -m images.node.gcp.logs PROJECT LOG UNIT...
+    python3 -m gangway.images.node.gcp.logs PROJECT LOG UNIT...
 
 Docker's driver for Cloud Logging would send a line as one text field, which metrics cannot parse; Google's agent would
 be one more package at boot. The journal's cursor is the entry's id, so an entry sent twice is stored once.
@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from images.node.gcp.api import GoogleApi, log_entry
-from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, get_unit, journal_fields
+from gangway.images.node.gcp.api import GoogleApi, log_entry
+from gangway.images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, get_unit, journal_fields
 
 # Cloud Logging takes 1000 entries and 10 MB at once.
 MAX_BATCH = (500, 9_000_000)

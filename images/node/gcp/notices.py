@@ -1,4 +1,4 @@
-"""Writes Compute Engine's interruption notices to FILE: `python3 -m images.node.gcp.notices FILE`."""
+"""Writes Compute Engine's interruption notices to FILE: `python3 -m gangway.images.node.gcp.notices FILE`."""
 
 import json
 import os
@@ -6,8 +6,8 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 
-from images.node.notices import METADATA_URL, TIMEOUT_SEC, write_notices
-from images.node.web import RefusedError, open_url
+from gangway.images.node.notices import METADATA_URL, TIMEOUT_SEC, write_notices
+from gangway.images.node.web import RefusedError, open_url
 
 # Google gives only 30 s, so poll continuously.
 POLL_SEC = 0.5

@@ -1,9 +1,9 @@
 """Commands of a machine on OpenStack: fetch its secrets at boot, upload to the object store.
 
-    python3 -m images.node.openstack.api fetch
-    python3 -m images.node.openstack.api secret NAME
-    python3 -m images.node.openstack.api put FILE swift://CONTAINER/NAME
-    python3 -m images.node.openstack.api put-folder FOLDER swift://CONTAINER/PREFIX
+    python3 -m gangway.images.node.openstack.api fetch
+    python3 -m gangway.images.node.openstack.api secret NAME
+    python3 -m gangway.images.node.openstack.api put FILE swift://CONTAINER/NAME
+    python3 -m gangway.images.node.openstack.api put-folder FOLDER swift://CONTAINER/PREFIX
 
 Exit code 0, or 1 with a line for the reason. `fetch` downloads the machine's secrets, from the URL in its metadata, to
 the file GANGWAY_SECRETS, if they changed; `secret` prints one. A file is one request, up to Swift's limit of 5 GiB
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from images.node.web import RefusedError, open_url
+from gangway.images.node.web import RefusedError, open_url
 
 SECRETS = "/etc/gangway/secrets.json"
 METADATA_URL = "http://169.254.169.254"
-# As in components.openstack.machine_secrets.
+# As in gangway.components.openstack.machine_secrets.
 PLACE, SIGNATURE = "gangway:secrets", "gangway:secrets-signature"
 MAX_SECRETS_BYTES = 65_536
 TIMEOUT_SEC = 30.0

@@ -17,7 +17,7 @@ export METADATA_IPV4='169.254.169.254 168.63.129.16' METADATA_IPV6=''
 GIVEN_UP=${GANGWAY_STATE_DIR:-/run/gangway}/given-up
 
 # azure COMMAND...: see images/node/azure/api.py.
-azure() { PYTHONPATH=$LIB_DIR python3 -m images.node.azure.api "$@"; }
+azure() { PYTHONPATH=$LIB_DIR python3 -m gangway.images.node.azure.api "$@"; }
 
 # For an eviction or a deletion, or because the machine shuts down. A restart is no end: run-job.sh waits for it.
 leaving() { azure leaving || [ "$(systemctl is-system-running)" = stopping ]; }
@@ -57,7 +57,7 @@ leave_group() {
 put_object() { azure put "$1" "$BUCKET_URI/$2"; }
 list_objects() { azure list "$BUCKET_URI/$1"; }
 put_folder() {
-    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.azure.api put-folder "$1" "$BUCKET_URI/$2"
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m gangway.images.node.azure.api put-folder "$1" "$BUCKET_URI/$2"
 }
 
 member_key() { azure secret "$MEMBER_KEY"; }

@@ -15,7 +15,7 @@ export METADATA_IPV4='169.254.169.254' METADATA_IPV6='fd20:ce::254'
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
 
 # gce COMMAND...: see images/node/gcp/api.py.
-gce() { PYTHONPATH=$LIB_DIR python3 -m images.node.gcp.api "$@"; }
+gce() { PYTHONPATH=$LIB_DIR python3 -m gangway.images.node.gcp.api "$@"; }
 
 # For a preemption, because the machine shuts down (a group deletes its instances without asking first), or as asked.
 leaving() {
@@ -85,7 +85,7 @@ first_host() {
 put_object() { gce put "$1" "$BUCKET_URI/$2"; }
 list_objects() { gce list "$BUCKET_URI/$1"; }
 put_folder() {
-    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp.api put-folder "$1" "$BUCKET_URI/$2"
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m gangway.images.node.gcp.api put-folder "$1" "$BUCKET_URI/$2"
 }
 
 member_key() { gce secret "$MEMBER_KEY"; }

@@ -10,7 +10,7 @@ set -euo pipefail
 # open_and_put FOLDER KEY MARKS
 open_and_put() {
     mkdir -p "$3"
-    KEY=$2 MARKS=$3 PYTHONPATH="$(dirname "$0")/../lib" python3 -m images.node.run_folder \
+    KEY=$2 MARKS=$3 PYTHONPATH="$(dirname "$0")/../lib" python3 -m gangway.images.node.run_folder \
         "$1" "$TRAINER_UID" "$3" bash "$0"
 }
 

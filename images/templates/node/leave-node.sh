@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Handles the trainer's end by the launcher's exit code (trainer.core.errors, EXIT_CODES). systemd sets SERVICE_RESULT,
+# Handles the trainer's end by the launcher's exit code (gangway.trainer.core.errors, EXIT_CODES). systemd sets SERVICE_RESULT,
 # EXIT_CODE and EXIT_STATUS.
 set -euo pipefail
 # shellcheck source=common.sh

@@ -8,7 +8,7 @@ export ROOT=${GANGWAY_ROOT:-}
 export METADATA_IPV4='169.254.169.254' METADATA_IPV6='fe80::a9fe:a9fe'
 
 # swift COMMAND...: see images/node/openstack/api.py.
-swift() { PYTHONPATH=$LIB_DIR python3 -m images.node.openstack.api "$@"; }
+swift() { PYTHONPATH=$LIB_DIR python3 -m gangway.images.node.openstack.api "$@"; }
 
 # Because the machine shuts down: `up` stops an instance before it deletes it.
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
@@ -39,7 +39,7 @@ leave_group() {
 
 put_object() { swift put "$1" "$BUCKET_URI/$2"; }
 put_folder() {
-    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.openstack.api put-folder "$1" "$BUCKET_URI/$2"
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m gangway.images.node.openstack.api put-folder "$1" "$BUCKET_URI/$2"
 }
 
 member_key() { swift secret member_key; }

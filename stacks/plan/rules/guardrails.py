@@ -3,18 +3,25 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from components.core.capacity import Spot
-from components.core.findings import Finding, Severity
-from components.core.retention import RetentionResource, retention_breaches
-from components.estimate.cost import Declared
-from stacks.base.provider import Provider
-from stacks.base.registry import all_providers, get_provider
-from stacks.base.rule import Limits, ResourceRule, Rule, StackRule, get_path, is_unknown, items, kind
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_costs import Pace
-from stacks.plan.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V2, NO_PUBLIC_ADDRESS, SHIELDED, find_grid
-from stacks.plan.rules.tags import REQUIRED_TAGS
-from stacks.recording import PlannedResource
+from gangway.components.core.capacity import Spot
+from gangway.components.core.findings import Finding, Severity
+from gangway.components.core.retention import RetentionResource, retention_breaches
+from gangway.components.estimate.cost import Declared
+from gangway.stacks.base.provider import Provider
+from gangway.stacks.base.registry import all_providers, get_provider
+from gangway.stacks.base.rule import Limits, ResourceRule, Rule, StackRule, get_path, is_unknown, items, kind
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_costs import Pace
+from gangway.stacks.plan.rules.resource_rules import (
+    CLEAN_REGION,
+    ENCRYPTED,
+    IMDS_V2,
+    NO_PUBLIC_ADDRESS,
+    SHIELDED,
+    find_grid,
+)
+from gangway.stacks.plan.rules.tags import REQUIRED_TAGS
+from gangway.stacks.recording import PlannedResource
 
 SAVES = 10
 """Checkpoints that are advised for a run without any."""

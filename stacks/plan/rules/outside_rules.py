@@ -1,6 +1,6 @@
 """Checks planned resources against Checkov's and Trivy's rules: which ones our stacks keep, and why not the rest.
 
-python -m stacks.plan.rules.outside_rules > docs/reference/security-rules.md
+python -m gangway.stacks.plan.rules.outside_rules > docs/reference/security-rules.md
 """
 
 import json
@@ -13,8 +13,8 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from components.estimate.cost import Declared
-from stacks.base.rule import is_unknown, kind
+from gangway.components.estimate.cost import Declared
+from gangway.stacks.base.rule import is_unknown, kind
 
 _FILE = Path(__file__).with_suffix(".yaml")
 _HEAD = """\

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from components.core.findings import Severity
-from components.estimate.cost import Declared
-from stacks.base.provider import Provider
-from stacks.base.registry import all_providers
-from stacks.base.rule import UNKNOWN, Limits, ResourceRule, get_path, is_unknown, items, kind, label, may_be
-from stacks.base.shared import get_region
-from stacks.config.stack_config import StackConfig
+from gangway.components.core.findings import Severity
+from gangway.components.estimate.cost import Declared
+from gangway.stacks.base.provider import Provider
+from gangway.stacks.base.registry import all_providers
+from gangway.stacks.base.rule import UNKNOWN, Limits, ResourceRule, get_path, is_unknown, items, kind, label, may_be
+from gangway.stacks.base.shared import get_region
+from gangway.stacks.config.stack_config import StackConfig
 
 Inputs = Mapping[str, Any]
 SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"

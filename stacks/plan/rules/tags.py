@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from components.core.findings import Severity
-from components.estimate.cost import Declared
-from stacks.base.registry import all_providers, provider_names
-from stacks.base.rule import Limits, ResourceRule, is_unknown, items, kind, label
+from gangway.components.core.findings import Severity
+from gangway.components.estimate.cost import Declared
+from gangway.stacks.base.registry import all_providers, provider_names
+from gangway.stacks.base.rule import Limits, ResourceRule, is_unknown, items, kind, label
 
 
 def types_with_tags() -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""Stacks on Amazon Web Services; `stacks.providers` describes the modules."""
+"""Stacks on Amazon Web Services; `gangway.stacks.providers` describes the modules."""

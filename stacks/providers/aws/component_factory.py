@@ -5,28 +5,28 @@ from typing import cast
 
 import pulumi
 
-from components.aws.budget import Budget, CostTagActivation
-from components.aws.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity
-from components.aws.launch import HeadNode, count_efa
-from components.aws.monitoring import NodeLogs, Observability
-from components.aws.network import TrainingNetwork
-from components.aws.node_pool import CapacityRungArgs, EfaNodePool
-from components.aws.registry import ImageRegistry
-from components.aws.secret_parameter import SecretParameter, SecretParameterArgs
-from components.aws.slurm import SlurmIdentity
-from components.aws.storage import LustreFileSystem, RunBucket
-from components.core.fields import Egress
-from components.core.member_key import member_key
-from components.core.munge_key import munge_key
-from components.core.network import SlurmPortsArgs
-from components.core.pinned import pinned
-from images.specs import Flavour
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import build_image
-from stacks.providers.aws.lookups import Lookups
-from stacks.providers.aws.plan import AwsPlan, head_type
-from stacks.providers.aws.user_data import UserDataInputs, head_user_data
+from gangway.components.aws.budget import Budget, CostTagActivation
+from gangway.components.aws.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity
+from gangway.components.aws.launch import HeadNode, count_efa
+from gangway.components.aws.monitoring import NodeLogs, Observability
+from gangway.components.aws.network import TrainingNetwork
+from gangway.components.aws.node_pool import CapacityRungArgs, EfaNodePool
+from gangway.components.aws.registry import ImageRegistry
+from gangway.components.aws.secret_parameter import SecretParameter, SecretParameterArgs
+from gangway.components.aws.slurm import SlurmIdentity
+from gangway.components.aws.storage import LustreFileSystem, RunBucket
+from gangway.components.core.fields import Egress
+from gangway.components.core.member_key import member_key
+from gangway.components.core.munge_key import munge_key
+from gangway.components.core.network import SlurmPortsArgs
+from gangway.components.core.pinned import pinned
+from gangway.images.specs import Flavour
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import build_image
+from gangway.stacks.providers.aws.lookups import Lookups
+from gangway.stacks.providers.aws.plan import AwsPlan, head_type
+from gangway.stacks.providers.aws.user_data import UserDataInputs, head_user_data
 
 # The Deep Learning AMI with NVIDIA's driver, EFA and Docker.
 NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"

@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from components.aws.eks_nodes import VERSIONS, check_version, get_flavor, node_of, service_cidr
-from components.aws.launch import efa_nccl
-from components.catalog.schema import MachineType
-from components.core.capacity import OnDemand, Spot
-from components.core.fields import Egress
-from components.core.findings import Finding, InputError
-from components.kubernetes.spec import ClusterSpec
-from stacks.base.cluster_queues import get_spec, is_static, topology_findings
-from stacks.base.shared import queue_fabric
-from stacks.config.engine_settings import KubernetesConfig
-from stacks.config.stack_config import StackConfig
+from gangway.components.aws.eks_nodes import VERSIONS, check_version, get_flavor, node_of, service_cidr
+from gangway.components.aws.launch import efa_nccl
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.capacity import OnDemand, Spot
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.kubernetes.spec import ClusterSpec
+from gangway.stacks.base.cluster_queues import get_spec, is_static, topology_findings
+from gangway.stacks.base.shared import queue_fabric
+from gangway.stacks.config.engine_settings import KubernetesConfig
+from gangway.stacks.config.stack_config import StackConfig
 
 __all__ = ["EksPlan", "add_second_zone", "eks_findings", "plan_eks"]
 

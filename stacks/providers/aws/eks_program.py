@@ -9,28 +9,35 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as kubernetes
 
-from components.aws.budget import Budget
-from components.aws.eks import EksCluster
-from components.aws.eks_charts import cluster_charts, lustre_volume
-from components.aws.eks_nodes import ROOT_DEVICE, group_pattern, group_tags, image_parameter, join_script, node_labels
-from components.aws.network import TrainingNetwork
-from components.aws.node_pool import CapacityRungArgs, EfaNodePool, RungNodesArgs
-from components.aws.storage import LustreFileSystem
-from components.core.capacity import RungPlan, plan_ladder
-from components.core.encryption_choice import record_choice
-from components.core.pinned import pinned
-from components.kubernetes.fabric import fabric_config
-from components.kubernetes.namespaces import namespace_manifests
-from components.kubernetes.queues import queue_manifests
-from components.kubernetes.resources import ClusterCharts, ClusterManifests
-from components.kubernetes.spec import EFA, GPU
-from stacks.base.ownership import check_unclaimed
-from stacks.config.stack_config import StackConfig
-from stacks.providers.aws.component_factory import ComponentFactory, Key
-from stacks.providers.aws.eks_plan import EksPlan
-from stacks.providers.aws.lookups import Lookups, look_up_all
-from stacks.providers.aws.owner import owner_lookups
-from stacks.providers.aws.plan import AwsPlan
+from gangway.components.aws.budget import Budget
+from gangway.components.aws.eks import EksCluster
+from gangway.components.aws.eks_charts import cluster_charts, lustre_volume
+from gangway.components.aws.eks_nodes import (
+    ROOT_DEVICE,
+    group_pattern,
+    group_tags,
+    image_parameter,
+    join_script,
+    node_labels,
+)
+from gangway.components.aws.network import TrainingNetwork
+from gangway.components.aws.node_pool import CapacityRungArgs, EfaNodePool, RungNodesArgs
+from gangway.components.aws.storage import LustreFileSystem
+from gangway.components.core.capacity import RungPlan, plan_ladder
+from gangway.components.core.encryption_choice import record_choice
+from gangway.components.core.pinned import pinned
+from gangway.components.kubernetes.fabric import fabric_config
+from gangway.components.kubernetes.namespaces import namespace_manifests
+from gangway.components.kubernetes.queues import queue_manifests
+from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
+from gangway.components.kubernetes.spec import EFA, GPU
+from gangway.stacks.base.ownership import check_unclaimed
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
+from gangway.stacks.providers.aws.eks_plan import EksPlan
+from gangway.stacks.providers.aws.lookups import Lookups, look_up_all
+from gangway.stacks.providers.aws.owner import owner_lookups
+from gangway.stacks.providers.aws.plan import AwsPlan
 
 __all__ = ["build_eks"]
 

@@ -5,20 +5,20 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from components.aws.capacity import LadderContext, capacity_findings, preferred_zone
-from components.aws.eks_nodes import SYSTEM_MACHINE, SYSTEM_NODES
-from components.aws.launch import count_efa
-from components.aws.quotas import QuotaContext, helper_quota, ladder_quotas, network_quotas, storage_quota
-from components.catalog.loader import load
-from components.catalog.schema import MachineType
-from components.core.fields import Egress
-from components.core.findings import Finding, Severity
-from components.estimate.cost import CostEstimate
-from stacks.base.command_nodes import rendezvous_findings
-from stacks.config.engine_settings import SlurmConfig
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.common_findings import common_findings
-from stacks.estimates.provider_findings import (
+from gangway.components.aws.capacity import LadderContext, capacity_findings, preferred_zone
+from gangway.components.aws.eks_nodes import SYSTEM_MACHINE, SYSTEM_NODES
+from gangway.components.aws.launch import count_efa
+from gangway.components.aws.quotas import QuotaContext, helper_quota, ladder_quotas, network_quotas, storage_quota
+from gangway.components.catalog.loader import load
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import Finding, Severity
+from gangway.components.estimate.cost import CostEstimate
+from gangway.stacks.base.command_nodes import rendezvous_findings
+from gangway.stacks.config.engine_settings import SlurmConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.common_findings import common_findings
+from gangway.stacks.estimates.provider_findings import (
     fabric_check,
     member_key_refreshed,
     nodes_stay,
@@ -29,9 +29,9 @@ from stacks.estimates.provider_findings import (
     ways_out,
     zone,
 )
-from stacks.providers.aws.eks_plan import eks_findings
-from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps, head_type
-from stacks.providers.aws.slurm import slurm_findings
+from gangway.stacks.providers.aws.eks_plan import eks_findings
+from gangway.stacks.providers.aws.plan import AwsPlan, fabric_min_gbps, head_type
+from gangway.stacks.providers.aws.slurm import slurm_findings
 
 
 def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:

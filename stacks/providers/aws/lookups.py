@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_aws as aws
 
-from components.core.image import RegistryLogin
-from components.core.lookup import Lookup, look_up
-from stacks.config.stack_config import StackConfig
+from gangway.components.core.image import RegistryLogin
+from gangway.components.core.lookup import Lookup, look_up
+from gangway.stacks.config.stack_config import StackConfig
 
 LOGIN = "log in (`aws sts get-caller-identity` must answer)"
 _BY_SSM = "resolve:ssm:"

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 import pulumi
 import pulumi_aws as aws
 
-from components.aws.identity import key_alias
-from components.core.lookup import Lookup, LookupFailedError, look_up
-from stacks.base.ownership import Owner
-from stacks.config.stack_config import StackConfig
-from stacks.providers.aws.lookups import LOGIN
+from gangway.components.aws.identity import key_alias
+from gangway.components.core.lookup import Lookup, LookupFailedError, look_up
+from gangway.stacks.base.ownership import Owner
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.aws.lookups import LOGIN
 
 _KINDS = "control-plane|flow-logs|head|node|stop"
 _NO_ALIAS = ("empty result", "couldn't find resource")

@@ -3,29 +3,29 @@
 import re
 from dataclasses import dataclass
 
-from components.aws.budget import plan_budget_alarms
-from components.aws.capacity import check_ladder, check_zones, ladder_zones, preferred_zone
-from components.aws.identity import partition_in
-from components.aws.launch import count_efa
-from components.aws.monitoring import check_retention
-from components.aws.network import plan_network
-from components.aws.storage import plan_lustre
-from components.catalog.loader import load
-from components.catalog.offerings import first_zone, zone_names
-from components.catalog.resolve import PriceQuote, stated_price
-from components.catalog.schema import MachineType, Region
-from components.core.capacity import CapacityBlock
-from components.core.findings import InputError
-from components.core.image_reference import DIGEST, REPOSITORY
-from components.core.job import JobSpec
-from components.estimate.cost import CostComponent, paid_once
-from stacks.base import shared
-from stacks.base.command_nodes import nodes_meet
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
-from stacks.config.engine_settings import KubernetesConfig, SlurmConfig
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import cloud_context
-from stacks.providers.aws.eks_plan import EksPlan, add_second_zone, plan_eks
+from gangway.components.aws.budget import plan_budget_alarms
+from gangway.components.aws.capacity import check_ladder, check_zones, ladder_zones, preferred_zone
+from gangway.components.aws.identity import partition_in
+from gangway.components.aws.launch import count_efa
+from gangway.components.aws.monitoring import check_retention
+from gangway.components.aws.network import plan_network
+from gangway.components.aws.storage import plan_lustre
+from gangway.components.catalog.loader import load
+from gangway.components.catalog.offerings import first_zone, zone_names
+from gangway.components.catalog.resolve import PriceQuote, stated_price
+from gangway.components.catalog.schema import MachineType, Region
+from gangway.components.core.capacity import CapacityBlock
+from gangway.components.core.findings import InputError
+from gangway.components.core.image_reference import DIGEST, REPOSITORY
+from gangway.components.core.job import JobSpec
+from gangway.components.estimate.cost import CostComponent, paid_once
+from gangway.stacks.base import shared
+from gangway.stacks.base.command_nodes import nodes_meet
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
+from gangway.stacks.config.engine_settings import KubernetesConfig, SlurmConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.providers.aws.eks_plan import EksPlan, add_second_zone, plan_eks
 
 __all__ = [
     "METRICS_PORT",

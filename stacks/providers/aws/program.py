@@ -1,5 +1,5 @@
-"""The resources of a stack on AWS: the components of `components.aws`, connected. `plan` checks everything that can be
-checked before a resource is declared.
+"""The resources of a stack on AWS: the components of `gangway.components.aws`, connected. `plan` checks everything that
+can be checked before a resource is declared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,25 +8,25 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.aws.launch import HEAD_IMAGE
-from components.aws.pricing import price_resources
-from components.catalog.loader import load
-from components.core.dependencies import after
-from components.core.encryption_choice import record_choice
-from components.core.signing_key import signing_key
-from components.estimate.cost import CostComponent, Declared, of_resources
-from stacks.base.ownership import check_unclaimed
-from stacks.config.engine_settings import SlurmConfig
-from stacks.config.stack_config import StackConfig
-from stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory
-from stacks.providers.aws.findings import findings
-from stacks.providers.aws.lookups import look_up_all
-from stacks.providers.aws.owner import owner_lookups
-from stacks.providers.aws.plan import AwsPlan, job_spec, paid_blocks, plan, purchases
-from stacks.providers.aws.slurm import check_slurm
-from stacks.providers.aws.slurm_program import HEAD_IMAGE as SLURM_HEAD_IMAGE
-from stacks.providers.aws.slurm_program import NODE_IMAGE, build_slurm
-from stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
+from gangway.components.aws.launch import HEAD_IMAGE
+from gangway.components.aws.pricing import price_resources
+from gangway.components.catalog.loader import load
+from gangway.components.core.dependencies import after
+from gangway.components.core.encryption_choice import record_choice
+from gangway.components.core.signing_key import signing_key
+from gangway.components.estimate.cost import CostComponent, Declared, of_resources
+from gangway.stacks.base.ownership import check_unclaimed
+from gangway.stacks.config.engine_settings import SlurmConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory
+from gangway.stacks.providers.aws.findings import findings
+from gangway.stacks.providers.aws.lookups import look_up_all
+from gangway.stacks.providers.aws.owner import owner_lookups
+from gangway.stacks.providers.aws.plan import AwsPlan, job_spec, paid_blocks, plan, purchases
+from gangway.stacks.providers.aws.slurm import check_slurm
+from gangway.stacks.providers.aws.slurm_program import HEAD_IMAGE as SLURM_HEAD_IMAGE
+from gangway.stacks.providers.aws.slurm_program import NODE_IMAGE, build_slurm
+from gangway.stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 
@@ -49,7 +49,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     """Declares the stack's resources and returns what it exports."""
     if planned.eks is not None:
         # Imported here: its SDK is a separate extra.
-        from stacks.providers.aws.eks_program import build_eks
+        from gangway.stacks.providers.aws.eks_program import build_eks
 
         return build_eks(config, planned, planned.eks)
     slurm = config.engine if isinstance(config.engine, SlurmConfig) else None

@@ -7,17 +7,17 @@ from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from components.aws.retention import RETENTION
-from components.catalog.loader import bundled_folder
-from components.catalog.tables import taken_per_month
-from components.estimate.cost import Declared
-from stacks.base.provider import NodeTypes, Program, Provider, TagRules
-from stacks.base.rule import is_unknown, items, kind
-from stacks.base.start import Start
-from stacks.config.provider_settings import Account, ImageForm, ObjectStore, ProviderSettings
+from gangway.components.aws.retention import RETENTION
+from gangway.components.catalog.loader import bundled_folder
+from gangway.components.catalog.tables import taken_per_month
+from gangway.components.estimate.cost import Declared
+from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from gangway.stacks.base.rule import is_unknown, items, kind
+from gangway.stacks.base.start import Start
+from gangway.stacks.config.provider_settings import Account, ImageForm, ObjectStore, ProviderSettings
 
 if TYPE_CHECKING:
-    from stacks.providers.aws.plan import AwsPlan
+    from gangway.stacks.providers.aws.plan import AwsPlan
 
 # One line per module of the package: `module: Class Class`.
 _TAGGABLE = """
@@ -53,7 +53,7 @@ _LAUNCHED = ("instance", "volume")
 
 
 def _program() -> "Program[AwsPlan]":
-    from stacks.providers.aws import program
+    from gangway.stacks.providers.aws import program
 
     return program
 

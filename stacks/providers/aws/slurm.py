@@ -3,22 +3,22 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from components.aws.launch import count_efa, count_lustre_efa, efa_nccl
-from components.aws.node_pool import LIFECYCLE_HOOK
-from components.aws.secret_parameter import parameter_name
-from components.core.capacity import OnDemand, Spot
-from components.core.fields import Egress
-from components.core.findings import Finding, InputError
-from images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_data_base64gzip
-from images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
-from images.slurm.conf import rung_names
-from images.slurm.spec import Release, SlurmRung, SlurmSpec, SlurmTeam
-from images.specs import Breaker, FileSystem
-from stacks.base.shared import head_host, queue_fabric
-from stacks.base.slurm_machine import slurm_machine
-from stacks.config.engine_settings import SlurmConfig
-from stacks.config.stack_config import StackConfig
-from stacks.providers.aws.plan import MOUNT, AwsPlan
+from gangway.components.aws.launch import count_efa, count_lustre_efa, efa_nccl
+from gangway.components.aws.node_pool import LIFECYCLE_HOOK
+from gangway.components.aws.secret_parameter import parameter_name
+from gangway.components.core.capacity import OnDemand, Spot
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import Finding, InputError
+from gangway.images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_data_base64gzip
+from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
+from gangway.images.slurm.conf import rung_names
+from gangway.images.slurm.spec import Release, SlurmRung, SlurmSpec, SlurmTeam
+from gangway.images.specs import Breaker, FileSystem
+from gangway.stacks.base.shared import head_host, queue_fabric
+from gangway.stacks.base.slurm_machine import slurm_machine
+from gangway.stacks.config.engine_settings import SlurmConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan
 
 RELEASE: Release = "23.11"
 """The release in Ubuntu 24.04, which nodes and controller run."""

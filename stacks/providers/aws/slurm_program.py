@@ -5,18 +5,18 @@ from typing import Any
 
 import pulumi
 
-from components.aws.launch import HeadNode
-from components.aws.monitoring import NodeLogs
-from components.aws.secret_parameter import SecretParameter
-from components.aws.slurm import SlurmIdentity
-from components.aws.storage import LustreFileSystem
-from components.core.network import SlurmPortsArgs
-from images.slurm.conf import SRUN_PORTS
-from stacks.base.shared import head_host
-from stacks.config.engine_settings import SlurmConfig
-from stacks.providers.aws.component_factory import ComponentFactory, Key
-from stacks.providers.aws.plan import head_type
-from stacks.providers.aws.slurm import (
+from gangway.components.aws.launch import HeadNode
+from gangway.components.aws.monitoring import NodeLogs
+from gangway.components.aws.secret_parameter import SecretParameter
+from gangway.components.aws.slurm import SlurmIdentity
+from gangway.components.aws.storage import LustreFileSystem
+from gangway.components.core.network import SlurmPortsArgs
+from gangway.images.slurm.conf import SRUN_PORTS
+from gangway.stacks.base.shared import head_host
+from gangway.stacks.config.engine_settings import SlurmConfig
+from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
+from gangway.stacks.providers.aws.plan import head_type
+from gangway.stacks.providers.aws.slurm import (
     SlurmNames,
     head_user_data,
     node_user_data,

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 import pulumi
 
-from components.aws.launch import count_efa, count_lustre_efa
-from components.aws.node_pool import LIFECYCLE_HOOK
-from components.aws.secret_parameter import parameter_name
-from components.aws.storage import LustreFileSystem
-from components.core.fields import Egress
-from components.core.findings import InputError
-from components.core.job import JobSpec
-from images.aws import (
+from gangway.components.aws.launch import count_efa, count_lustre_efa
+from gangway.components.aws.node_pool import LIFECYCLE_HOOK
+from gangway.components.aws.secret_parameter import parameter_name
+from gangway.components.aws.storage import LustreFileSystem
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec
+from gangway.images.aws import (
     EFA_SETUP_SHA256,
     USER_DATA_LIMIT_BYTES,
     AwsHeadSpec,
@@ -21,10 +21,10 @@ from images.aws import (
     render_aws_node,
     user_data_base64gzip,
 )
-from images.specs import Breaker, FileSystem
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
-from stacks.config.stack_config import StackConfig
-from stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec, run_dir
+from gangway.images.specs import Breaker, FileSystem
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec, run_dir
 
 
 class _Names(NamedTuple):

@@ -1,1 +1,1 @@
-"""Stacks on Azure; `stacks.providers` says what each module is for."""
+"""Stacks on Azure; `gangway.stacks.providers` says what each module is for."""

@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 
 import pulumi
 
-from components.azure.aks import PODS_CIDR
-from components.azure.budget import Budget, BudgetArgs
-from components.azure.file_system import LustreFileSystem, LustreFileSystemArgs
-from components.azure.head_node import HEAD_IMAGE, HeadNode, HeadNodeArgs, head_address
-from components.azure.identity import (
+from gangway.components.azure.aks import PODS_CIDR
+from gangway.components.azure.budget import Budget, BudgetArgs
+from gangway.components.azure.file_system import LustreFileSystem, LustreFileSystemArgs
+from gangway.components.azure.head_node import HEAD_IMAGE, HeadNode, HeadNodeArgs, head_address
+from gangway.components.azure.identity import (
     EncryptionKey,
     EncryptionKeyArgs,
     HeadIdentity,
@@ -25,26 +25,26 @@ from components.azure.identity import (
     NodeIdentityArgs,
     ResourceGroup,
 )
-from components.azure.launch import Image as MachineImage
-from components.azure.launch import plan_image
-from components.azure.member_key import MemberKeyVault, MemberKeyVaultArgs
-from components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
-from components.azure.network import TrainingNetwork, TrainingNetworkArgs, plan_network
-from components.azure.node_pool import IbNodePool, IbNodePoolArgs
-from components.azure.private_endpoints import PrivateEndpoints, PrivateEndpointsArgs
-from components.azure.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
-from components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, RunBucketArgs
-from components.core.image import RegistryLogin
-from components.core.member_key import member_key
-from components.core.pinned import pinned
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import build_image
-from stacks.providers.azure.lookups import Lookups
-from stacks.providers.azure.plan import AzurePlan, head_type, scrapes
-from stacks.providers.azure.resource_manager import TIMEOUT_SEC, api_root
-from stacks.providers.azure.settings import AzureConfig
-from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
+from gangway.components.azure.launch import Image as MachineImage
+from gangway.components.azure.launch import plan_image
+from gangway.components.azure.member_key import MemberKeyVault, MemberKeyVaultArgs
+from gangway.components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
+from gangway.components.azure.network import TrainingNetwork, TrainingNetworkArgs, plan_network
+from gangway.components.azure.node_pool import IbNodePool, IbNodePoolArgs
+from gangway.components.azure.private_endpoints import PrivateEndpoints, PrivateEndpointsArgs
+from gangway.components.azure.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
+from gangway.components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, RunBucketArgs
+from gangway.components.core.image import RegistryLogin
+from gangway.components.core.member_key import member_key
+from gangway.components.core.pinned import pinned
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import build_image
+from gangway.stacks.providers.azure.lookups import Lookups
+from gangway.stacks.providers.azure.plan import AzurePlan, head_type, scrapes
+from gangway.stacks.providers.azure.resource_manager import TIMEOUT_SEC, api_root
+from gangway.stacks.providers.azure.settings import AzureConfig
+from gangway.stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
 
 PAUSES_SEC = (2.0, 5.0, 10.0, 20.0)
 """Between attempts; answers with a status in REFUSED are final."""
@@ -54,8 +54,8 @@ TAG_KEY = "gangway-stack"
 
 
 def push_password(host: pulumi.Output[str], token: pulumi.Output[str]) -> pulumi.Output[str]:
-    """The password of `components.azure.registry.LOGIN_USER`, a secret. The output raises pulumi.RunError if the
-    registry cannot be reached or refuses. `token`: for Resource Manager, of the user who runs `up`.
+    """The password of `gangway.components.azure.registry.LOGIN_USER`, a secret. The output raises pulumi.RunError if
+    the registry cannot be reached or refuses. `token`: for Resource Manager, of the user who runs `up`.
     """
 
     def ask(known: list[str]) -> Awaitable[str]:
@@ -84,11 +84,11 @@ def _request_password(host: str, token: str) -> str:
 
 
 def _exchange_token(host: str, token: str) -> str:
-    # Imported here, so that a plan loads no HTTP client. Unlike images.node.web, urllib honours a proxy.
+    # Imported here, so that a plan loads no HTTP client. Unlike gangway.images.node.web, urllib honours a proxy.
     from urllib.error import HTTPError
     from urllib.request import urlopen
 
-    from images.node.web import RefusedError
+    from gangway.images.node.web import RefusedError
 
     form = urlencode({"grant_type": "access_token", "service": host, "access_token": token})
     try:

@@ -3,23 +3,23 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
-from components.azure.capacity import LadderContext, capacity_findings, rung_zones
-from components.azure.fabric import fabric_findings
-from components.azure.launch import Security, is_hpc_image
-from components.azure.quotas import QuotaContext, ladder_quotas
-from components.core.capacity import plan_ladder
-from components.core.fields import Egress
-from components.core.findings import Finding
-from components.estimate.cost import CostEstimate
-from stacks.base.command_nodes import command_meets, rendezvous_findings
-from stacks.config.stack_config import StackConfig
-from stacks.estimates import provider_findings
-from stacks.estimates.common_findings import common_findings
-from stacks.estimates.provider_findings import CLUSTER, nodes_stay
-from stacks.providers.azure.kubernetes_findings import cluster_findings
-from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, head_type
-from stacks.providers.azure.settings import AzureConfig
+from gangway.components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
+from gangway.components.azure.capacity import LadderContext, capacity_findings, rung_zones
+from gangway.components.azure.fabric import fabric_findings
+from gangway.components.azure.launch import Security, is_hpc_image
+from gangway.components.azure.quotas import QuotaContext, ladder_quotas
+from gangway.components.core.capacity import plan_ladder
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import Finding
+from gangway.components.estimate.cost import CostEstimate
+from gangway.stacks.base.command_nodes import command_meets, rendezvous_findings
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates import provider_findings
+from gangway.stacks.estimates.common_findings import common_findings
+from gangway.stacks.estimates.provider_findings import CLUSTER, nodes_stay
+from gangway.stacks.providers.azure.kubernetes_findings import cluster_findings
+from gangway.stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, head_type
+from gangway.stacks.providers.azure.settings import AzureConfig
 
 # From a Preempt event to termination ("Azure Metadata Service: Scheduled Events for Linux VMs": at least 30 s).
 NOTICE_SEC = 30

@@ -11,23 +11,23 @@ import pulumi_azure_native as azure
 import pulumi_kubernetes as kubernetes
 import yaml
 
-from components.azure.aks import AksCluster, AksClusterArgs
-from components.azure.aks_fabric import fabric_manifests, network_operator
-from components.azure.aks_identity import AksIdentity, AksIdentityArgs
-from components.azure.aks_pools import AksNodePools, AksNodePoolsArgs
-from components.azure.registry import ImageRegistry, ImageRegistryArgs
-from components.core.lookup import Lookup, look_up, look_up_later
-from components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
-from components.kubernetes.fabric import fabric_config
-from components.kubernetes.namespaces import namespace_manifests
-from components.kubernetes.queues import tolerations
-from components.kubernetes.resources import ClusterCharts, ClusterManifests
-from components.kubernetes.spec import INFINIBAND
-from stacks.base.cluster_queues import get_engine, get_version
-from stacks.base.shared import queue_fabric, typed_args
-from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.component_factory import ComponentFactory, Key
-from stacks.providers.azure.kubernetes_plan import (
+from gangway.components.azure.aks import AksCluster, AksClusterArgs
+from gangway.components.azure.aks_fabric import fabric_manifests, network_operator
+from gangway.components.azure.aks_identity import AksIdentity, AksIdentityArgs
+from gangway.components.azure.aks_pools import AksNodePools, AksNodePoolsArgs
+from gangway.components.azure.registry import ImageRegistry, ImageRegistryArgs
+from gangway.components.core.lookup import Lookup, look_up, look_up_later
+from gangway.components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
+from gangway.components.kubernetes.fabric import fabric_config
+from gangway.components.kubernetes.namespaces import namespace_manifests
+from gangway.components.kubernetes.queues import tolerations
+from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
+from gangway.components.kubernetes.spec import INFINIBAND
+from gangway.stacks.base.cluster_queues import get_engine, get_version
+from gangway.stacks.base.shared import queue_fabric, typed_args
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.azure.component_factory import ComponentFactory, Key
+from gangway.stacks.providers.azure.kubernetes_plan import (
     PRIORITIES,
     add_spot_tolerations,
     cluster_spec,
@@ -37,8 +37,8 @@ from stacks.providers.azure.kubernetes_plan import (
     spot_tolerations,
     taint,
 )
-from stacks.providers.azure.lookups import LOGIN
-from stacks.providers.azure.plan import AzurePlan
+from gangway.stacks.providers.azure.lookups import LOGIN
+from gangway.stacks.providers.azure.plan import AzurePlan
 
 # The id of AKS's server application, the same in every directory ("Use kubelogin").
 AKS_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"

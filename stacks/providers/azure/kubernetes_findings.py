@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-from components.azure.capacity import LADDER
-from components.core.findings import Finding
-from components.kubernetes.spec import INFINIBAND
-from stacks.base.cluster_queues import get_engine, get_version
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.provider_findings import CLUSTER
-from stacks.providers.azure.kubernetes_plan import has_infiniband
-from stacks.providers.azure.plan import AzurePlan
-from stacks.providers.azure.settings import AzureConfig
+from gangway.components.azure.capacity import LADDER
+from gangway.components.core.findings import Finding
+from gangway.components.kubernetes.spec import INFINIBAND
+from gangway.stacks.base.cluster_queues import get_engine, get_version
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.provider_findings import CLUSTER
+from gangway.stacks.providers.azure.kubernetes_plan import has_infiniband
+from gangway.stacks.providers.azure.plan import AzurePlan
+from gangway.stacks.providers.azure.settings import AzureConfig
 
 
 def cluster_findings(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:

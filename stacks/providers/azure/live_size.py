@@ -8,8 +8,8 @@ from typing import Any
 
 import pulumi
 
-from components.azure.names import RUNG_TAG
-from stacks.providers.azure.resource_manager import get_json
+from gangway.components.azure.names import RUNG_TAG
+from gangway.stacks.providers.azure.resource_manager import get_json
 
 API_VERSION, POOLS_VERSION = "2024-07-01", "2024-09-01"
 SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"

@@ -8,11 +8,11 @@ from urllib.parse import quote
 import pulumi
 import pulumi_azure_native as azure
 
-from components.azure.launch import Image
-from components.core.lookup import Lookup, look_up
-from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.plan import AzurePlan
-from stacks.providers.azure.resource_manager import get_json
+from gangway.components.azure.launch import Image
+from gangway.components.core.lookup import Lookup, look_up
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.azure.plan import AzurePlan
+from gangway.stacks.providers.azure.resource_manager import get_json
 
 IMAGES_API_VERSION = "2024-07-01"
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){2}")

@@ -3,10 +3,10 @@
 import pulumi
 import pulumi_azure_native as azure
 
-from components.core.lookup import Lookup, look_up
-from stacks.base.ownership import Owner
-from stacks.providers.azure.lookups import LOGIN
-from stacks.providers.azure.resource_manager import get_json
+from gangway.components.core.lookup import Lookup, look_up
+from gangway.stacks.base.ownership import Owner
+from gangway.stacks.providers.azure.lookups import LOGIN
+from gangway.stacks.providers.azure.resource_manager import get_json
 
 API_VERSION = "2021-04-01"
 NETWORK = "microsoft.network/virtualnetworks"

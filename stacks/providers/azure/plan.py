@@ -4,30 +4,30 @@ import re
 from dataclasses import dataclass, replace
 from typing import cast
 
-from components.azure.budget import check_starts_on, plan_budget_alarms
-from components.azure.capacity import LADDER, check_infiniband, check_ladder, check_proximity, preferred_zone
-from components.azure.fabric import FabricPlan, plan_fabric
-from components.azure.file_system import LustrePlan, plan_lustre
-from components.azure.head_node import HEAD_MACHINE_TYPE
-from components.azure.launch import Image, Security, is_hpc_image, node_image, plan_image, plan_security
-from components.azure.monitoring import check_budget_emails, check_retention
-from components.azure.network import plan_network
-from components.azure.policies import importable
-from components.azure.storage import plan_watcher
-from components.catalog.loader import load_provider
-from components.catalog.schema import AzureMachineType, Region
-from components.core.blob_url import BlobUrl, read_blob_url
-from components.core.fields import Egress
-from components.core.findings import InputError
-from components.core.image_reference import DIGEST, REPOSITORY
-from components.core.job import JobSpec
-from stacks.base import shared
-from stacks.base.command_nodes import nodes_meet
-from stacks.base.shared import check_head, named_zone, tag_policy
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import cloud_context
-from stacks.providers.azure.kubernetes_plan import check_cluster
-from stacks.providers.azure.settings import AzureConfig
+from gangway.components.azure.budget import check_starts_on, plan_budget_alarms
+from gangway.components.azure.capacity import LADDER, check_infiniband, check_ladder, check_proximity, preferred_zone
+from gangway.components.azure.fabric import FabricPlan, plan_fabric
+from gangway.components.azure.file_system import LustrePlan, plan_lustre
+from gangway.components.azure.head_node import HEAD_MACHINE_TYPE
+from gangway.components.azure.launch import Image, Security, is_hpc_image, node_image, plan_image, plan_security
+from gangway.components.azure.monitoring import check_budget_emails, check_retention
+from gangway.components.azure.network import plan_network
+from gangway.components.azure.policies import importable
+from gangway.components.azure.storage import plan_watcher
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import AzureMachineType, Region
+from gangway.components.core.blob_url import BlobUrl, read_blob_url
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import InputError
+from gangway.components.core.image_reference import DIGEST, REPOSITORY
+from gangway.components.core.job import JobSpec
+from gangway.stacks.base import shared
+from gangway.stacks.base.command_nodes import nodes_meet
+from gangway.stacks.base.shared import check_head, named_zone, tag_policy
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.providers.azure.kubernetes_plan import check_cluster
+from gangway.stacks.providers.azure.settings import AzureConfig
 
 _IMAGE = re.compile(rf"(?P<host>[a-z0-9]{{5,50}}(-[a-z0-9]+)?)\.azurecr\.io/{REPOSITORY}@{DIGEST}")
 ROOT_GIB = 256

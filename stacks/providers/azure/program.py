@@ -1,5 +1,5 @@
-"""The resources of a stack on Azure: the components of `components.azure`, connected. `plan` checks everything that can
-be checked before a resource is declared.
+"""The resources of a stack on Azure: the components of `gangway.components.azure`, connected. `plan` checks everything
+that can be checked before a resource is declared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,21 +8,21 @@ from typing import Any
 import pulumi
 import pulumi_azure_native as azure
 
-from components.azure.identity import ResourceGroup
-from components.azure.pricing import price_resources
-from components.catalog.loader import load_provider
-from components.core.encryption_choice import record_choice
-from components.core.signing_key import signing_key
-from components.estimate.cost import CostComponent, Declared
-from stacks.base.ownership import check_unclaimed
-from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.component_factory import ComponentFactory, marketplace_images
-from stacks.providers.azure.findings import findings
-from stacks.providers.azure.live_size import refuse_stale_sizes
-from stacks.providers.azure.lookups import look_up_all
-from stacks.providers.azure.owner import find_owner
-from stacks.providers.azure.plan import AzurePlan, job_spec, plan
-from stacks.providers.azure.user_data import UserDataInputs
+from gangway.components.azure.identity import ResourceGroup
+from gangway.components.azure.pricing import price_resources
+from gangway.components.catalog.loader import load_provider
+from gangway.components.core.encryption_choice import record_choice
+from gangway.components.core.signing_key import signing_key
+from gangway.components.estimate.cost import CostComponent, Declared
+from gangway.stacks.base.ownership import check_unclaimed
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.azure.component_factory import ComponentFactory, marketplace_images
+from gangway.stacks.providers.azure.findings import findings
+from gangway.stacks.providers.azure.live_size import refuse_stale_sizes
+from gangway.stacks.providers.azure.lookups import look_up_all
+from gangway.stacks.providers.azure.owner import find_owner
+from gangway.stacks.providers.azure.plan import AzurePlan, job_spec, plan
+from gangway.stacks.providers.azure.user_data import UserDataInputs
 
 __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
 
@@ -44,7 +44,7 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     stack = ComponentFactory(config, planned, found, group, opts)
     if planned.standing:
         # Imported here, so that other stacks do not load Kubernetes' SDK.
-        from stacks.providers.azure.kubernetes import build_cluster
+        from gangway.stacks.providers.azure.kubernetes import build_cluster
 
         return build_cluster(stack, provider)
     key = stack.key()

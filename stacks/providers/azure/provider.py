@@ -5,19 +5,19 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from components.azure.fabric import is_isolated_rung
-from components.azure.retention import RETENTION
-from components.catalog.loader import bundled_folder
-from components.catalog.tables import taken_per_month
-from components.core.findings import InputError
-from components.estimate.cost import Declared
-from stacks.base.provider import NodeTypes, Program, Provider, TagRules
-from stacks.base.start import Start
-from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.settings import SETTINGS, AzureConfig
+from gangway.components.azure.fabric import is_isolated_rung
+from gangway.components.azure.retention import RETENTION
+from gangway.components.catalog.loader import bundled_folder
+from gangway.components.catalog.tables import taken_per_month
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.cost import Declared
+from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from gangway.stacks.base.start import Start
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.azure.settings import SETTINGS, AzureConfig
 
 if TYPE_CHECKING:
-    from stacks.providers.azure.plan import AzurePlan
+    from gangway.stacks.providers.azure.plan import AzurePlan
 
 # One line per module of the package: `module: Class Class`.
 _TAGGABLE = """
@@ -57,7 +57,7 @@ _MACHINES = (
 
 
 def _program() -> "Program[AzurePlan]":
-    from stacks.providers.azure import program
+    from gangway.stacks.providers.azure import program
 
     return program
 

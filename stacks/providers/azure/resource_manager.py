@@ -19,7 +19,7 @@ def api_root(host: str) -> str:
 
 def get_json(path: str, api_version: str, token: str, query: Mapping[str, str] | None = None) -> Any:
     """The JSON body of the answer. OSError, ValueError: no answer, a refusal (HTTPError), or no JSON."""
-    # Imported here, so that a plan loads no HTTP client. Unlike images.node.web, urllib honours a proxy.
+    # Imported here, so that a plan loads no HTTP client. Unlike gangway.images.node.web, urllib honours a proxy.
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool
 
-from components.core.blob_url import read_blob_url
-from components.core.fields import Whole
-from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
-from stacks.config.section import Section
+from gangway.components.core.blob_url import read_blob_url
+from gangway.components.core.fields import Whole
+from gangway.stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
+from gangway.stacks.config.section import Section
 
 _GUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _RESOURCE = r"^/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/]{1,90}/providers/"

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import pulumi
 
-from components.azure.fabric import FabricPlan
-from components.core.job import JobSpec
-from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
-from images.render import base64gzip
-from images.specs import Breaker, FileSystem
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
-from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir, scrapes
+from gangway.components.azure.fabric import FabricPlan
+from gangway.components.core.job import JobSpec
+from gangway.images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
+from gangway.images.render import base64gzip
+from gangway.images.specs import Breaker, FileSystem
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir, scrapes
 
 
 class _Names(NamedTuple):

@@ -1,1 +1,1 @@
-"""Stacks on Google Cloud; `stacks.providers` says what each module is for."""
+"""Stacks on Google Cloud; `gangway.stacks.providers` says what each module is for."""

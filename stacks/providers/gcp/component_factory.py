@@ -7,22 +7,28 @@ from typing import Any, cast
 import pulumi
 import pulumi_gcp as gcp
 
-from components.core.dependencies import after
-from components.core.image import RegistryLogin
-from components.core.member_key import member_key
-from components.core.pinned import pinned
-from components.gcp.budget import Budget, BudgetArgs
-from components.gcp.capacity import rung_zone
-from components.gcp.group_tag import GroupTag, GroupTagArgs
-from components.gcp.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity, ProjectServices
-from components.gcp.launch import HeadNode, HeadNodeArgs
-from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
-from components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
-from components.gcp.node_pool import GpuNodePool, GpuNodePoolArgs
-from components.gcp.perimeter import ServicePerimeter, ServicePerimeterArgs, read_perimeter
-from components.gcp.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
-from components.gcp.stack_secret import StackSecret, StackSecretArgs
-from components.gcp.storage import (
+from gangway.components.core.dependencies import after
+from gangway.components.core.image import RegistryLogin
+from gangway.components.core.member_key import member_key
+from gangway.components.core.pinned import pinned
+from gangway.components.gcp.budget import Budget, BudgetArgs
+from gangway.components.gcp.capacity import rung_zone
+from gangway.components.gcp.group_tag import GroupTag, GroupTagArgs
+from gangway.components.gcp.identity import (
+    EncryptionKey,
+    EncryptionKeyArgs,
+    HeadIdentity,
+    NodeIdentity,
+    ProjectServices,
+)
+from gangway.components.gcp.launch import HeadNode, HeadNodeArgs
+from gangway.components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
+from gangway.components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
+from gangway.components.gcp.node_pool import GpuNodePool, GpuNodePoolArgs
+from gangway.components.gcp.perimeter import ServicePerimeter, ServicePerimeterArgs, read_perimeter
+from gangway.components.gcp.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
+from gangway.components.gcp.stack_secret import StackSecret, StackSecretArgs
+from gangway.components.gcp.storage import (
     Filestore,
     FilestoreArgs,
     HeadFiles,
@@ -32,17 +38,17 @@ from components.gcp.storage import (
     RunBucket,
     RunBucketArgs,
 )
-from components.gcp.tpu.queued_tpu import QueuedTpu
-from components.gcp.tpu.reconciler import TpuReconciler, TpuReconcilerArgs
-from components.gcp.tpu.request import QueuedTpuArgs, queued_resource_body
-from images.specs import Flavour
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import build_image
-from stacks.providers.gcp.lookups import Lookups, written_images
-from stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, reservation_name
-from stacks.providers.gcp.settings import GcpConfig
-from stacks.providers.gcp.user_data import (
+from gangway.components.gcp.tpu.queued_tpu import QueuedTpu
+from gangway.components.gcp.tpu.reconciler import TpuReconciler, TpuReconcilerArgs
+from gangway.components.gcp.tpu.request import QueuedTpuArgs, queued_resource_body
+from gangway.images.specs import Flavour
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import build_image
+from gangway.stacks.providers.gcp.lookups import Lookups, written_images
+from gangway.stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, reservation_name
+from gangway.stacks.providers.gcp.settings import GcpConfig
+from gangway.stacks.providers.gcp.user_data import (
     REQUEST_OBJECT,
     UserDataInputs,
     ended_uri,

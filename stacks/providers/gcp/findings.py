@@ -3,22 +3,22 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from components.catalog.loader import load_lustre_zones
-from components.catalog.offerings import service_findings
-from components.catalog.schema import GpuDirectFabric, RoceFabric
-from components.core.capacity import AnyRung, Reservation, Spot
-from components.core.fields import Egress
-from components.core.findings import Finding, Severity
-from components.estimate.cost import CostEstimate
-from components.gcp.capacity import LadderContext, capacity_findings, ignored_settings, zone_unnamed
-from components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowed
-from components.gcp.identity import get_bucket, get_prefix
-from components.gcp.quotas import QuotaContext, machine_quotas, pool_quotas, slice_quotas, storage_quota
-from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
-from stacks.base.command_nodes import rendezvous_findings
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.common_findings import common_findings
-from stacks.estimates.provider_findings import (
+from gangway.components.catalog.loader import load_lustre_zones
+from gangway.components.catalog.offerings import service_findings
+from gangway.components.catalog.schema import GpuDirectFabric, RoceFabric
+from gangway.components.core.capacity import AnyRung, Reservation, Spot
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import Finding, Severity
+from gangway.components.estimate.cost import CostEstimate
+from gangway.components.gcp.capacity import LadderContext, capacity_findings, ignored_settings, zone_unnamed
+from gangway.components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowed
+from gangway.components.gcp.identity import get_bucket, get_prefix
+from gangway.components.gcp.quotas import QuotaContext, machine_quotas, pool_quotas, slice_quotas, storage_quota
+from gangway.components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
+from gangway.stacks.base.command_nodes import rendezvous_findings
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.common_findings import common_findings
+from gangway.stacks.estimates.provider_findings import (
     CLUSTER,
     fabric_check,
     ignored_check,
@@ -29,10 +29,10 @@ from stacks.estimates.provider_findings import (
     spot_notice,
     zone,
 )
-from stacks.providers.gcp.kubernetes_findings import cluster_findings
-from stacks.providers.gcp.perimeter_findings import perimeter_findings
-from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, imports, zone_is_assumed
-from stacks.providers.gcp.settings import GcpConfig
+from gangway.stacks.providers.gcp.kubernetes_findings import cluster_findings
+from gangway.stacks.providers.gcp.perimeter_findings import perimeter_findings
+from gangway.stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, imports, zone_is_assumed
+from gangway.stacks.providers.gcp.settings import GcpConfig
 
 # Settings of the cluster without effect on slices, and why.
 _UNUSED_BY_SLICES = {

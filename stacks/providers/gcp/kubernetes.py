@@ -6,24 +6,24 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from components.gcp.gke import GkeCluster, GkeClusterArgs
-from components.gcp.gke_fabric import fabric_manifests, has_rdma, team_fabric
-from components.gcp.gke_identity import ClusterIdentity, ClusterIdentityArgs
-from components.gcp.gke_limits import node_limits
-from components.gcp.gke_pools import GkeNodePools, GkeNodePoolsArgs
-from components.gcp.network import TrainingNetwork
-from components.gcp.registry import ImageRegistry, ImageRegistryArgs
-from components.gcp.storage import Filestore
-from components.kubernetes.charts import job_set, kueue
-from components.kubernetes.namespaces import RunVolume, namespace_manifests
-from components.kubernetes.queues import queue_manifests
-from components.kubernetes.resources import ClusterCharts, ClusterManifests
-from stacks.base.cluster_queues import get_engine, get_version
-from stacks.base.shared import least_bus_gbps, typed_args
-from stacks.config.stack_config import StackConfig
-from stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes, place
-from stacks.providers.gcp.kubernetes_plan import cluster_spec, get_hosts, node_labels, taint
-from stacks.providers.gcp.plan import GcpPlan
+from gangway.components.gcp.gke import GkeCluster, GkeClusterArgs
+from gangway.components.gcp.gke_fabric import fabric_manifests, has_rdma, team_fabric
+from gangway.components.gcp.gke_identity import ClusterIdentity, ClusterIdentityArgs
+from gangway.components.gcp.gke_limits import node_limits
+from gangway.components.gcp.gke_pools import GkeNodePools, GkeNodePoolsArgs
+from gangway.components.gcp.network import TrainingNetwork
+from gangway.components.gcp.registry import ImageRegistry, ImageRegistryArgs
+from gangway.components.gcp.storage import Filestore
+from gangway.components.kubernetes.charts import job_set, kueue
+from gangway.components.kubernetes.namespaces import RunVolume, namespace_manifests
+from gangway.components.kubernetes.queues import queue_manifests
+from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
+from gangway.stacks.base.cluster_queues import get_engine, get_version
+from gangway.stacks.base.shared import least_bus_gbps, typed_args
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes, place
+from gangway.stacks.providers.gcp.kubernetes_plan import cluster_spec, get_hosts, node_labels, taint
+from gangway.stacks.providers.gcp.plan import GcpPlan
 
 FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
 NODES_FOLDER = "nodePools"

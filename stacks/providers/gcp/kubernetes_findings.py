@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from components.core.findings import Finding
-from components.estimate.cost import CostEstimate
-from components.gcp.capacity import LADDER, LadderContext, capacity_findings
-from components.gcp.gke_fabric import has_rdma
-from stacks.base.cluster_queues import get_engine, get_version, topology_findings
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.common_findings import common_findings
-from stacks.estimates.provider_findings import CLUSTER, offering_findings, zone
-from stacks.providers.gcp.kubernetes_plan import cluster_spec
-from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
+from gangway.components.core.findings import Finding
+from gangway.components.estimate.cost import CostEstimate
+from gangway.components.gcp.capacity import LADDER, LadderContext, capacity_findings
+from gangway.components.gcp.gke_fabric import has_rdma
+from gangway.stacks.base.cluster_queues import get_engine, get_version, topology_findings
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.common_findings import common_findings
+from gangway.stacks.estimates.provider_findings import CLUSTER, offering_findings, zone
+from gangway.stacks.providers.gcp.kubernetes_plan import cluster_spec
+from gangway.stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
 
 
 def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:

@@ -9,10 +9,10 @@ from functools import partial
 import pulumi
 import pulumi_gcp as gcp
 
-from components.core.lookup import Lookup, Postponed, look_up
-from components.gcp.launch import GPU_IMAGE, HEAD_IMAGE
-from stacks.config.stack_config import StackConfig
-from stacks.providers.gcp.plan import GcpPlan
+from gangway.components.core.lookup import Lookup, Postponed, look_up
+from gangway.components.gcp.launch import GPU_IMAGE, HEAD_IMAGE
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.gcp.plan import GcpPlan
 
 FAMILY = "/images/family/"
 LOGIN = "log in with `gcloud auth application-default login`"

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_gcp as gcp
 
-from components.core.lookup import Lookup, LookupFailedError, look_up
-from components.gcp.identity import account_id
-from stacks.base.ownership import Owner
-from stacks.providers.gcp.lookups import LOGIN
+from gangway.components.core.lookup import Lookup, LookupFailedError, look_up
+from gangway.components.gcp.identity import account_id
+from gangway.stacks.base.ownership import Owner
+from gangway.stacks.providers.gcp.lookups import LOGIN
 
 
 def find_owner(stack: str, project: str, provider: gcp.Provider) -> Owner | None:

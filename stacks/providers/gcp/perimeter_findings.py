@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
-from components.core.findings import Finding
-from components.gcp.perimeter import perimeter_name, plan_perimeter
-from stacks.base.shared import image_place
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.provider_findings import ways_out
-from stacks.providers.gcp.plan import GcpPlan
-from stacks.providers.gcp.settings import GcpConfig, PerimeterConfig
+from gangway.components.core.findings import Finding
+from gangway.components.gcp.perimeter import perimeter_name, plan_perimeter
+from gangway.stacks.base.shared import image_place
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.provider_findings import ways_out
+from gangway.stacks.providers.gcp.plan import GcpPlan
+from gangway.stacks.providers.gcp.settings import GcpConfig, PerimeterConfig
 
 __all__ = ["perimeter_findings"]
 

@@ -5,27 +5,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from components.catalog.loader import Catalog, load_provider, load_tpus
-from components.catalog.offerings import first_zone, zone_names
-from components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
-from components.core.capacity import AnyRung, OnDemand, Reservation, Spot
-from components.core.findings import InputError
-from components.core.image_reference import DIGEST, REPOSITORY, TAG
-from components.core.job import JobSpec
-from components.gcp.budget import plan_amount, plan_budget_alarms
-from components.gcp.capacity import LADDER, check_ladder, check_reservation_project, preferred_zone, rung_zone
-from components.gcp.fabric import lacking_kernel, nccl_env, nccl_plugin, plan_interfaces
-from components.gcp.monitoring import check_budget_emails, check_retention
-from components.gcp.network import plan_network
-from components.gcp.slices import SlicePlan, plan_slice, slice_machine, slice_prices, worker_tflops
-from components.gcp.storage import plan_filestore, plan_lustre
-from stacks.base import shared
-from stacks.base.command_nodes import nodes_meet
-from stacks.base.shared import check_head, named_zone, tag_policy
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import cloud_context
-from stacks.providers.gcp.kubernetes_plan import check_cluster
-from stacks.providers.gcp.settings import GcpConfig
+from gangway.components.catalog.loader import Catalog, load_provider, load_tpus
+from gangway.components.catalog.offerings import first_zone, zone_names
+from gangway.components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
+from gangway.components.core.capacity import AnyRung, OnDemand, Reservation, Spot
+from gangway.components.core.findings import InputError
+from gangway.components.core.image_reference import DIGEST, REPOSITORY, TAG
+from gangway.components.core.job import JobSpec
+from gangway.components.gcp.budget import plan_amount, plan_budget_alarms
+from gangway.components.gcp.capacity import LADDER, check_ladder, check_reservation_project, preferred_zone, rung_zone
+from gangway.components.gcp.fabric import lacking_kernel, nccl_env, nccl_plugin, plan_interfaces
+from gangway.components.gcp.monitoring import check_budget_emails, check_retention
+from gangway.components.gcp.network import plan_network
+from gangway.components.gcp.slices import SlicePlan, plan_slice, slice_machine, slice_prices, worker_tflops
+from gangway.components.gcp.storage import plan_filestore, plan_lustre
+from gangway.stacks.base import shared
+from gangway.stacks.base.command_nodes import nodes_meet
+from gangway.stacks.base.shared import check_head, named_zone, tag_policy
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.providers.gcp.kubernetes_plan import check_cluster
+from gangway.stacks.providers.gcp.settings import GcpConfig
 
 TPU_TIERS = {"reservation": "guaranteed", "spot": "spot", "on-demand": "on-demand"}
 """Rung kinds that the TPU queue supports, with their names in its API."""

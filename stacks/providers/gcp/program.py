@@ -1,5 +1,5 @@
-"""The resources of a stack on Google Cloud: the components of `components.gcp`, connected. `plan` checks everything
-that can be checked before a resource is declared.
+"""The resources of a stack on Google Cloud: the components of `gangway.components.gcp`, connected. `plan` checks
+everything that can be checked before a resource is declared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,21 +8,21 @@ from typing import Any
 import pulumi
 import pulumi_gcp as gcp
 
-from components.catalog.loader import load_provider
-from components.core.encryption_choice import record_choice
-from components.core.signing_key import signing_key
-from components.estimate.cost import CostComponent, Declared
-from components.gcp.identity import ProjectServices, plan_services
-from components.gcp.pricing import price_resources
-from stacks.base.ownership import check_unclaimed
-from stacks.config.stack_config import StackConfig
-from stacks.providers.gcp.component_factory import ComponentFactory, declare_file, gpu_nodes, tpu_nodes
-from stacks.providers.gcp.findings import findings
-from stacks.providers.gcp.lookups import look_up_all
-from stacks.providers.gcp.owner import find_owner
-from stacks.providers.gcp.plan import GcpPlan, job_spec, plan
-from stacks.providers.gcp.settings import GcpConfig
-from stacks.providers.gcp.user_data import FALLBACK_OBJECT, UserDataInputs
+from gangway.components.catalog.loader import load_provider
+from gangway.components.core.encryption_choice import record_choice
+from gangway.components.core.signing_key import signing_key
+from gangway.components.estimate.cost import CostComponent, Declared
+from gangway.components.gcp.identity import ProjectServices, plan_services
+from gangway.components.gcp.pricing import price_resources
+from gangway.stacks.base.ownership import check_unclaimed
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.gcp.component_factory import ComponentFactory, declare_file, gpu_nodes, tpu_nodes
+from gangway.stacks.providers.gcp.findings import findings
+from gangway.stacks.providers.gcp.lookups import look_up_all
+from gangway.stacks.providers.gcp.owner import find_owner
+from gangway.stacks.providers.gcp.plan import GcpPlan, job_spec, plan
+from gangway.stacks.providers.gcp.settings import GcpConfig
+from gangway.stacks.providers.gcp.user_data import FALLBACK_OBJECT, UserDataInputs
 
 __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 
@@ -44,7 +44,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     stack = ComponentFactory(config, planned, provider, services, found, wait)
     if planned.standing:
         # Imported here, so that other stacks do not load Kubernetes' SDK.
-        from stacks.providers.gcp.kubernetes import build_cluster
+        from gangway.stacks.providers.gcp.kubernetes import build_cluster
 
         return build_cluster(stack)
     return _build_machines(stack)

@@ -5,18 +5,18 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from components.catalog.loader import bundled_folder
-from components.catalog.tables import taken_per_month
-from components.estimate.cost import Declared
-from components.gcp.retention import RETENTION
-from stacks.base.provider import NodeTypes, Program, Provider, TagRules
-from stacks.base.rule import is_unknown, kind
-from stacks.base.start import Start
-from stacks.config.stack_config import StackConfig
-from stacks.providers.gcp.settings import SETTINGS, GcpConfig
+from gangway.components.catalog.loader import bundled_folder
+from gangway.components.catalog.tables import taken_per_month
+from gangway.components.estimate.cost import Declared
+from gangway.components.gcp.retention import RETENTION
+from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from gangway.stacks.base.rule import is_unknown, kind
+from gangway.stacks.base.start import Start
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.gcp.settings import SETTINGS, GcpConfig
 
 if TYPE_CHECKING:
-    from stacks.providers.gcp.plan import GcpPlan
+    from gangway.stacks.providers.gcp.plan import GcpPlan
 
 # One line per module of the package: `module: Class Class`.
 _TAGGABLE = """
@@ -53,7 +53,7 @@ _QUEUED_TPU = "pulumi-python:dynamic:QueuedTpuRequest"
 
 
 def _program() -> "Program[GcpPlan]":
-    from stacks.providers.gcp import program
+    from gangway.stacks.providers.gcp import program
 
     return program
 

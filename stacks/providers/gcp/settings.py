@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StrictBool, model_validator
 
-from components.core.fields import PositiveNumber, PositiveWhole, Whole
-from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
-from stacks.config.section import Section
+from gangway.components.core.fields import PositiveNumber, PositiveWhole, Whole
+from gangway.stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
+from gangway.stacks.config.section import Section
 
 _IMAGE = "projects/my-project/global/images/my-image"
 

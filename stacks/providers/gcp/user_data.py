@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import pulumi
 
-from components.core.fields import Egress
-from components.core.job import JobSpec, Volume
-from components.gcp.capacity import rung_zone
-from components.gcp.fabric import NcclPlugin, SideContainer, nccl_plugin, plan_interfaces
-from components.gcp.storage import Filestore, LustreFileSystem, import_request
-from images.gcp import (
+from gangway.components.core.fields import Egress
+from gangway.components.core.job import JobSpec, Volume
+from gangway.components.gcp.capacity import rung_zone
+from gangway.components.gcp.fabric import NcclPlugin, SideContainer, nccl_plugin, plan_interfaces
+from gangway.components.gcp.storage import Filestore, LustreFileSystem, import_request
+from gangway.images.gcp import (
     DataSource,
     GcpHeadSpec,
     GcpNodeSpec,
@@ -22,10 +22,10 @@ from images.gcp import (
     render_gcp_node,
     render_tpu_startup,
 )
-from images.specs import Breaker, FileSystem
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
-from stacks.config.stack_config import StackConfig
-from stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_resource, run_dir
+from gangway.images.specs import Breaker, FileSystem
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_resource, run_dir
 
 FALLBACK_OBJECT = "fallback.json"
 """The object in the head's bucket with the groups to fill: the head is created before them and outlives them."""

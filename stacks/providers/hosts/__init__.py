@@ -1,1 +1,1 @@
-"""Stacks on existing machines, over SSH; `stacks.providers` describes the modules."""
+"""Stacks on existing machines, over SSH; `gangway.stacks.providers` describes the modules."""

@@ -1,22 +1,22 @@
-"""Findings of stacks on existing machines: problems, assumptions and manual steps. `components.catalog.site` has those
-about the site's figures; what cannot be planned raises in `plan`.
+"""Findings of stacks on existing machines: problems, assumptions and manual steps. `gangway.components.catalog.site`
+has those about the site's figures; what cannot be planned raises in `plan`.
 """
 
 from collections.abc import Iterable
 
-from components.catalog.site import site_findings
-from components.core.findings import Finding
-from components.estimate.cost import CostEstimate
-from components.hosts.wireguard import INTERFACE
-from stacks.base.command_nodes import open_rendezvous_findings
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site
-from stacks.config.stack_config import StackConfig
-from stacks.estimates import provider_findings
-from stacks.estimates.common_findings import common_findings
-from stacks.providers.hosts.plan import HostsPlan, get_hosts
-from stacks.providers.hosts.settings import HostsConfig
-from stacks.providers.hosts.slurm import slurm_findings
-from stacks.providers.hosts.user_data import fabric_min_gbps
+from gangway.components.catalog.site import site_findings
+from gangway.components.core.findings import Finding
+from gangway.components.estimate.cost import CostEstimate
+from gangway.components.hosts.wireguard import INTERFACE
+from gangway.stacks.base.command_nodes import open_rendezvous_findings
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates import provider_findings
+from gangway.stacks.estimates.common_findings import common_findings
+from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts
+from gangway.stacks.providers.hosts.settings import HostsConfig
+from gangway.stacks.providers.hosts.slurm import slurm_findings
+from gangway.stacks.providers.hosts.user_data import fabric_min_gbps
 
 HOSTS = "gangway:hosts"
 _MAX_LISTED = 3

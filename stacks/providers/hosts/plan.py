@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from components.catalog.schema import MachinePrice, Region
-from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
-from components.core.findings import InputError
-from components.hosts.node_pool import check_ladder
-from components.hosts.wireguard import INTERFACE
-from stacks.base.command_nodes import nodes_meet
-from stacks.base.shared import get_machine, get_price, get_region, get_site, tag_policy
-from stacks.config.own_command import RUN_DIR, outputs_in_mounts
-from stacks.config.stack_config import StackConfig
-from stacks.providers.hosts.settings import HostsConfig
+from gangway.components.catalog.schema import MachinePrice, Region
+from gangway.components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
+from gangway.components.core.findings import InputError
+from gangway.components.hosts.node_pool import check_ladder
+from gangway.components.hosts.wireguard import INTERFACE
+from gangway.stacks.base.command_nodes import nodes_meet
+from gangway.stacks.base.shared import get_machine, get_price, get_region, get_site, tag_policy
+from gangway.stacks.config.own_command import RUN_DIR, outputs_in_mounts
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.hosts.settings import HostsConfig
 
 OWN_STATE = "/var/lib/gangway"
 """The folder of runs on a single machine without shared_dir."""

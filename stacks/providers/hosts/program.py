@@ -1,5 +1,5 @@
-"""The resources of a stack on existing machines: the components of `components.hosts`. `plan` checks everything that
-can be checked before a resource is declared.
+"""The resources of a stack on existing machines: the components of `gangway.components.hosts`. `plan` checks everything
+that can be checked before a resource is declared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,19 +8,19 @@ from typing import Any
 import pulumi
 import pulumi_command as command
 
-from components.core.member_key import member_key
-from components.core.signing_key import signing_key
-from components.estimate.cost import CostComponent, Declared, from_fact
-from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostArgs, HostPool
-from components.hosts.wireguard import WIREGUARD_FILE, Peer, config_text, private_key
-from images.slurm.hosts import render_slurm_host_installer
-from stacks.base.shared import get_machine, get_price
-from stacks.config.stack_config import StackConfig
-from stacks.providers.hosts.findings import findings
-from stacks.providers.hosts.plan import HostsPlan, get_hosts, plan
-from stacks.providers.hosts.settings import HostsConfig
-from stacks.providers.hosts.slurm import machine_spec, slurm_pool
-from stacks.providers.hosts.user_data import installer, job_spec
+from gangway.components.core.member_key import member_key
+from gangway.components.core.signing_key import signing_key
+from gangway.components.estimate.cost import CostComponent, Declared, from_fact
+from gangway.components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostArgs, HostPool
+from gangway.components.hosts.wireguard import WIREGUARD_FILE, Peer, config_text, private_key
+from gangway.images.slurm.hosts import render_slurm_host_installer
+from gangway.stacks.base.shared import get_machine, get_price
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.hosts.findings import findings
+from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts, plan
+from gangway.stacks.providers.hosts.settings import HostsConfig
+from gangway.stacks.providers.hosts.slurm import machine_spec, slurm_pool
+from gangway.stacks.providers.hosts.user_data import installer, job_spec
 
 __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
 

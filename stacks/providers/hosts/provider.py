@@ -4,20 +4,20 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from components.core.findings import InputError
-from stacks.base.provider import NodeTypes, Program, Provider
-from stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
-from stacks.config.engine_settings import SlurmConfig
-from stacks.config.secret_values import plaintext_mistakes
-from stacks.config.stack_config import StackConfig
-from stacks.providers.hosts.settings import SETTINGS, HostsConfig
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.provider import NodeTypes, Program, Provider
+from gangway.stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
+from gangway.stacks.config.engine_settings import SlurmConfig
+from gangway.stacks.config.secret_values import plaintext_mistakes
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.hosts.settings import SETTINGS, HostsConfig
 
 if TYPE_CHECKING:
-    from stacks.providers.hosts.plan import HostsPlan
+    from gangway.stacks.providers.hosts.plan import HostsPlan
 
 
 def _program() -> "Program[HostsPlan]":
-    from stacks.providers.hosts import program
+    from gangway.stacks.providers.hosts import program
 
     return program
 

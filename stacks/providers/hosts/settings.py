@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, field_validator, model_validator
 
-from components.core.blob_url import CONTAINER_PATTERN
-from components.core.fields import Whole
-from components.core.findings import InputError
-from components.hosts.wireguard import tunnel_addresses
-from stacks.config.provider_settings import OwnSection, ProviderSettings
-from stacks.config.secret_values import Encrypted
-from stacks.config.section import Section
+from gangway.components.core.blob_url import CONTAINER_PATTERN
+from gangway.components.core.fields import Whole
+from gangway.components.core.findings import InputError
+from gangway.components.hosts.wireguard import tunnel_addresses
+from gangway.stacks.config.provider_settings import OwnSection, ProviderSettings
+from gangway.stacks.config.secret_values import Encrypted
+from gangway.stacks.config.section import Section
 
 # Algorithms that Pulumi's plugin can pin; servers no longer accept ssh-rsa.
 _HOST_KEY = r"^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,2}$"

@@ -5,21 +5,21 @@ from typing import Any
 
 import pulumi
 
-from components.core.findings import Finding
-from components.core.munge_key import munge_key
-from components.hosts.node_pool import MUNGE_KEY, HostArgs, HostPool
-from components.hosts.wireguard import INTERFACE
-from images.render import BIN_DIR
-from images.slurm.conf import SRUN_PORTS
-from images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec
-from images.slurm.spec import SlurmHost, SlurmRung, SlurmSpec
-from stacks.base.shared import queue_fabric
-from stacks.base.slurm_machine import slurm_machine
-from stacks.config.engine_settings import MAIN_QUEUE
-from stacks.config.stack_config import StackConfig
-from stacks.providers.hosts.plan import HostsPlan, get_hosts
-from stacks.providers.hosts.settings import HostsConfig
-from stacks.providers.hosts.user_data import find_rdma
+from gangway.components.core.findings import Finding
+from gangway.components.core.munge_key import munge_key
+from gangway.components.hosts.node_pool import MUNGE_KEY, HostArgs, HostPool
+from gangway.components.hosts.wireguard import INTERFACE
+from gangway.images.render import BIN_DIR
+from gangway.images.slurm.conf import SRUN_PORTS
+from gangway.images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec
+from gangway.images.slurm.spec import SlurmHost, SlurmRung, SlurmSpec
+from gangway.stacks.base.shared import queue_fabric
+from gangway.stacks.base.slurm_machine import slurm_machine
+from gangway.stacks.config.engine_settings import MAIN_QUEUE
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts
+from gangway.stacks.providers.hosts.settings import HostsConfig
+from gangway.stacks.providers.hosts.user_data import find_rdma
 
 HOSTS = "gangway:hosts"
 

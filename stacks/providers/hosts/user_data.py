@@ -1,15 +1,15 @@
 """The job of a stack on existing machines, and each machine's script, which installs and removes it."""
 
-from components.core.job import JobSpec, Rendezvous, Volume
-from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY
-from components.hosts.wireguard import INTERFACE
-from images.hosts import HostSpec, render_host_installer
-from images.specs import TRAINER_UID, RdmaSetup, stack_uid
-from stacks.base import shared
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import cloud_context
-from stacks.providers.hosts.plan import HostsPlan, get_hosts
+from gangway.components.core.job import JobSpec, Rendezvous, Volume
+from gangway.components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY
+from gangway.components.hosts.wireguard import INTERFACE
+from gangway.images.hosts import HostSpec, render_host_installer
+from gangway.images.specs import TRAINER_UID, RdmaSetup, stack_uid
+from gangway.stacks.base import shared
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts
 
 COMMAND_GRACE_SEC = 90
 """Time for a custom command to shut down; these machines are not preempted."""

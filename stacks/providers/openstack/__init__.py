@@ -1,1 +1,1 @@
-"""Stacks in private clouds on OpenStack; `stacks.providers` describes the modules."""
+"""Stacks in private clouds on OpenStack; `gangway.stacks.providers` describes the modules."""

@@ -6,18 +6,18 @@ from typing import Any
 
 import pulumi
 
-from components.core.member_key import member_key
-from components.openstack.identity import NodeIdentity, NodeIdentityArgs
-from components.openstack.launch import HEAD_ROOT_GIB, HeadNode, HeadNodeArgs
-from components.openstack.machine_secrets import MachineSecrets, MachineSecretsArgs, get_period, url_key
-from components.openstack.network import TrainingNetwork, TrainingNetworkArgs
-from components.openstack.node_pool import NodePool, NodePoolArgs
-from components.openstack.storage import ManilaShare, ManilaShareArgs, RunBucket
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
-from stacks.config.stack_config import StackConfig
-from stacks.providers.openstack.plan import OpenstackPlan, get_section
-from stacks.providers.openstack.settings import OpenstackConfig
-from stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data, secrets_content
+from gangway.components.core.member_key import member_key
+from gangway.components.openstack.identity import NodeIdentity, NodeIdentityArgs
+from gangway.components.openstack.launch import HEAD_ROOT_GIB, HeadNode, HeadNodeArgs
+from gangway.components.openstack.machine_secrets import MachineSecrets, MachineSecretsArgs, get_period, url_key
+from gangway.components.openstack.network import TrainingNetwork, TrainingNetworkArgs
+from gangway.components.openstack.node_pool import NodePool, NodePoolArgs
+from gangway.components.openstack.storage import ManilaShare, ManilaShareArgs, RunBucket
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.openstack.plan import OpenstackPlan, get_section
+from gangway.stacks.providers.openstack.settings import OpenstackConfig
+from gangway.stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data, secrets_content
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,23 @@
-"""Findings of stacks on OpenStack: limits, and each automatic choice with its reason. `components.catalog.site` has
-those about the site; what cannot be planned raises in `plan`.
+"""Findings of stacks on OpenStack: limits, and each automatic choice with its reason. `gangway.components.catalog.site`
+has those about the site; what cannot be planned raises in `plan`.
 """
 
 from collections.abc import Iterable
 
-from components.catalog.site import site_findings
-from components.core.capacity import Reservation
-from components.core.fields import Egress
-from components.core.findings import Finding
-from components.estimate.cost import CostEstimate
-from components.openstack.capacity import LADDER, RESERVED_FLAVOUR
-from components.openstack.machine_secrets import VALID_HOURS
-from stacks.base.command_nodes import rendezvous_findings
-from stacks.base.shared import get_site
-from stacks.config.stack_config import StackConfig
-from stacks.estimates import provider_findings
-from stacks.estimates.common_findings import common_findings
-from stacks.estimates.provider_findings import CLUSTER
-from stacks.providers.openstack.plan import OpenstackPlan, fabric_min_gbps, get_section
+from gangway.components.catalog.site import site_findings
+from gangway.components.core.capacity import Reservation
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import Finding
+from gangway.components.estimate.cost import CostEstimate
+from gangway.components.openstack.capacity import LADDER, RESERVED_FLAVOUR
+from gangway.components.openstack.machine_secrets import VALID_HOURS
+from gangway.stacks.base.command_nodes import rendezvous_findings
+from gangway.stacks.base.shared import get_site
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates import provider_findings
+from gangway.stacks.estimates.common_findings import common_findings
+from gangway.stacks.estimates.provider_findings import CLUSTER
+from gangway.stacks.providers.openstack.plan import OpenstackPlan, fabric_min_gbps, get_section
 
 _PLACE = "gangway:openstack"
 

@@ -5,11 +5,11 @@ only its run container, whose name is random.
 import pulumi
 import pulumi_openstack as openstack
 
-from components.core.lookup import Lookup, look_up
-from components.openstack.tags import tag_words
-from stacks.base.ownership import Owner
-from stacks.config.stack_config import StackConfig
-from stacks.providers.openstack.plan import get_section
+from gangway.components.core.lookup import Lookup, look_up
+from gangway.components.openstack.tags import tag_words
+from gangway.stacks.base.ownership import Owner
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.openstack.plan import get_section
 
 
 def find_owner(config: StackConfig, provider: openstack.Provider) -> Owner | None:

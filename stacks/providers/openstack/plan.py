@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from components.catalog.schema import Region
-from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
-from components.core.findings import InputError
-from components.core.job import JobSpec, Rendezvous
-from components.openstack.capacity import check_flavour, check_ladder
-from components.openstack.launch import plan_boot_source
-from components.openstack.network import NetworkPlan, check_services, plan_network
-from components.openstack.storage import check_share
-from stacks.base import shared
-from stacks.base.command_nodes import nodes_meet
-from stacks.base.shared import RENDEZVOUS_PORT, get_machine, get_price, get_region, get_site, tag_policy
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import cloud_context
-from stacks.providers.openstack.settings import OpenstackConfig
+from gangway.components.catalog.schema import Region
+from gangway.components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec, Rendezvous
+from gangway.components.openstack.capacity import check_flavour, check_ladder
+from gangway.components.openstack.launch import plan_boot_source
+from gangway.components.openstack.network import NetworkPlan, check_services, plan_network
+from gangway.components.openstack.storage import check_share
+from gangway.stacks.base import shared
+from gangway.stacks.base.command_nodes import nodes_meet
+from gangway.stacks.base.shared import RENDEZVOUS_PORT, get_machine, get_price, get_region, get_site, tag_policy
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.providers.openstack.settings import OpenstackConfig
 
 _PLACE = "gangway:openstack"
 MOUNT = "/shared"

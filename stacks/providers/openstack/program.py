@@ -1,5 +1,5 @@
-"""The resources of a stack on OpenStack: the components of `components.openstack`, connected. `plan` checks everything
-that can be checked before a resource is declared.
+"""The resources of a stack on OpenStack: the components of `gangway.components.openstack`, connected. `plan` checks
+everything that can be checked before a resource is declared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,17 @@ from typing import Any
 import pulumi
 import pulumi_openstack as openstack
 
-from components.core.signing_key import signing_key
-from components.estimate.cost import CostComponent, Declared
-from components.openstack.pricing import price_resources
-from stacks.base.ownership import check_unclaimed
-from stacks.base.shared import get_machine, get_price
-from stacks.config.stack_config import StackConfig
-from stacks.providers.openstack.component_factory import ComponentFactory
-from stacks.providers.openstack.findings import findings
-from stacks.providers.openstack.owner import find_owner
-from stacks.providers.openstack.plan import OpenstackPlan, get_section, job_spec, plan
-from stacks.providers.openstack.user_data import UserDataInputs
+from gangway.components.core.signing_key import signing_key
+from gangway.components.estimate.cost import CostComponent, Declared
+from gangway.components.openstack.pricing import price_resources
+from gangway.stacks.base.ownership import check_unclaimed
+from gangway.stacks.base.shared import get_machine, get_price
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.openstack.component_factory import ComponentFactory
+from gangway.stacks.providers.openstack.findings import findings
+from gangway.stacks.providers.openstack.owner import find_owner
+from gangway.stacks.providers.openstack.plan import OpenstackPlan, get_section, job_spec, plan
+from gangway.stacks.providers.openstack.user_data import UserDataInputs
 
 __all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
 
@@ -38,7 +38,7 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     storage = stack.storage(network)
     identity = stack.node_identity(runs)
     image = config.ready_image
-    assert image is not None, "stacks.loading.unsupported_settings checks it"
+    assert image is not None, "gangway.stacks.loading.unsupported_settings checks it"
     job = pulumi.Output.from_input(job_spec(config, planned, image))
     share = (storage.mount_source, storage.access_user) if storage else ("", "")
     user_data_inputs = UserDataInputs(job, runs.bucket_url, *share)

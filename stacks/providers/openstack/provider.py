@@ -4,18 +4,18 @@ from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from components.core.findings import InputError
-from components.estimate.cost import Declared
-from components.openstack.retention import RETENTION
-from components.openstack.tags import header_tags
-from stacks.base.provider import NodeTypes, Program, Provider, TagRules
-from stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
-from stacks.config.secret_values import plaintext_mistakes
-from stacks.config.stack_config import StackConfig
-from stacks.providers.openstack.settings import SETTINGS, OpenstackConfig
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.cost import Declared
+from gangway.components.openstack.retention import RETENTION
+from gangway.components.openstack.tags import header_tags
+from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from gangway.stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
+from gangway.stacks.config.secret_values import plaintext_mistakes
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.openstack.settings import SETTINGS, OpenstackConfig
 
 if TYPE_CHECKING:
-    from stacks.providers.openstack.plan import OpenstackPlan
+    from gangway.stacks.providers.openstack.plan import OpenstackPlan
 
 # One line per module of the package: `module: Class Class`.
 _TAGGABLE = """
@@ -38,7 +38,7 @@ _METADATA = (
 
 
 def _program() -> "Program[OpenstackPlan]":
-    from stacks.providers.openstack import program
+    from gangway.stacks.providers.openstack import program
 
     return program
 

@@ -5,10 +5,10 @@ from typing import Literal
 
 from pydantic import Field, StrictBool
 
-from stacks.config.provider_settings import OwnSection, ProviderSettings
-from stacks.config.secret_values import Encrypted
-from stacks.config.section import Section
-from stacks.config.stack_config import StackConfig
+from gangway.stacks.config.provider_settings import OwnSection, ProviderSettings
+from gangway.stacks.config.secret_values import Encrypted
+from gangway.stacks.config.section import Section
+from gangway.stacks.config.stack_config import StackConfig
 
 _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _UUID_EXAMPLES = [f"{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "12"]

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pulumi
 
-from components.core.fields import Egress
-from components.core.job import JobSpec
-from images.openstack import (
+from gangway.components.core.fields import Egress
+from gangway.components.core.job import JobSpec
+from gangway.images.openstack import (
     SECRETS_FILE,
     OpenstackHeadSpec,
     OpenstackNodeSpec,
@@ -16,11 +16,11 @@ from images.openstack import (
     render_openstack_head,
     render_openstack_node,
 )
-from images.render import base64gzip
-from images.specs import FileSystem, RdmaSetup
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
-from stacks.config.stack_config import StackConfig
-from stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, get_section, run_dir
+from gangway.images.render import base64gzip
+from gangway.images.specs import FileSystem, RdmaSetup
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, get_section, run_dir
 
 
 class _Names(NamedTuple):

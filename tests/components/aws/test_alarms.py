@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.alarms import MAX_GROUPS, AlarmPlan, check_groups, plan_alarms, plan_no_steps
-from components.aws.monitoring import Observability
-from components.core.findings import InputError
-from components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
+from gangway.components.aws.alarms import MAX_GROUPS, AlarmPlan, check_groups, plan_alarms, plan_no_steps
+from gangway.components.aws.monitoring import Observability
+from gangway.components.core.findings import InputError
+from gangway.components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
 MINUTES = 30

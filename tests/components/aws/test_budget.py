@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.budget import (
+from gangway.components.aws.budget import (
     MAX_ALARMS,
     Budget,
     BudgetAlarm,
@@ -18,7 +18,7 @@ from components.aws.budget import (
     stop_code,
     stop_policy,
 )
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 percents = st.floats(0.1, 1000)

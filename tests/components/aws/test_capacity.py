@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from components.aws.capacity import (
+from gangway.components.aws.capacity import (
     block_stop_time,
     check_ladder,
     check_zones,
@@ -18,9 +18,9 @@ from components.aws.capacity import (
     rung_from_args,
     rung_machines,
 )
-from components.catalog.loader import load
-from components.core.capacity import plan_rung
-from components.core.findings import InputError
+from gangway.components.catalog.loader import load
+from gangway.components.core.capacity import plan_rung
+from gangway.components.core.findings import InputError
 
 OWN = load().machine("p4d.24xlarge")
 SPOT = {"kind": "spot"}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.capacity import LadderContext, capacity_findings, rung_from_args
-from components.catalog.loader import load
-from components.core.findings import Finding, Severity
+from gangway.components.aws.capacity import LadderContext, capacity_findings, rung_from_args
+from gangway.components.catalog.loader import load
+from gangway.components.core.findings import Finding, Severity
 
 NOW = datetime(2026, 6, 30, 12, 0, tzinfo=UTC)
 CONTEXT = LadderContext(

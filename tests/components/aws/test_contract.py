@@ -6,11 +6,11 @@ from typing import Any
 import pulumi
 import pytest
 
-import components.aws
+import gangway.components.aws
 from tests.components.contract import check_declared, check_signature, components_in
 from tests.sdk_arguments import sdk_arguments
 
-COMPONENTS = components_in(components.aws)
+COMPONENTS = components_in(gangway.components.aws)
 every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
 
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from components.aws.eks import LOG_KINDS, EksCluster, kubeconfig
-from components.aws.eks_access import autoscaler_policy
-from components.aws.eks_nodes import SYSTEM_NODES, JoinSpec
-from components.aws.identity import SESSION_ACTIONS
+from gangway.components.aws.eks import LOG_KINDS, EksCluster, kubeconfig
+from gangway.components.aws.eks_access import autoscaler_policy
+from gangway.components.aws.eks_nodes import SYSTEM_NODES, JoinSpec
+from gangway.components.aws.identity import SESSION_ACTIONS
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 JOIN = JoinSpec("demo", "https://x.eks.amazonaws.com", "Q0E=", "172.20.0.0/16")

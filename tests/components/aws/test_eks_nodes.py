@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.eks_charts import cluster_charts, lustre_volume
-from components.aws.eks_nodes import (
+from gangway.components.aws.eks_charts import cluster_charts, lustre_volume
+from gangway.components.aws.eks_nodes import (
     VERSIONS,
     JoinSpec,
     check_version,
@@ -28,11 +28,11 @@ from components.aws.eks_nodes import (
     node_of,
     service_cidr,
 )
-from components.catalog.loader import load
-from components.core.capacity import OnDemand, Spot, plan_ladder
-from components.core.findings import InputError
-from components.core.job import OPEN_FILES
-from components.kubernetes.spec import EFA, GPU, JOBS_ONLY, ClusterSpec
+from gangway.components.catalog.loader import load
+from gangway.components.core.capacity import OnDemand, Spot, plan_ladder
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import OPEN_FILES
+from gangway.components.kubernetes.spec import EFA, GPU, JOBS_ONLY, ClusterSpec
 
 JOIN = JoinSpec("demo", "https://x.eks.amazonaws.com", "Q0E=", "172.20.0.0/16")
 MACHINES = sorted(name for name, machine in load().machines.items() if machine.provider == "aws")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.fallback import EMPTY_MINUTES, FILL_MINUTES, FILL_WITHIN_MINUTES, plan_fill_steps
-from components.aws.node_pool import EfaNodePool
-from components.estimate.cost import CostComponent, estimate
+from gangway.components.aws.fallback import EMPTY_MINUTES, FILL_MINUTES, FILL_WITHIN_MINUTES, plan_fill_steps
+from gangway.components.aws.node_pool import EfaNodePool
+from gangway.components.estimate.cost import CostComponent, estimate
 
 WANTED = 2
 Series = list[float | None]

@@ -6,8 +6,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.aws.fleets import Ec2Fleet, SpotFleet
-from components.core.findings import InputError
+from gangway.components.aws.fleets import Ec2Fleet, SpotFleet
+from gangway.components.core.findings import InputError
 
 POOLS = {
     "lt-1": [

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from components.aws.budget import stop_policy
-from components.aws.identity import (
+from gangway.components.aws.budget import stop_policy
+from gangway.components.aws.identity import (
     OPEN_RESOURCES,
     SESSION_ACTIONS,
     HeadIdentity,
@@ -15,8 +15,8 @@ from components.aws.identity import (
     head_policy,
     node_policy,
 )
-from components.aws.network import delivery_policy
-from components.aws.slurm import slurm_head_policy, slurm_node_policy
+from gangway.components.aws.network import delivery_policy
+from gangway.components.aws.slurm import slurm_head_policy, slurm_node_policy
 
 OPTIONAL = {
     "log_group_arn": "arn:logs",

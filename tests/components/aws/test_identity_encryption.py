@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.aws.identity import EncryptionKey, get_account, key_policy
+from gangway.components.aws.identity import EncryptionKey, get_account, key_policy
 
 
 def test_the_key_rotates_and_waits_before_it_is_gone(make: Callable[..., Any]) -> None:

@@ -6,7 +6,7 @@ import boto3
 import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 
-from components.aws.last_export import LastExportError, LastExportProvider, export_rest
+from gangway.components.aws.last_export import LastExportError, LastExportProvider, export_rest
 
 FILES = "fs-0123456789abcdef0"
 
@@ -87,7 +87,7 @@ PROPS = {"region": "us-east-2", "file_system_id": FILES, "path": "runs", "wait_m
 
 
 def test_the_provider_acts_at_the_end_alone(fsx: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.aws.last_export.POLL_SEC", 0.01)
+    monkeypatch.setattr("gangway.components.aws.last_export.POLL_SEC", 0.01)
     provider = LastExportProvider()
     made = provider.create(PROPS)
     assert fsx.asked == []

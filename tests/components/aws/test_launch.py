@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.capacity import rung_from_args
-from components.aws.launch import launch_market
-from components.core.capacity import plan_rung
+from gangway.components.aws.capacity import rung_from_args
+from gangway.components.aws.launch import launch_market
+from gangway.components.core.capacity import plan_rung
 
 IDS = st.from_regex(r"\Acr-[0-9a-f]{8,17}\Z")
 RUNGS = st.one_of(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.launch import InterfacePlan, count_efa, count_lustre_efa, plan_interfaces
-from components.catalog.loader import load
-from components.catalog.schema import CardRun, EfaFabric, Fact, MachineType
-from components.core.findings import InputError
+from gangway.components.aws.launch import InterfacePlan, count_efa, count_lustre_efa, plan_interfaces
+from gangway.components.catalog.loader import load
+from gangway.components.catalog.schema import CardRun, EfaFabric, Fact, MachineType
+from gangway.components.core.findings import InputError
 
 MACHINES = [machine for machine in load().machines.values() if machine.provider == "aws"]
 EFA_MACHINES = [machine for machine in MACHINES if machine.fabric]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from components.aws.launch import HEAD_IMAGE, HeadNode
+from gangway.components.aws.launch import HEAD_IMAGE, HeadNode
 
 
 def test_it_is_closed_and_encrypted(make: Callable[..., Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.monitoring import COLUMNS, plan_dashboard, plan_filters
+from gangway.components.aws.monitoring import COLUMNS, plan_dashboard, plan_filters
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
 ALARMS = ["arn:aws:cloudwatch:us-east-2:1:alarm:a", "arn:aws:cloudwatch:us-east-2:1:alarm:b"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.alarms import events_group
-from components.aws.monitoring import (
+from gangway.components.aws.alarms import events_group
+from gangway.components.aws.monitoring import (
     RETENTION_DAYS,
     NodeLogs,
     Observability,
@@ -18,7 +18,7 @@ from components.aws.monitoring import (
     log_group_name,
     plan_filters,
 )
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 OF_NODES = {"JobsEndedBadly", "LaunchesHeld", "NodesGivenUp", "RecordsAtRisk"}
 TICK = {"images": 4096, "step": 64, "images_per_sec": 812.5, "loss_g": 0.7, "loss_d": 1.1, "energy_joules": 9.5e4}

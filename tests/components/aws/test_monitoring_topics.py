@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from components.aws.budget import Budget
-from components.aws.monitoring import Observability, topic_policy
+from gangway.components.aws.budget import Budget
+from gangway.components.aws.monitoring import Observability, topic_policy
 
 
 def test_only_one_service_may_publish_and_only_for_the_account() -> None:

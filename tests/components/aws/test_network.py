@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.network import TrainingNetwork, delivery_policy, delivery_trust, plan_network
-from components.aws.perimeter import ENDPOINT_SERVICES, s3_endpoint_policy
-from components.core.findings import InputError
+from gangway.components.aws.network import TrainingNetwork, delivery_policy, delivery_trust, plan_network
+from gangway.components.aws.perimeter import ENDPOINT_SERVICES, s3_endpoint_policy
+from gangway.components.core.findings import InputError
 
 PRIVATE = [IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16")]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.network import GROUPS, Flow, RulePlan, TrainingNetwork, plan_flows, plan_rules
-from components.core.network import HeadPortsArgs
+from gangway.components.aws.network import GROUPS, Flow, RulePlan, TrainingNetwork, plan_flows, plan_rules
+from gangway.components.core.network import HeadPortsArgs
 
 CIDR, ANYWHERE = "10.42.0.0/16", "0.0.0.0/0"
 HEAD = HeadPortsArgs(rendezvous_port=29400, metrics_port=9400)

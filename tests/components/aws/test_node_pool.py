@@ -8,10 +8,10 @@ import pulumi
 import pytest
 from pydantic import ValidationError
 
-from components.aws.launch import plan_interfaces
-from components.aws.node_pool import LIFECYCLE_HOOK, EfaNodePool, plan_node_pool
-from components.catalog.loader import load
-from components.core.findings import InputError
+from gangway.components.aws.launch import plan_interfaces
+from gangway.components.aws.node_pool import LIFECYCLE_HOOK, EfaNodePool, plan_node_pool
+from gangway.components.catalog.loader import load
+from gangway.components.core.findings import InputError
 
 BLOCK = {"kind": "capacity-block", "id": "cr-0123456789abcdef0"}
 RESERVATION = {"kind": "reservation", "id": "cr-0123456789abcdef1"}

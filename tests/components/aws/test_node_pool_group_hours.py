@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.capacity import BEHIND_BLOCK_DELAY, opening_times, rung_from_args
-from components.aws.node_pool import START_MARGIN, EfaNodePool, plan_sizes
-from components.core.capacity import RungPlan, plan_ladder
+from gangway.components.aws.capacity import BEHIND_BLOCK_DELAY, opening_times, rung_from_args
+from gangway.components.aws.node_pool import START_MARGIN, EfaNodePool, plan_sizes
+from gangway.components.core.capacity import RungPlan, plan_ladder
 
 START = datetime(2035, 7, 1, 11, 30, tzinfo=UTC)
 BLOCK: dict[str, Any] = {

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from components.aws.budget import stop_policy
-from components.aws.identity import head_policy, key_policy, node_policy
-from components.aws.monitoring import topic_policy
-from components.aws.network import delivery_trust
-from components.aws.perimeter import s3_endpoint_policy
+from gangway.components.aws.budget import stop_policy
+from gangway.components.aws.identity import head_policy, key_policy, node_policy
+from gangway.components.aws.monitoring import topic_policy
+from gangway.components.aws.network import delivery_trust
+from gangway.components.aws.perimeter import s3_endpoint_policy
 
 GOV = ("us-gov-west-1", "aws-us-gov")
 CHINA = ("cn-north-1", "aws-cn")

@@ -22,9 +22,9 @@ import yaml
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto.provider_pb2_grpc import ResourceProviderStub
 
-import components.aws
-from components.aws import component_classes
-from components.core.image import TrainerImage
+import gangway.components.aws
+from gangway.components.aws import component_classes
+from gangway.components.core.image import TrainerImage
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PLUGIN = REPOSITORY / "components" / "aws"
@@ -58,9 +58,9 @@ def camel(name: str) -> str:
 
 def test_no_component_of_the_package_is_left_out() -> None:
     found = set()
-    for info in pkgutil.iter_modules(components.aws.__path__):
+    for info in pkgutil.iter_modules(gangway.components.aws.__path__):
         if info.name != "__main__":
-            module = importlib.import_module(f"components.aws.{info.name}")
+            module = importlib.import_module(f"gangway.components.aws.{info.name}")
             found |= {
                 member
                 for _, member in inspect.getmembers(module, inspect.isclass)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from components.aws.pricing import price_resources
-from components.catalog.loader import load
-from components.catalog.resolve import stated_price
-from components.estimate.cost import Bound, CostComponent, bound
+from gangway.components.aws.pricing import price_resources
+from gangway.components.catalog.loader import load
+from gangway.components.catalog.resolve import stated_price
+from gangway.components.estimate.cost import Bound, CostComponent, bound
 
 
 @dataclass(frozen=True)

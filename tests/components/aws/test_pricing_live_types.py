@@ -9,10 +9,10 @@ import pytest
 from botocore.exceptions import NoCredentialsError
 from botocore.stub import Stubber
 
-from components.aws.pricing import Difference, compare, fetch_types, not_offered
-from components.catalog.loader import load
-from components.catalog.schema import MachineType
-from components.core.findings import InputError
+from gangway.components.aws.pricing import Difference, compare, fetch_types, not_offered
+from gangway.components.catalog.loader import load
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.findings import InputError
 
 P5 = load().machine("p5.48xlarge")
 AWS_MACHINES = [machine for machine in load().machines.values() if machine.provider == "aws"]

@@ -6,13 +6,20 @@ from typing import Any
 
 import pytest
 
-from components.aws.capacity import OFFERED, rung_from_args
-from components.aws.eks_nodes import SYSTEM_MACHINE
-from components.aws.launch import plan_interfaces
-from components.aws.quotas import QuotaContext, helper_quota, ladder_quotas, load_quotas, network_quotas, storage_quota
-from components.catalog.loader import load_provider
-from components.catalog.schema import MachineType
-from components.core.fields import Egress
+from gangway.components.aws.capacity import OFFERED, rung_from_args
+from gangway.components.aws.eks_nodes import SYSTEM_MACHINE
+from gangway.components.aws.launch import plan_interfaces
+from gangway.components.aws.quotas import (
+    QuotaContext,
+    helper_quota,
+    ladder_quotas,
+    load_quotas,
+    network_quotas,
+    storage_quota,
+)
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.fields import Egress
 
 CATALOG = load_provider("aws")
 MACHINES = list(CATALOG.machines.values())

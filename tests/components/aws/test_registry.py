@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from components.aws.registry import ImageRegistry, lifecycle_policy
+from gangway.components.aws.registry import ImageRegistry, lifecycle_policy
 
 
 def test_the_repository_is_immutable_scanned_and_goes_with_the_stack(make: Callable[..., Any]) -> None:

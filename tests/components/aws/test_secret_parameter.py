@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from components.aws.secret_parameter import SecretParameter, parameter_name
+from gangway.components.aws.secret_parameter import SecretParameter, parameter_name
 
 
 def test_it_is_encrypted_and_a_secret(make: Callable[..., Any]) -> None:

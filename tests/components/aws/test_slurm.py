@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from components.aws.network import plan_flows, plan_rules
-from components.aws.slurm import NODE_TAG, SlurmIdentity, slurm_head_policy, slurm_node_policy
-from components.core.network import SlurmPortsArgs
-from images.node.aws import slurm_scaler
+from gangway.components.aws.network import plan_flows, plan_rules
+from gangway.components.aws.slurm import NODE_TAG, SlurmIdentity, slurm_head_policy, slurm_node_policy
+from gangway.components.core.network import SlurmPortsArgs
+from gangway.images.node.aws import slurm_scaler
 
 PORTS: SlurmPortsArgs = {"controller_port": 6817, "node_port": 6818, "client_ports": [60001, 60100]}
 

@@ -7,7 +7,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from components.aws.stop_groups import handler
+from gangway.components.aws.stop_groups import handler
 
 REGION = "us-east-2"
 

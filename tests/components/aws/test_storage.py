@@ -7,8 +7,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.aws.storage import LustreFileSystem, RunBucket, bucket_policy
-from components.core.findings import InputError
+from gangway.components.aws.storage import LustreFileSystem, RunBucket, bucket_policy
+from gangway.components.core.findings import InputError
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from components.aws.storage import plan_lustre
-from components.core.fields import LustreDeployment
-from components.core.findings import InputError
+from gangway.components.aws.storage import plan_lustre
+from gangway.components.core.fields import LustreDeployment
+from gangway.components.core.findings import InputError
 
 TIERS = (125, 250, 500, 1000)
 EFA_STEPS = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}

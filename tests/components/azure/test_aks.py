@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from components.azure.aks import DNS_ADDRESS, PODS_CIDR, SERVICES_CIDR, AksCluster
-from components.azure.aks_identity import AksIdentity
+from gangway.components.azure.aks import DNS_ADDRESS, PODS_CIDR, SERVICES_CIDR, AksCluster
+from gangway.components.azure.aks_identity import AksIdentity
 
 
 @pytest.fixture

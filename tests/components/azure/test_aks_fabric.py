@@ -8,8 +8,8 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from components.azure.aks_fabric import autoscaler_tags, fabric_manifests, network_operator
-from components.kubernetes.spec import GPU, INFINIBAND, POOL_LABEL
+from gangway.components.azure.aks_fabric import autoscaler_tags, fabric_manifests, network_operator
+from gangway.components.kubernetes.spec import GPU, INFINIBAND, POOL_LABEL
 
 TAINTS = [{"key": "gangway.dev/jobs-only", "operator": "Exists"}]
 JOBS = {POOL_LABEL: "jobs"}

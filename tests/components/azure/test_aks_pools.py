@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.aks import AksCluster
-from components.azure.aks_pools import MAX_POOL_NAME, SPOT_TAINT, AksNodePools, plan_node_pools, pool_name
-from components.azure.pricing import price_resources
-from components.catalog.loader import load_provider
-from components.core.findings import InputError
+from gangway.components.azure.aks import AksCluster
+from gangway.components.azure.aks_pools import MAX_POOL_NAME, SPOT_TAINT, AksNodePools, plan_node_pools, pool_name
+from gangway.components.azure.pricing import price_resources
+from gangway.components.catalog.loader import load_provider
+from gangway.components.core.findings import InputError
 
 NDV5 = "Standard_ND96isr_H100_v5"
 GROUP = (

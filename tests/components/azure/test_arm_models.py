@@ -10,7 +10,7 @@ from azure.mgmt.monitor.models import ActionGroupResource
 from azure.mgmt.network.models import Subnet
 from azure.mgmt.storage.models import StorageAccountCreateParameters
 
-from components.azure.identity import ResourceGroup
+from gangway.components.azure.identity import ResourceGroup
 
 ACCOUNT: dict[str, Any] = {
     "resourceGroupName": "g", "accountName": "a", "location": "eastus", "kind": "StorageV2",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.budget import MAX_NOTIFICATIONS, Budget, check_starts_on, months_ahead, plan_budget_alarms
-from components.core.findings import InputError
+from gangway.components.azure.budget import MAX_NOTIFICATIONS, Budget, check_starts_on, months_ahead, plan_budget_alarms
+from gangway.components.core.findings import InputError
 
 percents = st.lists(st.integers(1, 1000).map(float), max_size=8)
 

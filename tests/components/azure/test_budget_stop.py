@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from components.azure.budget import API, PARAMETERS, stop_definition
-from components.azure.policies import GROUP_WIDE, stop_actions
+from gangway.components.azure.budget import API, PARAMETERS, stop_definition
+from gangway.components.azure.policies import GROUP_WIDE, stop_actions
 
 COMPUTE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
 SETS = [f"{COMPUTE}/virtualMachineScaleSets/{name}" for name in ("demo-0-spot", "demo-1-on-demand")]

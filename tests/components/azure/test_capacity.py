@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.capacity import (
+from gangway.components.azure.capacity import (
     OFFERED,
     UP_TO_ON_DEMAND,
     ScaleSetFields,
@@ -17,10 +17,10 @@ from components.azure.capacity import (
     rung_from_args,
     rung_zones,
 )
-from components.catalog.loader import load_provider
-from components.catalog.schema import AzureMachineType
-from components.core.capacity import plan_rung
-from components.core.findings import InputError
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.components.core.capacity import plan_rung
+from gangway.components.core.findings import InputError
 
 MACHINES = cast("dict[str, AzureMachineType]", load_provider("azure").machines)
 H100, NC = "Standard_ND96isr_H100_v5", "Standard_NC24ads_A100_v4"

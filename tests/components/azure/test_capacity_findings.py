@@ -6,15 +6,15 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.capacity import (
+from gangway.components.azure.capacity import (
     OFFERED,
     LadderContext,
     capacity_findings,
     rung_from_args,
 )
-from components.catalog.loader import load_provider
-from components.catalog.schema import AzureMachineType
-from components.core.findings import Finding
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.components.core.findings import Finding
 
 MACHINES = cast("dict[str, AzureMachineType]", load_provider("azure").machines)
 H100, NC = "Standard_ND96isr_H100_v5", "Standard_NC24ads_A100_v4"

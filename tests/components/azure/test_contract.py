@@ -6,19 +6,19 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.azure.aks import AksCluster
-from components.azure.aks_identity import AksIdentity
-from components.azure.aks_pools import AksNodePools
-from components.azure.budget import Budget
-from components.azure.file_system import LustreFileSystem
-from components.azure.identity import EncryptionKey, HeadIdentity, NodeIdentity, ResourceGroup
-from components.azure.member_key import MemberKeyVault
-from components.azure.monitoring import NodeLogs, Observability
-from components.azure.network import TrainingNetwork
-from components.azure.private_endpoints import PrivateEndpoints
-from components.azure.registry import ImageRegistry
-from components.azure.storage import FlowLogStore, RunBucket
-from components.core.fields import Egress
+from gangway.components.azure.aks import AksCluster
+from gangway.components.azure.aks_identity import AksIdentity
+from gangway.components.azure.aks_pools import AksNodePools
+from gangway.components.azure.budget import Budget
+from gangway.components.azure.file_system import LustreFileSystem
+from gangway.components.azure.identity import EncryptionKey, HeadIdentity, NodeIdentity, ResourceGroup
+from gangway.components.azure.member_key import MemberKeyVault
+from gangway.components.azure.monitoring import NodeLogs, Observability
+from gangway.components.azure.network import TrainingNetwork
+from gangway.components.azure.private_endpoints import PrivateEndpoints
+from gangway.components.azure.registry import ImageRegistry
+from gangway.components.azure.storage import FlowLogStore, RunBucket
+from gangway.components.core.fields import Egress
 from tests.components.contract import check_declared, check_signature, keys_of
 from tests.sdk_arguments import sdk_arguments
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.fabric import (
+from gangway.components.azure.fabric import (
     DEVICE_PREFIX,
     FabricPlan,
     ImageReference,
@@ -14,10 +14,10 @@ from components.azure.fabric import (
     plan_fabric,
     share_partition_key,
 )
-from components.catalog.loader import load_provider
-from components.catalog.schema import AzureMachineType
-from components.core.findings import Finding
-from components.core.job import Volume
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.components.core.findings import Finding
+from gangway.components.core.job import Volume
 
 MACHINES = cast("dict[str, AzureMachineType]", load_provider("azure").machines)
 H100 = "Standard_ND96isr_H100_v5"

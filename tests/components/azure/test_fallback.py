@@ -5,10 +5,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.fallback import HEAD_ACTIONS, FallbackConfig, FallbackGroup, plan_fallback
-from components.azure.policies import head_actions
-from components.core.capacity import PERIOD_SEC, WINDOW, OnDemand, Spot, plan_ladder
-from images.node.fill_order import plan_fill, reconcile
+from gangway.components.azure.fallback import HEAD_ACTIONS, FallbackConfig, FallbackGroup, plan_fallback
+from gangway.components.azure.policies import head_actions
+from gangway.components.core.capacity import PERIOD_SEC, WINDOW, OnDemand, Spot, plan_ladder
+from gangway.images.node.fill_order import plan_fill, reconcile
 
 MIN, MAX = 2, 4
 

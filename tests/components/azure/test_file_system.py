@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from components.azure.file_system import LustreFileSystem
-from components.azure.policies import BLOB_CONTRIBUTOR, STORAGE_CONTRIBUTOR
-from components.core.findings import InputError
+from gangway.components.azure.file_system import LustreFileSystem
+from gangway.components.azure.policies import BLOB_CONTRIBUTOR, STORAGE_CONTRIBUTOR
+from gangway.components.core.findings import InputError
 
 ACCOUNT = "/subscriptions/{}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mydata"
 

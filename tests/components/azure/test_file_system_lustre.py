@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.file_system import GIB_PER_TIB, plan_lustre
-from components.catalog.loader import load_amlfs_subnets, load_amlfs_tiers
-from components.core.fields import LustreDeployment
-from components.core.findings import InputError
+from gangway.components.azure.file_system import GIB_PER_TIB, plan_lustre
+from gangway.components.catalog.loader import load_amlfs_subnets, load_amlfs_tiers
+from gangway.components.core.fields import LustreDeployment
+from gangway.components.core.findings import InputError
 
 TIERS = sorted(load_amlfs_tiers())
 

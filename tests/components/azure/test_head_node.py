@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.head_node import HeadNode, head_address
-from components.azure.launch import nobodys_key
+from gangway.components.azure.head_node import HeadNode, head_address
+from gangway.components.azure.launch import nobodys_key
 
 Make = Callable[..., Any]
 NODES = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/head"

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from components.azure.identity import HeadIdentity, NodeIdentity
-from components.azure.policies import ACR_PULL, BLOB_READER, LOG_WRITER, SECRET_USER
-from components.core.findings import InputError
+from gangway.components.azure.identity import HeadIdentity, NodeIdentity
+from gangway.components.azure.policies import ACR_PULL, BLOB_READER, LOG_WRITER, SECRET_USER
+from gangway.components.core.findings import InputError
 
 RUNS = "/accounts/a/blobServices/default/containers/runs"
 DATA = "/subscriptions/{}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mydata"

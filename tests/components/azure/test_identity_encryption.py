@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pulumi_azure_native import managedidentity
 
-from components.azure.identity import EncryptionKey
-from components.azure.names import guid
-from components.azure.policies import KEY_USER
-from components.azure.registry import ImageRegistry
+from gangway.components.azure.identity import EncryptionKey
+from gangway.components.azure.names import guid
+from gangway.components.azure.policies import KEY_USER
+from gangway.components.azure.registry import ImageRegistry
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.launch import (
+from gangway.components.azure.launch import (
     MAX_CUSTOM_DATA_BYTES,
     Image,
     authorized_keys,
@@ -16,9 +16,9 @@ from components.azure.launch import (
     plan_image,
     plan_security,
 )
-from components.catalog.loader import load_provider
-from components.catalog.schema import AzureMachineType
-from components.core.findings import InputError
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.components.core.findings import InputError
 
 H100, A100, NC = "Standard_ND96isr_H100_v5", "Standard_ND96asr_v4", "Standard_NC24ads_A100_v4"
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"

@@ -3,7 +3,7 @@
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from components.azure.launch import MODULUS, nobodys_key
+from gangway.components.azure.launch import MODULUS, nobodys_key
 
 
 def test_ssh_reads_it_and_azure_takes_its_length() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.azure.member_key import MemberKeyVault
+from gangway.components.azure.member_key import MemberKeyVault
 
 
 @pytest.fixture

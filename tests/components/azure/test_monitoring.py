@@ -9,12 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.alarms import ALIVE_EVENT, COLUMNS, LOOK_EVENT, REFUSED_EVENT, TABLE, AlarmPlan, plan_alarms
-from components.azure.monitoring import NodeLogs, Observability, check_retention, plan_dashboard
-from components.core.findings import InputError
-from components.core.limits import STEPS_ALARM_MINUTES
-from images.node.azure import fallback as azure_fallback
-from images.node.azure.logs import get_row
+from gangway.components.azure.alarms import (
+    ALIVE_EVENT,
+    COLUMNS,
+    LOOK_EVENT,
+    REFUSED_EVENT,
+    TABLE,
+    AlarmPlan,
+    plan_alarms,
+)
+from gangway.components.azure.monitoring import NodeLogs, Observability, check_retention, plan_dashboard
+from gangway.components.core.findings import InputError
+from gangway.components.core.limits import STEPS_ALARM_MINUTES
+from gangway.images.node.azure import fallback as azure_fallback
+from gangway.images.node.azure.logs import get_row
 
 NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "no-nodes", "nodes-refused", "node-given-up",
          "launches-held", "job-failed", "record-at-risk"}  # fmt: skip

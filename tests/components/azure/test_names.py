@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.names import RANDOM_DIGITS, guid, letters
+from gangway.components.azure.names import RANDOM_DIGITS, guid, letters
 
 stacks = st.from_regex(r"\A[a-z][a-z0-9-]{0,38}[a-z0-9]\Z")
 subscriptions = st.uuids().map(str)

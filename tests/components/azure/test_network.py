@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.network import TrainingNetwork, plan_network
-from components.core.fields import Egress
-from components.core.findings import InputError
+from gangway.components.azure.network import TrainingNetwork, plan_network
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import InputError
 
 HEAD = {"rendezvous_port": 29400, "metrics_port": 9400}
 ranges = st.integers(16, 20).flatmap(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.network import (
+from gangway.components.azure.network import (
     AZURE_SERVICES,
     FIRST_PRIORITY,
     LAST_PRIORITY,
@@ -14,8 +14,8 @@ from components.azure.network import (
     plan_lustre_flows,
     plan_rules,
 )
-from components.core.fields import Egress
-from components.core.network import HeadPortsArgs
+from gangway.components.core.fields import Egress
+from gangway.components.core.network import HeadPortsArgs
 
 HEAD: HeadPortsArgs = {"rendezvous_port": 29400, "metrics_port": 9400}
 LUSTRE, BASTION, CLIENTS = "10.42.128.0/27", "10.42.255.192/26", "10.42.0.0/18"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.fallback import FallbackConfig
-from components.azure.launch import nobodys_key
-from components.azure.node_pool import IbNodePool, plan_node_pool
-from components.core.findings import InputError
+from gangway.components.azure.fallback import FallbackConfig
+from gangway.components.azure.launch import nobodys_key
+from gangway.components.azure.node_pool import IbNodePool, plan_node_pool
+from gangway.components.core.findings import InputError
 
 SPOT = {"kind": "spot"}
 ON_DEMAND = {"kind": "on-demand"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.azure.policies import (
+from gangway.components.azure.policies import (
     COST_READER,
     GROUP_WIDE,
     AccountPlace,
@@ -14,8 +14,8 @@ from components.azure.policies import (
     role_id,
     stop_actions,
 )
-from components.core.blob_url import read_blob_url
-from components.core.findings import InputError
+from gangway.components.core.blob_url import read_blob_url
+from gangway.components.core.findings import InputError
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 ACCOUNT = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mydata"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.azure.head_node import HeadNode
-from components.azure.names import NODES_TAG, RUNG_TAG
-from components.azure.node_pool import IbNodePool
-from components.azure.pricing import DISK_TIERS, SCALE_SET, disk_tier, price_resources
-from components.catalog.loader import load_provider
-from components.estimate.cost import CostComponent, estimate
+from gangway.components.azure.head_node import HeadNode
+from gangway.components.azure.names import NODES_TAG, RUNG_TAG
+from gangway.components.azure.node_pool import IbNodePool
+from gangway.components.azure.pricing import DISK_TIERS, SCALE_SET, disk_tier, price_resources
+from gangway.components.catalog.loader import load_provider
+from gangway.components.estimate.cost import CostComponent, estimate
 
 A100, SMALL, UNPRICED = "Standard_ND96asr_v4", "Standard_NC40ads_H100_v5", "Standard_ND128isr_GB300_v6"
 

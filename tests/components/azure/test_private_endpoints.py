@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from components.azure.network import AZURE_SERVICES, PRIVATE, plan_flows
-from components.azure.private_endpoints import SERVICES, PrivateEndpoints
-from components.core.fields import Egress
+from gangway.components.azure.network import AZURE_SERVICES, PRIVATE, plan_flows
+from gangway.components.azure.private_endpoints import SERVICES, PrivateEndpoints
+from gangway.components.core.fields import Egress
 
 TARGETS = {"account": "/accounts/runs", "registry": "/registries/r", "vault": "/vaults/v"}
 

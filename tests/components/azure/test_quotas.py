@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from components.azure.capacity import OFFERED, rung_from_args
-from components.azure.quotas import HEAD_QUOTAS, REGIONAL_QUOTA, SPOT_QUOTA, QuotaContext, ladder_quotas
-from components.catalog.loader import load_provider
-from components.catalog.schema import AzureMachineType
-from components.core.findings import Finding
+from gangway.components.azure.capacity import OFFERED, rung_from_args
+from gangway.components.azure.quotas import HEAD_QUOTAS, REGIONAL_QUOTA, SPOT_QUOTA, QuotaContext, ladder_quotas
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.components.core.findings import Finding
 
 MACHINES = cast("dict[str, AzureMachineType]", load_provider("azure").machines)
 H100 = "Standard_ND96isr_H100_v5"

@@ -6,8 +6,8 @@ from typing import Any
 import pulumi
 from pulumi_azure_native import authorization
 
-from components.azure.settling import heeded
-from components.core.settling import Settling
+from gangway.components.azure.settling import heeded
+from gangway.components.core.settling import Settling
 
 
 def program(seconds: float) -> Callable[[], None]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from components.azure.identity import EncryptionKey, ResourceGroup
-from components.azure.storage import RunBucket
+from gangway.components.azure.identity import EncryptionKey, ResourceGroup
+from gangway.components.azure.storage import RunBucket
 
 
 @pytest.fixture

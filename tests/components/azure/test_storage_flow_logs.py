@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from components.azure.policies import BLOB_CONTRIBUTOR
-from components.azure.storage import FlowLogStore
+from gangway.components.azure.policies import BLOB_CONTRIBUTOR
+from gangway.components.azure.storage import FlowLogStore
 
 
 @pytest.fixture

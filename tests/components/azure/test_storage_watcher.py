@@ -2,8 +2,8 @@
 
 import pytest
 
-from components.azure.storage import Watcher, plan_watcher
-from components.core.findings import InputError
+from gangway.components.azure.storage import Watcher, plan_watcher
+from gangway.components.core.findings import InputError
 
 ONE, TWO = "11111111-0000-0000-0000-111111111111", "22222222-0000-0000-0000-222222222222"
 ID = f"/subscriptions/{ONE}/resourceGroups/net-hub/providers/Microsoft.Network/networkWatchers/nw-eastus"

@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from components.catalog.billing import load_billing
-from components.catalog.schema import Fact
+from gangway.components.catalog.billing import load_billing
+from gangway.components.catalog.schema import Fact
 
 
 def test_no_type_is_both_free_and_paid_by_use() -> None:

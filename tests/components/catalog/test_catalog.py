@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from components.catalog.loader import (
+from gangway.components.catalog.loader import (
     PROVIDERS,
     Catalog,
     Provider,
@@ -18,8 +18,8 @@ from components.catalog.loader import (
     load_provider,
     load_tpus,
 )
-from components.catalog.resolve import resolve_price
-from components.catalog.schema import (
+from gangway.components.catalog.resolve import resolve_price
+from gangway.components.catalog.schema import (
     EVERYWHERE,
     AzureMachineType,
     Confidence,
@@ -32,9 +32,9 @@ from components.catalog.schema import (
     ServicePrice,
     TpuCatalog,
 )
-from components.core.findings import InputError
-from components.gcp.slices import chip_prices
-from stacks.base.registry import get_provider
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.slices import chip_prices
+from gangway.stacks.base.registry import get_provider
 
 PLACEHOLDER_PRICES = (700.0, 0.0, 98.32)
 """What price sources are known to hold for want of a price: 700 and 0; and p5's price of before June 2025."""

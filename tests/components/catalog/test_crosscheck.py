@@ -4,9 +4,9 @@ from datetime import date
 
 import pytest
 
-from components.catalog import crosscheck
-from components.catalog.crosscheck import Claims, Explained, Pair, check, get_claims
-from components.catalog.loader import PROVIDERS, Provider, load_provider, load_tpus
+from gangway.components.catalog import crosscheck
+from gangway.components.catalog.crosscheck import Claims, Explained, Pair, check, get_claims
+from gangway.components.catalog.loader import PROVIDERS, Provider, load_provider, load_tpus
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

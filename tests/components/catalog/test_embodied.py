@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.embodied import life_hours, load_embodied, machine_emissions
-from components.catalog.loader import PROVIDERS, load, load_provider
-from components.estimate.energy import estimate_embodied
+from gangway.components.catalog.embodied import life_hours, load_embodied, machine_emissions
+from gangway.components.catalog.loader import PROVIDERS, load, load_provider
+from gangway.components.estimate.energy import estimate_embodied
 
 MACHINES = [machine for provider in PROVIDERS for machine in load_provider(provider).machines.values()]
 

@@ -4,10 +4,10 @@ from collections import defaultdict
 
 import pytest
 
-from components.catalog.grids import load_grids
-from components.catalog.loader import PROVIDERS, load_provider
-from components.catalog.schema import Region
-from components.estimate.energy import estimate_carbon, estimate_energy
+from gangway.components.catalog.grids import load_grids
+from gangway.components.catalog.loader import PROVIDERS, load_provider
+from gangway.components.catalog.schema import Region
+from gangway.components.estimate.energy import estimate_carbon, estimate_energy
 
 REGIONS = [region for provider in PROVIDERS for region in load_provider(provider).regions.values()]
 

@@ -5,10 +5,17 @@ from typing import get_args
 
 import pytest
 
-from components.catalog.loader import PROVIDERS, Provider, load_provider
-from components.catalog.schema import Fact
-from components.catalog.tables import BUCKETS, OPEN_BUCKET, Bucket, least_taken, load_interruptions, taken_per_month
-from components.estimate.spot import rate_per_hour
+from gangway.components.catalog.loader import PROVIDERS, Provider, load_provider
+from gangway.components.catalog.schema import Fact
+from gangway.components.catalog.tables import (
+    BUCKETS,
+    OPEN_BUCKET,
+    Bucket,
+    least_taken,
+    load_interruptions,
+    taken_per_month,
+)
+from gangway.components.estimate.spot import rate_per_hour
 
 
 def test_every_bucket_counts_as_its_upper_end() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.catalog.jurisdictions import load_jurisdictions
-from components.catalog.loader import PROVIDERS, Provider, load_provider, load_tpus
-from components.catalog.schema import EVERYWHERE
-from components.catalog.transfer import load_transfer
+from gangway.components.catalog.jurisdictions import load_jurisdictions
+from gangway.components.catalog.loader import PROVIDERS, Provider, load_provider, load_tpus
+from gangway.components.catalog.schema import EVERYWHERE
+from gangway.components.catalog.transfer import load_transfer
 
 
 def get_regions(provider: Provider) -> set[str]:

@@ -8,12 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import PROVIDERS, Provider, load_lustre_zones, load_provider, load_tpus
-from components.catalog.offerings import first_zone, region_findings, service_findings, zone_findings, zone_names
-from components.catalog.schema import Fact, MachineType, Offered
-from components.catalog.validators import STALE_DAYS
-from components.core.findings import Finding
-from components.gcp.slices import plan_slice, slice_machine
+from gangway.components.catalog.loader import PROVIDERS, Provider, load_lustre_zones, load_provider, load_tpus
+from gangway.components.catalog.offerings import (
+    first_zone,
+    region_findings,
+    service_findings,
+    zone_findings,
+    zone_names,
+)
+from gangway.components.catalog.schema import Fact, MachineType, Offered
+from gangway.components.catalog.validators import STALE_DAYS
+from gangway.components.core.findings import Finding
+from gangway.components.gcp.slices import plan_slice, slice_machine
 
 Complete = Literal["zones", "regions", "none"]
 OF = date(2026, 11, 1)

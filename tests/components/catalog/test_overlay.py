@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_bundled, load_bundled_tpus, load_provider, load_tpus
-from components.catalog.overlay import (
+from gangway.components.catalog.loader import load_bundled, load_bundled_tpus, load_provider, load_tpus
+from gangway.components.catalog.overlay import (
     Overlay,
     is_overlaid,
     lay_over,
@@ -18,9 +18,9 @@ from components.catalog.overlay import (
     overlay_text,
     read_overlay,
 )
-from components.catalog.schema import Fact, MachinePrice, TpuPrice
-from components.catalog.validators import PRICE_FIELDS
-from components.core.findings import InputError
+from gangway.components.catalog.schema import Fact, MachinePrice, TpuPrice
+from gangway.components.catalog.validators import PRICE_FIELDS
+from gangway.components.core.findings import InputError
 
 DAY = date(2026, 11, 22)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from components.catalog.loader import PROVIDERS, load_provider, load_tpus
-from components.catalog.power import load_power
-from components.catalog.schema import MachineType
-from components.estimate.energy import UTILISATION, board_share, estimate_energy
+from gangway.components.catalog.loader import PROVIDERS, load_provider, load_tpus
+from gangway.components.catalog.power import load_power
+from gangway.components.catalog.schema import MachineType
+from gangway.components.estimate.energy import UTILISATION, board_share, estimate_energy
 
 POWER = load_power()
 MACHINES = {machine.name: machine for provider in PROVIDERS for machine in load_provider(provider).machines.values()}

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import Provider, load_provider
-from components.catalog.resolve import KINDS, Kind, resolve_price
-from components.catalog.schema import Fact, MachinePrice
+from gangway.components.catalog.loader import Provider, load_provider
+from gangway.components.catalog.resolve import KINDS, Kind, resolve_price
+from gangway.components.catalog.schema import Fact, MachinePrice
 
 FIELDS = ("on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block")
 

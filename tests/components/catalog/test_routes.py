@@ -4,9 +4,9 @@ from itertools import combinations
 
 import pytest
 
-from components.catalog.jurisdictions import load_jurisdictions
-from components.catalog.loader import load_provider
-from components.catalog.routes import load_routes
+from gangway.components.catalog.jurisdictions import load_jurisdictions
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.routes import load_routes
 
 
 def test_every_pair_is_of_two_known_regions_and_stands_once() -> None:

@@ -8,10 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from components.catalog.loader import PROVIDERS, load_bundled
-from components.catalog.site import SiteConfig, plan_site_fabric, site_findings, site_machine, site_price, site_region
-from components.core.findings import InputError, Severity
-from components.estimate.energy import UTILISATION, estimate_energy
+from gangway.components.catalog.loader import PROVIDERS, load_bundled
+from gangway.components.catalog.site import (
+    SiteConfig,
+    plan_site_fabric,
+    site_findings,
+    site_machine,
+    site_price,
+    site_region,
+)
+from gangway.components.core.findings import InputError, Severity
+from gangway.components.estimate.energy import UTILISATION, estimate_energy
 
 DAY = "2026-11-01"
 LEAST: dict[str, Any] = {"as_of": DAY, "vcpus": 96, "memory_gib": 512, "interconnect": "nvlink"}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from components.catalog.loader import PROVIDERS, Provider, load_provider
-from components.catalog.transfer import load_transfer, transfer_price
+from gangway.components.catalog.loader import PROVIDERS, Provider, load_provider
+from gangway.components.catalog.transfer import load_transfer, transfer_price
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.validators import LARGEST_JUMP, PRICE_FIELDS, STALE_DAYS, Observed, PriceField, Verdict, judge
+from gangway.components.catalog.validators import (
+    LARGEST_JUMP,
+    PRICE_FIELDS,
+    STALE_DAYS,
+    Observed,
+    PriceField,
+    Verdict,
+    judge,
+)
 
 TODAY = date(2026, 11, 21)
 GOOD = Observed("aws", "p5.48xlarge", "us-east-1", "on_demand", 55.04, "a list", TODAY)

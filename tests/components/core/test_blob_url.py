@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.blob_url import BlobUrl, read_blob_url
-from components.core.findings import InputError
-from trainer.core.errors import TrainerError
-from trainer.data.sources import split_url
+from gangway.components.core.blob_url import BlobUrl, read_blob_url
+from gangway.components.core.findings import InputError
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.sources import split_url
 
 
 @given(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from components.core.capacity import (
+from gangway.components.core.capacity import (
     AnyRung,
     BlockPurchase,
     CapacityBlock,
@@ -23,7 +23,7 @@ from components.core.capacity import (
     plan_ladder,
     plan_rung,
 )
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 
 RUNG: TypeAdapter[AnyRung] = TypeAdapter(Rung)
 # `owned` or `bought`, and changes -> a capacity block as it is written.

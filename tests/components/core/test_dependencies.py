@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.core.dependencies import after
+from gangway.components.core.dependencies import after
 
 
 class Thing(pulumi.CustomResource):

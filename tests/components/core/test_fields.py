@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from components.core.capacity import CapacityBlock, Spot
-from components.core.fields import Number, Percent, PositiveNumber, PositiveWhole, Whole
+from gangway.components.core.capacity import CapacityBlock, Spot
+from gangway.components.core.fields import Number, Percent, PositiveNumber, PositiveWhole, Whole
 
 
 @pytest.mark.parametrize("kind", [Number, Whole, PositiveNumber, PositiveWhole, Percent])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import SIMILAR, Finding, InputError, letters_wrong, listed, nearest, nearest_hint
-from trainer.core import errors as trainers
+from gangway.components.core.findings import SIMILAR, Finding, InputError, letters_wrong, listed, nearest, nearest_hint
+from gangway.trainer.core import errors as trainers
 
 
 def test_a_message_names_place_value_allowed_and_fix() -> None:

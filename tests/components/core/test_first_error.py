@@ -3,7 +3,7 @@
 import pytest
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from components.core.first_error import FirstWrong, first_wrong
+from gangway.components.core.first_error import FirstWrong, first_wrong
 
 
 class _Nodes(BaseModel):

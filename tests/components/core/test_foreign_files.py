@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
-from components.core.foreign_files import foreign_file
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
+from gangway.components.core.foreign_files import foreign_file
 
 PRICE = {
     "AvailabilityZone": "us-east-2a",

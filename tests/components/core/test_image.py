@@ -6,8 +6,8 @@ from typing import Any
 import pulumi
 from pulumi.runtime import rpc
 
-from components.core.image import CACHE_TAG, TrainerImage
-from stacks.recording import PlaceholderCloud, record
+from gangway.components.core.image import CACHE_TAG, TrainerImage
+from gangway.stacks.recording import PlaceholderCloud, record
 
 Declare = Callable[[Callable[[], object]], Any]
 

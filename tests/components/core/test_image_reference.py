@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.image_reference import BY_DIGEST, LETTERS, NAME, ONE_VERSION, is_reference
+from gangway.components.core.image_reference import BY_DIGEST, LETTERS, NAME, ONE_VERSION, is_reference
 
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 

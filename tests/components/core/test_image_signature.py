@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.image_signature import SignatureError, checked_signature, payload_text, signed_name
+from gangway.components.core.image_signature import SignatureError, checked_signature, payload_text, signed_name
 from tests.cosigned import key_pair, signed_payload, signed_text
 
 NAME = "registry.example.com/gan/trainer"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from components.core.job import Backend, JobSpec, Rendezvous, Training, Volume
+from gangway.components.core.job import Backend, JobSpec, Rendezvous, Training, Volume
 
 
 def test_a_cluster_job_meets_at_the_head_node_and_never_hosts_the_store() -> None:
@@ -30,7 +30,7 @@ def test_a_cluster_job_meets_at_the_head_node_and_never_hosts_the_store() -> Non
         "--max-restarts=3",
         "--shutdown-timeout=25",
         "-m",
-        "trainer",
+        "gangway.trainer",
         "train",
         "--config",
         "/etc/gangway/train.json",
@@ -52,7 +52,8 @@ def test_a_job_on_one_machine_is_standalone() -> None:
         shutdown_timeout_sec=5,
     )
     assert job.torchrun_argv() == [
-        "--standalone", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0", "--shutdown-timeout=5", "-m", "trainer",
+        "--standalone", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0", "--shutdown-timeout=5",
+        "-m", "gangway.trainer",
     ]  # fmt: skip
 
 

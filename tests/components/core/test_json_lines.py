@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
+from gangway.components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
 
 
 def test_lines_come_back_in_order(tmp_path: Path) -> None:

@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm, check_tier, check_within, nearest_number
+from gangway.components.core.findings import InputError
+from gangway.components.core.limits import (
+    STEPS_ALARM_MINUTES,
+    check_steps_alarm,
+    check_tier,
+    check_within,
+    nearest_number,
+)
 
 
 @given(st.integers(), st.lists(st.integers(), min_size=1))

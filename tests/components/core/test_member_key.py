@@ -5,9 +5,9 @@ import ssl
 import threading
 from pathlib import Path
 
-from components.core.member_key import member_key, new_member_key
-from components.core.pinned import STASH
-from stacks.recording import PlaceholderCloud, Recording, record
+from gangway.components.core.member_key import member_key, new_member_key
+from gangway.components.core.pinned import STASH
+from gangway.stacks.recording import PlaceholderCloud, Recording, record
 
 
 def side(pem: Path, purpose: ssl.Purpose) -> ssl.SSLContext:

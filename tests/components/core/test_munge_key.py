@@ -2,7 +2,7 @@
 
 import string
 
-from components.core.munge_key import new_munge_key
+from gangway.components.core.munge_key import new_munge_key
 
 
 def test_it_is_text_that_munge_takes_and_no_two_are_the_same() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from components.core.network import private_network
+from gangway.components.core.findings import InputError
+from gangway.components.core.network import private_network
 
 
 @pytest.mark.parametrize("cidr", ["10.42.0.0/16", "172.16.0.0/20", "192.168.240.0/20", "10.0.0.0/18"])

@@ -4,8 +4,8 @@ from typing import Any
 
 import pulumi
 
-from components.core.pinned import STASH, pinned
-from stacks.recording import PlaceholderCloud, record
+from gangway.components.core.pinned import STASH, pinned
+from gangway.stacks.recording import PlaceholderCloud, record
 
 
 def declared(refresh: int) -> Any:

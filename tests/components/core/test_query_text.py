@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.query_text import (
+from gangway.components.core.query_text import (
     alarm_rule_text,
     google_filter_text,
     insights_text,

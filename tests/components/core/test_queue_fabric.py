@@ -2,8 +2,8 @@
 
 import pytest
 
-from components.core.queue_fabric import FABRIC_MIN_GBPS, fabric_variables
-from trainer.__main__ import _parser
+from gangway.components.core.queue_fabric import FABRIC_MIN_GBPS, fabric_variables
+from gangway.trainer.__main__ import _parser
 
 
 @pytest.mark.parametrize("words", [[], ["--fabric-min-gbps", "7"]])

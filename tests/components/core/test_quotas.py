@@ -1,7 +1,7 @@
 """The line of a plan about one quota."""
 
-from components.core.findings import Finding
-from components.core.quotas import QuotaNeed, count_nodes, no_quota
+from gangway.components.core.findings import Finding
+from gangway.components.core.quotas import QuotaNeed, count_nodes, no_quota
 
 NEED = QuotaNeed("gangway:cluster", 1536, "vCPUs", "L-1 (P)", "us-east-2", "8 nodes", "aws x", "a note", "ask")
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 
-from components.core import settling
-from components.core.settling import SettlingProvider
+from gangway.components.core import settling
+from gangway.components.core.settling import SettlingProvider
 
 PROPS = {"what": "the cloud heeds the roles of demo", "awaited": ["/a for me on /there"], "seconds": 70.0}
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from components.core.pinned import STASH
-from components.core.signing_key import new_signing_key, public_half, signing_key
+from gangway.components.core.pinned import STASH
+from gangway.components.core.signing_key import new_signing_key, public_half, signing_key
 from gangway.runs.signatures import get_signature, read_private_key, read_public_key, sign
-from stacks.recording import PlaceholderCloud, record
+from gangway.stacks.recording import PlaceholderCloud, record
 
 
 def test_the_halves_fit(tmp_path: Path) -> None:

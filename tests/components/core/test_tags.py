@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from components.core.tags import TagPolicy, carbon_class
+from gangway.components.core.findings import InputError
+from gangway.components.core.tags import TagPolicy, carbon_class
 
 
 def policy(**changes: object) -> TagPolicy:

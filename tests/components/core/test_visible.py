@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from components.core.visible import all_visible, leaves, visible
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import all_visible, leaves, visible
+from gangway.trainer.core.errors import TrainerError
 from tests.hostile import SEEN, UNSEEN
-from trainer.core.errors import TrainerError
 
 PLAIN: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
-from components.core.whole_files import make_folder, whole_file, write_whole
+from gangway.components.core.findings import InputError
+from gangway.components.core.whole_files import make_folder, whole_file, write_whole
 
 
 def contents(folder: Path) -> dict[str, bytes]:

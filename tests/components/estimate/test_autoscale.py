@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.estimate.autoscale import HEADROOM, Decision, Rate, State, Targets, decide
+from gangway.components.estimate.autoscale import HEADROOM, Decision, Rate, State, Targets, decide
 
 LINE = {nodes: Rate(90.0 * nodes, 100.0 * nodes, 110.0 * nodes) for nodes in range(1, 9)}
 FLAT = {1: Rate(90, 100, 110), 2: Rate(160, 180, 200), 3: Rate(180, 200, 220), 4: Rate(150, 170, 190)}

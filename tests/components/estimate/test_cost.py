@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.resolve import PriceQuote
-from components.catalog.schema import EVERYWHERE, Confidence, Fact, ServicePrice
-from components.estimate.cost import (
+from gangway.components.catalog.resolve import PriceQuote
+from gangway.components.catalog.schema import EVERYWHERE, Confidence, Fact, ServicePrice
+from gangway.components.estimate.cost import (
     HOURS_PER_MONTH,
     Bound,
     CostComponent,

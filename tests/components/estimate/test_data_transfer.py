@@ -2,10 +2,10 @@
 
 import pytest
 
-from components.catalog.routes import load_routes
-from components.estimate.data_transfer import DataAt, carried
-from components.estimate.regions import Place, read_place
-from components.estimate.traffic import traffic_price
+from gangway.components.catalog.routes import load_routes
+from gangway.components.estimate.data_transfer import DataAt, carried
+from gangway.components.estimate.regions import Place, read_place
+from gangway.components.estimate.traffic import traffic_price
 
 US, EU = read_place("aws:us-east-1", ""), read_place("aws:eu-central-1", "")
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load, load_provider
-from components.estimate.energy import (
+from gangway.components.catalog.loader import load, load_provider
+from gangway.components.estimate.energy import (
     ERROR_BAND,
     UTILISATION,
     RunHours,
@@ -15,7 +15,7 @@ from components.estimate.energy import (
     estimate_energy,
     estimate_sci,
 )
-from components.gcp.slices import plan_slice, slice_machine
+from gangway.components.gcp.slices import plan_slice, slice_machine
 
 MACHINES = st.sampled_from(sorted(load().machines))
 REGIONS = st.sampled_from(sorted(load().regions))

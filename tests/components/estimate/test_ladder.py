@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.estimate.ladder import NEVER, LadderJob, LadderRung, Span, estimate_ladder, get_shares
-from components.estimate.spot import estimate_spot
+from gangway.components.estimate.ladder import NEVER, LadderJob, LadderRung, Span, estimate_ladder, get_shares
+from gangway.components.estimate.spot import estimate_spot
 
 JOB = LadderJob(failures_per_hour=Span(1e-4, 2e-4, 4e-4), save_sec=10, restart_sec=600)
 HOURS = 100

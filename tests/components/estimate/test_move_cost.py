@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import Fact
-from components.estimate.move_cost import LEAST_SHARE, Advice, Luggage, advise
-from components.estimate.offers import Offer, find_offers, get_carriers
-from components.estimate.quotes import SORTS, Job, Sort
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import Fact
+from gangway.components.estimate.move_cost import LEAST_SHARE, Advice, Luggage, advise
+from gangway.components.estimate.offers import Offer, find_offers, get_carriers
+from gangway.components.estimate.quotes import SORTS, Job, Sort
 
 
 def carrying(gib: float, usd_per_gib: float | None, at: str = "aws us-east-1 ") -> Luggage:

@@ -6,10 +6,10 @@ from datetime import date
 
 import pytest
 
-from components.catalog.loader import PROVIDERS, Catalog, Provider, load_provider
-from components.catalog.schema import Fact, MachinePrice, Offered
-from components.core.findings import InputError
-from components.estimate.offers import KINDS, Carrier, Offer, find_offers, get_carriers, unknown_accelerator
+from gangway.components.catalog.loader import PROVIDERS, Catalog, Provider, load_provider
+from gangway.components.catalog.schema import Fact, MachinePrice, Offered
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.offers import KINDS, Carrier, Offer, find_offers, get_carriers, unknown_accelerator
 
 Prices = dict[str, float | None]
 

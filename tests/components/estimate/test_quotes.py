@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_provider
-from components.catalog.reliability import load_reliability
-from components.catalog.schema import Fact
-from components.estimate.offers import Kind, Offer
-from components.estimate.quotes import Job, chance_in_time, quote
-from components.estimate.spot import estimate_spot
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.reliability import load_reliability
+from gangway.components.catalog.schema import Fact
+from gangway.components.estimate.offers import Kind, Offer
+from gangway.components.estimate.quotes import Job, chance_in_time, quote
+from gangway.components.estimate.spot import estimate_spot
 
 
 def fact(value: float | None, source: str = "a test") -> Fact[float | None]:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import PROVIDERS, load_provider
-from components.catalog.schema import Fact, Region
-from components.estimate.offers import Kind, Offer, find_offers, get_carriers
-from components.estimate.quotes import SORTS, Job, Ranking, Sort, quote, rank
+from gangway.components.catalog.loader import PROVIDERS, load_provider
+from gangway.components.catalog.schema import Fact, Region
+from gangway.components.estimate.offers import Kind, Offer, find_offers, get_carriers
+from gangway.components.estimate.quotes import SORTS, Job, Ranking, Sort, quote, rank
 
 
 def fact(value: float | None) -> Fact[float | None]:

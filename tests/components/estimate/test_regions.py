@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.jurisdictions import load_jurisdictions
-from components.catalog.loader import PROVIDERS
-from components.core.findings import InputError
-from components.estimate.regions import (
+from gangway.components.catalog.jurisdictions import load_jurisdictions
+from gangway.components.catalog.loader import PROVIDERS
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.regions import (
     SITES,
     Place,
     RegionLimits,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import PROVIDERS, load, load_provider
-from components.catalog.tables import FABRIC_FIELDS, latency, link_gbps, load_links
-from components.core.findings import InputError
-from components.estimate.scaling import (
+from gangway.components.catalog.loader import PROVIDERS, load, load_provider
+from gangway.components.catalog.tables import FABRIC_FIELDS, latency, link_gbps, load_links
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.scaling import (
     BUS_SHARE,
     EFA_SHARE,
     Links,

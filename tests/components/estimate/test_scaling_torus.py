@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_tpus
-from components.catalog.tables import ici, latency, link_gbps, load_links
-from components.estimate.scaling import BUS_SHARE, Slice, Torus, get_torus
+from gangway.components.catalog.loader import load_tpus
+from gangway.components.catalog.tables import ici, latency, link_gbps, load_links
+from gangway.components.estimate.scaling import BUS_SHARE, Slice, Torus, get_torus
 
 SIDES = st.lists(st.integers(2, 8), min_size=1, max_size=3).map(tuple)
 

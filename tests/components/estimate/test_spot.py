@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from components.estimate.spot import best_interval_sec, estimate_spot, mtbf_sec, rate_per_hour
+from gangway.components.estimate.spot import best_interval_sec, estimate_spot, mtbf_sec, rate_per_hour
 
 nodes = st.integers(1, 256)
 hours = st.floats(0.1, 2000)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.estimate.statistics import FEWEST_PAIRS, Comparison, Pair, compare_pairs, correct
+from gangway.components.estimate.statistics import FEWEST_PAIRS, Comparison, Pair, compare_pairs, correct
 
 FIGURES = st.floats(min_value=1e-6, max_value=1e6)
 Draw = Callable[[random.Random], float]

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.storage import plan_lustre as plan_fsx
-from components.azure.file_system import plan_lustre as plan_amlfs
-from components.core.fields import LustreDeployment
-from components.estimate.storage_sizes import nearest_size
-from components.gcp.storage import plan_filestore
-from components.gcp.storage import plan_lustre as plan_managed
+from gangway.components.aws.storage import plan_lustre as plan_fsx
+from gangway.components.azure.file_system import plan_lustre as plan_amlfs
+from gangway.components.core.fields import LustreDeployment
+from gangway.components.estimate.storage_sizes import nearest_size
+from gangway.components.gcp.storage import plan_filestore
+from gangway.components.gcp.storage import plan_lustre as plan_managed
 
 WANTED = st.integers(1, 3_000_000)
 

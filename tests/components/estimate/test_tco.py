@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from components.estimate.tco import (
+from gangway.components.estimate.tco import (
     HOURS_PER_YEAR,
     RULE_MONTHS,
     RULE_UTILISATION,

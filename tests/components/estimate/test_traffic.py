@@ -2,9 +2,9 @@
 
 import pytest
 
-from components.catalog.transfer import transfer_price
-from components.estimate.regions import read_place
-from components.estimate.traffic import traffic_price
+from gangway.components.catalog.transfer import transfer_price
+from gangway.components.estimate.regions import read_place
+from gangway.components.estimate.traffic import traffic_price
 
 
 @pytest.mark.parametrize(

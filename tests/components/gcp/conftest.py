@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from stacks import recording
+from gangway.stacks import recording
 
 GOOGLE_OUTPUTS = ("address", "email", "member", "mountPoint", "registryUri", "selfLink", "selfLinkUnique", "uniqueId")
 GOOGLE_ANSWERS = {

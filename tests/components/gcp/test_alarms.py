@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from components.core.limits import STEPS_ALARM_MINUTES
-from components.gcp.alarms import METRICS, AlarmPlan, metric_name, plan_alarms
+from gangway.components.core.findings import InputError
+from gangway.components.core.limits import STEPS_ALARM_MINUTES
+from gangway.components.gcp.alarms import METRICS, AlarmPlan, metric_name, plan_alarms
 
 GROUPS = ["demo-0-spot-1a2b3c4", "demo-1-flex-1a2b3c4"]
 RESOURCE = '{monitored_resource="gce_instance"}'

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from components.gcp.budget import Budget, BudgetAlarm, plan_amount, plan_budget_alarms, units_and_nanos
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.budget import Budget, BudgetAlarm, plan_amount, plan_budget_alarms, units_and_nanos
 
 
 @pytest.fixture

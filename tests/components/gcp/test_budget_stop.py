@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
-from components.gcp.budget import PAUSE_PERMISSIONS, POOL_PERMISSIONS, STOP_PERMISSIONS, Budget, stop_source
-from components.gcp.identity import GROUP_PERMISSIONS, PROJECT_WIDE
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.budget import PAUSE_PERMISSIONS, POOL_PERMISSIONS, STOP_PERMISSIONS, Budget, stop_source
+from gangway.components.gcp.identity import GROUP_PERMISSIONS, PROJECT_WIDE
 
 ZONE = "projects/lab/zones/us-east5-a"
 SCHEDULE = "projects/lab/locations/us-east5/jobs/gan-slices"

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.core.capacity import plan_rung
-from components.core.findings import InputError
-from components.gcp.capacity import (
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.core.capacity import plan_rung
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.capacity import (
     OFFERED,
     Provisioning,
     check_ladder,

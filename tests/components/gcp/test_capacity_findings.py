@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_provider
-from components.catalog.offerings import zone_names
-from components.catalog.schema import GcpMachineType
-from components.core.findings import Finding
-from components.gcp.capacity import OFFERED, LadderContext, capacity_findings, rung_from_args
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.offerings import zone_names
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.core.findings import Finding
+from gangway.components.gcp.capacity import OFFERED, LadderContext, capacity_findings, rung_from_args
 
 MACHINES = cast("dict[str, GcpMachineType]", load_provider("gcp").machines)
 RESERVED = {"kind": "reservation", "id": "ours"}

@@ -6,11 +6,11 @@ from typing import Any
 import pulumi
 import pytest
 
-import components.gcp
+import gangway.components.gcp
 from tests.components.contract import check_declared, check_signature, components_in, keys_of
 from tests.sdk_arguments import sdk_arguments
 
-COMPONENTS = components_in(components.gcp)
+COMPONENTS = components_in(gangway.components.gcp)
 # A dynamic provider is Python of the program's own: no other language can have it, and its resource is no `gcp:` one.
 DYNAMIC = "QueuedTpu"
 of_the_provider = pytest.mark.parametrize(

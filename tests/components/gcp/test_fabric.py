@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.gcp.fabric import MAIN, FabricNetwork, InterfacePlan, plan_fabric_networks, plan_interfaces
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.gcp.fabric import MAIN, FabricNetwork, InterfacePlan, plan_fabric_networks, plan_interfaces
 
 MACHINES = cast("dict[str, GcpMachineType]", load_provider("gcp").machines)
 machines = st.sampled_from(sorted(MACHINES)).map(MACHINES.__getitem__)

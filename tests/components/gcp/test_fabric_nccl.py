@@ -4,9 +4,16 @@ from typing import cast
 
 import pytest
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.gcp.fabric import NcclPlugin, nccl_env, nccl_findings, nccl_plugin, plan_interfaces, secure_boot_allowed
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.gcp.fabric import (
+    NcclPlugin,
+    nccl_env,
+    nccl_findings,
+    nccl_plugin,
+    plan_interfaces,
+    secure_boot_allowed,
+)
 
 MACHINES = cast("dict[str, GcpMachineType]", load_provider("gcp").machines)
 WITH_PLUGIN = {"a3-highgpu-8g": "tcpx", "a3-megagpu-8g": "tcpxo", "a3-ultragpu-8g": "gib", "a4-highgpu-8g": "gib"}

@@ -1,11 +1,12 @@
-"""What the head is told, so that it keeps the order of the ladder: what it decides is in components.core.capacity."""
+"""What the head is told, so that it keeps the order of the ladder: what it decides is in
+gangway.components.core.capacity."""
 
 import json
 from typing import Any
 
-from components.core.capacity import PERIOD_SEC, WINDOW, plan_ladder
-from components.gcp.capacity import rung_from_args
-from components.gcp.fallback import FallbackConfig, plan_fallback
+from gangway.components.core.capacity import PERIOD_SEC, WINDOW, plan_ladder
+from gangway.components.gcp.capacity import rung_from_args
+from gangway.components.gcp.fallback import FallbackConfig, plan_fallback
 
 
 def test_the_head_is_told_everything_as_json() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from components.gcp.gke import SYSTEM_MACHINE_TYPE, GkeCluster, get_kubeconfig
-from components.gcp.gke_identity import NODE_ROLE, ClusterIdentity
-from components.gcp.identity import PROJECT_WIDE
+from gangway.components.gcp.gke import SYSTEM_MACHINE_TYPE, GkeCluster, get_kubeconfig
+from gangway.components.gcp.gke_identity import NODE_ROLE, ClusterIdentity
+from gangway.components.gcp.identity import PROJECT_WIDE
 
 KEY = "projects/lab/locations/us-east4/keyRings/r/cryptoKeys/k"
 

@@ -8,11 +8,11 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.gcp.fabric import GIB, plan_interfaces
-from components.gcp.gke_fabric import fabric_manifests, has_rdma, network_names, team_fabric
-from components.kubernetes.spec import FABRIC, FABRIC_KEY
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.gcp.fabric import GIB, plan_interfaces
+from gangway.components.gcp.gke_fabric import fabric_manifests, has_rdma, network_names, team_fabric
+from gangway.components.kubernetes.spec import FABRIC, FABRIC_KEY
 from gangway.jobs.kubernetes.fabric import Fabric
 
 RDMA = ("a3-ultragpu-8g", "a4-highgpu-8g")

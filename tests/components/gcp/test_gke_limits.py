@@ -6,7 +6,7 @@ from pathlib import Path
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from components.gcp.gke_limits import node_limits
+from gangway.components.gcp.gke_limits import node_limits
 
 PROGRAM = """#!/bin/sh
 echo "${0##*/} $*" >>"$LOG"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_provider, load_tpus
-from components.core.findings import InputError
-from components.gcp.capacity import rung_from_args
-from components.gcp.gke_plan import (
+from gangway.components.catalog.loader import load_provider, load_tpus
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.capacity import rung_from_args
+from gangway.components.gcp.gke_plan import (
     MAX_NAME,
     MAX_NODES,
     gpu_nodes,

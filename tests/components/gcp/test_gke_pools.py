@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pulumi_gcp import container
 
-from components.gcp.gke_pools import GkeNodePools
+from gangway.components.gcp.gke_pools import GkeNodePools
 
 SPOT = {"kind": "spot"}
 FLEX = {"kind": "flex-start", "max_hours": 24}

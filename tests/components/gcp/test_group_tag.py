@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.gcp.group_tag import GroupTag, tag_condition
+from gangway.components.gcp.group_tag import GroupTag, tag_condition
 
 
 @pytest.fixture

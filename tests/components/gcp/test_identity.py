@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.gcp.identity import (
+from gangway.components.gcp.identity import (
     GROUP_PERMISSIONS,
     PROJECT_WIDE,
     HeadIdentity,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.gcp.identity import EncryptionKey
+from gangway.components.gcp.identity import EncryptionKey
 
 
 @pytest.fixture

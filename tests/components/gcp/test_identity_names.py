@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.gcp.identity import account_id, filesystem_name
+from gangway.components.gcp.identity import account_id, filesystem_name
 
 STACKS = st.from_regex(r"\A[a-z]([a-z0-9-]{0,38}[a-z0-9])?\Z")
 

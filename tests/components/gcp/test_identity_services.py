@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.gcp.identity import AGENT_DOMAINS, ON_REQUEST, ProjectServices, get_agent, plan_services
+from gangway.components.gcp.identity import AGENT_DOMAINS, ON_REQUEST, ProjectServices, get_agent, plan_services
 
 
 def test_only_what_the_stack_has_is_enabled() -> None:

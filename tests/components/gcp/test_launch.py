@@ -7,11 +7,11 @@ from typing import Any, cast
 import pulumi
 import pytest
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.gcp.capacity import Provisioning
-from components.gcp.fabric import plan_interfaces
-from components.gcp.launch import GPU_IMAGE, NodeLaunch, boot_disk_type, instance_metadata, instance_template
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.gcp.capacity import Provisioning
+from gangway.components.gcp.fabric import plan_interfaces
+from gangway.components.gcp.launch import GPU_IMAGE, NodeLaunch, boot_disk_type, instance_metadata, instance_template
 
 MACHINES = cast("dict[str, GcpMachineType]", load_provider("gcp").machines)
 USER_DATA = base64.b64encode(b"#cloud-config\n").decode()

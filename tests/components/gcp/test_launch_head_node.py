@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.gcp.launch import HEAD_IMAGE, HeadNode, instance_metadata
+from gangway.components.gcp.launch import HEAD_IMAGE, HeadNode, instance_metadata
 
 Make = Callable[..., Any]
 

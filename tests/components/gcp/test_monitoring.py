@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.gcp.alarms import METRICS, plan_alarms
-from components.gcp.monitoring import NodeLogs, Observability, check_retention, log_id, log_name, plan_dashboard
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.alarms import METRICS, plan_alarms
+from gangway.components.gcp.monitoring import NodeLogs, Observability, check_retention, log_id, log_name, plan_dashboard
 
 GROUPS = ["demo-0-spot", "demo-1-flex"]
 LOG = "projects/lab/logs/gangway-demo"

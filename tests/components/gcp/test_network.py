@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pulumi_gcp import compute
 
-from components.core.findings import InputError
-from components.gcp.network import TrainingNetwork, plan_network
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.network import TrainingNetwork, plan_network
 
 PRIVATE = [IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16")]
 Make = Callable[..., Any]

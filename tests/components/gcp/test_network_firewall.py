@@ -9,11 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pulumi_gcp import compute
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.core.network import HeadPortsArgs
-from components.gcp.fabric import MAIN, plan_fabric_networks
-from components.gcp.network import IAP_RANGE, ROLES, Flow, declare_denial, declare_rules, network_tag, plan_flows
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.core.network import HeadPortsArgs
+from gangway.components.gcp.fabric import MAIN, plan_fabric_networks
+from gangway.components.gcp.network import (
+    IAP_RANGE,
+    ROLES,
+    Flow,
+    declare_denial,
+    declare_rules,
+    network_tag,
+    plan_flows,
+)
 
 MACHINES = cast("dict[str, GcpMachineType]", load_provider("gcp").machines)
 HEAD: HeadPortsArgs = {"rendezvous_port": 29400, "metrics_port": 9400}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.gcp.launch import GPU_IMAGE
-from components.gcp.node_pool import GpuNodePool, plan_node_pool
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.launch import GPU_IMAGE
+from gangway.components.gcp.node_pool import GpuNodePool, plan_node_pool
 
 SPOT = {"kind": "spot"}
 ON_DEMAND = {"kind": "on-demand"}

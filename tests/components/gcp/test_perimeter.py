@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from components.gcp.identity import plan_services
-from components.gcp.perimeter import RESTRICTED, ServicePerimeter, missing_from, plan_perimeter
+from gangway.components.gcp.identity import plan_services
+from gangway.components.gcp.perimeter import RESTRICTED, ServicePerimeter, missing_from, plan_perimeter
 
 ARGS: dict[str, Any] = {
     "access_policy": 330193482019,

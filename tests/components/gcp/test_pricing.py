@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import Fact
-from components.estimate.cost import CostComponent, estimate
-from components.gcp.pricing import GROUP, RESIZE_REQUEST, TEMPLATE, price_resources
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import Fact
+from gangway.components.estimate.cost import CostComponent, estimate
+from gangway.components.gcp.pricing import GROUP, RESIZE_REQUEST, TEMPLATE, price_resources
 
 TPU = "pulumi-python:dynamic/gangway:QueuedTpuRequest"
 
@@ -240,7 +240,7 @@ def test_a_head_node_of_unknown_price_says_so() -> None:
 
 def test_every_tier_of_a_file_system_has_a_row() -> None:
     """A price nobody knows is a row with null; a tier without a row would stop the plan."""
-    from components.catalog.loader import load_filestore_tiers, load_lustre_tiers
+    from gangway.components.catalog.loader import load_filestore_tiers, load_lustre_tiers
 
     services = load_provider("gcp").get_services("gcp")
     assert {f"managed-lustre-{tier}" for tier in load_lustre_tiers()} <= services
@@ -249,9 +249,9 @@ def test_every_tier_of_a_file_system_has_a_row() -> None:
 
 def test_what_is_really_declared_is_priced(declare: Callable[..., Any], tpu_args: Any, labels: dict[str, str]) -> None:
     """Type tokens and field names are the components' own, so that no line is silently left out."""
-    from components.gcp.identity import EncryptionKey
-    from components.gcp.storage import Filestore, LustreFileSystem
-    from components.gcp.tpu.queued_tpu import QueuedTpu
+    from gangway.components.gcp.identity import EncryptionKey
+    from gangway.components.gcp.storage import Filestore, LustreFileSystem
+    from gangway.components.gcp.tpu.queued_tpu import QueuedTpu
 
     place: Any = {"project": "lab", "zone": "us-east5-a", "network": "n", "tags": labels}
     lustre: Any = {**place, "stack": "demo", "capacity_gib": 18000, "throughput_mbps_per_tib": 500}
@@ -276,8 +276,8 @@ def test_what_is_really_declared_is_priced(declare: Callable[..., Any], tpu_args
 
 def test_a_pool_and_a_head_that_are_really_declared(declare: Callable[..., Any], labels: dict[str, str]) -> None:
     """Between the node pool's words and ours there is nothing but their spelling."""
-    from components.gcp.launch import HeadNode
-    from components.gcp.node_pool import GpuNodePool
+    from gangway.components.gcp.launch import HeadNode
+    from gangway.components.gcp.node_pool import GpuNodePool
 
     place: Any = {"project": "lab", "region": "us-east4", "zone": "us-east4-c", "tags": labels}
     machine: Any = {**place, "service_account_email": "x@lab", "user_data": "IyE=", "security_group_ids": ["node"]}

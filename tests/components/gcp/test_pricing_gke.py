@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load_provider
-from components.estimate.cost import CostComponent, estimate
-from components.gcp.gke import GkeCluster
-from components.gcp.gke_pools import GkeNodePools
-from components.gcp.pricing import NAT, NODE_POOL, price_resources
+from gangway.components.catalog.loader import load_provider
+from gangway.components.estimate.cost import CostComponent, estimate
+from gangway.components.gcp.gke import GkeCluster
+from gangway.components.gcp.gke_pools import GkeNodePools
+from gangway.components.gcp.pricing import NAT, NODE_POOL, price_resources
 
 
 @dataclass(frozen=True)

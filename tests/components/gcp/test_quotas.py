@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from components.catalog.loader import load_provider, load_tpus
-from components.catalog.schema import GcpMachineType
-from components.core.capacity import AnyRung, FlexStart, OnDemand, Reservation, Spot
-from components.core.findings import Severity
-from components.gcp.quotas import (
+from gangway.components.catalog.loader import load_provider, load_tpus
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.core.capacity import AnyRung, FlexStart, OnDemand, Reservation, Spot
+from gangway.components.core.findings import Severity
+from gangway.components.gcp.quotas import (
     POOL_QUOTAS,
     QuotaContext,
     machine_quotas,
@@ -16,7 +16,7 @@ from components.gcp.quotas import (
     slice_quotas,
     storage_quota,
 )
-from components.gcp.slices import plan_slice
+from gangway.components.gcp.slices import plan_slice
 
 SPOT, ON_DEMAND = Spot(kind="spot"), OnDemand(kind="on-demand")
 RESERVED = Reservation(kind="reservation", id="r", zone="us-east5-a")

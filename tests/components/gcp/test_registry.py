@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from components.gcp.registry import LOGIN_USER, ImageRegistry
+from gangway.components.gcp.registry import LOGIN_USER, ImageRegistry
 
 KEY = "projects/lab/locations/us-east5/keyRings/r/cryptoKeys/k"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_tpus
-from components.core.findings import InputError
-from components.gcp.slices import SlicePlan, plan_slice, slice_topologies
+from gangway.components.catalog.loader import load_tpus
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.slices import SlicePlan, plan_slice, slice_topologies
 
 GENERATIONS = ("v4", "v5e", "v5p", "v6e", "tpu7x")
 SIZES = [(name, chips) for name in GENERATIONS for chips in slice_topologies(name)]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_provider, load_tpus
-from components.estimate.energy import estimate_carbon, estimate_energy
-from components.gcp.slices import plan_slice, slice_machine, slice_prices, slice_topologies, worker_tflops
+from gangway.components.catalog.loader import load_provider, load_tpus
+from gangway.components.estimate.energy import estimate_carbon, estimate_energy
+from gangway.components.gcp.slices import plan_slice, slice_machine, slice_prices, slice_topologies, worker_tflops
 
 SLICES = st.sampled_from(sorted(load_tpus().generations)).flatmap(
     lambda name: st.tuples(st.just(name), st.sampled_from(sorted(slice_topologies(name))))

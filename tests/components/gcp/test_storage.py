@@ -6,8 +6,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.core.findings import InputError
-from components.gcp.storage import Filestore, LustreFileSystem, RunBucket
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.storage import Filestore, LustreFileSystem, RunBucket
 
 KEY = "projects/lab/locations/us-east5/keyRings/r/cryptoKeys/k"
 NETWORK = "projects/lab/global/networks/demo"
@@ -107,7 +107,7 @@ def test_what_clients_mount(declare: Callable[..., Any], lustre_args: Any) -> No
 def test_the_address_is_what_stands_before_the_at(
     declare: Callable[..., Any], lustre_args: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stacks import recording
+    from gangway.stacks import recording
 
     seen: list[str] = []
     answer = recording.PlaceholderCloud.__call__
@@ -162,7 +162,7 @@ def test_the_share(
 def test_the_share_is_mounted_by_its_address(
     declare: Callable[..., Any], filestore_args: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stacks import recording
+    from gangway.stacks import recording
 
     seen: list[str] = []
     answer = recording.PlaceholderCloud.__call__
@@ -183,7 +183,7 @@ def test_its_servers_may_answer_those_who_wait_for_a_lock(
     monkeypatch: pytest.MonkeyPatch,
     api_mistakes: Callable[..., list[str]],
 ) -> None:
-    from stacks import recording
+    from gangway.stacks import recording
 
     answer = recording.PlaceholderCloud.__call__
 
@@ -204,7 +204,7 @@ def test_its_servers_may_answer_those_who_wait_for_a_lock(
 
 
 def test_every_tier_of_the_catalogue_is_the_apis(api_mistakes: Callable[..., list[str]]) -> None:
-    from components.catalog.loader import load_filestore_tiers
+    from gangway.components.catalog.loader import load_filestore_tiers
 
     tiers = [tier.api_tier for tier in load_filestore_tiers().values()]
     assert tiers

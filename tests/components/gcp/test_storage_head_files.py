@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.gcp.storage import HeadFiles
+from gangway.components.gcp.storage import HeadFiles
 
 
 @pytest.mark.parametrize("key", [None, "projects/lab/locations/us-east5/keyRings/r/cryptoKeys/k"])

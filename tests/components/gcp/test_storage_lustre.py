@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_filestore_tiers, load_lustre_tiers
-from components.catalog.schema import SizeRange
-from components.core.fields import LustreDeployment
-from components.core.findings import InputError
-from components.estimate.storage_sizes import sizes_around
-from components.gcp.storage import import_request, plan_filestore, plan_lustre
+from gangway.components.catalog.loader import load_filestore_tiers, load_lustre_tiers
+from gangway.components.catalog.schema import SizeRange
+from gangway.components.core.fields import LustreDeployment
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.storage_sizes import sizes_around
+from gangway.components.gcp.storage import import_request, plan_filestore, plan_lustre
 
 TIERS: list[SizeRange] = [*load_lustre_tiers().values(), *load_filestore_tiers().values()]
 

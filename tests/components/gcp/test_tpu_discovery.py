@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from components.gcp.tpu.api import GOOGLE_API_URL, SCOPE, TpuApi
-from components.gcp.tpu.queue_watch import DEAD, DEAD_NODE, NOT_YET_ACCEPTED
-from components.gcp.tpu.queued_tpu import ActiveTpuProvider, QueuedTpuProvider
-from components.gcp.tpu.request import queued_resource_body
+from gangway.components.gcp.tpu.api import GOOGLE_API_URL, SCOPE, TpuApi
+from gangway.components.gcp.tpu.queue_watch import DEAD, DEAD_NODE, NOT_YET_ACCEPTED
+from gangway.components.gcp.tpu.queued_tpu import ActiveTpuProvider, QueuedTpuProvider
+from gangway.components.gcp.tpu.request import queued_resource_body
 
 PARENT = "projects/lab/locations/us-east5-a"
 NAME = f"{PARENT}/queuedResources/gan-tpu"

@@ -11,8 +11,8 @@ from typing import Any
 import pulumi
 from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
-import components.hosts
-from components.hosts.node_pool import HostPool, HostPoolArgs
+import gangway.components.hosts
+from gangway.components.hosts.node_pool import HostPool, HostPoolArgs
 
 MACHINE: dict[str, Any] = {
     "name": "dgx-1",
@@ -27,8 +27,8 @@ EVERYTHING: dict[str, Any] = {"machines": [MACHINE], "private_key": "nobody's"}
 
 def test_the_walk_finds_what_stacks_are_made_of() -> None:
     found = []
-    for info in pkgutil.iter_modules(components.hosts.__path__):
-        module = importlib.import_module(f"components.hosts.{info.name}")
+    for info in pkgutil.iter_modules(gangway.components.hosts.__path__):
+        module = importlib.import_module(f"gangway.components.hosts.{info.name}")
         found += [
             member
             for _, member in inspect.getmembers(module, inspect.isclass)

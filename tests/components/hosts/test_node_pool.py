@@ -11,7 +11,7 @@ import pulumi
 import pytest
 from pulumi.runtime import rpc
 
-from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostPool, HostPoolArgs
+from gangway.components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostPool, HostPoolArgs
 
 SCRIPT = "#!/usr/bin/env bash\necho made\n"
 Make = Callable[..., Any]

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from components.core.capacity import AnyRung, Rung
-from components.core.findings import InputError
-from components.hosts.node_pool import check_ladder
+from gangway.components.core.capacity import AnyRung, Rung
+from gangway.components.core.findings import InputError
+from gangway.components.hosts.node_pool import check_ladder
 
 RUNGS: TypeAdapter[list[AnyRung]] = TypeAdapter(list[Rung])
 ON_DEMAND: dict[str, Any] = {"kind": "on-demand"}

@@ -19,9 +19,9 @@ from typing import Any, cast
 
 import pytest
 
-from components.core.job import JobSpec, Rendezvous, Training
-from components.hosts.node_pool import HostPool, HostPoolArgs
-from images.hosts import HostSpec, render_host_installer
+from gangway.components.core.job import JobSpec, Rendezvous, Training
+from gangway.components.hosts.node_pool import HostPool, HostPoolArgs
+from gangway.images.hosts import HostSpec, render_host_installer
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 pytestmark = pytest.mark.skipif(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.hosts.wireguard import Peer, config_text, new_private_key, public_key, tunnel_addresses
+from gangway.components.hosts.wireguard import Peer, config_text, new_private_key, public_key, tunnel_addresses
 
 PORT = 51820
 PEERS = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.kubernetes.spec import GPU, ClusterSpec, Flavor, Node, Team
+from gangway.components.kubernetes.spec import GPU, ClusterSpec, Flavor, Node, Team
 
 NODE = Node(192, 2040, {GPU: 8, "vpc.amazonaws.com/efa": 32})
 JOBS = Flavor("p5-48xlarge", {"gangway.dev/pool": "jobs"})

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.kubernetes.allocatable import Allocatable, aks_allocatable, eks_allocatable, gke_allocatable
+from gangway.components.kubernetes.allocatable import Allocatable, aks_allocatable, eks_allocatable, gke_allocatable
 
 SEEN: dict[str, tuple[Allocatable, float, float]] = {
     # what is computed, GiB that were seen or are Google's own upper bound, how far below is fine

@@ -5,8 +5,15 @@ import re
 
 import pytest
 
-from components.kubernetes.charts import cluster_autoscaler, dcgm_exporter, job_set, kueue, kueue_config, nvidia_plugin
-from components.kubernetes.spec import JOBS_ONLY, ClusterSpec
+from gangway.components.kubernetes.charts import (
+    cluster_autoscaler,
+    dcgm_exporter,
+    job_set,
+    kueue,
+    kueue_config,
+    nvidia_plugin,
+)
+from gangway.components.kubernetes.spec import JOBS_ONLY, ClusterSpec
 
 GROUPS = ("^demo-0-spot-[0-9a-f]+$", "^demo-1-on-demand-[0-9a-f]+$")
 

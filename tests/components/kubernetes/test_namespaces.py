@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes.namespaces import CLAIM, namespace_manifests
-from components.kubernetes.spec import GPU, ClusterSpec
+from gangway.components.kubernetes.namespaces import CLAIM, namespace_manifests
+from gangway.components.kubernetes.spec import GPU, ClusterSpec
 from gangway.jobs.kubernetes import engine
 
 LUSTRE = {"csi": {"driver": "fsx.csi.aws.com", "volumeAttributes": {"dnsname": "fs", "mountname": "m"}}}

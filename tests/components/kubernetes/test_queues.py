@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.kubernetes.queues import COHORT, QUEUE, queue_manifests
-from components.kubernetes.spec import GPU, JOBS_ONLY, ClusterSpec, Flavor, Node, Team
+from gangway.components.kubernetes.queues import COHORT, QUEUE, queue_manifests
+from gangway.components.kubernetes.spec import GPU, JOBS_ONLY, ClusterSpec, Flavor, Node, Team
 from gangway.jobs.kubernetes.manifests import priority_class
 from gangway.jobs.kubernetes.queues import get_quota, quantity
 
@@ -88,7 +88,7 @@ def test_blocks_of_the_network_are_a_topology(many_teams: ClusterSpec) -> None:
 
 
 def test_priorities_are_those_that_the_engine_names(two_teams: ClusterSpec) -> None:
-    from stacks.config.job_file import Priority
+    from gangway.stacks.config.job_file import Priority
 
     asked = {name for priority in Priority if (name := priority_class(priority)) is not None}
     found = of("WorkloadPriorityClass", queue_manifests(two_teams))

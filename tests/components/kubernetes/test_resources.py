@@ -5,12 +5,12 @@ from typing import Any
 
 import pulumi
 
-from components.kubernetes.charts import Chart, job_set, kueue
-from components.kubernetes.fabric import fabric_config
-from components.kubernetes.namespaces import namespace_manifests
-from components.kubernetes.queues import queue_manifests
-from components.kubernetes.resources import ClusterCharts, ClusterManifests, get_tier, get_token
-from components.kubernetes.spec import ClusterSpec
+from gangway.components.kubernetes.charts import Chart, job_set, kueue
+from gangway.components.kubernetes.fabric import fabric_config
+from gangway.components.kubernetes.namespaces import namespace_manifests
+from gangway.components.kubernetes.queues import queue_manifests
+from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests, get_tier, get_token
+from gangway.components.kubernetes.spec import ClusterSpec
 
 Declare = Callable[[Callable[[], object]], Any]
 LUSTRE = {"csi": {"driver": "fsx.csi.aws.com", "volumeAttributes": {"dnsname": "fs", "mountname": "m"}}}

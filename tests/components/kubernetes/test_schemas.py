@@ -5,8 +5,8 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from components.kubernetes.namespaces import namespace_manifests
-from components.kubernetes.spec import ClusterSpec
+from gangway.components.kubernetes.namespaces import namespace_manifests
+from gangway.components.kubernetes.spec import ClusterSpec
 
 VERSIONS = ("1.35", "1.36", "1.37")
 LUSTRE = {"csi": {"driver": "fsx.csi.aws.com", "volumeAttributes": {"dnsname": "fs", "mountname": "m"}}}

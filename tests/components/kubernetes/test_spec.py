@@ -2,8 +2,8 @@
 
 import pytest
 
-from components.core.findings import InputError
-from components.kubernetes.spec import ClusterSpec, Node, Team, check_teams
+from gangway.components.core.findings import InputError
+from gangway.components.kubernetes.spec import ClusterSpec, Node, Team, check_teams
 
 
 @pytest.mark.parametrize(

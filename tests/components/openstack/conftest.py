@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.core.fields import Egress
+from gangway.components.core.fields import Egress
 
 UUIDS = [f"{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "123"]
 """Of networks and a reservation that are there already."""

@@ -6,13 +6,13 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.openstack.identity import NodeIdentity
-from components.openstack.launch import HeadNode
-from components.openstack.machine_secrets import MachineSecrets
-from components.openstack.network import TrainingNetwork
-from components.openstack.node_pool import NodePool
-from components.openstack.storage import ManilaShare, RunBucket
-from components.openstack.tags import header_tags, tag_words
+from gangway.components.openstack.identity import NodeIdentity
+from gangway.components.openstack.launch import HeadNode
+from gangway.components.openstack.machine_secrets import MachineSecrets
+from gangway.components.openstack.network import TrainingNetwork
+from gangway.components.openstack.node_pool import NodePool
+from gangway.components.openstack.storage import ManilaShare, RunBucket
+from gangway.components.openstack.tags import header_tags, tag_words
 from tests.components.contract import check_declared, check_signature, keys_of
 from tests.sdk_arguments import sdk_arguments
 

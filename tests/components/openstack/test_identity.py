@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.openstack.identity import NodeIdentity, access_paths
+from gangway.components.openstack.identity import NodeIdentity, access_paths
 
 ACCOUNT = "AUTH_e99b6f4b9bf84a9da27e20c9cbfe887a"
 

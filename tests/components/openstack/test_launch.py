@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from components.core.findings import InputError
-from components.openstack.launch import USER_DATA_LIMIT_BYTES, check_user_data, plan_boot_source
+from gangway.components.core.findings import InputError
+from gangway.components.openstack.launch import USER_DATA_LIMIT_BYTES, check_user_data, plan_boot_source
 
 IMAGE = "22222222-0000-4000-8000-222222222222"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.openstack.launch import HeadNode, HeadNodeArgs
+from gangway.components.openstack.launch import HeadNode, HeadNodeArgs
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.openstack.machine_secrets import (
+from gangway.components.openstack.machine_secrets import (
     RENEWED_EVERY_HOURS,
     VALID_HOURS,
     MachineSecrets,

@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.fields import Egress
-from components.core.findings import InputError
-from components.core.network import HeadPortsArgs
-from components.openstack.network import Rule, TrainingNetwork, check_services, ipv4_of, plan_network, plan_rules
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import InputError
+from gangway.components.core.network import HeadPortsArgs
+from gangway.components.openstack.network import (
+    Rule,
+    TrainingNetwork,
+    check_services,
+    ipv4_of,
+    plan_network,
+    plan_rules,
+)
 
 HEAD: HeadPortsArgs = {"rendezvous_port": 29400, "metrics_port": 9400}
 ROUTER = "11111111-0000-4000-8000-111111111111"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from components.openstack.node_pool import PLACEMENTS, NodePool, NodePoolArgs, plan_node_pool
+from gangway.components.core.findings import InputError
+from gangway.components.openstack.node_pool import PLACEMENTS, NodePool, NodePoolArgs, plan_node_pool
 
 RESERVED = {"kind": "reservation", "id": "c1fb5090-e046-42a5-8287-2aa380a8d31a"}
 OPTIONAL = (

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from components.catalog.site import SiteConfig, site_machine, site_price
-from components.openstack.pricing import price_resources
+from gangway.components.catalog.site import SiteConfig, site_machine, site_price
+from gangway.components.openstack.pricing import price_resources
 
 SITE = {
     "as_of": date(2026, 11, 1),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.openstack.storage import ManilaShare, RunBucket, check_share, export_path
+from gangway.components.core.findings import InputError
+from gangway.components.openstack.storage import ManilaShare, RunBucket, check_share, export_path
 
 
 def test_the_run_container_is_private_and_kept(make: Callable[..., Any], tags: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.openstack.tags import header_tags, tag_words
+from gangway.components.openstack.tags import header_tags, tag_words
 
 PLAIN = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=255)
 KEYS = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_:. -]{0,80}", fullmatch=True)

@@ -18,10 +18,10 @@ from gangway.bench.results import Caps, Rate
 from gangway.bench.runner import Guard, Runner
 from gangway.bench.suite import Item, SuiteConfig, get_items
 from gangway.runs.errors import RunFailedError, StoreFailedError
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import CarbonRecord, CostRecord, DatasetRecord, EnergyRecord, RunRecord
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import CarbonRecord, CostRecord, DatasetRecord, EnergyRecord, RunRecord
 
 Facts = Mapping[str, Any]
 

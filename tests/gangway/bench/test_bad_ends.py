@@ -18,7 +18,7 @@ from gangway.bench.session import Options, run_suite
 from gangway.runs.end_record import ENDED_FILE, check_not_ended
 from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
 from gangway.runs.run_store import RunStore
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.run_record import RunRecord
 
 SUITE: dict[str, Any] = {
     "name": "there", "preset": "dcgan-digits", "kimg": 1, "seeds": [0, 1], "deadline_hours": 0.5,

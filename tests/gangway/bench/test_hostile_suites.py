@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
 from gangway.bench.suite import SuiteConfig, get_items, get_preset, get_run_id, load_suite, stack_name
+from gangway.components.core.findings import InputError
 from tests.hostile import HOSTILE, Loc, changed, text_places
 
 pytestmark = pytest.mark.attack("a suite's author", "texts of a suite that say more to a path or a terminal")

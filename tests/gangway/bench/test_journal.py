@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
 from gangway.bench.journal import Journal, Progress, State
+from gangway.components.core.findings import InputError
 
 HEADER = {"stamp": "t"}
 

@@ -12,13 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
-from components.core.job import JobSpec, Rendezvous, Training
 from gangway.bench.local import Hardware, Local, describe, hardware
 from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id
+from gangway.components.core.job import JobSpec, Rendezvous, Training
 from gangway.runs.errors import RunFailedError
-from trainer.config.presets import PRESETS
-from trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.records.run_record import RunContext, RunRecord
 
 STAMP = "20260101-000000-abcd"
 MACHINE = Hardware(cpu="Model 1", cores=4, memory_gib=15.6, gpus=[], system="Linux x86_64")
@@ -51,7 +51,7 @@ def launcher(local: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
         package = tmp_path / "fakejob"
         package.mkdir()
         (package / "__init__.py").touch()
-        (package / "launch.py").write_text(f"# trainer.launch\n{program}", "utf-8")
+        (package / "launch.py").write_text(f"# gangway.trainer.launch\n{program}", "utf-8")
 
     def job(item: Item) -> JobSpec:
         return JobSpec(
@@ -63,7 +63,9 @@ def launcher(local: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
             rendezvous=Rendezvous(standalone=True),
             module="fakejob",
             training=Training(
-                config={}, config_file=str(tmp_path / "trainer.launch"), run_dir=str(tmp_path / get_run_id(item, STAMP))
+                config={},
+                config_file=str(tmp_path / "gangway.trainer.launch"),
+                run_dir=str(tmp_path / get_run_id(item, STAMP)),
             ),
             env={"PYTHONPATH": str(tmp_path)},
             shutdown_timeout_sec=5,
@@ -116,7 +118,7 @@ def test_a_run_ends_with_its_record(
 ) -> None:
     launcher(WRITES.format(record=record_file))
     facts = local.up(item, no_note, str)
-    assert facts["process"]["word"] == "trainer.launch"
+    assert facts["process"]["word"] == "gangway.trainer.launch"
     record = until(lambda: local.record(item, facts))
     assert record.seed == 1
     assert local.destroy(item, facts, no_note) == []
@@ -174,10 +176,10 @@ def test_a_launcher_of_a_process_that_is_gone_is_ended_before_another_begins(
     local: Local, launcher: Callable[[str], None], item: Item, record_file: Path
 ) -> None:
     sleeps = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(75)); time.sleep(60)"
-    orphan = subprocess.Popen([sys.executable, "-c", sleeps, "trainer.launch"], start_new_session=True)
+    orphan = subprocess.Popen([sys.executable, "-c", sleeps, "gangway.trainer.launch"], start_new_session=True)
     launcher(WRITES.format(record=record_file))
     time.sleep(0.5)
-    facts = local.attach(item, process_facts(orphan.pid, "trainer.launch"), no_note)
+    facts = local.attach(item, process_facts(orphan.pid, "gangway.trainer.launch"), no_note)
     assert orphan.wait(5) in (75, -signal.SIGTERM)
     assert until(lambda: local.record(item, facts)) is not None
     local.collect(item, facts)
@@ -185,9 +187,9 @@ def test_a_launcher_of_a_process_that_is_gone_is_ended_before_another_begins(
 
 
 def test_destroying_what_another_process_has_left(local: Local, item: Item) -> None:
-    orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "trainer.launch"],
+    orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "gangway.trainer.launch"],
                               start_new_session=True)  # fmt: skip
-    local.destroy(item, process_facts(orphan.pid, "trainer.launch"), no_note)
+    local.destroy(item, process_facts(orphan.pid, "gangway.trainer.launch"), no_note)
     assert orphan.wait(5) == -signal.SIGTERM
 
 
@@ -219,7 +221,7 @@ def test_a_process_is_found_with_proc_and_with_ps(has_proc: bool, monkeypatch: p
 def test_a_process_of_somebody_elses_is_left_alone() -> None:
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
     try:
-        assert not end_leftover(process_facts(other.pid, "trainer.launch"), signal.SIGTERM)
+        assert not end_leftover(process_facts(other.pid, "gangway.trainer.launch"), signal.SIGTERM)
         elsewhere = process_facts(other.pid, "sleep")
         elsewhere["process"]["host"] = "another-machine"
         assert not end_leftover(elsewhere, signal.SIGTERM)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
 from gangway.bench.local import Hardware, Placement, _Gpu, _visible, placement
+from gangway.components.core.findings import InputError
 
 
 def machine(gpus: int, cores: int = 16) -> Hardware:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.run_record import RunRecord
 
 SUITE: dict[str, Any] = {
     "name": "there", "preset": "dcgan-digits", "kimg": 1, "seeds": [0, 1], "deadline_hours": 0.5,

@@ -7,7 +7,7 @@ import pytest
 
 from gangway.bench.pulumi_cli import read_project, write_project
 from gangway.bench.suite import SuiteConfig, get_items
-from stacks.config.stack_config import StackConfig
+from gangway.stacks.config.stack_config import StackConfig
 
 Written = Callable[..., StackConfig]
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from components.core.findings import InputError
 from gangway.bench.journal import Attempt, Progress
 from gangway.bench.results import Caps, Rate, get_rate
 from gangway.bench.suite import Item, SuiteConfig, get_items
-from stacks.plan.plan import Plan
+from gangway.components.core.findings import InputError
+from gangway.stacks.plan.plan import Plan
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.bench import local
 from gangway.bench import scaling as scaling_runs
 from gangway.bench.local import Placement
 from gangway.bench.scaling import LINES, Mode, Sample, Study, find_target, job, measure, read_sample, short, study
 from gangway.bench.scaling_plot import draw_scaling
 from gangway.cli.main import app
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
+from gangway.components.core.findings import InputError
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
 
 PRESET = PRESETS["dcgan-digits"]
 CPU = "cpu, 1 thread(s) a worker"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from components.catalog.loader import load_tpus
-from components.core.findings import InputError
-from components.estimate.scaling import Links, Torus
 from gangway.bench.scaling import MAX_WORKERS, find_target
+from gangway.components.catalog.loader import load_tpus
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.scaling import Links, Torus
 
 
 def test_a_machine_type_of_any_provider() -> None:

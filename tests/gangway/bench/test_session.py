@@ -16,7 +16,6 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.bench import session
 from gangway.bench.journal import Journal
 from gangway.bench.processes import AbandonedError, Stop
@@ -25,9 +24,10 @@ from gangway.bench.results import Caps, Screen, get_rate, show_results
 from gangway.bench.session import Options, resume_suite, run_suite
 from gangway.bench.suite import Item, get_items, get_preset, get_run_id, load_suite
 from gangway.cli import main
-from stacks.plan.plan import make_plan
-from trainer.data.shards import write_shards
-from trainer.records.run_record import RunRecord
+from gangway.components.core.findings import InputError
+from gangway.stacks.plan.plan import make_plan
+from gangway.trainer.data.shards import write_shards
+from gangway.trainer.records.run_record import RunRecord
 
 LOCAL_SUITE: dict[str, Any] = {
     "name": "here", "preset": "dcgan-digits", "kimg": 1, "seeds": [0, 1], "stacks": ["local"], "deadline_hours": 0.1,
@@ -255,8 +255,8 @@ def test_findings_of_severity_error_refuse_the_suite(
 ) -> None:
     from dataclasses import replace
 
-    from components.core.findings import Finding
-    from stacks.plan import plan
+    from gangway.components.core.findings import Finding
+    from gangway.stacks.plan import plan
 
     bad = replace(demo_plan, findings=(Finding.error("x.y", "gangway:cluster", "wrong", "mend it"),))
     monkeypatch.setattr(plan, "make_plan", lambda config: bad)
@@ -310,7 +310,7 @@ def test_data_that_no_run_could_read_is_refused_before_the_first(
     assert (found.value, found.allowed) == ("digits (1, 16, 16)", "digits (1, 32, 32)")
     faces = refused({**LOCAL_SUITE, "preset": "dcgan-celeba64"}, None)
     assert "celeba does not prepare itself" in faces.problem
-    assert faces.fix.startswith("python -m trainer data prepare celeba")
+    assert faces.fix.startswith("python -m gangway.trainer data prepare celeba")
     # Of two arms the one that cannot is named; where all can, the suite begins.
     arms = [{"name": "small", "settings": {"resolution": 16}}, {"name": "usual", "settings": {}}]
     assert refused({**LOCAL_SUITE, "arms": arms}, tiny).problem.startswith("arm usual: ")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
 from gangway.bench.suite import find_suite, get_items, get_preset, get_run_id, load_suite, stack_name
-from stacks.loading.loader import from_file
+from gangway.components.core.findings import InputError
+from gangway.stacks.loading.loader import from_file
 
 GOOD: dict[str, Any] = {
     "name": "mine",

@@ -14,11 +14,11 @@ import pytest
 import typer
 
 from gangway.cli.main import app
+from gangway.trainer.__main__ import _parser
+from gangway.trainer.core.program import COMMANDS
 from tests import other_users
 from tests.conftest import REPO
 from tests.other_users import ALICE, MALLORY
-from trainer.__main__ import _parser
-from trainer.core.program import COMMANDS
 
 # By command its arguments: first some that name no folder that is closed, then some that name {c}, a folder that only
 # root may enter, {w}, one in which only root may write, or {t}, a run of root's. {r}: the repository, {o}: of the test.
@@ -160,8 +160,8 @@ SLOW = {
 RUNNER = """
 import json, os, signal, sys, traceback
 import matplotlib.figure
-import gangway.jobs.engines.registry, stacks.plan.plan
-import trainer.__main__ as trainer
+import gangway.jobs.engines.registry, gangway.stacks.plan.plan
+import gangway.trainer.__main__ as trainer
 from gangway.cli.main import main
 def become(uid, home, folder):
     os.chdir(folder)
@@ -172,7 +172,7 @@ def become(uid, home, folder):
 def run(argv):
     signal.alarm(200)
     try:
-        trainer.run(argv) if argv[0] == "schema" else main()
+        gangway.trainer.run(argv) if argv[0] == "schema" else main()
     except SystemExit as end:
         sys.stdout.flush()
         os._exit(end.code if isinstance(end.code, int) else 1)

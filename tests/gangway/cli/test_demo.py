@@ -13,9 +13,9 @@ import psutil
 import pytest
 from PIL import Image
 
-from components.core.findings import InputError
 from gangway.cli import demo
-from trainer.records.run_record import RunRecord
+from gangway.components.core.findings import InputError
+from gangway.trainer.records.run_record import RunRecord
 
 
 def _gangway(*arguments: str, cwd: Path) -> subprocess.Popen[str]:

@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gangway.cli import main as cli
-from images.specs import DOCKERFILE_FLAVOURS, Flavour
-from stacks.config.paths import ROOT
-from stacks.estimates.run_context import content_tag, dockerfile_for
+from gangway.images.specs import DOCKERFILE_FLAVOURS, Flavour
+from gangway.stacks.config.paths import ROOT
+from gangway.stacks.estimates.run_context import content_tag, dockerfile_for
 
 
 @pytest.mark.parametrize("flavour", DOCKERFILE_FLAVOURS)

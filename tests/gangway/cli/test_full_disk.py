@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
 from gangway.cli.init import _write
+from gangway.components.core.findings import InputError
 from gangway.jobs.job_folder import OwnJobFolder
 from gangway.jobs.local.engine import LocalQueue
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.conftest import REPO
 
 GANGWAY = [sys.executable, "-m", "gangway.cli"]
-TRAINER = [sys.executable, "-m", "trainer"]
+TRAINER = [sys.executable, "-m", "gangway.trainer"]
 LINES = [
     *([*GANGWAY, *line.split()] for line in (
         "--version", "--help", "plan aws-demo", "plan aws-demo --json", "plan --help", "dockerfile", "catalog list",

@@ -13,12 +13,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from components.core.findings import InputError
 from gangway.cli import main as cli
 from gangway.cli.new_project import file_names, get_start, startable_providers
-from stacks.config.identity import stack_identity
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.identity import stack_identity
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
 
 REPO = Path(__file__).resolve().parents[3]
 
@@ -311,9 +311,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _run([str(python), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", str(wheel)], folder)
     packages = _packages(python)
     before = {path.name for path in packages.iterdir() if not path.name.endswith(".dist-info")}
-    assert before - {"pip", "setuptools", "_distutils_hack", "pkg_resources", "distutils-precedence.pth"} == {
-        "gangway_iac"
-    }
+    assert before - {"pip", "setuptools", "_distutils_hack", "pkg_resources", "distutils-precedence.pth"} == {"gangway"}
     # Without what .pth files there add, which would be this checkout.
     seen = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "zz_dependencies.pth").write_text("\n".join(seen), "utf-8")
@@ -338,13 +336,11 @@ def test_an_installed_wheel_needs_no_checkout(installed: Path, tmp_path: Path) -
     plan = json.loads(_run([str(installed / "gangway"), "plan", "p", "--json"], tmp_path / "p"))
     (image,) = [r["inputs"] for r in plan["resources"] if r["type"] == "docker-build:index:Image"]
     context = (tmp_path / "p" / image["context"]["location"]).resolve()
-    assert context.parent.name == "gangway_iac"
+    assert context.name == "gangway"
     assert (context / "images" / "locks").is_dir()
     assert "A10G" in _run([str(installed / "gangway"), "catalog", "list"], tmp_path)
     assert "aws-demo" in _run([str(installed / "gangway"), "plan", "aws-demo"], tmp_path)
-    assert "dcgan-digits" in _run(
-        [str(installed / "python"), "-m", "gangway_iac", "-m", "trainer", "presets"], tmp_path
-    )
+    assert "dcgan-digits" in _run([str(installed / "python"), "-m", "gangway.trainer", "presets"], tmp_path)
 
 
 @pytest.mark.slow
@@ -362,8 +358,7 @@ def test_an_installed_dynamic_provider_is_found_by_another_process(installed: Pa
         [
             str(installed / "python"),
             "-W", "ignore", "-c",
-            "import gangway_iac; gangway_iac.add_to_path()\n"
-            "from components.gcp.tpu.queued_tpu import QueuedTpuProvider\n"
+            "from gangway.components.gcp.tpu.queued_tpu import QueuedTpuProvider\n"
             "from pulumi.dynamic.dynamic import serialize_provider\n"
             "print(serialize_provider(QueuedTpuProvider()))",
         ],
@@ -373,7 +368,7 @@ def test_an_installed_dynamic_provider_is_found_by_another_process(installed: Pa
         "import base64, dill, sys; print(type(dill.loads(base64.b64decode(sys.argv[1]))).__module__)"  # as Pulumi does
     )
     loaded = _run([str(installed / "python"), "-W", "ignore", "-c", load, pickled.strip()], tmp_path)
-    assert loaded.strip() == "components.gcp.tpu.queued_tpu"
+    assert loaded.strip() == "gangway.components.gcp.tpu.queued_tpu"
 
 
 @pytest.mark.slow

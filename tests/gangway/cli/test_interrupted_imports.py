@@ -34,22 +34,21 @@ if at == 0:
     atexit.register(exit, 0)
 sys.meta_path.insert(0, finder)
 if sys.argv[0] == "gangway":
-    from gangway_iac import main
+    from gangway.entry import main
     main()
 else:
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
-OF_PYTHON = {"gangway": 1, "gangway.cli": 4, "trainer": 3}
+OF_PYTHON = {"gangway": 2, "gangway.cli": 4, "gangway.trainer": 4}
 """Modules that are looked for before the first line of ours: the package, its `__main__`."""
-QUICK = ("gangway plan aws-demo", "gangway.cli job list", "trainer presets")
-SLOW = ("gangway tco --accelerator H100x8", "trainer sample --run-dir x --out x.png")
+QUICK = ("gangway plan aws-demo", "gangway.cli job list", "gangway.trainer presets")
+SLOW = ("gangway tco --accelerator H100x8", "gangway.trainer sample --run-dir x --out x.png")
 
 
 def _run(at: int, words: list[str]) -> tuple[int, str]:
-    path = f"{REPO}:{REPO / 'tools/wheel'}"
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(at), *words], cwd="/",
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", PROGRAM, str(at), *words], cwd="/", text=True,
+        env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"}, capture_output=True, check=False,
     )  # fmt: skip
     return done.returncode, done.stderr
 

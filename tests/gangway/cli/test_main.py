@@ -14,12 +14,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from components.core.findings import Finding, InputError
 from gangway.cli import common
 from gangway.cli import main as cli
-from stacks.config.paths import ROOT
-from stacks.plan import plan as plan_module
-from stacks.plan.plan import Plan
+from gangway.components.core.findings import Finding, InputError
+from gangway.stacks.config.paths import ROOT
+from gangway.stacks.plan import plan as plan_module
+from gangway.stacks.plan.plan import Plan
 
 StackFile = Callable[[Callable[[dict[str, Any]], object]], Path]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from gangway.trainer.core.regular_files import open_file
 from tests import other_users
 from tests.conftest import REPO
 from tests.gangway.cli.test_closed_folders import _all_commands, _paths
 from tests.other_users import MALLORY
-from trainer.core.regular_files import open_file
 
 pytestmark = pytest.mark.attack("a file that is named", "FIFOs, devices without an end, folders, files that are closed")
 
@@ -90,8 +90,8 @@ LIMIT_SEC = 20
 RUNNER = """
 import json, os, resource, signal, sys, traceback
 import matplotlib.figure
-import gangway.jobs.engines.registry, stacks.plan.plan
-import trainer.__main__ as trainer, trainer.run.loop, trainer.metrics.evaluate
+import gangway.jobs.engines.registry, gangway.stacks.plan.plan
+import gangway.trainer.__main__ as trainer, gangway.trainer.run.loop, gangway.trainer.metrics.evaluate
 from gangway.cli.main import main
 uid, seconds, folder = (int(word) if word.isdigit() else word for word in sys.argv[1:])
 def run(argv):

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gangway.cli import main as cli
-from trainer.core.program import COMMANDS
+from gangway.trainer.core.program import COMMANDS
 
 
 def gangway(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -29,7 +29,7 @@ def test_a_run_is_trained_and_judged_by_the_command_it_prints(repo: Path, tmp_pa
         cwd=repo,
     )
     assert trained.returncode == 0, trained.stderr
-    printed = trained.stdout.rpartition("or judge it: python -m trainer ")[2].strip()
+    printed = trained.stdout.rpartition("or judge it: python -m gangway.trainer ")[2].strip()
     assert printed == f"evaluate --run-dir {run} --data '{data}'"
     judged = subprocess.run(
         f"{sys.executable} -m gangway.cli {printed} --metrics fd-enl0 --samples 16",

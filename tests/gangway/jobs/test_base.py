@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import Severity
-from components.core.visible import leaves
+from gangway.components.core.findings import Severity
+from gangway.components.core.visible import leaves
 from gangway.jobs.base import (
     LOG_PART_BYTES,
     EngineAwayError,
@@ -25,7 +25,7 @@ from gangway.jobs.base import (
 )
 from gangway.jobs.job_folders import LOG_FILE
 from gangway.jobs.local.engine import LocalQueue
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.local.test_engine import processes_of
 from tests.gangway.jobs.test_contract import job, limited
 

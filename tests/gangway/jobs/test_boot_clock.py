@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs import boot_clock
 from gangway.jobs.base import Phase
 from gangway.jobs.boot_clock import boot_stamp, sec_since

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import Engine, JobStatus, Phase, follow, wait_until_over
 from gangway.jobs.job_folders import FolderEngine
 from gangway.jobs.kubernetes.engine import KubernetesEngine
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.sites import Site
 from gangway.jobs.slurm.engine import SlurmEngine
-from stacks.config.job_file import JobFile, Priority
+from gangway.stacks.config.job_file import JobFile, Priority
 from tests.kube_cluster import KubeQueue
 from tests.systemd_nodes import StackNodes
 

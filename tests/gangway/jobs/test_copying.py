@@ -11,7 +11,7 @@ import pytest
 from moto import mock_aws
 from obstore.store import S3Store
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs import copying
 from gangway.jobs.base import Phase
 from gangway.jobs.copying import MANIFEST, copy_run, files_of_run

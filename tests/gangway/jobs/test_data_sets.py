@@ -15,8 +15,8 @@ import pytest
 from moto import mock_aws
 from obstore.store import S3Store
 
-from components.core.findings import InputError
-from components.estimate.regions import Place, read_place
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.regions import Place, read_place
 from gangway.jobs import copying
 from gangway.jobs.base import Phase, data_source_findings, refusals
 from gangway.jobs.data_sets import has_data, with_data
@@ -27,7 +27,7 @@ from gangway.jobs.remote.engine import RemoteEngine
 from gangway.jobs.sites import Nodes, Site, charge
 from gangway.jobs.slurm.script import node_env
 from gangway.runs.run_store import object_store
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, until
 from tests.moto_http import Moto
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import Movable, Phase
 from gangway.jobs.environment import get_environment
 from gangway.jobs.hybrid.moves import MoveResult, move_job

@@ -18,7 +18,7 @@ from gangway.jobs.copying import MANIFEST, copy_run
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from gangway.runs.run_store import object_store
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, until
 from tests.moto_http import Moto
 

@@ -13,7 +13,7 @@ from gangway.jobs.copying import copy_run
 from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import limited, over, until
 from tests.gangway.jobs.test_copying import quiet
 

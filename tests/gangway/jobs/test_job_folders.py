@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError, JobStatus, Phase
 from gangway.jobs.kubernetes.engine import KubernetesEngine
 from gangway.jobs.listing import job_ids

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.job import OPEN_FILES
+from gangway.components.core.job import OPEN_FILES
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import job, over

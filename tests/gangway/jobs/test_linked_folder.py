@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import Severity
+from gangway.components.core.findings import Severity
 from gangway.jobs.job_folder import sharing_findings
 from tests.other_users import MALLORY
 

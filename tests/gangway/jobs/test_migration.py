@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError, Phase, SubmitUnansweredError
 from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job

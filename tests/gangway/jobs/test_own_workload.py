@@ -12,7 +12,7 @@ from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folders import FolderEngine
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.conftest import REPO
 from tests.gangway.jobs.test_contract import limited, over, until
 from tests.slurm_cluster import SlurmCluster

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import Phase
 from gangway.jobs.data_sets import bring_data, has_data, with_data
 from gangway.jobs.job_folder import OwnJobFolder

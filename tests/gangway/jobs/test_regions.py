@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.estimate.regions import Place, read_place
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.regions import Place, read_place
 from gangway.jobs.base import Phase
 from gangway.jobs.engines.registry import VARIABLE, get_engine, get_sites
 from gangway.jobs.hybrid.moves import move_job, traffic_cost
 from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, sites, until
 
 EU = {"regions": {"residency": ["EU"]}}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.job_folder import OwnJobFolder
 from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals, used_sec
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import Phase
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folder import OwnJobFolder

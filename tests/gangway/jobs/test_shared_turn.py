@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import Severity
+from gangway.components.core.findings import Severity
 from gangway.jobs.base import Phase
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.local.turn import Turn

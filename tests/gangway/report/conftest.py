@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from gangway.report.page import write_report
-from trainer.config.presets import preset
-from trainer.records.run_record import RunRecord
+from gangway.trainer.config.presets import preset
+from gangway.trainer.records.run_record import RunRecord
 
 HOSTILE = "<script>alert('x')</script> & \"$\\frac$\""
 VOID = {"br", "img", "meta"}
@@ -134,9 +134,9 @@ def build_record() -> RunRecord:
             "quality": [
                 {
                     "name": "FD-ENL0",
-                    "untrained": measured(412.61, "", "trainer.metrics.frechet"),
-                    "trained": measured(58.317, "", "trainer.metrics.frechet"),
-                    "real_vs_real": measured(11.902, "", "trainer.metrics.frechet"),
+                    "untrained": measured(412.61, "", "gangway.trainer.metrics.frechet"),
+                    "trained": measured(58.317, "", "gangway.trainer.metrics.frechet"),
+                    "real_vs_real": measured(11.902, "", "gangway.trainer.metrics.frechet"),
                     "protocol": protocol,
                 }
             ],

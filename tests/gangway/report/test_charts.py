@@ -10,8 +10,8 @@ import pytest
 from PIL import Image, ImageStat
 
 from gangway.report.plots import Chart, cost_chart, curve_charts, marks, quality_chart
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord
 
 CHARTS = ["cost-hourly", "gradients", "losses", "quality-fd-enl0", "throughput"]
 Event = Callable[[str, int], dict[str, Any]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.runs.stats import read_stats
 
 TICK: dict[str, Any] = {

@@ -16,8 +16,8 @@ from gangway.render.drawing import PAGE
 from gangway.report.comparison.exports import figures_csv
 from gangway.report.comparison.groups import Member
 from gangway.report.decisions import Pace, counted, decisions_drawing, find_decided, find_pace
-from trainer.records.decisions import DecisionRecord, Fate
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.decisions import DecisionRecord, Fate
+from gangway.trainer.records.run_record import RunRecord
 
 BEGUN = datetime(2026, 3, 1, 8, 15, tzinfo=UTC).timestamp()
 HOW: dict[str, dict[str, Any]] = {

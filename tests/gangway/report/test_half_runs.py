@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from components.core.findings import InputError
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
 from gangway.runs.run_folders import half_runs
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.run_record import RunRecord
 
 Gangway = Callable[..., Result]
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.render.rendering import number
 from gangway.report.page import write_report
-from trainer.config.presets import preset
-from trainer.records.quality import QualityInTraining, QualityPoint
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord
+from gangway.trainer.config.presets import preset
+from gangway.trainer.records.quality import QualityInTraining, QualityPoint
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord
 
 NUM_CHARTS = 5
 PageOf = Callable[[dict[str, Any]], Any]
@@ -188,7 +188,7 @@ def test_a_run_without_curves_quality_or_interruptions_says_so(
 
 @pytest.mark.slow
 def test_a_training_that_made_it_worse_is_called_so(out: Path, inputs: dict[str, Any]) -> None:
-    worse = Quantity.measured(500.5, "", "trainer.metrics.frechet")
+    worse = Quantity.measured(500.5, "", "gangway.trainer.metrics.frechet")
     quality = inputs["record"].quality[0].model_copy(update={"trained": worse})
     inputs["record"] = inputs["record"].model_copy(update={"quality": (quality,)})
     text = write_report(out, **inputs).read_text()

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
-from components.core.signing_key import new_signing_key, public_half
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
+from gangway.components.core.signing_key import new_signing_key, public_half
 from gangway.runs.run_folders import find_runs, not_covered
 from gangway.runs.signatures import ForgedError, get_signature, read_private_key, read_public_key, sign
-from trainer.records.file_hashes import get_sums
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.file_hashes import get_sums
+from gangway.trainer.records.run_record import RunRecord
 
 RECORDED = Path(__file__).parents[1] / "report" / "comparison" / "recorded"
 PEM, OTHER = new_signing_key(), new_signing_key()

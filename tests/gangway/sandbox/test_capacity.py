@@ -9,7 +9,7 @@ import pytest
 
 from gangway.sandbox.cloud import MotoCloud
 from gangway.sandbox.rows import SandboxRow, Status
-from stacks.recording import record
+from gangway.stacks.recording import record
 
 REGION = "us-east-2"
 GROUP, SCHEDULE = "aws:autoscaling/group:Group", "aws:autoscaling/schedule:Schedule"

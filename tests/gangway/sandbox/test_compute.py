@@ -10,14 +10,14 @@ import pulumi
 import pytest
 from pulumi_aws import ec2, route53
 
-from components.aws.launch import HeadNode
-from components.core.image import TrainerImage
+from gangway.components.aws.launch import HeadNode
+from gangway.components.core.image import TrainerImage
 from gangway.sandbox.cloud import MotoCloud
 from gangway.sandbox.compute import HEAD_HANDLERS, UNKEPT
 from gangway.sandbox.rows import SandboxRow, Status
-from stacks.config.paths import program_folder
-from stacks.estimates.run_context import dockerfile_for
-from stacks.recording import record
+from gangway.stacks.config.paths import program_folder
+from gangway.stacks.estimates.run_context import dockerfile_for
+from gangway.stacks.recording import record
 
 INSTANCE, RECORD, IMAGE = "aws:ec2/instance:Instance", "aws:route53/record:Record", "docker-build:index:Image"
 HOST = "head.demo.gangway.internal"

@@ -5,11 +5,11 @@ from typing import Any
 import boto3
 import pytest
 
-from components.aws.monitoring import NodeLogs, Observability
+from gangway.components.aws.monitoring import NodeLogs, Observability
 from gangway.sandbox.cloud import MotoCloud
 from gangway.sandbox.monitoring import OBSERVABILITY_HANDLERS
 from gangway.sandbox.rows import SandboxRow, Status
-from stacks.recording import record
+from gangway.stacks.recording import record
 
 GROUP = "aws:cloudwatch/logGroup:LogGroup"
 FILTER = "aws:cloudwatch/logMetricFilter:LogMetricFilter"

@@ -14,12 +14,12 @@ import pulumi
 import pytest
 from botocore.exceptions import ClientError
 
-import components.aws
+import gangway.components.aws
 from gangway.sandbox.cloud import HANDLERS, MotoCloud
 from gangway.sandbox.rows import SandboxRow, Status
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import run_program
-from stacks.recording import record
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import run_program
+from gangway.stacks.recording import record
 
 REGION = "us-east-2"
 VPC, SUBNET, TEMPLATE = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet", "aws:ec2/launchTemplate:LaunchTemplate"
@@ -107,7 +107,7 @@ def is_resource(made: Any) -> bool:
 def declared_types() -> set[str]:
     """The type tokens of every pulumi_aws resource that the source of the AWS components names."""
     tokens = set()
-    for path in Path(components.aws.__path__[0]).glob("*.py"):
+    for path in Path(gangway.components.aws.__path__[0]).glob("*.py"):
         tree = ast.parse(path.read_text("utf-8"))
         modules = {
             alias.asname or alias.name: alias.name

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec, Volume
-from images.hosts import HostSpec, get_digest, host_env_text, host_job_env_text, render_host_installer
-from images.shell import bash_array
-from images.specs import RdmaSetup
+from gangway.components.core.job import JobSpec, Volume
+from gangway.images.hosts import HostSpec, get_digest, host_env_text, host_job_env_text, render_host_installer
+from gangway.images.shell import bash_array
+from gangway.images.specs import RdmaSetup
 
 IB = RdmaSetup("InfiniBand", 8, 400, devices=("/dev/infiniband",))
 

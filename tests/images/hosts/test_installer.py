@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec, Training
-from images.hosts import HostSpec, host_docker_argv, host_files, render_host_installer
-from images.specs import job_key
+from gangway.components.core.job import JobSpec, Training
+from gangway.images.hosts import HostSpec, host_docker_argv, host_files, render_host_installer
+from gangway.images.specs import job_key
 
 UNITS = "/etc/systemd/system/gangway-"
 Words = list[str]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec, Rendezvous
-from images.hosts import HostSpec, host_docker_argv, host_files, render_host_installer
+from gangway.components.core.job import JobSpec, Rendezvous
+from gangway.images.hosts import HostSpec, host_docker_argv, host_files, render_host_installer
 
 JobOf = Callable[..., JobSpec]
 
@@ -80,7 +80,7 @@ def test_the_first_of_several_is_golden_and_holds_the_store(
     (unit,) = [file.text for file in host_files(first_of_two) if file.path.endswith("gangway-rendezvous.service")]
     assert "TCPStore" in unit
     assert "--user 2001000001:2001000001" in unit
-    assert "trainer.launch" not in unit
+    assert "gangway.trainer.launch" not in unit
     argv = host_docker_argv(first_of_two)
     assert "--rdzv-endpoint=dgx-1:29400" in argv
     assert "--nnodes=1:2" in argv

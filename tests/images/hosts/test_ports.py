@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from images.hosts import HostSpec, host_files
+from gangway.images.hosts import HostSpec, host_files
 
 REAL = ("ip", "iptables", "ip6tables", "iptables-restore", "ip6tables-restore", "unshare", "nsenter")
 

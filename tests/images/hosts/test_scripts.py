@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from images.specs import RdmaSetup, stack_uid
+from gangway.images.specs import RdmaSetup, stack_uid
 
 GivenUp = Callable[..., str]
 

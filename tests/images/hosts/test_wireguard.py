@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from images.hosts import HostSpec
+from gangway.images.hosts import HostSpec
 
 
 def test_it_joins_anew_at_each_boot(host: Any) -> None:

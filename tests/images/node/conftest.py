@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from images.node.gcp.api import GoogleApi
+from gangway.images.node.gcp.api import GoogleApi
 from tests import google_methods
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from images.node import breaker
+from gangway.images.node import breaker
 
 NOW = 1_760_000_000
 TIMES = st.lists(st.integers(NOW - 20_000, NOW), max_size=12)

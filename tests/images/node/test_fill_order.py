@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.capacity import WINDOW
-from images.node import fill_order
-from images.node.fill_order import plan_fill
+from gangway.components.core.capacity import WINDOW
+from gangway.images.node import fill_order
+from gangway.images.node.fill_order import plan_fill
 
 MIN = 4
 

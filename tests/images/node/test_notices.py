@@ -6,11 +6,11 @@ from typing import Any, get_args
 
 import pytest
 
-from images.node.aws.notices import POLL_SEC, AwsNotices
-from images.node.azure.notices import _KINDS
-from images.node.notices import NoticeFile
-from trainer.preemption.notices import Kind
-from trainer.preemption.watcher import STALE_SEC, NoticesFile
+from gangway.images.node.aws.notices import POLL_SEC, AwsNotices
+from gangway.images.node.azure.notices import _KINDS
+from gangway.images.node.notices import NoticeFile
+from gangway.trainer.preemption.notices import Kind
+from gangway.trainer.preemption.watcher import STALE_SEC, NoticesFile
 
 
 def test_what_a_machine_keeps_is_what_the_job_reads(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from images.node.outbox import Owned, get_results, main
+from gangway.images.node.outbox import Owned, get_results, main
 
 pytestmark = pytest.mark.attack("a job (uid 10001)", "names in the run's folder that lead root elsewhere")
 
@@ -63,7 +63,7 @@ def test_statistics_that_cannot_be_read_keep_no_record_back(
     def broken(of: Owned) -> str:
         raise OSError(errno.EIO, os.strerror(errno.EIO), "stats.jsonl")
 
-    monkeypatch.setattr("images.node.outbox.get_progress", broken)
+    monkeypatch.setattr("gangway.images.node.outbox.get_progress", broken)
     files, said = put()
     assert files == {"run.json": RUN["run.json"], **KEPT}
     assert "skipping the progress" in said
@@ -243,7 +243,7 @@ def test_more_pictures_than_a_process_may_hold_files_keep_nothing_back(
 def test_of_more_pictures_than_anybody_looks_at_the_last_are_put(
     run: Path, put: Callable[..., tuple[dict[str, str], str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("images.node.outbox._MAX_PICTURES", 2)
+    monkeypatch.setattr("gangway.images.node.outbox._MAX_PICTURES", 2)
     for number in (18, 19):
         (run / f"samples/0000{number}kimg.png").write_text("later")
     files, told = put()
@@ -275,7 +275,7 @@ def test_results_that_cannot_be_gathered_leave_the_record(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("images.node.outbox.os.link", full)
+    monkeypatch.setattr("gangway.images.node.outbox.os.link", full)
     files, told = put()
     assert files == {"run.json": "{}"}
     assert "skipping the results: [Errno 28]" in told

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from images.node import run_folder
+from gangway.images.node import run_folder
 
 SHOW = (
     "import json, os, pathlib; root = pathlib.Path(os.environ['RESULTS']); "

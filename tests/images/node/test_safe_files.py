@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from images.node.safe_files import UnsafeNameError, get_size, open_folder, replace_file, split_name
+from gangway.images.node.safe_files import UnsafeNameError, get_size, open_folder, replace_file, split_name
 
 pytestmark = pytest.mark.attack("a bucket's writer", "object names and links that lead out of the data folder")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from images.node.slurm_plan import (
+from gangway.images.node.slurm_plan import (
     GONE,
     HELD,
     NO_CAPACITY,

@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
+from gangway.images.render import TEMPLATES
+from gangway.images.slurm.conf import account_words, conf_files
+from gangway.images.slurm.spec import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec, SlurmTeam
 from gangway.jobs.slurm.engine import SlurmEngine
-from images.render import TEMPLATES
-from images.slurm.conf import account_words, conf_files
-from images.slurm.spec import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec, SlurmTeam
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.slurm_cluster import SlurmCluster, begin_munge, end_all, free_port, why_not
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]

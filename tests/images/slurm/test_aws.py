@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from images.aws import user_data_base64gzip
-from images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
-from images.specs import FileSystem
+from gangway.images.aws import user_data_base64gzip
+from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
+from gangway.images.specs import FileSystem
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from images.hosts import get_digest
-from images.render import NodeFile
-from images.slurm.conf import slurm_conf
-from images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec, render_slurm_host_installer, slurm_host_files
-from images.slurm.spec import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec
-from images.specs import RdmaSetup
+from gangway.images.hosts import get_digest
+from gangway.images.render import NodeFile
+from gangway.images.slurm.conf import slurm_conf
+from gangway.images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec, render_slurm_host_installer, slurm_host_files
+from gangway.images.slurm.spec import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec
+from gangway.images.specs import RdmaSetup
 from tests.slurm_cluster import SlurmCluster, begin_munge, end_all, free_port, why_not
 
 HOSTS = (SlurmHost("dgx-1", "10.30.0.11"), SlurmHost("dgx-2", "10.30.0.12"))

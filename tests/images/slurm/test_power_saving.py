@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from moto import mock_aws
 
+from gangway.images.node.slurm_plan import HELD
+from gangway.images.slurm.spec import SlurmSpec
 from gangway.jobs.base import Phase
 from gangway.jobs.slurm.engine import SlurmEngine
-from images.node.slurm_plan import HELD
-from images.slurm.spec import SlurmSpec
 from tests.cloud_slurm import CloudSlurm, cloud_slurm, spec, written
 from tests.gangway.jobs.test_contract import job
 from tests.slurm_cluster import begin_munge, end_all, free_port, why_not

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from stacks.base.extras import extras, require
+from gangway.stacks.base.extras import extras, require
 
 REPO = Path(__file__).resolve().parents[3]
 TRAINING = "torch torchvision torch_fidelity numpy scipy PIL av fsspec sklearn tensorboard onnx onnxscript pynvml"
@@ -86,7 +86,7 @@ runpy.run_module(module, run_name="__main__")
     ("module", "package", "extra", "arguments"),
     [
         ("trainer", "torch", "train", ("train", "--preset", "dcgan-digits")),
-        ("stacks.policy", "pulumi_policy", "policy", ()),
+        ("gangway.stacks.policy", "pulumi_policy", "policy", ()),
     ],
 )
 def test_other_programs_say_it_in_a_line_too(

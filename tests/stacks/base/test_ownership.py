@@ -7,11 +7,11 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.core.findings import InputError
-from components.core.lookup import Lookup
-from components.core.pinned import STASH
-from components.gcp.network import plan_network
-from stacks.base.ownership import (
+from gangway.components.core.findings import InputError
+from gangway.components.core.lookup import Lookup
+from gangway.components.core.pinned import STASH
+from gangway.components.gcp.network import plan_network
+from gangway.stacks.base.ownership import (
     Owner,
     built_identities,
     check_addresses,
@@ -20,7 +20,7 @@ from stacks.base.ownership import (
     check_unclaimed,
     own_state,
 )
-from stacks.config.stack_config import StackConfig
+from gangway.stacks.config.stack_config import StackConfig
 
 State = Mapping[str, str]
 """URN without its beginning -> type."""

@@ -22,7 +22,7 @@ DESCRIBE = """
 import inspect, json, sys
 from importlib import import_module
 if sys.argv[1] == "by name":
-    from stacks.base.sdk_imports import import_by_name
+    from gangway.stacks.base.sdk_imports import import_by_name
     import_by_name()
 from pulumi import _types
 
@@ -47,9 +47,9 @@ COUNT = """
 import sys
 from pathlib import Path
 from types import ModuleType
-from stacks.plan.plan import make_plan
-from stacks.base.sdk_imports import packages
-from stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
+from gangway.stacks.base.sdk_imports import packages
+from gangway.stacks.loading.loader import from_file
 make_plan(from_file(Path(sys.argv[1])))
 services = {name: module for name, module in sys.modules.items()
             if name.partition(".")[0] in packages() and name.count(".") == 1 and type(module) is ModuleType}
@@ -100,7 +100,7 @@ def test_a_plan_loads_no_service_whole(stack: str) -> None:
 def test_a_name_that_is_nowhere_loads_the_service_whole_and_is_missing() -> None:
     code = """
 import sys
-from stacks.base.sdk_imports import import_by_name
+from gangway.stacks.base.sdk_imports import import_by_name
 import_by_name()
 from pulumi_aws import sns
 try:
@@ -118,7 +118,7 @@ def test_a_service_that_was_found_before_is_loaded_whole() -> None:
     code = """
 import sys
 from pulumi_aws import s3, sns
-from stacks.base.sdk_imports import import_by_name
+from gangway.stacks.base.sdk_imports import import_by_name
 import_by_name()
 import pulumi_aws.kms
 print(s3.BucketCorsConfigurationCorsRuleArgs.__name__, s3.Bucket.__name__, len(s3._inputs.__all__) > 100)

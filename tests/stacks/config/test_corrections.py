@@ -10,9 +10,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from stacks.config.corrections import Span, get_unit, match_pattern, parse_bool, parse_moment, parse_number, parse_range
-from stacks.loading.loader import from_file
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.corrections import (
+    Span,
+    get_unit,
+    match_pattern,
+    parse_bool,
+    parse_moment,
+    parse_number,
+    parse_range,
+)
+from gangway.stacks.loading.loader import from_file
 
 ABOVE_0, WHOLE = Span(above=0), Span(above=0, whole=True)
 SHARE = Span(low=0, below=1)

@@ -11,9 +11,9 @@ import yaml
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from components.core.findings import InputError
-from stacks.config.job_settings import check_settings
-from trainer.config.editor_schema import settings_schema
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.job_settings import check_settings
+from gangway.trainer.config.editor_schema import settings_schema
 
 SCHEMA = json.loads(settings_schema())
 REPO = Path(__file__).resolve().parents[3]

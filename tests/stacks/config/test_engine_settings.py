@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks.config.engine_settings import KubernetesConfig, SlurmConfig, SystemdConfig
-from stacks.config.stack_config import StackConfig
+from gangway.stacks.config.engine_settings import KubernetesConfig, SlurmConfig, SystemdConfig
+from gangway.stacks.config.stack_config import StackConfig
 from tests.stacks.config.test_own_command import mistakes
 
 Edit = Callable[[dict[str, Any]], object]

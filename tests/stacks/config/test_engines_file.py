@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
-from stacks.config.engines_file import VARIABLE, named_engines
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.engines_file import VARIABLE, named_engines
 
 Write = Callable[[Any], Path]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from components.core.findings import InputError
-from stacks.config.explain_errors import explain
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.explain_errors import explain
 
 
 class _Strict(BaseModel):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
-from stacks.loading.loader import from_file
+from gangway.components.core.findings import InputError
+from gangway.stacks.loading.loader import from_file
 
 
 def mistakes(repo: Path, tmp_path: Path, stack: str, setting: str, value: object) -> list[InputError]:

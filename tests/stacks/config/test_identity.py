@@ -11,8 +11,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from stacks.config.identity import (
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.identity import (
     MAX_LENGTH,
     folder_stack,
     is_valid_identity,
@@ -20,8 +20,8 @@ from stacks.config.identity import (
     stack_identity,
     without_accents,
 )
-from stacks.loading.loader import find_stack_file, from_file
-from stacks.plan.plan import make_plan
+from gangway.stacks.loading.loader import find_stack_file, from_file
+from gangway.stacks.plan.plan import make_plan
 
 STACKS = sorted((Path(__file__).parents[3] / "stacks").glob("Pulumi.*.yaml"))
 STACK = "zzstack"

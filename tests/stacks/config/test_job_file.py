@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.node_command import Meeting, Place, node_argv, node_variables, train_document
-from stacks.config.job_file import JobFile, Priority, read_job_file
+from gangway.stacks.config.job_file import JobFile, Priority, read_job_file
 from tests.conftest import REPO
 
 COMMAND = "name: mine\ncommand: [python, train.py]\nmax_hours: 1\n"
@@ -131,7 +131,7 @@ def test_a_preset_is_the_trainers(tmp_path: Path) -> None:
     place = Place("/runs/a", "/train.json", "/own-job.sh", "python3")
     more = "processes_per_node: 2\nsettings: {batch_size: 16}\ndata_dir: /data\n"
     words = node_argv(read(tmp_path, PRESET + more), place)
-    assert words[:3] == ["python3", "-m", "trainer.launch"]
+    assert words[:3] == ["python3", "-m", "gangway.trainer.launch"]
     assert words[words.index("--config") + 1] == "/train.json"
     document = json.loads(train_document(read(tmp_path, PRESET + more), place) or "")
     assert (document["preset"], document["batch_size"]) == ("dcgan-digits", 16)

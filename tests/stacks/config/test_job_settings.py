@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from stacks.config.job_settings import check_settings, effective_config
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunContext
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.job_settings import check_settings, effective_config
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.records.run_record import RunContext
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 

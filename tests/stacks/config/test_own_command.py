@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
-from stacks.base.registry import get_provider
-from stacks.config.job_file import read_job_file
-from stacks.config.own_command import command_variables, output_folder, outputs_in_mounts
-from stacks.config.sections import CommandConfig, JobConfig
-from stacks.loading import unsupported_settings
-from stacks.loading.loader import from_file
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.job_file import read_job_file
+from gangway.stacks.config.own_command import command_variables, output_folder, outputs_in_mounts
+from gangway.stacks.config.sections import CommandConfig, JobConfig
+from gangway.stacks.loading import unsupported_settings
+from gangway.stacks.loading.loader import from_file
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
 JOB: dict[str, Any] = {"command": ["python", "train.py"], "image": IMAGE, "max_hours": 4}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.estimate.regions import RegionLimits
-from stacks.config.job_file import read_job_file
-from stacks.config.region_settings import parse_limits
-from stacks.loading.loader import from_file
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.regions import RegionLimits
+from gangway.stacks.config.job_file import read_job_file
+from gangway.stacks.config.region_settings import parse_limits
+from gangway.stacks.loading.loader import from_file
 
 JOB = "name: mine\ncommand: [python, train.py]\nmax_hours: 1\nregions: "
 WRITTEN = "{allow: ['aws:eu-'], deny: ['aws:eu-west-2'], residency: [EU, 'NO']}"

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.core.capacity import OnDemand, Spot
-from components.core.findings import InputError
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file, stack_model
+from gangway.components.core.capacity import OnDemand, Spot
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file, stack_model
 
 StackFile = Callable[[Callable[[dict[str, Any]], object]], Path]
 

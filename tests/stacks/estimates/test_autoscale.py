@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load
-from components.core.findings import Finding, InputError, Severity
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.autoscale import autoscale_findings, find_curve, wanted_nodes
-from stacks.estimates.run_costs import rung_in_use, rung_lines
-from stacks.plan.plan import make_plan
+from gangway.components.catalog.loader import load
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.autoscale import autoscale_findings, find_curve, wanted_nodes
+from gangway.stacks.estimates.run_costs import rung_in_use, rung_lines
+from gangway.stacks.plan.plan import make_plan
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 H100X8 = load().machine("p5.48xlarge")

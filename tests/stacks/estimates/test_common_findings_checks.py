@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load
-from components.core.findings import Finding, InputError, Severity
-from components.estimate.cost import CostComponent, CostEstimate, estimate
-from components.gcp.slices import plan_slice, slice_machine
-from stacks.base.registry import all_providers
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.common_findings import check_budget, common_findings
-from stacks.plan.plan import Plan
-from trainer.config.parts.fields import SELF_PREPARED
-from trainer.config.presets import PRESETS
+from gangway.components.catalog.loader import load
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.components.estimate.cost import CostComponent, CostEstimate, estimate
+from gangway.components.gcp.slices import plan_slice, slice_machine
+from gangway.stacks.base.registry import all_providers
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.common_findings import check_budget, common_findings
+from gangway.stacks.plan.plan import Plan
+from gangway.trainer.config.parts.fields import SELF_PREPARED
+from gangway.trainer.config.presets import PRESETS
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 DEMO_FINDINGS = {"config.placeholder", "speed.mostly-waiting"}
@@ -176,7 +176,7 @@ def test_data_that_no_node_can_fetch_is_an_error_where_nothing_says_where_it_is(
     (missing,) = [f for f in common_findings(edited(faces(None)), machine, None) if f.code.startswith("data.")]
     assert (missing.severity, missing.code, missing.path) == (Severity.ERROR, "data.missing", "gangway:storage.source")
     assert "celeba" in missing.message
-    assert "python -m trainer data prepare celeba" in missing.fix
+    assert "python -m gangway.trainer data prepare celeba" in missing.fix
     assert "--out DIR && aws s3 sync DIR s3://bucket/prefix`" in missing.fix
     ready = missing.fix.partition("generate: ")[2].split(", ")
     assert {PRESETS[name].dataset for name in ready} <= set(SELF_PREPARED), "presets that exist, and need no folder"
@@ -360,7 +360,7 @@ def test_an_image_by_its_tag_alone_is_told(edited: Edited, monkeypatch: pytest.M
     assert not by_tag & codes(common_findings(edited(cluster()), machine, None))
     for image, told in ((own, {"head.prometheus-by-tag"}), (f"{own}@sha256:{'a' * 64}", set())):
         assert by_tag & codes(common_findings(edited(prometheus(image)), machine, None)) == told
-    monkeypatch.setattr("images.pins.locked_digests", dict)
+    monkeypatch.setattr("gangway.images.pins.locked_digests", dict)
     found = [f for f in common_findings(edited(cluster()), machine, None) if f.code in by_tag]
     assert codes(found) == by_tag
     assert {f.severity for f in found} == {Severity.WARNING}

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load
-from components.catalog.validators import STALE_DAYS
-from components.core.findings import Finding, Severity
-from components.estimate.cost import CostComponent
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.common_findings import money_findings, span, stale_prices
-from stacks.estimates.run_costs import pace, price_ladder
+from gangway.components.catalog.loader import load
+from gangway.components.catalog.validators import STALE_DAYS
+from gangway.components.core.findings import Finding, Severity
+from gangway.components.estimate.cost import CostComponent
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.common_findings import money_findings, span, stale_prices
+from gangway.stacks.estimates.run_costs import pace, price_ladder
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 TODAY = date(2026, 11, 21)

@@ -13,16 +13,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import Finding, InputError, Severity
-from components.core.job import Training
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan, run_program
-from stacks.program import get_program
-from stacks.recording import PlaceholderCloud
-from trainer.__main__ import _parser
-from trainer.config.values.control import Bounds, ControlSettings
-from trainer.control.flags import parse_control
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.components.core.job import Training
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan, run_program
+from gangway.stacks.program import get_program
+from gangway.stacks.recording import PlaceholderCloud
+from gangway.trainer.__main__ import _parser
+from gangway.trainer.config.values.control import Bounds, ControlSettings
+from gangway.trainer.control.flags import parse_control
 
 REPO = Path(__file__).resolve().parents[3]
 # Those of one job: a cluster with a queue has none that could be controlled.

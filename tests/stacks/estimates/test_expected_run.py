@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load
-from components.core.findings import Finding, Severity
-from components.estimate.cost import CostComponent, CostEstimate, estimate
-from components.gcp.slices import plan_slice, slice_machine
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.expected_run import expected_run, run_findings
-from stacks.estimates.run_costs import pace
-from stacks.estimates.throughput import Band, throughput
-from stacks.plan.plan import Plan, make_plan
-from trainer.config.network_size import least_flop
-from trainer.config.presets import PRESETS
+from gangway.components.catalog.loader import load
+from gangway.components.core.findings import Finding, Severity
+from gangway.components.estimate.cost import CostComponent, CostEstimate, estimate
+from gangway.components.gcp.slices import plan_slice, slice_machine
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.expected_run import expected_run, run_findings
+from gangway.stacks.estimates.run_costs import pace
+from gangway.stacks.estimates.throughput import Band, throughput
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.trainer.config.network_size import least_flop
+from gangway.trainer.config.presets import PRESETS
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 H100X8 = load().machine("p5.48xlarge")

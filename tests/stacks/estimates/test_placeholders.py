@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.placeholders import example_kind, placeholder_findings
-from stacks.loading.loader import from_file
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.placeholders import example_kind, placeholder_findings
+from gangway.stacks.loading.loader import from_file
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import Finding, Severity
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.region_limits import CODE, region_findings, resource_findings
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
-from stacks.recording import PlannedResource
+from gangway.components.core.findings import Finding, Severity
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.region_limits import CODE, region_findings, resource_findings
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
+from gangway.stacks.recording import PlannedResource
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 SHIPPED = sorted((Path(__file__).resolve().parents[3] / "stacks").glob("Pulumi.*.yaml"))

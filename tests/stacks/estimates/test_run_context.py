@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import cloud_context, local_context
-from trainer.records.quantity import Quantity
+from gangway.components.catalog.loader import load
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import cloud_context, local_context
+from gangway.trainer.records.quantity import Quantity
 
 
 def test_the_clouds_figures_come_from_the_catalogue(demo_config: StackConfig) -> None:

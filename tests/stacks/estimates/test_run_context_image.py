@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-import stacks
-from components.core.image import CONTENT_PREFIX
-from images.specs import DOCKERFILE_FLAVOURS
-from stacks.config.paths import trainer_context
-from stacks.estimates.run_context import content_tag, dockerfile_for
+import gangway.stacks
+from gangway.components.core.image import CONTENT_PREFIX
+from gangway.images.specs import DOCKERFILE_FLAVOURS
+from gangway.stacks.config.paths import trainer_context
+from gangway.stacks.estimates.run_context import content_tag, dockerfile_for
 
 DOCKERFILE = "FROM scratch\n"
 
@@ -32,7 +32,7 @@ def test_each_flavour_has_its_dockerfile() -> None:
 
 
 def test_the_context_is_the_repository_seen_from_the_programs_folder(repo: Path) -> None:
-    context = Path(stacks.__file__).parent / trainer_context()
+    context = Path(gangway.stacks.__file__).parent / trainer_context()
     assert context.resolve() == repo
     for source in re.findall(r"^COPY (?!--from)(\S+) ", dockerfile_for("cuda"), re.MULTILINE):
         assert (context / source).is_dir(), source

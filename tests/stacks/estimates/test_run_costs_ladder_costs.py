@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.catalog.loader import load
-from components.estimate.cost import CostComponent, paid_once, unknown_price
-from components.estimate.spot import estimate_spot
-from stacks.config.sections import EstimateConfig
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_costs import pace, price_ladder, rung_lines, save_sec, taken
-from stacks.estimates.throughput import throughput
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan
+from gangway.components.catalog.loader import load
+from gangway.components.estimate.cost import CostComponent, paid_once, unknown_price
+from gangway.components.estimate.spot import estimate_spot
+from gangway.stacks.config.sections import EstimateConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_costs import pace, price_ladder, rung_lines, save_sec, taken
+from gangway.stacks.estimates.throughput import throughput
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 Change = Callable[[dict[str, Any]], object]

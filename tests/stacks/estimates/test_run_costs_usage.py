@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_costs import idle_settings, missing_usage, usage_lines
-from stacks.plan.plan import make_plan
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_costs import idle_settings, missing_usage, usage_lines
+from gangway.stacks.plan.plan import make_plan
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 

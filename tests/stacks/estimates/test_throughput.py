@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import PROVIDERS, load, load_provider
-from components.catalog.schema import MachineType
-from components.core.findings import InputError
-from components.estimate.scaling import Links, get_links, get_slices
-from components.gcp.slices import plan_slice, slice_machine
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.throughput import (
+from gangway.components.catalog.loader import PROVIDERS, load, load_provider
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.scaling import Links, get_links, get_slices
+from gangway.components.gcp.slices import plan_slice, slice_machine
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.throughput import (
     FAST,
     SLOW,
     USUAL,
@@ -32,16 +32,16 @@ from stacks.estimates.throughput import (
     throughput,
     worker_peak,
 )
-from stacks.loading.loader import from_file
-from stacks.program import get_program
-from trainer.config.network_size import (
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.program import get_program
+from gangway.trainer.config.network_size import (
     discriminator_size,
     generator_size,
     least_flop,
     step_flop,
     step_operations,
 )
-from trainer.config.presets import PRESETS
+from gangway.trainer.config.presets import PRESETS
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 DIGITS, R3GAN = PRESETS["dcgan-digits"], PRESETS["r3gan-cifar10"]

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from components.catalog.loader import load_provider
-from components.core.findings import Finding, InputError, Severity
-from stacks.config.job_settings import effective_config
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.common_findings import common_findings
-from stacks.estimates.throughput import get_train_config
-from stacks.estimates.trainer_findings import trainer_findings
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
-from stacks.providers.gcp.plan import plan as plan_gcp
-from trainer.config.parts.rules import RULES
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.flag_names import as_keys
+from gangway.components.catalog.loader import load_provider
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.stacks.config.job_settings import effective_config
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.common_findings import common_findings
+from gangway.stacks.estimates.throughput import get_train_config
+from gangway.stacks.estimates.trainer_findings import trainer_findings
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
+from gangway.stacks.providers.gcp.plan import plan as plan_gcp
+from gangway.trainer.config.parts.rules import RULES
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.flag_names import as_keys
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 ONE_OF_EACH = ("aws-demo", "azure-nc-dev", "gcp-a3-spot", "gcp-v5e-pod", "hosts-lab", "openstack-gpu")

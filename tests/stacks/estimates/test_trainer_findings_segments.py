@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import Severity
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import make_plan
-from stacks.providers.gcp.plan import plan as plan_gcp
+from gangway.components.core.findings import Severity
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import make_plan
+from gangway.stacks.providers.gcp.plan import plan as plan_gcp
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 

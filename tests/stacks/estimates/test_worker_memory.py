@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load_provider
-from components.core.findings import Finding, Severity
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.worker_memory import memory_on
-from stacks.plan.plan import make_plan
-from trainer.config.network_size import device_gib
-from trainer.config.presets import PRESETS
-from trainer.config.step_memory import estimate
+from gangway.components.catalog.loader import load_provider
+from gangway.components.core.findings import Finding, Severity
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.worker_memory import memory_on
+from gangway.stacks.plan.plan import make_plan
+from gangway.trainer.config.network_size import device_gib
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.step_memory import estimate
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 MACHINE = load_provider("aws").machine("p5.48xlarge")

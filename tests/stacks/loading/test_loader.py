@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file, from_pulumi
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file, from_pulumi
 
 Values = dict[str, Any]
 

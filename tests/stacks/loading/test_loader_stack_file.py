@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from stacks.loading.loader import find_stack_file, read_settings
+from gangway.components.core.findings import InputError
+from gangway.stacks.loading.loader import find_stack_file, read_settings
 
 
 def mistakes_in(path: Path) -> list[InputError]:

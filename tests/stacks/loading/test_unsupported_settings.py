@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from stacks.base.registry import get_provider
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import stack_model
-from stacks.loading.unsupported_settings import provider_mistakes
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import stack_model
+from gangway.stacks.loading.unsupported_settings import provider_mistakes
 
 GPU, TPU = "gcp-a3-spot", "gcp-v5p-multislice"
 DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"

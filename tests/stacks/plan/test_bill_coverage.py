@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from components.catalog.billing import load_billing
-from stacks.config.sections import EstimateConfig
-from stacks.estimates.run_costs import BILLED_SETTINGS
-from stacks.loading.loader import from_file
-from stacks.plan.bill_coverage import Coverage, coverage, unpriced
-from stacks.plan.plan import Plan, make_plan
-from stacks.recording import PlannedResource
+from gangway.components.catalog.billing import load_billing
+from gangway.stacks.config.sections import EstimateConfig
+from gangway.stacks.estimates.run_costs import BILLED_SETTINGS
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.bill_coverage import Coverage, coverage, unpriced
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.recording import PlannedResource
 
 FILES = sorted((Path(__file__).resolve().parents[3] / "stacks").glob("Pulumi.*.yaml"))
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load
-from components.estimate.offers import Offer, find_offers, get_carriers
-from components.estimate.quotes import Job, quote
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_context import cloud_context
-from stacks.plan.plan import Plan, make_plan
-from trainer.records.cost_carbon import carbon, energy
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import CarbonRecord, EnergyRecord, SessionRecord
+from gangway.components.catalog.loader import load
+from gangway.components.estimate.offers import Offer, find_offers, get_carriers
+from gangway.components.estimate.quotes import Job, quote
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.trainer.records.cost_carbon import carbon, energy
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import CarbonRecord, EnergyRecord, SessionRecord
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 _KIMG = 36_000.0

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from components.core.findings import InputError, Severity
 from gangway.cli import main
+from gangway.components.core.findings import InputError, Severity
 from gangway.report.plans.show import show_difference
-from stacks.plan.difference import Basis, compare, read_plan
-from stacks.plan.plan import Plan
-from stacks.plan.replacement import Effect
+from gangway.stacks.plan.difference import Basis, compare, read_plan
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.plan.replacement import Effect
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_a_plan_is_told(content: bytes | None, words: str,
 def test_the_command_compares_in_every_format(
     monkeypatch: pytest.MonkeyPatch, demo_plan: Plan, before: dict[str, Any], tmp_path: Path
 ) -> None:
-    from stacks.plan import plan as plan_module
+    from gangway.stacks.plan import plan as plan_module
 
     monkeypatch.setattr(plan_module, "make_plan", lambda config: demo_plan)
     path = tmp_path / "previous.json"

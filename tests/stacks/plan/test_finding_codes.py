@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from stacks.plan.finding_codes import TRAINER, finding_codes, job_codes, meaning
-from stacks.plan.plan import Plan
-from stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from gangway.stacks.plan.finding_codes import TRAINER, finding_codes, job_codes, meaning
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
 from tests.conftest import REPO
 
 CODE = re.compile(r"[a-z]+(\.[a-z0-9_-]+)?")

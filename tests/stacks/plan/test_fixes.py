@@ -13,10 +13,10 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from components.core.findings import Finding, InputError, Severity
-from stacks.config.explain_errors import _setting_at, _UnsortedSchema
-from stacks.loading.loader import from_file, stack_model
-from stacks.plan.plan import make_plan
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.stacks.config.explain_errors import _setting_at, _UnsortedSchema
+from gangway.stacks.loading.loader import from_file, stack_model
+from gangway.stacks.plan.plan import make_plan
 from tests.conftest import REPO
 from tests.fixes import Change, applied, at, changes, edited
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from gangway.cli import main
 from gangway.report.plans.side_by_side import StackSummary, side_by_side
-from stacks.config.stack_config import StackConfig
-from stacks.plan.difference import compare
-from stacks.plan.plan import Plan, make_plan
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.difference import compare
+from gangway.stacks.plan.plan import Plan, make_plan
 
 REGION = "sa-east-1"
 """Where p5.48xlarge is sold, and no list has its price."""

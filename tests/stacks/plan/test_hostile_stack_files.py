@@ -22,12 +22,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from components.core.findings import InputError
-from components.core.visible import leaves
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import leaves
 from gangway.report.plans.show import Detail, show_plan
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file, stack_model
-from stacks.plan.plan import Plan, make_plan
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file, stack_model
+from gangway.stacks.plan.plan import Plan, make_plan
 from tests.hostile import CANARY, LONG, SEEN, UNSEEN, Loc
 
 pytestmark = pytest.mark.attack("a stack file's author", "texts that say more to bash, a unit, YAML or a terminal")

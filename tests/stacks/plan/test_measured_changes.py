@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks.base.registry import get_provider
-from stacks.plan.replacement import Effect, Update
-from stacks.recording import PlannedResource
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.plan.replacement import Effect, Update
+from gangway.stacks.recording import PlannedResource
 from tests.settings_table import COLUMNS, SettingsTable
 
 REPOSITORY = Path(__file__).parents[3]

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.core.findings import InputError, Severity
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan import plan as plan_module
-from stacks.plan.plan import Plan, make_plan, run_program
-from stacks.providers.aws.plan import plan as plan_on_aws
-from stacks.recording import PlaceholderCloud
+from gangway.components.core.findings import InputError, Severity
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan import plan as plan_module
+from gangway.stacks.plan.plan import Plan, make_plan, run_program
+from gangway.stacks.providers.aws.plan import plan as plan_on_aws
+from gangway.stacks.recording import PlaceholderCloud
 from tests.sdk_arguments import sdk_arguments
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
@@ -119,8 +119,8 @@ def test_a_plan_loads_no_trainer_and_no_cloud_client() -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from stacks.loading.loader import from_file\n"
-        "from stacks.plan.plan import make_plan\n"
+        "from gangway.stacks.loading.loader import from_file\n"
+        "from gangway.stacks.plan.plan import make_plan\n"
         "make_plan(from_file(Path('stacks/Pulumi.aws-demo.yaml'))).to_json()\n"
         "print(sorted({'torch', 'boto3', 'moto', 'matplotlib', 'numpy'} & set(sys.modules)))\n"
     )

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from components.catalog.billing import load_billing
-from components.catalog.loader import load
-from components.core.findings import Finding
-from stacks.base.registry import get_provider
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.common_findings import common_findings
-from stacks.estimates.run_costs import most_expensive_rung
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan
+from gangway.components.catalog.billing import load_billing
+from gangway.components.catalog.loader import load
+from gangway.components.core.findings import Finding
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.common_findings import common_findings
+from gangway.stacks.estimates.run_costs import most_expensive_rung
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan
 
 FILES = sorted((Path(__file__).resolve().parents[3] / "stacks").glob("Pulumi.*.yaml"))
 IN_CLOUDS = [path for path in FILES if from_file(path).site is None]

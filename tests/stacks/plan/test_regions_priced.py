@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from gangway.report.plans.show import Detail
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, make_plan
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, make_plan
 from tests.gangway.report.plans.test_show import all_of
 
 ON_DEMAND = {

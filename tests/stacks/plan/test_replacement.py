@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from components.catalog.replaces.table import load
-from stacks.base.registry import get_provider
-from stacks.base.rule import kind
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.replacement import Effect, Update
-from stacks.recording import PlannedResource, Recording
+from gangway.components.catalog.replaces.table import load
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.base.rule import kind
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.replacement import Effect, Update
+from gangway.stacks.recording import PlannedResource, Recording
 
 STACKS = sorted(Path(__file__).parents[3].glob("stacks/Pulumi.*.yaml"))
 FSX, VPC, SUBNET = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet"

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import Severity
-from stacks.config.stack_config import StackConfig
-from stacks.plan.difference import Change, Difference, compare, refusals
-from stacks.plan.replacement import Effect
-from stacks.recording import Recording
+from gangway.components.core.findings import Severity
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.difference import Change, Difference, compare, refusals
+from gangway.stacks.plan.replacement import Effect
+from gangway.stacks.recording import Recording
 
 Edited = Callable[..., StackConfig]
 Recorded = Callable[[StackConfig], Recording]

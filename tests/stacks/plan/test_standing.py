@@ -12,10 +12,10 @@ import yaml
 from rich.console import Console
 
 from gangway.report.plans.show import Detail, show_plan
-from stacks.base import registry
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan
+from gangway.stacks.base import registry
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan
 
 TOYS = Path(__file__).parent.parent / "providers"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes.namespaces import MEMBER_GROUP
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.team_access import TeamAccess, team_access
-from stacks.recording import PlannedResource, Recording
+from gangway.components.kubernetes.namespaces import MEMBER_GROUP
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.team_access import TeamAccess, team_access
+from gangway.stacks.recording import PlannedResource, Recording
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 Resources = Sequence[PlannedResource]

@@ -18,18 +18,18 @@ import yaml
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-import trainer.distributed
-from components.catalog.loader import load_provider
-from components.catalog.schema import MachineType
-from components.core.findings import InputError, Severity
-from stacks.plan.plan import Plan
-from stacks.program import get_program
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.dataset import SHIPPED
-from trainer.distributed.world import World
-from trainer.run.session_setup import check_start
+import gangway.trainer.distributed
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import MachineType
+from gangway.components.core.findings import InputError, Severity
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.program import get_program
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.dataset import SHIPPED
+from gangway.trainer.distributed.world import World
+from gangway.trainer.run.session_setup import check_start
 
 Outcome = Callable[[Path], Plan | list[InputError]]
 Values = dict[str, Any]
@@ -68,12 +68,12 @@ def pretended(machine: MachineType) -> Iterator[None]:
     properties = SimpleNamespace(total_memory=float("inf") if memory_gib is None else memory_gib * (1 << 30))
     tpu = SimpleNamespace(memory_bytes=lambda _: properties.total_memory)
     with (
-        mock.patch("trainer.run.memory.free_host_memory_gib", return_value=machine.memory_gib.value),
+        mock.patch("gangway.trainer.run.memory.free_host_memory_gib", return_value=machine.memory_gib.value),
         mock.patch.object(torch.cuda, "get_device_properties", return_value=properties),
         mock.patch.object(torch.cuda, "get_device_name", return_value=machine.accelerator),
         mock.patch.object(torch.cuda, "get_device_capability", return_value=capability),
-        mock.patch.dict("sys.modules", {"trainer.distributed.xla": tpu}),
-        mock.patch.object(trainer.distributed, "xla", tpu, create=True),
+        mock.patch.dict("sys.modules", {"gangway.trainer.distributed.xla": tpu}),
+        mock.patch.object(gangway.trainer.distributed, "xla", tpu, create=True),
     ):
         yield
 

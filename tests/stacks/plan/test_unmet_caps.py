@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load
-from components.core.findings import Severity
+from gangway.components.catalog.loader import load
+from gangway.components.core.findings import Severity
 from gangway.report.plans.infracost import infracost
 from gangway.report.plans.show import Detail
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.run_costs import unmet_caps
-from stacks.plan.plan import Plan, make_plan
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.run_costs import unmet_caps
+from gangway.stacks.plan.plan import Plan, make_plan
 from tests.gangway.report.plans.test_show import all_of
 
 Edited = Callable[..., StackConfig]

@@ -23,12 +23,12 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
-from components.core.findings import Finding, Severity
-from stacks.base.rule import UNKNOWN
-from stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
-from stacks.plan.rules.resource_rules import SiteGrid
-from stacks.policy import pack
-from stacks.policy.pack import plain
+from gangway.components.core.findings import Finding, Severity
+from gangway.stacks.base.rule import UNKNOWN
+from gangway.stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from gangway.stacks.plan.rules.resource_rules import SiteGrid
+from gangway.stacks.policy import pack
+from gangway.stacks.policy.pack import plain
 
 URN = "urn:pulumi:dev::any::aws:sns/topic:Topic::made"
 OPTIONS = PolicyResourceOptions(False, [], None, [], None, [])  # type: ignore[arg-type]  # no timeouts

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan
 
 _DIGEST = "@sha256:" + "ab" * 32
 _IMAGES = {

@@ -9,13 +9,13 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from stacks.base.provider import Provider
-from stacks.base.registry import PROVIDERS, all_providers, get_provider
-from stacks.base.rule import kind
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file, stack_model
-from stacks.plan.plan import make_plan
-from stacks.program import get_program
+from gangway.stacks.base.provider import Provider
+from gangway.stacks.base.registry import PROVIDERS, all_providers, get_provider
+from gangway.stacks.base.rule import kind
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file, stack_model
+from gangway.stacks.plan.plan import make_plan
+from gangway.stacks.program import get_program
 
 REPO = Path(__file__).resolve().parents[3]
 SITES = {"openstack", "hosts"}
@@ -36,11 +36,11 @@ def configs(provider: Provider) -> list[StackConfig]:
 def test_the_registry_has_the_packages_there_are() -> None:
     folders = {path.parent.name for path in (REPO / "stacks" / "providers").glob("*/provider.py")}
     assert set(PROVIDERS) == folders == {"aws", "gcp", "azure", "openstack", "hosts"}
-    assert all(module == f"stacks.providers.{name}.provider" for name, module in PROVIDERS.items())
+    assert all(module == f"gangway.stacks.providers.{name}.provider" for name, module in PROVIDERS.items())
 
 
 def test_it_is_called_as_it_is_registered(provider: Provider) -> None:
-    assert PROVIDERS[provider.name] == f"stacks.providers.{provider.name}.provider"
+    assert PROVIDERS[provider.name] == f"gangway.stacks.providers.{provider.name}.provider"
     assert re.fullmatch(r"pulumi-[a-z-]+", provider.sdk)
 
 
@@ -48,7 +48,7 @@ def test_knowing_a_provider_loads_no_sdk() -> None:
     """Or a plan would wait for every cloud's."""
     sdks = [one.sdk_module for one in all_providers()]
     program = (
-        "import sys; from stacks.base.registry import all_providers; all_providers(); "
+        "import sys; from gangway.stacks.base.registry import all_providers; all_providers(); "
         f"print([name for name in {sdks} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=REPO, capture_output=True, text=True, check=True)

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
+from gangway.components.core.findings import InputError
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
 
 pytestmark = pytest.mark.attack("a stack file's author", "image names that say more to bash, a unit or YAML")
 

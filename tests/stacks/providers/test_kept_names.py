@@ -9,15 +9,15 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.core.findings import InputError
-from components.core.retention import Retention
-from stacks import recording
-from stacks.base.registry import get_provider
-from stacks.base.rule import kind
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.program import build
-from stacks.recording import PlaceholderCloud, PlannedResource, record
+from gangway.components.core.findings import InputError
+from gangway.components.core.retention import Retention
+from gangway.stacks import recording
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.base.rule import kind
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.program import build
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource, record
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 STACKS = sorted(file.stem.removeprefix("Pulumi.") for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"))
@@ -67,7 +67,7 @@ def first_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A stack without resources in a subscription without any. Returns the warnings."""
     warned: list[str] = []
     monkeypatch.setattr(recording, "_BUILT", {})
-    monkeypatch.setattr("stacks.providers.azure.owner.get_json", lambda *_: {"value": []})
+    monkeypatch.setattr("gangway.stacks.providers.azure.owner.get_json", lambda *_: {"value": []})
     monkeypatch.setattr(pulumi, "warn", warned.append)
     return warned
 

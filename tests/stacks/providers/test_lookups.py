@@ -9,10 +9,10 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.core.lookup import ANSWER_LIMIT, LookupFailedError
-from stacks.loading.loader import from_file
-from stacks.program import build
-from stacks.recording import PlaceholderCloud, record
+from gangway.components.core.lookup import ANSWER_LIMIT, LookupFailedError
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.program import build
+from gangway.stacks.recording import PlaceholderCloud, record
 
 REPO = Path(__file__).resolve().parents[3]
 _INVOKE = re.compile(r"(get|list|read|invoke)_|invoke$")
@@ -83,7 +83,7 @@ def test_a_new_projects_apis_are_asked_again_once_they_are_enabled(name: str) ->
 
 
 def test_a_mistake_of_ours_is_no_answer_of_the_clouds() -> None:
-    from components.core.lookup import Lookup, look_up
+    from gangway.components.core.lookup import Lookup, look_up
 
     with pytest.raises(TypeError):
         look_up(Lookup("x", "y", "gangway:z", "f"), len, 3)  # type: ignore[arg-type]  # the mistake

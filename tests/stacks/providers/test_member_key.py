@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.provider_findings import member_key_refreshed
-from stacks.plan.plan import make_plan
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.provider_findings import member_key_refreshed
+from gangway.stacks.plan.plan import make_plan
 
 STACKS = ("aws-demo", "gcp-a3-spot", "azure-nc-dev", "openstack-gpu", "hosts-lab")
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from images.slurm.hosts import render_slurm_host_installer
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
+from gangway.images.slurm.hosts import render_slurm_host_installer
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
 
 STACKS = sorted((Path(__file__).parents[3] / "stacks").glob("Pulumi.*.yaml"))
 MACHINES = {
@@ -57,9 +57,9 @@ def files_of(document: str) -> tuple[dict[str, str], str]:
 
 
 def hosts_scripts(config: StackConfig) -> Iterator[str]:
-    from stacks.providers.hosts.plan import plan
-    from stacks.providers.hosts.slurm import machine_spec
-    from stacks.providers.hosts.user_data import installer, job_spec
+    from gangway.stacks.providers.hosts.plan import plan
+    from gangway.stacks.providers.hosts.slurm import machine_spec
+    from gangway.stacks.providers.hosts.user_data import installer, job_spec
 
     planned = plan(config)
     for at in range(2):

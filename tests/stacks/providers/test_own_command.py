@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.core.job import JobSpec
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, make_plan
-from stacks.providers.hosts.plan import plan
-from stacks.providers.hosts.user_data import installer, job_spec
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.providers.hosts.plan import plan
+from gangway.stacks.providers.hosts.user_data import installer, job_spec
 
 DIGEST = "@sha256:" + "ab" * 32
 SHIPPED = {"gcp": "gcp-a3-spot", "azure": "azure-nc-dev", "openstack": "openstack-gpu", "hosts": "hosts-lab"}
@@ -99,7 +99,7 @@ def test_user_data_of_the_worker(provider: str, own: Own, user_data: UserData) -
     files = user_data(make_plan(own(provider)), "worker")
     assert {"/opt/gangway/bin/own-node.sh", "/opt/gangway/bin/own-job.sh"} <= files.keys()
     assert "own-node.sh" in files["/etc/gangway/job.env"]
-    assert "trainer.launch" not in files["/etc/gangway/job.env"]
+    assert "gangway.trainer.launch" not in files["/etc/gangway/job.env"]
     assert "run_folder" in files["/opt/gangway/bin/upload-record.sh"]
     assert not {"/opt/gangway/bin/fetch-key.sh", "/etc/gangway/nccl.env", "/etc/gangway/fabric.env"} & files.keys()
 

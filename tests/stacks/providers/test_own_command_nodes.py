@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.core.job import JobSpec
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, make_plan
-from stacks.providers.hosts.plan import plan
-from stacks.providers.hosts.user_data import installer, job_spec
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.providers.hosts.plan import plan
+from gangway.stacks.providers.hosts.user_data import installer, job_spec
 
 SHIPPED = {"gcp": "gcp-a3-spot", "azure": "azure-ndv5-spot", "openstack": "openstack-gpu", "hosts": "hosts-lab"}
 ONE_RUNG: dict[str, Any] = {"cluster": {"capacity": [{"kind": "on-demand"}]}}

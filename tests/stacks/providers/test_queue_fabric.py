@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.queue_fabric import FABRIC_MIN_GBPS
-from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU
+from gangway.components.core.queue_fabric import FABRIC_MIN_GBPS
+from gangway.components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU
 from gangway.jobs.kubernetes.fabric import Fabric
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
-from stacks.recording import PlannedResource, Recording
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
+from gangway.stacks.recording import PlannedResource, Recording
 from tests.conftest import REPO
 from tests.gangway.jobs.test_contract import job
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from components.core.capacity import CapacityBlock, FlexStart
-from components.core.findings import InputError
-from stacks.base.registry import get_provider
-from stacks.config.sections import CommandConfig, JobConfig
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.loading.unsupported_settings import provider_mistakes
-from stacks.program import get_program
+from gangway.components.core.capacity import CapacityBlock, FlexStart
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.registry import get_provider
+from gangway.stacks.config.sections import CommandConfig, JobConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.loading.unsupported_settings import provider_mistakes
+from gangway.stacks.program import get_program
 
 FILES = sorted((Path(__file__).resolve().parents[3] / "stacks").glob("Pulumi.*.yaml"))
 STANDING = {config.stack: config for config in map(from_file, FILES) if config.engine.has_queue}

@@ -10,12 +10,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from components.core.findings import InputError, Severity
-from components.estimate.energy import UTILISATION
 from gangway.cli import main as cli
-from stacks.base import registry
-from stacks.loading.loader import from_file, stack_model
-from stacks.plan.plan import Plan, make_plan
+from gangway.components.core.findings import InputError, Severity
+from gangway.components.estimate.energy import UTILISATION
+from gangway.stacks.base import registry
+from gangway.stacks.loading.loader import from_file, stack_model
+from gangway.stacks.plan.plan import Plan, make_plan
 
 HERE = Path(__file__).parent
 FILE = HERE / "toy" / "Pulumi.toy-lab.yaml"

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from gangway.trainer.config.train_config import TrainConfig
 from tools.bench import cases, measuring, speed
 from tools.bench.feature_speed import FeatureSpeed
 from tools.bench.measuring import ROUNDS, SECONDS, Bench
 from tools.bench.runs import Side, rates_in_turn
 from tools.bench.waiting import waiting
-from trainer.config.train_config import TrainConfig
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_two_processes_share_a_batch_and_silent_ones_do_too(bench: Bench, seen: 
     loops = {side.name: loop for side in seen for loop in side.loops}
     for name, loop in loops.items():
         assert loop.environment["OMP_NUM_THREADS"] == "1"
-        launched = "trainer.launch" in loop.argv
+        launched = "gangway.trainer.launch" in loop.argv
         assert launched == (name in ("two processes", "two processes, batch 128 each"))
     assert len({loop.stats for side in seen for loop in side.loops}) == 5
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gangway.trainer.core.host import code_sha256
 from tools.bench.__main__ import main
 from tools.bench.cases import CASES
 from tools.bench.measuring import ROUNDS, SECONDS, TITLES, Bench, ahead, medians
@@ -22,7 +23,6 @@ from tools.bench.results import (
     read_runs,
     this_machine,
 )
-from trainer.core.host import code_sha256
 
 MACHINE = Machine(cpu="a CPU", cores=2, gpu="", torch="2.15.0", python="3.11.9", load_before=0.1)
 MET = Result("A step", 1.51, "x", ">= 1.4 x", True, {"ours images/s": 1510.0, "theirs images/s": 1000.0})

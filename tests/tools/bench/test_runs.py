@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
+from gangway.trainer.core.errors import TrainerError
 from tools.bench.runs import Loop, Side, pace, rates_in_turn, whole_lines
-from trainer.core.errors import TrainerError
 
 LOOP = """
 import json, sys, time

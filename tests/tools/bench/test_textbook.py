@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from gangway.trainer.config.presets import preset
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.dataset import prepare_if_missing
+from gangway.trainer.data.shards import ShardedImages
 from tools.bench import textbook, tuned
 from tools.bench.runs import (
     Side,
@@ -19,10 +23,6 @@ from tools.bench.runs import (
     tuned_loop,
     whole_lines,
 )
-from trainer.config.presets import preset
-from trainer.config.train_config import TrainConfig
-from trainer.data.dataset import prepare_if_missing
-from trainer.data.shards import ShardedImages
 
 STEPS = 4
 SIZE = {"batch_size": 16, "ngf": 8, "ndf": 8, "augment": "none"}

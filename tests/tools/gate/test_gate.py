@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from gangway.trainer.config.network_size import generator_size
+from gangway.trainer.config.presets import PRESETS
 from tools.gate.__main__ import main
 from tools.gate.checks import CHECKS, Check
 from tools.gate.machine import Machine
 from tools.gate.outcome import Outcome, Report, worst_difference
 from tools.gate.runs import DCGAN, FAMILIES, STEPS, Gate, Speed, Trained, plain_config
-from trainer.config.network_size import generator_size
-from trainer.config.presets import PRESETS
 
 CPU = Machine("cpu", (), (0, 0), "a CPU", 2, "2.15.0", "", "", "no NVML here")
 BARE = Machine("cuda", (), (0, 0), "a CPU", 2, "2.15.0", "", "", "no NVML here")

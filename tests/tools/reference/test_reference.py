@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from stacks.base.registry import provider_names
-from stacks.outputs import OUTPUTS
+from gangway.stacks.base.registry import provider_names
+from gangway.stacks.outputs import OUTPUTS
 from tests.conftest import REPO
 from tools.reference.__main__ import FOLDER, PAGES, outdated
 from tools.reference.markdown import choice, table, text

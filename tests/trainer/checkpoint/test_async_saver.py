@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.checkpoint import async_saver, store
-from trainer.checkpoint.async_saver import Saved, Saver, copy_to_cpu
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.records.digest import RunIdentity
+from gangway.trainer.checkpoint import async_saver, store
+from gangway.trainer.checkpoint.async_saver import Saved, Saver, copy_to_cpu
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.digest import RunIdentity
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")
 State = dict[str, object]
@@ -43,7 +43,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         assert released.wait(60)
         fsync(handle)
 
-    monkeypatch.setattr("trainer.core.files.os.fsync", waiting)
+    monkeypatch.setattr("gangway.trainer.core.files.os.fsync", waiting)
     return released
 
 

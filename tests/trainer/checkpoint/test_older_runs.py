@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from pydantic import AliasChoices, Field
 
-from trainer.__main__ import main
-from trainer.checkpoint import store
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
+from gangway.trainer.__main__ import main
+from gangway.trainer.checkpoint import store
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 

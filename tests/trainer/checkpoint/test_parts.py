@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.checkpoint import parts, store
-from trainer.checkpoint.parts import Piece, get_blocks, get_pieces, part_name, to_meta, write_part
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import World
-from trainer.records.digest import RunIdentity
+from gangway.trainer.checkpoint import parts, store
+from gangway.trainer.checkpoint.parts import Piece, get_blocks, get_pieces, part_name, to_meta, write_part
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import World
+from gangway.trainer.records.digest import RunIdentity
 
 IDENTITY = RunIdentity(run_id="a" * 32, session=0, dataset_sha256="b" * 64)
 ALONE = World.alone(torch.device("cpu"))
@@ -117,12 +117,12 @@ import sys
 from pathlib import Path
 import torch
 from torch.distributed.tensor import Shard, distribute_tensor
-from trainer.checkpoint import store
-from trainer.checkpoint.async_saver import PartSaver
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import start_world
-from trainer.records.digest import RunIdentity
+from gangway.trainer.checkpoint import store
+from gangway.trainer.checkpoint.async_saver import PartSaver
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.records.digest import RunIdentity
 
 folder, config = Path(sys.argv[1]), TrainConfig.from_file(Path(sys.argv[2]))
 identity = RunIdentity(run_id="r", session=0, dataset_sha256="d")

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.checkpoint import store as checkpoint
-from trainer.checkpoint.resume import check_same_images, is_done
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.loader import Sampler
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
+from gangway.trainer.checkpoint import store as checkpoint
+from gangway.trainer.checkpoint.resume import check_same_images, is_done
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.loader import Sampler
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
 
 Torchrun = Callable[..., Any]
 Lines = Callable[[Path], list[dict[str, Any]]]
@@ -30,7 +30,7 @@ Lines = Callable[[Path], list[dict[str, Any]]]
 def _argv(config: TrainConfig, folder: Path, run_dir: Path, data: Path) -> list[str]:
     path = folder / "config.json"
     path.write_text(config.to_json())
-    return ["-m", "trainer", "train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(data)]
+    return ["-m", "gangway.trainer", "train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(data)]
 
 
 @pytest.mark.slow
@@ -111,11 +111,11 @@ def test_one_worker_computes_what_three_do(
 WATCHED_WORKER = """
 import json, os, sys
 from pathlib import Path
-from trainer.run import loop
-from trainer.run import session_setup
-from trainer.checkpoint.store import state_digests
-from trainer.phases import batch
-from trainer.__main__ import run
+from gangway.trainer.run import loop
+from gangway.trainer.run import session_setup
+from gangway.trainer.checkpoint.store import state_digests
+from gangway.trainer.phases import batch
+from gangway.trainer.__main__ import run
 
 seen = Path(os.environ["SEEN"], os.environ["RANK"] + ".jsonl").open("w", buffering=1)
 restore, batch_of = session_setup.restore, loop.Batch
@@ -199,8 +199,8 @@ def test_a_mistake_is_reported_once_by_two_workers(
 
 FAILING_WORKER = """
 import os, sys
-from trainer.run import session_setup
-from trainer.__main__ import run
+from gangway.trainer.run import session_setup
+from gangway.trainer.__main__ import run
 
 restore = session_setup.restore
 def failing(*arguments, **options):

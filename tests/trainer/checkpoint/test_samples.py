@@ -6,10 +6,10 @@ import pytest
 import torch
 from PIL import Image
 
-from trainer.checkpoint.samples import COLUMNS, ROWS, num_shown, sample_grid, to_uint8, write_samples
-from trainer.config.train_config import TrainConfig
-from trainer.networks.base import Generator
-from trainer.networks.factory import build
+from gangway.trainer.checkpoint.samples import COLUMNS, ROWS, num_shown, sample_grid, to_uint8, write_samples
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.base import Generator
+from gangway.trainer.networks.factory import build
 
 
 @pytest.mark.parametrize("dequantise", [False, True])

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.checkpoint import store
-from trainer.checkpoint.samples import load_generator
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.records.digest import RunIdentity
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint import store
+from gangway.trainer.checkpoint.samples import load_generator
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.digest import RunIdentity
+from gangway.trainer.steps.state import TrainState
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")
 CPU = torch.device("cpu")

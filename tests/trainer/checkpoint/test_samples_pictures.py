@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image, ImageSequence
 
-from trainer.checkpoint.samples import (
+from gangway.trainer.checkpoint.samples import (
     FILM_SUFFIXES,
     add_captions,
     film_frames,
@@ -19,7 +19,7 @@ from trainer.checkpoint.samples import (
     write_png,
     write_samples,
 )
-from trainer.core.errors import TrainerError
+from gangway.trainer.core.errors import TrainerError
 
 
 def _numbered(num: int, *shape: int) -> torch.Tensor:

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.checkpoint import store
-from trainer.checkpoint.store import OtherVersionError, state_digests
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.core.files import sha256_of
-from trainer.records.digest import RunIdentity
+from gangway.trainer.checkpoint import store
+from gangway.trainer.checkpoint.store import OtherVersionError, state_digests
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import sha256_of
+from gangway.trainer.records.digest import RunIdentity
 
 State = dict[str, object]
 IDENTITY = RunIdentity(run_id="r", session=3, dataset_sha256="ab")

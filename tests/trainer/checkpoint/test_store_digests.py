@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trainer.checkpoint.store import is_finite, state_digests
+from gangway.trainer.checkpoint.store import is_finite, state_digests
 
 
 def test_digests_ignore_layout_and_see_bits() -> None:

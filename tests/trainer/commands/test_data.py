@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trainer.__main__ import main
-from trainer.data.shards import ShardedImages
+from gangway.trainer.__main__ import main
+from gangway.trainer.data.shards import ShardedImages
 
 PREPARE = ("data", "prepare")
 
@@ -61,7 +61,7 @@ def test_what_nothing_trains_on_is_said_and_what_does_is_proposed(
     assert "to train on it" not in out
     out, err = prepared("32")
     assert "no network" not in err
-    assert f"to train on it: python -m trainer train --preset few-images --data {tmp_path / '32'}" in out
+    assert f"to train on it: python -m gangway.trainer train --preset few-images --data {tmp_path / '32'}" in out
 
 
 def test_what_is_there_already_is_not_said_to_be_written(

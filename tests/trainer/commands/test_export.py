@@ -11,16 +11,16 @@ import onnxruntime  # type: ignore[import-untyped]  # has no types
 import pytest
 import torch
 
-from trainer.__main__ import main
-from trainer.checkpoint import store
-from trainer.checkpoint.samples import load_generator
-from trainer.commands.export import FORMATS, export, safetensors
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.networks.factory import build
-from trainer.records.digest import RunIdentity
-from trainer.steps.state import TrainState
+from gangway.trainer.__main__ import main
+from gangway.trainer.checkpoint import store
+from gangway.trainer.checkpoint.samples import load_generator
+from gangway.trainer.commands.export import FORMATS, export, safetensors
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.networks.factory import build
+from gangway.trainer.records.digest import RunIdentity
+from gangway.trainer.steps.state import TrainState
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")
 NUM_CLASSES = (0, 3)

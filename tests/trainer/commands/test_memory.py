@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from trainer.__main__ import main
-from trainer.config.presets import PRESETS
-from trainer.config.step_memory import StepMemory, estimate
+from gangway.trainer.__main__ import main
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.step_memory import StepMemory, estimate
 
 
 def test_each_part_is_told_and_all_add_up(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,7 +49,7 @@ def test_what_cannot_be_is_a_mistake(arguments: list[str], place: str, capsys: p
 
 def test_an_estimate_loads_no_torch() -> None:
     code = (
-        "import sys; from trainer.__main__ import main; code = main(['memory', '--preset', 'dcgan-digits']);"
+        "import sys; from gangway.trainer.__main__ import main; code = main(['memory', '--preset', 'dcgan-digits']);"
         "sys.exit(code or 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

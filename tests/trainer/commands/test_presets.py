@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from trainer.__main__ import main
-from trainer.commands.presets import preset_text, presets_json, presets_table
-from trainer.config.presets import CATALOGUE, PRESETS
-from trainer.config.train_config import TrainConfig
+from gangway.trainer.__main__ import main
+from gangway.trainer.commands.presets import preset_text, presets_json, presets_table
+from gangway.trainer.config.presets import CATALOGUE, PRESETS
+from gangway.trainer.config.train_config import TrainConfig
 
 
 def test_the_table_has_a_line_for_each_and_says_where_departures_are_told() -> None:

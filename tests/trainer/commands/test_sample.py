@@ -10,15 +10,15 @@ import pytest
 import torch
 from PIL import Image
 
-from trainer.__main__ import main
-from trainer.checkpoint import store
-from trainer.commands.sample import sample, truncated, walk
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.networks import dcgan
-from trainer.networks.base import Generator
-from trainer.records.digest import RunIdentity
-from trainer.steps.state import TrainState
+from gangway.trainer.__main__ import main
+from gangway.trainer.checkpoint import store
+from gangway.trainer.commands.sample import sample, truncated, walk
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.networks import dcgan
+from gangway.trainer.networks.base import Generator
+from gangway.trainer.records.digest import RunIdentity
+from gangway.trainer.steps.state import TrainState
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")
 
@@ -118,14 +118,14 @@ class Clips(Generator):
 @pytest.fixture
 def clips_run(monkeypatch: pytest.MonkeyPatch, tiny_config: TrainConfig) -> None:
     """A run of clips, played by a generator that needs no training."""
-    from trainer.checkpoint.samples import Trained
-    from trainer.checkpoint.store import Manifest
+    from gangway.trainer.checkpoint.samples import Trained
+    from gangway.trainer.checkpoint.store import Manifest
 
     config = tiny_config.model_copy(update={"frames": 4})
     manifest = Manifest.model_construct(
         images=320, sha256="", bytes=0, state_sha256={}, config=config, identity=IDENTITY
     )
-    monkeypatch.setattr("trainer.checkpoint.samples.load_generator", lambda *_: Trained(Clips(), manifest))
+    monkeypatch.setattr("gangway.trainer.checkpoint.samples.load_generator", lambda *_: Trained(Clips(), manifest))
 
 
 @pytest.mark.usefixtures("clips_run")
@@ -228,7 +228,7 @@ def test_more_than_memory_holds_is_refused_before_anything_is_drawn(
     interpolate: int | None,
     allowed: str,
 ) -> None:
-    monkeypatch.setattr("trainer.phases.rng.latents", lambda *_, **__: pytest.fail("drawn"))
+    monkeypatch.setattr("gangway.trainer.phases.rng.latents", lambda *_, **__: pytest.fail("drawn"))
     out = tmp_path / ("a.mp4" if interpolate else "a.png")
     with pytest.raises(TrainerError, match=r"^--num: makes [\d,.]+ GiB of pixels") as caught:
         sample(make_run(), out, num=num, interpolate=interpolate)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config.arguments import Parser, count, path, positive, whole
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.arguments import Parser, count, path, positive, whole
+from gangway.trainer.core.errors import TrainerError
 
 
 @pytest.fixture

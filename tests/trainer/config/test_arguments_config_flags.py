@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config.arguments import add_config_flags
-from trainer.config.parts.fields import AUGMENTATIONS
-from trainer.config.train_config import TrainConfig
+from gangway.trainer.config.arguments import add_config_flags
+from gangway.trainer.config.parts.fields import AUGMENTATIONS
+from gangway.trainer.config.train_config import TrainConfig
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_names_by_commas_are_told(actions: dict[str, argparse.Action]) -> None:
     """The sentence stands in a docstring: a part that is added must be added there too."""
     listed = (actions["--augment"].help or "").partition(": ")[2]
     assert listed == f"{', '.join(AUGMENTATIONS)}, by commas; or none"
-    assert "`python -m trainer evaluate --help`" in (actions["--metrics"].help or ""), "where each has its line"
+    assert "`python -m gangway.trainer evaluate --help`" in (actions["--metrics"].help or ""), "where each has its line"
 
 
 @pytest.mark.parametrize("flag", ["--schedules", "--segments", "--layer-rates", "--freeze"])

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.control_bounds import misfits
-from trainer.config.presets import preset
-from trainer.config.step_memory import images_per_worker
-from trainer.config.values.control import Bounds
+from gangway.trainer.config.control_bounds import misfits
+from gangway.trainer.config.presets import preset
+from gangway.trainer.config.step_memory import images_per_worker
+from gangway.trainer.config.values.control import Bounds
 
 CONFIG = preset("dcgan-digits").replace({"precision": "fp32"})
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter, ValidationError
 
-from trainer.__main__ import main
-from trainer.config.editor_schema import config_schema, get_union, settings_schema
-from trainer.config.parts.architectures import ARCHITECTURES
-from trainer.config.parts.losses import LOSSES
-from trainer.config.parts.part import Choice
-from trainer.config.parts.rules import PART_RULES, first_broken
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.schedules import Ramp, Schedules, Steps
-from trainer.config.values.segments import Segment
-from trainer.core.errors import TrainerError
+from gangway.trainer.__main__ import main
+from gangway.trainer.config.editor_schema import config_schema, get_union, settings_schema
+from gangway.trainer.config.parts.architectures import ARCHITECTURES
+from gangway.trainer.config.parts.losses import LOSSES
+from gangway.trainer.config.parts.part import Choice
+from gangway.trainer.config.parts.rules import PART_RULES, first_broken
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
+from gangway.trainer.config.values.segments import Segment
+from gangway.trainer.core.errors import TrainerError
 
 WHOLE, SETTINGS = (Draft202012Validator(json.loads(made())) for made in (config_schema, settings_schema))
 UNIONS = {choice.by: TypeAdapter[Any](get_union(choice)) for choice in (ARCHITECTURES, LOSSES)}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainer.config.network_size import (
+from gangway.trainer.config.network_size import (
     WIDEST,
     device_gib,
     discriminator_size,
@@ -23,17 +23,17 @@ from trainer.config.network_size import (
     step_flop,
     step_operations,
 )
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.segments import Span
-from trainer.core.torch_private import each_operation
-from trainer.families import cyclegan
-from trainer.networks.factory import build
-from trainer.networks.progressive_schedule import ProgressiveStage, fade_at
-from trainer.phases.batch import Unpaired
-from trainer.phases.losses import DLoss, GLoss
-from trainer.telemetry import flops
-from trainer.telemetry.flops import count_step
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.segments import Span
+from gangway.trainer.core.torch_private import each_operation
+from gangway.trainer.families import cyclegan
+from gangway.trainer.networks.factory import build
+from gangway.trainer.networks.progressive_schedule import ProgressiveStage, fade_at
+from gangway.trainer.phases.batch import Unpaired
+from gangway.trainer.phases.losses import DLoss, GLoss
+from gangway.trainer.telemetry import flops
+from gangway.trainer.telemetry.flops import count_step
 
 DIGITS, CYCLEGAN = PRESETS["dcgan-digits"], PRESETS["cyclegan-photos"]
 OF_LATENTS = [name for name, config in PRESETS.items() if not config.translates]

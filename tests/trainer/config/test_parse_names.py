@@ -3,7 +3,7 @@
 import pytest
 from pydantic_core import PydanticCustomError
 
-from trainer.config.values.metric_names import parse_names
+from gangway.trainer.config.values.metric_names import parse_names
 
 KNOWN = ("cat", "dog")
 

@@ -4,12 +4,12 @@ import shlex
 
 import pytest
 
-from trainer.__main__ import train_config
-from trainer.config.parts.fields import RESOLUTIONS
-from trainer.config.prepare_command import train_command, untrainable
-from trainer.config.refusals import misfit
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import parse
+from gangway.trainer.__main__ import train_config
+from gangway.trainer.config.parts.fields import RESOLUTIONS
+from gangway.trainer.config.prepare_command import train_command, untrainable
+from gangway.trainer.config.refusals import misfit
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import parse
 
 
 def read(command: str) -> TrainConfig:

@@ -5,11 +5,11 @@ from types import MappingProxyType
 
 import pytest
 
-from trainer.config.presets import CATALOGUE, PRESETS, preset
-from trainer.config.sources import get_value
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.summaries import in_words
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.presets import CATALOGUE, PRESETS, preset
+from gangway.trainer.config.sources import get_value
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.summaries import in_words
+from gangway.trainer.core.errors import TrainerError
 
 NAMES = [
     "dcgan-digits",
@@ -128,7 +128,7 @@ def test_departures_of_the_trainer_are_told_where_they_bear(name: str) -> None:
 
 
 def test_a_growing_run_ends_at_full_size() -> None:
-    from trainer.networks.progressive_schedule import fade_at
+    from gangway.trainer.networks.progressive_schedule import fade_at
 
     for config in PRESETS.values():
         assert fade_at(config, config.total_images) == (config.resolution, 1.0)
@@ -187,7 +187,7 @@ def test_progan_at_512_has_its_authors_batches_and_step_sizes_at_each_size() -> 
     """github.com/tkarras/progressive_growing_of_gans, config.py, preset-v2-8gpus: by resolution, from the first image
     of its fading in.
     """
-    from trainer.networks.progressive_schedule import fade_at
+    from gangway.trainer.networks.progressive_schedule import fade_at
 
     config = PRESETS["progan-celebahq512"]
     batches = {4: 512, 8: 256, 16: 128, 32: 64, 64: 32, 128: 32, 256: 32, 512: 32}

@@ -5,25 +5,25 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from trainer.config.network_size import state_gib
-from trainer.config.presets import PRESETS
-from trainer.config.refusals import DATA_SETS, Machine, refusals
-from trainer.config.segment_plan import stretches
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import FEWEST_IMAGES, METRICS
-from trainer.config.values.segments import Span
-from trainer.core.errors import TrainerError
-from trainer.data import cifar10
-from trainer.data.dataset import SHIPPED, prepare_if_missing
-from trainer.data.index import ShardIndex
-from trainer.distributed.world import World, require_xla, start_world
-from trainer.metrics import scores
-from trainer.metrics import scores as manifold
-from trainer.metrics.metric_registry import check_applies
-from trainer.networks.precision import choose
-from trainer.run.memory import check_networks_fit
-from trainer.run.session_setup import check_start
-from trainer.steps.compilation import check_graphs
+from gangway.trainer.config.network_size import state_gib
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.refusals import DATA_SETS, Machine, refusals
+from gangway.trainer.config.segment_plan import stretches
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, METRICS
+from gangway.trainer.config.values.segments import Span
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data import cifar10
+from gangway.trainer.data.dataset import SHIPPED, prepare_if_missing
+from gangway.trainer.data.index import ShardIndex
+from gangway.trainer.distributed.world import World, require_xla, start_world
+from gangway.trainer.metrics import scores
+from gangway.trainer.metrics import scores as manifold
+from gangway.trainer.metrics.metric_registry import check_applies
+from gangway.trainer.networks.precision import choose
+from gangway.trainer.run.memory import check_networks_fit
+from gangway.trainer.run.session_setup import check_start
+from gangway.trainer.steps.compilation import check_graphs
 
 DIGITS, PROGAN, VIDEO = PRESETS["dcgan-digits"], PRESETS["progan-celeba128"], PRESETS["progan-video-ucf101"]
 GPU = Machine("cuda", "H100x8")
@@ -238,8 +238,8 @@ def test_what_has_no_room_is_refused_as_the_trainer_refuses_it(
     there = machine._replace(num_workers=8, memory_gib=100.0, device_memory_gib=15.0)
     device = torch.device("xla" if machine == TPU else "cuda")
     world = World(0, 0, 8 * num_nodes, 0, num_nodes, device, "none", "a test's")
-    monkeypatch.setattr("trainer.run.memory.free_host_memory_gib", lambda: 100.0)
-    monkeypatch.setattr("trainer.run.memory.device_memory_gib", lambda _: 15.0)
+    monkeypatch.setattr("gangway.trainer.run.memory.free_host_memory_gib", lambda: 100.0)
+    monkeypatch.setattr("gangway.trainer.run.memory.device_memory_gib", lambda _: 15.0)
 
     def refused(config: TrainConfig) -> str:
         try:
@@ -279,7 +279,7 @@ def test_a_segment_is_refused_by_the_sizes_that_it_trains_at(machine: Machine, m
     early = config.replace({"segments": [{"from_image": 0, **many}, {"from_image": 1_500_000, **few}]})
     late = config.replace({"segments": [{"from_image": 0, **few}, {"from_image": 1_500_000, **many}]})
     world = World(0, 0, 1, 0, 1, torch.device("xla" if machine == TPU else "cuda"), "none", "a test's")
-    monkeypatch.setattr("trainer.run.memory.device_memory_gib", lambda _: 15.0)
+    monkeypatch.setattr("gangway.trainer.run.memory.device_memory_gib", lambda _: 15.0)
 
     def refused(config: TrainConfig) -> list[str]:
         found = []
@@ -302,7 +302,7 @@ def test_the_trainer_looks_at_each_segment_at_its_own_sizes(monkeypatch: pytest.
     config = PRESETS["progan-celebahq512"]
     looked_at: list[tuple[int, Span]] = []
     monkeypatch.setattr(
-        "trainer.run.session_setup.check_networks_fit",
+        "gangway.trainer.run.session_setup.check_networks_fit",
         lambda config, world, span: looked_at.append((config.batch_size, span)),
     )
     with start_world("gloo") as world:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from trainer.config.presets import PRESETS
-from trainer.config.refusals import Machine, refusals
-from trainer.config.replicas import replicas
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.refusals import Machine, refusals
+from gangway.trainer.config.replicas import replicas
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
 
 PIPELINED = PRESETS["r3gan-cifar10"].replace({"batch_size": 24, "batch_gpu": 0, "pipeline_stages": 2})
 

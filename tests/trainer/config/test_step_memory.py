@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.network_size import device_gib, discriminator_size, generator_size, largest_unit
-from trainer.config.presets import PRESETS
-from trainer.config.step_memory import (
+from gangway.trainer.config.network_size import device_gib, discriminator_size, generator_size, largest_unit
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.step_memory import (
     _PEAK_MULTIPLES,
     GIB,
     StepMemory,
@@ -19,10 +19,10 @@ from trainer.config.step_memory import (
     images_per_worker,
     least_gib,
 )
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.schedules import Schedules
-from trainer.config.values.segments import Segment
-from trainer.networks.factory import build
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.schedules import Schedules
+from gangway.trainer.config.values.segments import Segment
+from gangway.trainer.networks.factory import build
 
 R3GAN = PRESETS["r3gan-cifar10"]
 GENERATOR, DISCRIMINATOR = generator_size(R3GAN).parameters, discriminator_size(R3GAN).parameters

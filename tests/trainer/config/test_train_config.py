@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.presets import PRESETS, preset
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import METRICS
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.presets import PRESETS, preset
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import METRICS
+from gangway.trainer.core.errors import TrainerError
 
 DIGITS = PRESETS["dcgan-digits"]
 
@@ -199,7 +199,8 @@ def test_presets_are_found_by_their_own_name() -> None:
 
 
 def test_config_and_record_do_not_load_torch() -> None:
-    modules = "trainer.config.train_config, trainer.records.run_record, trainer.records.summary, trainer.__main__"
+    names = ("config.train_config", "records.run_record", "records.summary", "__main__")
+    modules = ", ".join(f"gangway.trainer.{name}" for name in names)
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 

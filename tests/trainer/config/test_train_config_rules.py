@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.parts.rules import RULES, first_broken
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.flag_names import as_keys
-from trainer.config.values.schedules import Schedules, Steps
-from trainer.config.values.segments import Segment
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.parts.rules import RULES, first_broken
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.flag_names import as_keys
+from gangway.trainer.config.values.schedules import Schedules, Steps
+from gangway.trainer.config.values.segments import Segment
+from gangway.trainer.core.errors import TrainerError
 
 DIGITS, WGAN, R3GAN = PRESETS["dcgan-digits"], PRESETS["wgan-gp-cifar10"], PRESETS["r3gan-cifar10"]
 PROGAN, CYCLEGAN = PRESETS["progan-celeba128"], PRESETS["cyclegan-photos"]

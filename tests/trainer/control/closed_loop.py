@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
-from trainer.config.values.control import ControlSettings, Objective
-from trainer.control.decide import Outcome, get_policy, next_decision
-from trainer.control.guardrails import Machine
-from trainer.control.interval import Interval, Knobs, Value, efficiency, score
-from trainer.control.policy import Policy
+from gangway.trainer.config.values.control import ControlSettings, Objective
+from gangway.trainer.control.decide import Outcome, get_policy, next_decision
+from gangway.trainer.control.guardrails import Machine
+from gangway.trainer.control.interval import Interval, Knobs, Value, efficiency, score
+from gangway.trainer.control.policy import Policy
 
 SECONDS = 10.0
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trainer.control.interval import Knobs
+from gangway.trainer.control.interval import Knobs
 
 KNOBS = Knobs(batch_size=32, loader_threads=1)
 

@@ -5,10 +5,10 @@ from typing import get_args
 
 from hypothesis import strategies as st
 
+from gangway.trainer.config.values.control import Bounds, Objective
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
+from gangway.trainer.control.policy import Allowed, Room
 from tests.trainer.control.closed_loop import Plant, turned
-from trainer.config.values.control import Bounds, Objective
-from trainer.control.interval import Decision, Interval, Knobs, Value
-from trainer.control.policy import Allowed, Room
 
 BOUNDS = Bounds(batch_size=(32, 512), loader_threads=(1, 4), prefetch=(1, 4), threads=(1, 4))
 ALLOWED: Mapping[str, Sequence[Value]] = {

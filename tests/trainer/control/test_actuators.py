@@ -10,15 +10,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.presets import preset
-from trainer.control.actuators import SEGMENT_KNOBS, Actuators, get_changes
-from trainer.control.interval import Decision, Knobs
-from trainer.core.errors import TrainerError
-from trainer.data.images_in_memory import ImagesInMemory
-from trainer.data.loader import AS_SUITS
-from trainer.distributed.world import World, start_world
-from trainer.phases.batch import Batch
-from trainer.power.limits import Limiter
+from gangway.trainer.config.presets import preset
+from gangway.trainer.control.actuators import SEGMENT_KNOBS, Actuators, get_changes
+from gangway.trainer.control.interval import Decision, Knobs
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.data.loader import AS_SUITS
+from gangway.trainer.distributed.world import World, start_world
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.power.limits import Limiter
 
 CONFIG = preset("dcgan-digits").replace({"batch_size": 8})
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from trainer.config.presets import preset
-from trainer.config.values.control import Bounds, ControlSettings, Objective
-from trainer.control.checks import check_control
-from trainer.core.errors import TrainerError
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext
+from gangway.trainer.config.presets import preset
+from gangway.trainer.config.values.control import Bounds, ControlSettings, Objective
+from gangway.trainer.control.checks import check_control
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext
 
 CONFIG = preset("dcgan-digits").replace({"batch_size": 64, "precision": "fp32"})
 PRICED = RunContext(usd_per_hour=Quantity(value=2.0, unit="USD/h", provenance="list-price", source="a list"))

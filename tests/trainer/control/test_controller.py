@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from trainer.config.values.control import ControlSettings
-from trainer.control.controller import Controller
-from trainer.control.guardrails import Machine, failures
-from trainer.control.interval import Interval, Knobs
-from trainer.distributed.world import World
+from gangway.trainer.config.values.control import ControlSettings
+from gangway.trainer.control.controller import Controller
+from gangway.trainer.control.guardrails import Machine, failures
+from gangway.trainer.control.interval import Interval, Knobs
+from gangway.trainer.distributed.world import World
 
 START = Knobs(64, loader_threads=1)
 LIMITED = START._replace(power_share=0.8)

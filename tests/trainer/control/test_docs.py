@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from gangway.trainer.control.interval import Knobs
 from tests.trainer.control.closed_loop import Loop, Plant
-from trainer.control.interval import Knobs
 
 REPO = Path(__file__).resolve().parents[3]
 

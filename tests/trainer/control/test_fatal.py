@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangway.trainer.config.segment_plan import decided_values
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings
+from gangway.trainer.control.fatal import Fatal, fatal_changes, is_possible_cause, takes_less, to_undo
+from gangway.trainer.control.guardrails import Machine, allowed_values
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
+from gangway.trainer.control.watch import get_history
+from gangway.trainer.core.errors import LoneError, TrainerError, WorkerFailedError, diverged
 from tests.trainer.control.lines import KNOBS, line
-from trainer.config.segment_plan import decided_values
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import JUDGE, Bounds, ControlSettings
-from trainer.control.fatal import Fatal, fatal_changes, is_possible_cause, takes_less, to_undo
-from trainer.control.guardrails import Machine, allowed_values
-from trainer.control.interval import Decision, Interval, Knobs, Value
-from trainer.control.watch import get_history
-from trainer.core.errors import LoneError, TrainerError, WorkerFailedError, diverged
 
 SEC = 5.0
 TRIED = Decision("loader_threads", 4, 1, "rules", "it waits", 0.2, "it does not pay")

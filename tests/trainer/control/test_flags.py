@@ -4,10 +4,10 @@ import argparse
 
 import pytest
 
-from trainer.config.arguments import Parser
-from trainer.config.values.control import Bounds, ControlSettings
-from trainer.control.flags import add_control, parse_control, parse_reading
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.arguments import Parser
+from gangway.trainer.config.values.control import Bounds, ControlSettings
+from gangway.trainer.control.flags import add_control, parse_control, parse_reading
+from gangway.trainer.core.errors import TrainerError
 
 
 def parsed(*words: str) -> argparse.Namespace:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.control.watch import get_history
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext
-from trainer.run.loop import train
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.control.watch import get_history
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.run.loop import train
 
 
 @pytest.mark.slow

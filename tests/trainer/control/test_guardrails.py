@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings
+from gangway.trainer.control.decide import next_decision
+from gangway.trainer.control.guardrails import Machine, allowed_values, doubled, lost_sec
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
+from gangway.trainer.control.learned import Learned
+from gangway.trainer.control.model import Model
+from gangway.trainer.control.policy import Fixed, Policy, Room
+from gangway.trainer.control.rules import Rules
 from tests.trainer.control.closed_loop import Loop, Plant
-from trainer.config.values.control import JUDGE, Bounds, ControlSettings
-from trainer.control.decide import next_decision
-from trainer.control.guardrails import Machine, allowed_values, doubled, lost_sec
-from trainer.control.interval import Decision, Interval, Knobs, Value
-from trainer.control.learned import Learned
-from trainer.control.model import Model
-from trainer.control.policy import Fixed, Policy, Room
-from trainer.control.rules import Rules
 
 START = Knobs(batch_size=64, loader_threads=1, threads=2)
 Broken = Callable[[Interval, int], Interval]
@@ -263,7 +263,7 @@ def test_the_same_history_gives_the_same_decision() -> None:
     history: Any = Loop(Plant(read_sec=0.006), START, intervals=30).run().history
     for name in ("rules", "model", "learned"):
         asked = ControlSettings(policy=name)
-        from trainer.control.decide import get_policy
+        from gangway.trainer.control.decide import get_policy
 
         found = [next_decision(history[:n], get_policy(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
         again = [next_decision(history[:n], get_policy(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.config.values.control import JUDGE, ControlSettings
-from trainer.control import history as module
-from trainer.control.guardrails import failures, is_too_often, loss_reason, lost_sec
-from trainer.control.history import shorten, standing_decisions
-from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.judge import judge
+from gangway.trainer.config.values.control import JUDGE, ControlSettings
+from gangway.trainer.control import history as module
+from gangway.trainer.control.guardrails import failures, is_too_often, loss_reason, lost_sec
+from gangway.trainer.control.history import shorten, standing_decisions
+from gangway.trainer.control.interval import Decision, Interval, Knobs
+from gangway.trainer.control.judge import judge
 
 START = Knobs(64, loader_threads=1, threads=2)
 ASKED = ControlSettings(lost_sec=30.0, decisions_per_hour=1.0)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from trainer.config.values.control import Bounds
-from trainer.control.guardrails import Machine, ladders
-from trainer.control.idle_bounds import idle_bounds
-from trainer.control.interval import Knobs
+from gangway.trainer.config.values.control import Bounds
+from gangway.trainer.control.guardrails import Machine, ladders
+from gangway.trainer.control.idle_bounds import idle_bounds
+from gangway.trainer.control.interval import Knobs
 
 START = Knobs(batch_size=96, batch_gpu=0, loader_threads=2, prefetch=2, threads=2)
 CPU = Machine(cores=4, workers=2, local_workers=2, group=4)

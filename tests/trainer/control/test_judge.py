@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.values.control import JUDGE, Bounds, ControlSettings
-from trainer.control.guardrails import Machine, allowed_values
-from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.judge import Verdict, judge, undo_change
+from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings
+from gangway.trainer.control.guardrails import Machine, allowed_values
+from gangway.trainer.control.interval import Decision, Interval, Knobs
+from gangway.trainer.control.judge import Verdict, judge, undo_change
 
 START = Knobs(batch_size=64, loader_threads=1, threads=2)
 SETTINGS = ControlSettings(patience=2, min_gain=0.02)

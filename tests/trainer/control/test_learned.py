@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from gangway.trainer.config.values.control import JUDGE, ControlSettings, Objective
+from gangway.trainer.control.interval import Decision, Interval, Knobs
+from gangway.trainer.control.learned import Learned, Trial, context_of, get_trials
+from gangway.trainer.control.policy import Room
 from tests.trainer.control import rooms
 from tests.trainer.control.closed_loop import SECONDS, Loop
-from trainer.config.values.control import JUDGE, ControlSettings, Objective
-from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.learned import Learned, Trial, context_of, get_trials
-from trainer.control.policy import Room
 
 START = Knobs(batch_size=128, loader_threads=1, threads=4)
 

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from trainer.config.presets import preset
-from trainer.config.values.control import Bounds
-from trainer.control.actuators import Actuators
-from trainer.control.guardrails import Machine
-from trainer.control.machine import get_machine
-from trainer.data.loader import AS_SUITS
-from trainer.distributed.world import World
-from trainer.networks import precision
+from gangway.trainer.config.presets import preset
+from gangway.trainer.config.values.control import Bounds
+from gangway.trainer.control.actuators import Actuators
+from gangway.trainer.control.guardrails import Machine
+from gangway.trainer.control.machine import get_machine
+from gangway.trainer.data.loader import AS_SUITS
+from gangway.trainer.distributed.world import World
+from gangway.trainer.networks import precision
 
 CONFIG = preset("dcgan-digits").replace({"batch_size": 8, "precision": "fp32"})
 ALL = Bounds(precision=("fp32", "bf16", "fp16"))
@@ -43,5 +43,5 @@ def test_a_cpu_is_asked_for_what_it_has_instructions_for(
 
 
 def test_a_quota_bounds_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.control.machine.usable_cores", lambda: 3)
+    monkeypatch.setattr("gangway.trainer.control.machine.usable_cores", lambda: 3)
     assert _machine("cpu").cores == 3

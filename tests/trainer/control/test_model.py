@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from gangway.trainer.config.values.control import ControlSettings, Objective
+from gangway.trainer.control.interval import Interval, Knobs
+from gangway.trainer.control.model import Model, StepModel
 from tests.trainer.control import rooms
 from tests.trainer.control.closed_loop import Loop
-from trainer.config.values.control import ControlSettings, Objective
-from trainer.control.interval import Interval, Knobs
-from trainer.control.model import Model, StepModel
 
 
 def loop_of(start: rooms.Start, intervals: int, objective: Objective = "time", seed: int = 0) -> Loop:

@@ -8,18 +8,18 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from gangway.trainer.__main__ import main
+from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings, PolicyName
+from gangway.trainer.control.controller import Controller
+from gangway.trainer.control.fatal import fatal_changes
+from gangway.trainer.control.guardrails import Machine
+from gangway.trainer.control.interval import Decision, Interval, Knobs
+from gangway.trainer.control.replay import UNKNOWN, Recorded, recorded, shown
+from gangway.trainer.control.watch import get_history
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import World
 from tests.trainer.control.closed_loop import Loop, Plant
 from tests.trainer.control.lines import line
-from trainer.__main__ import main
-from trainer.config.values.control import JUDGE, Bounds, ControlSettings, PolicyName
-from trainer.control.controller import Controller
-from trainer.control.fatal import fatal_changes
-from trainer.control.guardrails import Machine
-from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.replay import UNKNOWN, Recorded, recorded, shown
-from trainer.control.watch import get_history
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import World
 
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 BOUNDS = Bounds(batch_size=(16, 256))

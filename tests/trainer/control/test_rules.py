@@ -4,13 +4,13 @@ import itertools
 
 import pytest
 
+from gangway.trainer.config.values.control import Bounds, ControlSettings
+from gangway.trainer.control.bottleneck import Kind, bottleneck
+from gangway.trainer.control.guardrails import Machine, allowed_values
+from gangway.trainer.control.interval import Decision, Interval, Knobs
+from gangway.trainer.control.policy import Room
+from gangway.trainer.control.rules import Rules
 from tests.trainer.control.closed_loop import Loop, Plant
-from trainer.config.values.control import Bounds, ControlSettings
-from trainer.control.bottleneck import Kind, bottleneck
-from trainer.control.guardrails import Machine, allowed_values
-from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.policy import Room
-from trainer.control.rules import Rules
 
 RULES = ControlSettings(policy="rules", bounds=Bounds(batch_size=(16, 1024)))
 DATA_BOUND = Plant(read_sec=0.006, compute_sec=0.002)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangway.trainer.config.values.control import ControlSettings, Objective
+from gangway.trainer.config.values.metric_names import FD_ENL0
+from gangway.trainer.control.guardrails import distrust_reason, failures
+from gangway.trainer.control.watch import Watch, get_history, interval
 from tests.trainer.control.lines import KNOBS, line
-from trainer.config.values.control import ControlSettings, Objective
-from trainer.config.values.metric_names import FD_ENL0
-from trainer.control.guardrails import distrust_reason, failures
-from trainer.control.watch import Watch, get_history, interval
 
 
 def test_an_interval_is_what_has_grown_between_its_lines() -> None:

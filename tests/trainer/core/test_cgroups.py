@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.core.cgroups import memory_of_groups
+from gangway.trainer.core.cgroups import memory_of_groups
 
 V1 = "3:cpuset:/\n2:hugetlb,memory:/slurm/job_7\n1:cpu:/other\n"
 JOB = "memory/slurm/job_7"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.console import info, warn
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.run.session_setup import RunOptions
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.console import info, warn
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.run.session_setup import RunOptions
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 import io
 
-from trainer.core.console import Progress
+from gangway.trainer.core.console import Progress
 
 
 class _Terminal(io.StringIO):

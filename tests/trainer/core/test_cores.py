@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.core.cores import usable_cores
+from gangway.trainer.core.cores import usable_cores
 
 
 @pytest.fixture(autouse=True)

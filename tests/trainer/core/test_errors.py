@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
-from trainer.config.presets import PRESETS
-from trainer.core.errors import TrainerError, broken_rule, diverged, from_rule, from_validation
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.core.errors import TrainerError, broken_rule, diverged, from_rule, from_validation
 
 
 def test_an_error_shows_place_problem_value_allowed_and_fix() -> None:

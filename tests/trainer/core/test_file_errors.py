@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.core.file_errors import check_creatable, closed_folder, file_problem, home_folder
+from gangway.trainer.core.file_errors import check_creatable, closed_folder, file_problem, home_folder
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.core.files import (
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.files import (
     atomic_writer,
     check_folder,
     clean_temporaries,
@@ -18,7 +18,7 @@ from trainer.core.files import (
     sha256_of,
     write_atomically,
 )
-from trainer.records.run_record import RunContext
+from gangway.trainer.records.run_record import RunContext
 
 
 def _names(folder: Path) -> list[str]:

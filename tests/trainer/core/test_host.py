@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.core.host import boot_id
+from gangway.trainer.core.host import boot_id
 
 
 def test_a_boot_has_one_name() -> None:
@@ -13,5 +13,5 @@ def test_a_boot_has_one_name() -> None:
 
 
 def test_a_kernel_that_has_none_gives_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.core.host._BOOT_ID", tmp_path / "boot_id")
+    monkeypatch.setattr("gangway.trainer.core.host._BOOT_ID", tmp_path / "boot_id")
     assert boot_id() == ""

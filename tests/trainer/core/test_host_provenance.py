@@ -1,6 +1,6 @@
 """What a run was computed with: a hash of the code and the versions behind the numbers."""
 
-from trainer.core.host import code_sha256, versions
+from gangway.trainer.core.host import code_sha256, versions
 
 
 def test_the_code_hash_is_stable() -> None:

@@ -31,6 +31,7 @@ with memory_limit(64 * MIB), memory_limit(1024 * MIB):
 @pytest.mark.parametrize("code", [BEYOND, WITHIN], ids=["a-limit", "a-limit-within-a-limit"])
 def test_beyond_it_is_an_error_and_afterwards_there_is_room_again(code: str) -> None:
     """In a new process: one that has freed much memory takes that again without asking for more."""
-    head = "import resource\nimport numpy as np\nfrom trainer.core.memory_limit import memory_limit\nMIB = 1 << 20\n"
+    head = "import resource\nimport numpy as np\n"
+    head += "from gangway.trainer.core.memory_limit import memory_limit\nMIB = 1 << 20\n"
     done = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gangway.trainer.core.openmp import WAIT_POLICY
 from tools.bench.runs import environment
-from trainer.core.openmp import WAIT_POLICY
 
 _TORCH = f"""
 import os

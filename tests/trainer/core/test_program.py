@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from trainer.core.program import COMMANDS, MODULE, program
+from gangway.trainer.core.program import COMMANDS, MODULE, program
 
 
 @pytest.mark.parametrize("started", ["-c", "/opt/gangway/trainer/__main__.py", "/usr/bin/pytest", ""])
 def test_it_is_the_module_where_nothing_else_started_it(started: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [started, "train"])
-    assert program() == MODULE == "python -m trainer"
+    assert program() == MODULE == "python -m gangway.trainer"
 
 
 def test_it_is_gangway_by_the_name_that_a_shell_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def test_it_is_gangway_by_the_name_that_a_shell_finds(tmp_path: Path, monkeypatc
 
 
 def test_every_command_is_one_of_the_trainers(capsys: pytest.CaptureFixture[str]) -> None:
-    from trainer.__main__ import main
+    from gangway.trainer.__main__ import main
 
     for name in COMMANDS:
         with pytest.raises(SystemExit) as left:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gangway.trainer.core.file_errors import file_problem
+from gangway.trainer.core.regular_files import UnfitFileError, read_file, read_regular, read_text_file
 from tests.conftest import REPO
-from trainer.core.file_errors import file_problem
-from trainer.core.regular_files import UnfitFileError, read_file, read_regular, read_text_file
 
 pytestmark = pytest.mark.attack("a run's folder", "links, FIFOs and files without an end under a run's names")
 

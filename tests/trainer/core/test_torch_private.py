@@ -18,8 +18,8 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_pr
 from torch.distributed.elastic.multiprocessing.api import SubprocessContext
 from torch.distributed.elastic.rendezvous import RendezvousStateError, dynamic_rendezvous
 
-from trainer.core import torch_private
-from trainer.rendezvous import meeting_state
+from gangway.trainer.core import torch_private
+from gangway.trainer.rendezvous import meeting_state
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = REPOSITORY / "trainer" / "core" / "torch_private.py"

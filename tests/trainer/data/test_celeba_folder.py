@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trainer.core.errors import TrainerError
-from trainer.data.celeba import folder_recipe
-from trainer.data.prepare import prepare
-from trainer.data.shards import ShardedImages
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.celeba import folder_recipe
+from gangway.trainer.data.prepare import prepare
+from gangway.trainer.data.shards import ShardedImages
 
 
 def _prepared(

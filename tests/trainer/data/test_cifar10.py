@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.data import cifar10
-from trainer.data.checksums import md5_of
-from trainer.data.cifar10 import cifar10_recipe
-from trainer.data.prepare import prepare
-from trainer.data.shards import ShardedImages
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data import cifar10
+from gangway.trainer.data.checksums import md5_of
+from gangway.trainer.data.cifar10 import cifar10_recipe
+from gangway.trainer.data.prepare import prepare
+from gangway.trainer.data.shards import ShardedImages
 
 
 def _prepared(source: Path, out: Path, split: str = "train") -> ShardedImages:
@@ -65,7 +65,7 @@ def test_another_archive_than_the_official_one_is_refused(
     assert str(caught.value.value).startswith(f"md5 {md5}, ")
     assert "c58f30108f718f92721af3b95e74349a" in caught.value.allowed
     assert "--allow-other-hash" in caught.value.fix
-    monkeypatch.setattr("trainer.data.cifar10._CHECKSUMS", {md5: "cifar-10-python.tar.gz"})
+    monkeypatch.setattr("gangway.trainer.data.cifar10._CHECKSUMS", {md5: "cifar-10-python.tar.gz"})
     recipe = cifar10_recipe(str(archive.path), tmp_path, split="train", allow_other_hash=False)
     assert recipe.note.official == f"yes: md5 {md5} is that of cifar-10-python.tar.gz"
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.data import decode
-from trainer.data.decode import Cut, FilmDecoder
-from trainer.data.index import BrokenItemError
-from trainer.data.listing import Listing
+from gangway.trainer.data import decode
+from gangway.trainer.data.decode import Cut, FilmDecoder
+from gangway.trainer.data.index import BrokenItemError
+from gangway.trainer.data.listing import Listing
 
 
 @given(

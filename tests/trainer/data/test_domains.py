@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trainer.__main__ import main
-from trainer.core.errors import TrainerError
-from trainer.data.domains import check_domains, numbers_by_domain
-from trainer.data.images_in_memory import ImagesInMemory
-from trainer.data.packaged_data import day_dusk_recipe
-from trainer.data.prepare import prepare
-from trainer.data.shards import ShardedImages
+from gangway.trainer.__main__ import main
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.domains import check_domains, numbers_by_domain
+from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.data.packaged_data import day_dusk_recipe
+from gangway.trainer.data.prepare import prepare
+from gangway.trainer.data.shards import ShardedImages
 
 PIXELS = np.arange(5 * 3 * 8 * 8, dtype=np.uint8).reshape(5, 3, 8, 8)
 

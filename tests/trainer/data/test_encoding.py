@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trainer.__main__ import main
-from trainer.config.presets import preset
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.encoding import Encoding
-from trainer.data.index import INDEX_FILE, ShardIndex
-from trainer.data.loader import Loader
-from trainer.data.packaged_data import photos_recipe
-from trainer.data.prepare import prepare
-from trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.__main__ import main
+from gangway.trainer.config.presets import preset
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.encoding import Encoding
+from gangway.trainer.data.index import INDEX_FILE, ShardIndex
+from gangway.trainer.data.loader import Loader
+from gangway.trainer.data.packaged_data import photos_recipe
+from gangway.trainer.data.prepare import prepare
+from gangway.trainer.data.shards import ShardedImages, write_shards
 
 PNG, JPEG = Encoding(kind="png"), Encoding(kind="jpeg", quality=95)
 SHAPES = [(1, 16, 16), (3, 16, 16), (3, 2, 16, 16), (1, 4, 16, 16)]

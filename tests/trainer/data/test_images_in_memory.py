@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.data.images_in_memory import ImagesInMemory, ImageSource
-from trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.images_in_memory import ImagesInMemory, ImageSource
+from gangway.trainer.data.shards import ShardedImages, write_shards
 
 
 def test_an_array_gives_what_its_shards_give(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.data.index import INDEX_FILE, ShardIndex
-from trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.index import INDEX_FILE, ShardIndex
+from gangway.trainer.data.shards import ShardedImages, write_shards
 
 
 def test_version_1_is_read(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.celeba import folder_recipe
+from gangway.trainer.data.index import SourceNote
+from gangway.trainer.data.listing import MOST_NAMES, Skipped, Tally, ancestors, table
+from gangway.trainer.data.prepare import prepare
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.sources import files_in
 from tests.other_users import MALLORY
-from trainer.core.errors import TrainerError
-from trainer.data.celeba import folder_recipe
-from trainer.data.index import SourceNote
-from trainer.data.listing import MOST_NAMES, Skipped, Tally, ancestors, table
-from trainer.data.prepare import prepare
-from trainer.data.shards import ShardedImages
-from trainer.data.sources import files_in
 
 Counts = dict[tuple[str, str], int]
 

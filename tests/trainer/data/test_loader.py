@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from trainer.data.loader import Loader, Reading, Sampler, images_per_sec
-from trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.loader import Loader, Reading, Sampler, images_per_sec
+from gangway.trainer.data.shards import ShardedImages, write_shards
 
 
 @pytest.fixture(scope="module")

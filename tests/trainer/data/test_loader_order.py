@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.data.loader import MASK, order_digest
+from gangway.trainer.data.loader import MASK, order_digest
 
 orders = st.lists(st.integers(0, 10**6), min_size=2, max_size=40)
 

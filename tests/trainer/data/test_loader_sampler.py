@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.data.loader import Sampler
+from gangway.trainer.data.loader import Sampler
 
 samplers = st.builds(Sampler, num_images=st.integers(1, 300), seed=st.integers(0, 2**63 - 1))
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.dataset import open_matching, prepare_if_missing
-from trainer.data.packaged_data import load_digits_images
-from trainer.data.shards import write_shards
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.dataset import open_matching, prepare_if_missing
+from gangway.trainer.data.packaged_data import load_digits_images
+from gangway.trainer.data.shards import write_shards
 
 
 def test_the_enlarged_digits_shrink_back_to_the_originals() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.__main__ import main
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.picture_size import picture_size
-from trainer.data.shards import write_shards
+from gangway.trainer.__main__ import main
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.picture_size import picture_size
+from gangway.trainer.data.shards import write_shards
 
 FEW = PRESETS["few-images"]
 

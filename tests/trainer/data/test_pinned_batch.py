@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.data.pinned_batch import PinnedBatch, to_device
+from gangway.trainer.data.pinned_batch import PinnedBatch, to_device
 
 CPU = torch.device("cpu")
 

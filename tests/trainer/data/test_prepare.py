@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.core.console import Progress
-from trainer.core.errors import TrainerError
-from trainer.data import prepare as prepare_module
-from trainer.data.decode import Cut, FilmDecoder
-from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
-from trainer.data.packaged_data import photos_recipe
-from trainer.data.prepare import JOURNAL_FILE, Broken, Journal, decode_in_order, prepare
-from trainer.data.shards import ShardedImages
-from trainer.data.sources import LocalFolder
+from gangway.trainer.core.console import Progress
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data import prepare as prepare_module
+from gangway.trainer.data.decode import Cut, FilmDecoder
+from gangway.trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
+from gangway.trainer.data.packaged_data import photos_recipe
+from gangway.trainer.data.prepare import JOURNAL_FILE, Broken, Journal, decode_in_order, prepare
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.sources import LocalFolder
 
 NOTE = SourceNote(name="x", content="x", official="x", split="x", processing="x", licence="x")
 
@@ -205,7 +205,7 @@ def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest
     def unsupported(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("trainer.core.files.fcntl.flock", unsupported)
+    monkeypatch.setattr("gangway.trainer.core.files.fcntl.flock", unsupported)
     assert prepare(_recipe((1,) * 9), tmp_path).num_images == 9
 
 
@@ -233,7 +233,7 @@ def test_a_full_disk_is_named_and_the_rest_goes_on_later(tmp_path: Path, full_di
 
 
 def test_a_disk_too_full_for_the_journal_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.data.prepare.os.fsync", _full)
+    monkeypatch.setattr("gangway.trainer.data.prepare.os.fsync", _full)
     with pytest.raises(TrainerError, match=r"journal\.jsonl: cannot be written: No space left"):
         prepare(_recipe((1,) * 9), tmp_path)
 
@@ -248,7 +248,7 @@ def photos(tmp_path: Path) -> list[str]:
     """A real command that takes some seconds: seven shards, two decoding processes."""
     pytest.importorskip("skimage", reason="the photographs ship in scikit-image")
     flags = ["--resolution", "96", "--workers", "2", "--out", str(tmp_path / "out")]
-    return ["-m", "trainer", "data", "prepare", "photos", *flags]
+    return ["-m", "gangway.trainer", "data", "prepare", "photos", *flags]
 
 
 def _begun(command: Any, out: Path) -> list[psutil.Process]:

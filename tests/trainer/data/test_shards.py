@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.index import INDEX_FILE
-from trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.index import INDEX_FILE
+from gangway.trainer.data.shards import ShardedImages, write_shards
 
 
 def _images(num: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
@@ -101,7 +101,7 @@ def test_a_corrupt_shard_ends_all_of_a_nodes_workers_alike(
     damaged.write_bytes(damaged.read_bytes()[:-100])
     (tmp_path / "config.json").write_text(tiny_config.to_json())
     argv = ["train", "--config", str(tmp_path / "config.json"), "--run-dir", str(tmp_path / "run")]
-    code, text = torchrun("-m", "trainer", *argv, "--data", str(tmp_path / "data")).finish()
+    code, text = torchrun("-m", "gangway.trainer", *argv, "--data", str(tmp_path / "data")).finish()
     assert code == 2, text
     assert text.count("00000.npy: shard is corrupt") == 1, text
     assert "Traceback" not in text

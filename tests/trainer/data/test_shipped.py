@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from trainer.__main__ import main
-from trainer.config.parts.fields import SELF_PREPARED
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.dataset import SHIPPED, open_matching, prepare_if_missing
-from trainer.data.packaged_data import clips_recipe, in_wheel, photos_recipe, squares
-from trainer.data.prepare import prepare
-from trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.__main__ import main
+from gangway.trainer.config.parts.fields import SELF_PREPARED
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.dataset import SHIPPED, open_matching, prepare_if_missing
+from gangway.trainer.data.packaged_data import clips_recipe, in_wheel, photos_recipe, squares
+from gangway.trainer.data.prepare import prepare
+from gangway.trainer.data.shards import ShardedImages, write_shards
 
 
 def test_photographs_are_cut_into_crops_of_seven_classes(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_digits_prepare_themselves_at_the_configured_resolution(tmp_path: Path) 
 def test_what_needs_a_source_says_the_command(changes: dict[str, object], command: str, tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match="does not prepare itself: it needs a source") as caught:
         prepare_if_missing(_config(**changes), tmp_path)
-    assert caught.value.fix == f"python -m trainer data prepare {command.format(tmp_path)}"
+    assert caught.value.fix == f"python -m gangway.trainer data prepare {command.format(tmp_path)}"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -121,12 +121,15 @@ def test_nothing_is_written_among_pictures_and_the_command_that_prepares_them_wo
         prepare_if_missing(_config(dataset=dataset), pictures)
     assert sorted(pictures.iterdir()) == before
     _, command, _, then, _ = caught.value.fix.split("`")
-    assert then.startswith("python -m trainer train --preset few-images --data ")
-    assert main(command.removeprefix("python -m trainer ").split()) == 0
+    assert then.startswith("python -m gangway.trainer train --preset few-images --data ")
+    assert main(command.removeprefix("python -m gangway.trainer ").split()) == 0
     assert sorted(pictures.iterdir()) == before
     out = Path(then.partition("--data ")[2])
     assert len(open_matching(_config(dataset="folder"), out)) == 4
-    assert main(command.removeprefix("python -m trainer ").replace(f"--out {out}", f"--out {pictures}").split()) == 2
+    assert (
+        main(command.removeprefix("python -m gangway.trainer ").replace(f"--out {out}", f"--out {pictures}").split())
+        == 2
+    )
     assert "--out: the folder holds other files, such as 0.png" in capsys.readouterr().err
     assert sorted(pictures.iterdir()) == before
 
@@ -156,7 +159,7 @@ def test_a_folder_of_another_data_set_is_answered_with_a_command_that_works(
     config = _config(resolution=64)
     with pytest.raises(TrainerError, match="these shards hold another data set") as caught:
         open_matching(config, Path(given))
-    advice, _, command = caught.value.fix.partition("; to prepare one: python -m trainer ")
+    advice, _, command = caught.value.fix.partition("; to prepare one: python -m gangway.trainer ")
     assert advice == "name another folder with --data"
     assert main(command.split()) == 0
     other = Path(command.split()[-1])

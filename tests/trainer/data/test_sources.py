@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.data.sources import drop_copies, fetch, files_in, fingerprint, is_remote
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.sources import drop_copies, fetch, files_in, fingerprint, is_remote
 
 FILES = {"a.png": b"1" * 10, "b/c d.png": b"2" * 20, "b/e/f.png": b"3" * 30}
 
@@ -48,7 +48,7 @@ def test_a_bucket_holds_the_same_files(bucket: Any, tmp_path: Path) -> None:
 
 
 def test_an_archive_in_a_bucket_is_copied_once(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.data.sources._COPY_BYTES", 1000)
+    monkeypatch.setattr("gangway.trainer.data.sources._COPY_BYTES", 1000)
     content = bytes(range(256)) * 10
     bucket.put("data/files.tar.gz", content)
     copy = fetch(f"{bucket.url}/data/files.tar.gz", tmp_path)
@@ -133,9 +133,9 @@ def test_what_an_archive_says_is_too_large_is_not_unpacked(tmp_path: Path, monke
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.png", bytes(1001))
     files = files_in(str(path), tmp_path)
-    monkeypatch.setattr("trainer.data.sources._LARGEST_MEMBER_BYTES", 1001)
+    monkeypatch.setattr("gangway.trainer.data.sources._LARGEST_MEMBER_BYTES", 1001)
     assert len(files.read("a.png")) == 1001
-    monkeypatch.setattr("trainer.data.sources._LARGEST_MEMBER_BYTES", 1000)
+    monkeypatch.setattr("gangway.trainer.data.sources._LARGEST_MEMBER_BYTES", 1000)
     with pytest.raises(OSError, match="too large in the archive: 1,001 bytes"):
         files.read("a.png")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.data.decode import Cut
-from trainer.data.prepare import prepare
-from trainer.data.shards import ShardedImages
-from trainer.data.ucf101 import ucf101_recipe
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.decode import Cut
+from gangway.trainer.data.prepare import prepare
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.ucf101 import ucf101_recipe
 
 CUT = Cut(resolution=16, channels=3, frames=4)
 

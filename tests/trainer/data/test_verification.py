@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data import verification
-from trainer.data.shards import ShardedImages, verify_file, write_shards
-from trainer.data.verification import Verification
-from trainer.distributed.world import World
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data import verification
+from gangway.trainer.data.shards import ShardedImages, verify_file, write_shards
+from gangway.trainer.data.verification import Verification
+from gangway.trainer.distributed.world import World
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
 
 ALONE = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "a test's")
 
@@ -166,7 +166,7 @@ def test_damage_found_beside_the_training_ends_all_workers_before_another_checkp
     flip(data / "00000.npy")
     (tmp_path / "config.json").write_text(tiny_config.to_json())
     argv = ["train", "--config", str(tmp_path / "config.json"), "--run-dir", str(tmp_path / "run")]
-    code, text = torchrun("-m", "trainer", *argv, "--data", str(data)).finish()
+    code, text = torchrun("-m", "gangway.trainer", *argv, "--data", str(data)).finish()
     assert code == 2, text
     assert text.count("00000.npy: shard is corrupt") == 1, text
     assert "Traceback" not in text

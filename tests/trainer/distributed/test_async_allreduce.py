@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
+from gangway.trainer.config.train_config import TrainConfig
 
 TRACED = """
 import json, sys
 from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
-from trainer.config.train_config import TrainConfig
-from trainer.data.dataset import open_matching
-from trainer.distributed import async_allreduce
-from trainer.distributed.world import start_world
-from trainer.steps.state import TrainState
-from trainer.phases.batch import Batch
-from trainer.steps.step import new_game, get_phases, step
-from trainer.phases.updates import Accumulator
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.distributed import async_allreduce
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.steps.step import new_game, get_phases, step
+from gangway.trainer.phases.updates import Accumulator
 
 async_allreduce._LARGEST_MB = float(sys.argv[3])
 config = TrainConfig.from_file(Path(sys.argv[1]))

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.distributed.fabric import bus_gbps, check_fabric
-from trainer.distributed.world import World
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord
+from gangway.trainer.distributed.fabric import bus_gbps, check_fabric
+from gangway.trainer.distributed.world import World
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord
 
 CPU = torch.device("cpu")
 
@@ -133,9 +133,9 @@ def test_a_network_that_one_worker_names_alone_is_not_measured(monkeypatch: pyte
 
 TWO_WORKERS = """
 import itertools
-from trainer.distributed.world import start_world
-from trainer.distributed.fabric import check_fabric
-from trainer.records.run_record import FabricRecord
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.distributed.fabric import check_fabric
+from gangway.trainer.records.run_record import FabricRecord
 
 with start_world("gloo") as world:
     real = check_fabric(world, 1e-6, None)
@@ -171,7 +171,7 @@ def test_two_workers_come_to_one_verdict(torchrun: Callable[..., Any], tmp_path:
 def test_a_job_does_not_start_on_a_fabric_that_is_too_slow(
     torchrun: Callable[..., Any], digits_dir: Path, tmp_path: Path
 ) -> None:
-    argv = ["-m", "trainer", "train", "--preset", "dcgan-digits", "--kimg", "1", "--ngf", "4", "--ndf", "4"]
+    argv = ["-m", "gangway.trainer", "train", "--preset", "dcgan-digits", "--kimg", "1", "--ngf", "4", "--ndf", "4"]
     argv += ["--run-dir", str(tmp_path / "run"), "--data", str(digits_dir), "--fabric-min-gbps", "1e9"]
     code, output = torchrun(*argv).finish()
     assert code == 3, output
@@ -187,7 +187,7 @@ def test_a_job_does_not_start_on_a_fabric_that_is_too_slow(
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "fast"])
 def test_a_threshold_is_a_number_above_zero(value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from trainer.__main__ import main
+    from gangway.trainer.__main__ import main
 
     assert main(["train", "--preset", "dcgan-digits", f"--fabric-min-gbps={value}"]) == 2
     assert "--fabric-min-gbps" in capsys.readouterr().err

@@ -9,23 +9,23 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.torch_private import all_reduce_in_graphs
-from trainer.distributed.in_graph_average import InGraphAverage, averages_first
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.torch_private import all_reduce_in_graphs
+from gangway.trainer.distributed.in_graph_average import InGraphAverage, averages_first
 
 TRACED = """
 import json, sys
 from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
-from trainer.config.train_config import TrainConfig
-from trainer.core.torch_private import all_reduce_in_graphs
-from trainer.data.dataset import open_matching
-from trainer.distributed.world import start_world
-from trainer.steps.state import TrainState
-from trainer.phases.batch import Batch
-from trainer.steps.compilation import compile_losses
-from trainer.steps.step import get_phases
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.torch_private import all_reduce_in_graphs
+from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.steps.compilation import compile_losses
+from gangway.trainer.steps.step import get_phases
 
 config = TrainConfig.from_file(Path(sys.argv[1]))
 with start_world("gloo") as world:

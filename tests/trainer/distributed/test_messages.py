@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.data.verification import Verified
-from trainer.distributed.messages import decode, encode
-from trainer.metrics.metric_registry import Value
-from trainer.power.energy import EnergyReading, Gpu
-from trainer.power.node import Report
-from trainer.preemption.notices import Notice
-from trainer.steps.noise_scale import Looks
-from trainer.telemetry.devices import Load
-from trainer.telemetry.meters import Stalls, _Own
+from gangway.trainer.data.verification import Verified
+from gangway.trainer.distributed.messages import decode, encode
+from gangway.trainer.metrics.metric_registry import Value
+from gangway.trainer.power.energy import EnergyReading, Gpu
+from gangway.trainer.power.node import Report
+from gangway.trainer.preemption.notices import Notice
+from gangway.trainer.steps.noise_scale import Looks
+from gangway.trainer.telemetry.devices import Load
+from gangway.trainer.telemetry.meters import Stalls, _Own
 
 pytestmark = pytest.mark.attack("a network neighbour", "hostile bytes as a worker's word")
 

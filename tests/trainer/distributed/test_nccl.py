@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from trainer.distributed.nccl import QUALIFIED, nccl_versions, unqualified
+from gangway.trainer.distributed.nccl import QUALIFIED, nccl_versions, unqualified
 
 NCCL = "int ncclGetVersion(int *v) {{ *v = {code}; return 0; }}"
 # What libtorch_cuda.so is to libnccl.so.2.
 TORCH = "int ncclGetVersion(int *); int torch_asks(void) { int v = 0; ncclGetVersion(&v); return v; }"
 PROGRAM = """
 import ctypes, sys
-from trainer.distributed.nccl import loaded_nccl
+from gangway.trainer.distributed.nccl import loaded_nccl
 print(loaded_nccl())
 torch = ctypes.CDLL(sys.argv[1])
 print(torch.torch_asks(), loaded_nccl())

@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainer.__main__ import main
-from trainer.core.errors import TrainerError
-from trainer.distributed.ranks import Ranks
+from gangway.trainer.__main__ import main
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.ranks import Ranks
 
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "LOCAL_WORLD_SIZE")
 

@@ -10,16 +10,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import World, start_world
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import World, start_world
 
 TWO_WORKERS = """
 import atexit, sys, time
 from pathlib import Path
 import torch
-from trainer.distributed import messages
-from trainer.distributed.world import start_world
-from trainer.core.errors import TrainerError, WorkerFailedError
+from gangway.trainer.distributed import messages
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.core.errors import TrainerError, WorkerFailedError
 
 def fails_on(rank, world):
     if world.rank == rank:

@@ -10,25 +10,25 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from trainer.__main__ import main
-from trainer.checkpoint import store
-from trainer.checkpoint.samples import COLUMNS, ROWS, run_grid
-from trainer.checkpoint.store import state_digests
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.data.index import INDEX_FILE
-from trainer.data.packaged_data import day_dusk_recipe
-from trainer.data.shards import ShardedImages, write_shards
-from trainer.families import cyclegan
-from trainer.networks.base import Network
-from trainer.phases.batch import Unpaired, to_floats
-from trainer.preemption.notices import Interruption
-from trainer.records.digest import RunIdentity
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.steps import replica_check
-from trainer.steps.local_training import local_train
-from trainer.steps.state import TrainState
+from gangway.trainer.__main__ import main
+from gangway.trainer.checkpoint import store
+from gangway.trainer.checkpoint.samples import COLUMNS, ROWS, run_grid
+from gangway.trainer.checkpoint.store import state_digests
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.index import INDEX_FILE
+from gangway.trainer.data.packaged_data import day_dusk_recipe
+from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.families import cyclegan
+from gangway.trainer.networks.base import Network
+from gangway.trainer.phases.batch import Unpaired, to_floats
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.digest import RunIdentity
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.steps import replica_check
+from gangway.trainer.steps.local_training import local_train
+from gangway.trainer.steps.state import TrainState
 
 CPU = torch.device("cpu")
 PARTS = ["images", "step", "augment_p", "ab", "ba", "da", "db", "ema", "ema_ba", "opt_ab", "opt_ba", "opt_da", "opt_db"]
@@ -249,6 +249,6 @@ def test_a_checkpoint_of_other_networks_is_not_taken(config: TrainConfig, domain
     store.save(tmp_path, kept, config, 12, RunIdentity(run_id="r", session=0, dataset_sha256="ab"))
     newest = store.newest(tmp_path)
     assert newest is not None
-    from trainer.checkpoint.compatibility import misfit
+    from gangway.trainer.checkpoint.compatibility import misfit
 
     assert misfit(config, store.load(newest).state) == "db is missing"

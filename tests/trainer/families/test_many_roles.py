@@ -12,28 +12,28 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.checkpoint import store
-from trainer.checkpoint.store import state_digests
-from trainer.config.train_config import TrainConfig
-from trainer.families import gan
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run import loop
-from trainer.steps import replica_check
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint import store
+from gangway.trainer.checkpoint.store import state_digests
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.families import gan
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run import loop
+from gangway.trainer.steps import replica_check
+from gangway.trainer.steps.state import TrainState
 
 FAMILY = '''
 import torch
 from torch import nn
 from torch.nn import functional as F
-from trainer.families import gan
-from trainer.families.registry import Family
-from trainer.networks.base import Network
-from trainer.steps import state
-from trainer.steps import step
-from trainer.phases.losses import GLoss
-from trainer.phases.phase import Phase, Terms
-from trainer.phases.roles import RoleSpec
+from gangway.trainer.families import gan
+from gangway.trainer.families.registry import Family
+from gangway.trainer.networks.base import Network
+from gangway.trainer.steps import state
+from gangway.trainer.steps import step
+from gangway.trainer.phases.losses import GLoss
+from gangway.trainer.phases.phase import Phase, Terms
+from gangway.trainer.phases.roles import RoleSpec
 
 
 class Encoder(Network):
@@ -108,8 +108,8 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its file; this process plays by it until the test ends."""
     path = tmp_path / "family.py"
     path.write_text(FAMILY)
-    monkeypatch.setattr("trainer.steps.state.get_family", None)
-    monkeypatch.setattr("trainer.steps.step.get_family", None)  # so that both are put back
+    monkeypatch.setattr("gangway.trainer.steps.state.get_family", None)
+    monkeypatch.setattr("gangway.trainer.steps.step.get_family", None)  # so that both are put back
     spec = importlib.util.spec_from_file_location("family", path)
     assert spec is not None
     assert spec.loader is not None

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from trainer.core.errors import EXIT_CODES
-from trainer.launch import membership
-from trainer.launch.failures import (
+from gangway.trainer.core.errors import EXIT_CODES
+from gangway.trainer.launch import membership
+from gangway.trainer.launch.failures import (
     MAX_FAILURES,
     WINDOW_SEC,
     Nodes,
@@ -19,9 +19,9 @@ from trainer.launch.failures import (
     own_failures,
     worker_exit_code,
 )
-from trainer.launch.job_clock import used_sec
-from trainer.launch.node_state import Failure, NodeState, Standing
-from trainer.rendezvous.lifecycle import Event, Life, State
+from gangway.trainer.launch.job_clock import used_sec
+from gangway.trainer.launch.node_state import Failure, NodeState, Standing
+from gangway.trainer.rendezvous.lifecycle import Event, Life, State
 
 NOW = 1e6
 _MINUTES = 300.0

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
+from gangway.trainer.launch import launcher
+from gangway.trainer.rendezvous.elastic_rendezvous import why_no_answer
+from gangway.trainer.rendezvous.member_key import MemberKey
+from gangway.trainer.rendezvous.tunnel import NearEnd
 from tests.slurm_cluster import free_port
-from trainer.launch import launcher
-from trainer.rendezvous.elastic_rendezvous import why_no_answer
-from trainer.rendezvous.member_key import MemberKey
-from trainer.rendezvous.tunnel import NearEnd
 
 
 def arguments(endpoint: str, rank: int = 0) -> argparse.Namespace:
@@ -55,15 +55,15 @@ def test_what_cannot_be_served_is_refused(
 ) -> None:
     with_key = ["--member-key", str(job_pem)] if "last" in own[0] else []
     where = ["--rdzv-backend=gangway", "--nnodes=2", "--rdzv-endpoint=127.0.0.1:9"]
-    assert launcher.main([*own, *with_key, *where, "-m", "trainer", "presets"]) == 2
+    assert launcher.main([*own, *with_key, *where, "-m", "gangway.trainer", "presets"]) == 2
     assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_two_nodes_meet_at_the_first(start: Callable[..., Any], job_pem: Path) -> None:
     where = ["--nnodes=2", "--rdzv-backend=gangway", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=job"]
-    own = ["-m", "trainer.launch", f"--member-key={job_pem}", "--store=first", *where, "--local-addr=127.0.0.1"]
-    nodes = [start(*own, f"--node-rank={rank}", "-m", "trainer", "presets") for rank in (1, 0)]
+    own = ["-m", "gangway.trainer.launch", f"--member-key={job_pem}", "--store=first", *where, "--local-addr=127.0.0.1"]
+    nodes = [start(*own, f"--node-rank={rank}", "-m", "gangway.trainer", "presets") for rank in (1, 0)]
     for node in nodes:
         code, text = node.finish()
         assert code == 0, text

@@ -19,9 +19,9 @@ import psutil
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
-from trainer.config.train_config import TrainConfig
-from trainer.rendezvous.member_key import MemberKey
-from trainer.rendezvous.tunnel import NearEnd
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.rendezvous.member_key import MemberKey
+from gangway.trainer.rendezvous.tunnel import NearEnd
 
 pytestmark = pytest.mark.attack("a network neighbour", "code in the rendezvous, and talk with its store")
 
@@ -42,8 +42,8 @@ dist.destroy_process_group()
 HELD = """
 import sys, time
 from pathlib import Path
-from trainer.run import loop
-from trainer.__main__ import run
+from gangway.trainer.run import loop
+from gangway.trainer.__main__ import run
 
 batch_of, go = loop.Batch, Path(sys.argv.pop(1))
 
@@ -73,7 +73,7 @@ class Attack:
 
 
 def serve(start: Callable[..., Any], folder: Path, *argv: str) -> tuple[Any, int]:
-    store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *argv)
+    store = start("-m", "gangway.trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *argv)
     store.wait_for(lambda: "serving on port" in store.printed())
     return store, int(re.findall(r"serving on port (\d+)", store.printed())[0])
 
@@ -86,7 +86,7 @@ def node(start: Callable[..., Any], port: int, nodes: str, *argv: str) -> Any:
     where = [f"--nnodes={nodes}", "--rdzv-backend=gangway", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
     where += ["--rdzv-conf=last_call_timeout=2,keep_alive_interval=2", "--local-addr=127.0.0.1", "--nproc-per-node=1"]
     own = argv[: argv.index("--")]
-    return start("-m", "trainer.launch", *own, *where, *argv[len(own) + 1 :], PYTHONPATH=str(Path.cwd()))
+    return start("-m", "gangway.trainer.launch", *own, *where, *argv[len(own) + 1 :], PYTHONPATH=str(Path.cwd()))
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_what_stands_in_an_open_store_runs_no_code(value: bytes, start: Callable
     hostile = pickle.dumps(Attack(tmp_path / "run")) if value == b"pickle" else value
     store = client(port)
     store.set(KEY, base64.b64encode(hostile).decode())
-    command = node(start, port, "1:1", "--", "-m", "trainer", "presets")
+    command = node(start, port, "1:1", "--", "-m", "gangway.trainer", "presets")
     command.wait_for(lambda: "no rendezvous store to meet at: waiting for peers" in command.printed())
     assert not (tmp_path / "run").exists()
     # Nor is it the end: once a state can stand there, the node meets.

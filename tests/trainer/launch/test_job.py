@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.launch.node_state import NodeState
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.launch.node_state import NodeState
 
 NODE = """
 import sys
-from trainer.launch import job
+from gangway.trainer.launch import job
 job.BEAT_SEC, job.SETTLE_SEC = 0.3, 2.0
-from trainer.launch.launcher import main
+from gangway.trainer.launch.launcher import main
 sys.exit(main(sys.argv[1:]))
 """
 WORKER = """
 import os, sys, time
 from pathlib import Path
-from trainer.preemption import notices
-from trainer.run import loop
-from trainer.__main__ import run
+from gangway.trainer.preemption import notices
+from gangway.trainer.run import loop
+from gangway.trainer.__main__ import run
 
 batch_of, installed = loop.Batch, []
 install = notices.Interruption.install
@@ -56,7 +56,7 @@ class Nodes:
     def __init__(self, start: Callable[..., Any], folder: Path, *nodes: str) -> None:
         self._start, self.folder, self._nodes = start, folder, nodes
         (folder / "node.py").write_text(NODE)
-        self._store = start("-m", "trainer.launch.rendezvous", "--port", "0")
+        self._store = start("-m", "gangway.trainer.launch.rendezvous", "--port", "0")
         log = folder / "command-0.log"
         self._store.wait_for(lambda: "serving on port" in log.read_text())
         self._port = re.findall(r"serving on port (\d+)", log.read_text())[0]
@@ -122,7 +122,7 @@ def test_hours_count_over_starts_and_nodes_and_end_a_wait(start: Callable[..., A
     nodes = Nodes(start, tmp_path, f"--max-hours={4 / 3600}", "--nnodes=2:2")
 
     def begin(name: str) -> Any:
-        return nodes.begin(name, "-m", "trainer", "presets")
+        return nodes.begin(name, "-m", "gangway.trainer", "presets")
 
     first = begin("first")
     first.wait_for(lambda: (nodes.job_dir / "node-first.json").exists() and used(nodes.state("first")) > 1)
@@ -147,7 +147,7 @@ def used(state: NodeState) -> float:
 @pytest.mark.slow
 def test_one_mistake_of_all_nodes_is_no_nodes_own(start: Callable[..., Any], tmp_path: Path) -> None:
     nodes = Nodes(start, tmp_path, "--nnodes=2:2")
-    argv = ("-m", "trainer", "train", "--preset", "nothing")
+    argv = ("-m", "gangway.trainer", "train", "--preset", "nothing")
     both = [nodes.begin(name, *argv) for name in ("one", "two")]
     for command in both:
         code, text = command.finish()
@@ -169,7 +169,7 @@ def test_a_launcher_that_is_killed_is_counted_and_one_in_order_is_not(
 
     def killed(number: int) -> None:
         began = time.time()
-        command = nodes.begin("node", "-m", "trainer", "presets")
+        command = nodes.begin("node", "-m", "gangway.trainer", "presets")
         file = nodes.job_dir / "node-node.json"
         command.wait_for(lambda: file.exists() and nodes.state("node").seen_at > began + 0.3)
         time.sleep(1)  # it looks after signals a moment after it has said that it is there

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.launch.job_clock import union_sec, used_sec
-from trainer.launch.node_state import Interval, NodeState
+from gangway.trainer.launch.job_clock import union_sec, used_sec
+from gangway.trainer.launch.node_state import Interval, NodeState
 
 INTERVALS = st.lists(
     st.builds(Interval, began=st.integers(0, 500).map(float), length_sec=st.integers(0, 80).map(float)), max_size=8

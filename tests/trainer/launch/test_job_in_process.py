@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.core.host import boot_id
-from trainer.launch import job as job_module
-from trainer.launch import membership
-from trainer.launch.failures import Nodes
-from trainer.launch.job import Job
-from trainer.launch.node_state import JobFolder, Standing
-from trainer.rendezvous.lifecycle import Event, State
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.host import boot_id
+from gangway.trainer.launch import job as job_module
+from gangway.trainer.launch import membership
+from gangway.trainer.launch.failures import Nodes
+from gangway.trainer.launch.job import Job
+from gangway.trainer.launch.node_state import JobFolder, Standing
+from gangway.trainer.rendezvous.lifecycle import Event, State
 
 MIN_SEC = 10.0
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from trainer.launch import launcher
-from trainer.launch.failures import Nodes
-from trainer.launch.job import Job
-from trainer.launch.launcher import main
-from trainer.launch.watchdog import Watchdog
-from trainer.rendezvous.lifecycle import State
+from gangway.trainer.launch import launcher
+from gangway.trainer.launch.failures import Nodes
+from gangway.trainer.launch.job import Job
+from gangway.trainer.launch.launcher import main
+from gangway.trainer.launch.watchdog import Watchdog
+from gangway.trainer.rendezvous.lifecycle import State
 
 
 def test_what_can_be_no_file_of_notices_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +45,7 @@ def test_what_torchrun_cannot_start_with_is_refused(
     flag: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert main(["--standalone", flag, "-m", "trainer", "presets"]) == 2
+    assert main(["--standalone", flag, "-m", "gangway.trainer", "presets"]) == 2
     text = capsys.readouterr().err
     assert "torchrun's arguments: " in text
     assert told in text
@@ -69,7 +69,7 @@ def test_a_port_that_it_has_to_serve_and_that_is_taken_ends_the_job(
     monkeypatch.setattr(launcher, "_run_watched", lambda *_: pytest.fail("the job was begun"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert main([*(word.format(port=port) for word in words), "-m", "trainer", "presets"]) == 2
+        assert main([*(word.format(port=port) for word in words), "-m", "gangway.trainer", "presets"]) == 2
     text = capsys.readouterr().err
     assert f"{place}: this node serves the store, and cannot listen at its port" in text
     assert str(port) in text
@@ -79,14 +79,14 @@ def test_a_port_that_it_has_to_serve_and_that_is_taken_ends_the_job(
 def test_who_serves_nothing_needs_no_port(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        argv = [*(word.format(port=port) for word in words), "-m", "trainer", "presets"]
+        argv = [*(word.format(port=port) for word in words), "-m", "gangway.trainer", "presets"]
         launcher._check_port(launcher._parse_torchrun(argv))
 
 
 @pytest.mark.slow
 def test_a_job_that_waits_for_peers_ends_with_its_hours(start: Callable[..., Any]) -> None:
-    argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "--nnodes=2", "-m", "trainer", "presets")
-    code, text = start("-m", "trainer.launch", "--max-hours=0.0005", *argv).finish()
+    argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "--nnodes=2", "-m", "gangway.trainer", "presets")
+    code, text = start("-m", "gangway.trainer.launch", "--max-hours=0.0005", *argv).finish()
     assert code == 6, text
     assert "gangway: max-hours: saving and stopping" in text
     assert "the job's hours are over: ended, exit code 6" in text
@@ -95,7 +95,9 @@ def test_a_job_that_waits_for_peers_ends_with_its_hours(start: Callable[..., Any
 @pytest.mark.slow
 @pytest.mark.parametrize(("argv", "expected"), [(("presets",), 0), (("train", "--preset", "nothing"), 2)])
 def test_a_workers_exit_code_comes_through(start: Callable[..., Any], argv: tuple[str, ...], expected: int) -> None:
-    code, text = start("-m", "trainer.launch", "--standalone", "--nproc-per-node=1", "-m", "trainer", *argv).finish()
+    code, text = start(
+        "-m", "gangway.trainer.launch", "--standalone", "--nproc-per-node=1", "-m", "gangway.trainer", *argv
+    ).finish()
     assert code == expected, text
 
 
@@ -125,7 +127,7 @@ def test_a_stop_is_an_interruption_only_where_the_workers_left_by_themselves(
     script, ready = tmp_path / "stubborn.py", tmp_path / "ready"
     script.write_text(STUBBORN)
     argv = ("--standalone", "--nproc-per-node=1", "--shutdown-timeout=1", str(script), worker, str(ready))
-    command = start("-m", "trainer.launch", *argv)
+    command = start("-m", "gangway.trainer.launch", *argv)
     command.wait_for(ready.exists)
     command.process.send_signal(signal.SIGTERM)
     code, text = command.finish()

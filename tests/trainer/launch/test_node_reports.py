@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.launch.node_reports import LAUNCH_FOLDER, lines_of_nodes
-from trainer.launch.node_state import NodeState
+from gangway.trainer.launch.node_reports import LAUNCH_FOLDER, lines_of_nodes
+from gangway.trainer.launch.node_state import NodeState
 
 
 def job_folder(run_dir: Path, name: str = "job") -> Path:

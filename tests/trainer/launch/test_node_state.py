@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.launch.node_state import Failure, Interval, JobFolder, NodeState, Standing
+from gangway.trainer.launch.node_state import Failure, Interval, JobFolder, NodeState, Standing
 
 SECONDS = st.floats(-1e9, 1e12, allow_nan=False)
 STATES = st.builds(

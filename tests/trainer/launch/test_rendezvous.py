@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.launch import rendezvous
-from trainer.launch.rendezvous import _find_fault, _listen, connected_hosts
-from trainer.rendezvous.elastic_rendezvous import ElasticRendezvous, wait_for_store, why_no_answer
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.launch import rendezvous
+from gangway.trainer.launch.rendezvous import _find_fault, _listen, connected_hosts
+from gangway.trainer.rendezvous.elastic_rendezvous import ElasticRendezvous, wait_for_store, why_no_answer
 
 # Lines as in proc(5): local address, remote address, state (01 established, 0A listening).
 TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -72,7 +72,7 @@ def test_a_store_that_anybody_may_write_to_says_so(
 ) -> None:
     argv = ["--bind", bind] if bind else []
     argv += ["--member-key", str(job_pem)] if with_key else []
-    store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *argv)
+    store = start("-m", "gangway.trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *argv)
     store.wait_for(lambda: "healthy" in store.printed())
     store.process.send_signal(signal.SIGTERM)
     code, text = store.finish()
@@ -162,7 +162,7 @@ def test_one_node_leaves_the_other_goes_on_and_the_job_can_be_started_again(
     with_key: bool,
 ) -> None:
     own = ["--member-key", str(job_pem)] if with_key else []
-    store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *own)
+    store = start("-m", "gangway.trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *own)
     log = tmp_path / "command-0.log"
     store.wait_for(lambda: "serving on port" in log.read_text())
     port = re.findall(r"serving on port (\d+)", log.read_text())[0]
@@ -172,8 +172,8 @@ def test_one_node_leaves_the_other_goes_on_and_the_job_can_be_started_again(
     def node() -> Any:
         where = ["--nnodes=1:2", "--rdzv-backend=gangway", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
         where += ["--rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=3", "--nproc-per-node=1"]
-        where += ["--max-restarts=3", "-m", "trainer", "train", "--config", str(config), "--backend", "gloo"]
-        return start("-m", "trainer.launch", *own, *where, "--run-dir", str(run_dir), "--data", str(digits_dir))
+        where += ["--max-restarts=3", "-m", "gangway.trainer", "train", "--config", str(config), "--backend", "gloo"]
+        return start("-m", "gangway.trainer.launch", *own, *where, "--run-dir", str(run_dir), "--data", str(digits_dir))
 
     leaving, staying = node(), node()
     leaving.wait_for(lambda: any(event["event"] == "start" for event in events(run_dir)))

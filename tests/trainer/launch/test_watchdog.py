@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.heartbeat import Beat
-from trainer.launch.failures import MAX_FAILURES, WINDOW_SEC, is_bad_luck
-from trainer.launch.launcher import main
-from trainer.launch.watchdog import StepBound, Watchdog
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.heartbeat import Beat
+from gangway.trainer.launch.failures import MAX_FAILURES, WINDOW_SEC, is_bad_luck
+from gangway.trainer.launch.launcher import main
+from gangway.trainer.launch.watchdog import StepBound, Watchdog
 
 STEP = st.floats(1e-4, 1e4)
 
@@ -83,7 +83,7 @@ def test_what_hangs_at_the_same_image_each_time_comes_to_an_end(step_sec: float,
 WORKER = """
 import sys, time
 import torch.distributed  # as a trainer has it by then: loading it takes longer than evidence is waited for
-from trainer.core.heartbeat import beating
+from gangway.trainer.core.heartbeat import beating
 with beating(int(sys.argv[1]), int(sys.argv[1])) as heartbeat:
     for step in range(int(sys.argv[2])):
         heartbeat.step(step)
@@ -214,7 +214,7 @@ def test_a_worker_that_the_kernel_holds_is_one_hang_and_is_told_once(
     """SIGKILL waits for the driver's call to come back; here for the test."""
     kill, run_dir = os.kill, tmp_path / "run"
     monkeypatch.setattr(os, "kill", lambda pid, number: None if number == signal.SIGKILL else kill(pid, number))
-    monkeypatch.setattr("trainer.launch.watchdog._SURVIVES_SEC", 1.0)
+    monkeypatch.setattr("gangway.trainer.launch.watchdog._SURVIVES_SEC", 1.0)
     watchdog = Watchdog(tmp_path, run_dir, 0.5)
     worker(0, 30)
     watchdog.start()

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics import inception
 from tools.bench.feature_speed import write_random_weights
-from trainer.distributed.world import World
-from trainer.metrics import inception
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics import scores
+from gangway.trainer.metrics.collect import FeatureSet, collect
+from gangway.trainer.metrics.frechet import frechet_distance
+from gangway.trainer.metrics.inception import InceptionFeatures
 from tools.bench.feature_speed import RANDOM_WEIGHTS
-from trainer.distributed.world import World
-from trainer.metrics import scores
-from trainer.metrics.collect import FeatureSet, collect
-from trainer.metrics.frechet import frechet_distance
-from trainer.metrics.inception import InceptionFeatures
 
 NUM = 20
 

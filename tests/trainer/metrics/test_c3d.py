@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.core.errors import TrainerError
-from trainer.metrics import c3d
-from trainer.metrics.c3d import C3D, MEAN_FILE, C3DFeatures
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.metrics import c3d
+from gangway.trainer.metrics.c3d import C3D, MEAN_FILE, C3DFeatures
 
 CPU = torch.device("cpu")
 SHAPES = {

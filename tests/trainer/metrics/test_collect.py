@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import World
-from trainer.metrics import collect as module
-from trainer.metrics.collect import AbandonedError, FeatureSet, collect
-from trainer.metrics.frechet import FeatureStats
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics import collect as module
+from gangway.trainer.metrics.collect import AbandonedError, FeatureSet, collect
+from gangway.trainer.metrics.frechet import FeatureStats
 
 DIM = 3
 

@@ -9,17 +9,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainer.__main__ import main
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.packaged_data import load_digits_images
-from trainer.data.shards import write_shards
-from trainer.metrics import evaluator
-from trainer.metrics.evaluate import evaluate
-from trainer.metrics.metric_registry import WeightsPaths
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
+from gangway.trainer.__main__ import main
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.packaged_data import load_digits_images
+from gangway.trainer.data.shards import write_shards
+from gangway.trainer.metrics import evaluator
+from gangway.trainer.metrics.evaluate import evaluate
+from gangway.trainer.metrics.metric_registry import WeightsPaths
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
 
 
 class Shrunk:
@@ -131,7 +131,7 @@ def test_the_command_says_each_value_and_names_its_own_flags(
     assert "got:     'fd-enlo'\n  allowed: fid, fid-clean, " in said
     assert "fix:     did you mean 'fd-enl0'?\n" in said
     assert main([*command, "--metrics", "what"]) == 2
-    assert "fix:     `python -m trainer evaluate --help` lists them\n" in capsys.readouterr().err
+    assert "fix:     `python -m gangway.trainer evaluate --help` lists them\n" in capsys.readouterr().err
     assert main([*command, "--samples", "1"]) == 2
     assert capsys.readouterr().err.startswith("error: --samples: not an accepted value")
 

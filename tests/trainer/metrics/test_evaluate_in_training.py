@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.metrics import evaluator
-from trainer.metrics.evaluate import evaluate
-from trainer.metrics.metric_registry import WeightsPaths
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.metrics import evaluator
+from gangway.trainer.metrics.evaluate import evaluate
+from gangway.trainer.metrics.metric_registry import WeightsPaths
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
 
 
 class Shrunk:

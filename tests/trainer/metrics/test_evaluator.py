@@ -11,23 +11,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainer.checkpoint.samples import to_uint8
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.dataset import open_matching
-from trainer.data.packaged_data import load_digits_images
-from trainer.data.shards import ShardedImages, write_shards
-from trainer.distributed.world import World
-from trainer.metrics import evaluator as module
-from trainer.metrics.evaluator import Evaluator
-from trainer.metrics.features import FrameFeatures
-from trainer.metrics.metric_registry import WeightsPaths, check_applies, metric
-from trainer.metrics.scores import inception_score
-from trainer.networks.base import Generator
-from trainer.networks.factory import build
-from trainer.networks.precision import set_tf32
-from trainer.phases.rng import Purpose, latents
-from trainer.records.quality import QualityRecord
+from gangway.trainer.checkpoint.samples import to_uint8
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.data.packaged_data import load_digits_images
+from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics import evaluator as module
+from gangway.trainer.metrics.evaluator import Evaluator
+from gangway.trainer.metrics.features import FrameFeatures
+from gangway.trainer.metrics.metric_registry import WeightsPaths, check_applies, metric
+from gangway.trainer.metrics.scores import inception_score
+from gangway.trainer.networks.base import Generator
+from gangway.trainer.networks.factory import build
+from gangway.trainer.networks.precision import set_tf32
+from gangway.trainer.phases.rng import Purpose, latents
+from gangway.trainer.records.quality import QualityRecord
 
 
 class Shrunk:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import load_sample_image
 
-from trainer.metrics.features import EfficientNetLite0, EfficientNetLite0Features, FeatureExtractor
+from gangway.trainer.metrics.features import EfficientNetLite0, EfficientNetLite0Features, FeatureExtractor
 
 DAISY, VIADUCT_LIKE = 985, {442, 483, 663, 698}
 """ImageNet classes: a flower's; and bell cote, castle, monastery, palace for the temple in the other photograph."""

@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.metrics.features import FrameFeatures
+from gangway.trainer.metrics.features import FrameFeatures
 
 
 class Means:

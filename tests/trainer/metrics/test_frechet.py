@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import sqrtm
 
-from trainer.metrics.frechet import FeatureStats, Moments, frechet_distance
+from gangway.trainer.metrics.frechet import FeatureStats, Moments, frechet_distance
 
 
 def _moments(num: int, dim: int, seed: int, scale: float = 1.0, shift: float = 0.0) -> Moments:

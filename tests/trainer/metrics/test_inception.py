@@ -7,9 +7,14 @@ import pytest
 import torch
 from PIL import Image
 
+from gangway.trainer.metrics.features import FeatureExtractor
+from gangway.trainer.metrics.inception import (
+    InceptionFeatures,
+    _resize_clean,
+    _resize_like_tensorflow,
+    reference_network,
+)
 from tools.bench.feature_speed import RANDOM_WEIGHTS
-from trainer.metrics.features import FeatureExtractor
-from trainer.metrics.inception import InceptionFeatures, _resize_clean, _resize_like_tensorflow, reference_network
 
 CPU = torch.device("cpu")
 

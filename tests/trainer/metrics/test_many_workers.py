@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.world import World
-from trainer.metrics.collect import collect
-from trainer.metrics.scores import compare, kernel_distance
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics.collect import collect
+from gangway.trainer.metrics.scores import compare, kernel_distance
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
 
 FEATURES = """
 import numpy as np
@@ -29,11 +29,11 @@ def features(part):
 
 TWO_WORKERS = f"""
 import sys
-from trainer.distributed.world import start_world
-from trainer.core.errors import TrainerError
-from trainer.metrics.collect import AbandonedError, collect
-from trainer.metrics.scores import compare
-from trainer.metrics.scores import kernel_distance
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.metrics.collect import AbandonedError, collect
+from gangway.trainer.metrics.scores import compare
+from gangway.trainer.metrics.scores import kernel_distance
 {FEATURES}
 def broken(part):
     # On the second worker alone, which has the parts from 16 on.
@@ -100,7 +100,7 @@ def test_evaluate_under_torchrun_finds_the_values_of_one_process(
 ) -> None:
     config = tiny_config.replace({"kimg": 0.16, "metrics_samples": 40})
     train(config, tmp_path, digits_dir, RunContext(), Interruption())
-    command = ("-m", "trainer", "evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir))
+    command = ("-m", "gangway.trainer", "evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir))
     metrics = ("--metrics", "fd-enl0,precision-recall-enl0")
     records = []
     for begin in (start, torchrun):  # one after the other: both write the same run's record

@@ -5,12 +5,12 @@ import pytest
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.distributed.world import World
-from trainer.metrics.collect import AbandonedError, FeatureSet, go_on
-from trainer.metrics.frechet import FeatureStats
-from trainer.metrics.inception import InceptionFeatures
-from trainer.metrics.metric_registry import Counts, Team, metric
-from trainer.metrics.scores import inception_score
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics.collect import AbandonedError, FeatureSet, go_on
+from gangway.trainer.metrics.frechet import FeatureStats
+from gangway.trainer.metrics.inception import InceptionFeatures
+from gangway.trainer.metrics.metric_registry import Counts, Team, metric
+from gangway.trainer.metrics.scores import inception_score
 
 ROWS = np.random.default_rng(0).normal(0, 3, (40, 10)).astype(np.float32)
 

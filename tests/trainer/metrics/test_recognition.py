@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.data.packaged_data import load_digits_images
-from trainer.metrics.collect import FeatureSet
-from trainer.metrics.features import FeatureExtractor
-from trainer.metrics.frechet import FeatureStats
-from trainer.metrics.recognition import Recogniser, Recognition, recognise
+from gangway.trainer.data.packaged_data import load_digits_images
+from gangway.trainer.metrics.collect import FeatureSet
+from gangway.trainer.metrics.features import FeatureExtractor
+from gangway.trainer.metrics.frechet import FeatureStats
+from gangway.trainer.metrics.recognition import Recogniser, Recognition, recognise
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_a_class_is_there_from_a_hundredth_of_the_recognised_on() -> None:
 
 
 def test_it_is_the_same_every_time(recogniser: Recogniser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.metrics.recognition._EPOCHS", 1)
+    monkeypatch.setattr("gangway.trainer.metrics.recognition._EPOCHS", 1)
     state = torch.random.get_rng_state()
     images = torch.from_numpy(load_digits_images()[:3])
     first, second = (Recogniser(torch.device("cpu"))(images) for _ in range(2))

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.distributed.world import World
-from trainer.metrics.collect import AbandonedError
-from trainer.metrics.scores import inception_score, kernel_distance
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics.collect import AbandonedError
+from gangway.trainer.metrics.scores import inception_score, kernel_distance
 
 ALONE = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "one process")
 

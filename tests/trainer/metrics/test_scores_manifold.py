@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from trainer.distributed.world import World
-from trainer.metrics import scores
-from trainer.metrics.collect import AbandonedError
-from trainer.metrics.scores import Manifolds, compare
+from gangway.trainer.distributed.world import World
+from gangway.trainer.metrics import scores
+from gangway.trainer.metrics.collect import AbandonedError
+from gangway.trainer.metrics.scores import Manifolds, compare
 
 Features = NDArray[np.float32]
 

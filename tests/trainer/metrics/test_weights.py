@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.metrics.c3d import C3D_WEIGHTS
+from gangway.trainer.metrics.inception import INCEPTION, InceptionFeatures
+from gangway.trainer.metrics.metric_registry import check_applies
+from gangway.trainer.metrics.weights import load_tensors
 from tools.bench.feature_speed import RANDOM_WEIGHTS
-from trainer.config.presets import PRESETS
-from trainer.core.errors import TrainerError
-from trainer.metrics.c3d import C3D_WEIGHTS
-from trainer.metrics.inception import INCEPTION, InceptionFeatures
-from trainer.metrics.metric_registry import check_applies
-from trainer.metrics.weights import load_tensors
 
 CPU = torch.device("cpu")
 

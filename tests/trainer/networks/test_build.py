@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.networks.factory import build
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.factory import build
 
 Families = dict[str, tuple[TrainConfig, Path]]
 

@@ -5,10 +5,10 @@ other.
 import pytest
 import torch
 
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.families.cyclegan import roles
-from trainer.networks.base import Network
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.families.cyclegan import roles
+from gangway.trainer.networks.base import Network
 
 PHOTOS = PRESETS["cyclegan-photos"]
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from trainer.config.train_config import TrainConfig
-from trainer.networks.factory import build
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.factory import build
 
 
 @pytest.mark.parametrize("resolution", [32, 64])

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.networks import layers
-from trainer.networks.layers import double, halve, weight_gradient
+from gangway.trainer.networks import layers
+from gangway.trainer.networks.layers import double, halve, weight_gradient
 
 SIDES = st.integers(1, 5)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.networks.layers import PixelNorm
+from gangway.trainer.networks.layers import PixelNorm
 
 
 def _by_autograd(features: Tensor) -> Tensor:

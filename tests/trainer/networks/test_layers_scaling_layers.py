@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.networks import layers as matrix_products
-from trainer.networks import layers as scaling_layers
-from trainer.networks.layers import Doubling, Halving, use_matrix_products
-from trainer.networks.precision import Products
+from gangway.trainer.networks import layers as matrix_products
+from gangway.trainer.networks import layers as scaling_layers
+from gangway.trainer.networks.layers import Doubling, Halving, use_matrix_products
+from gangway.trainer.networks.precision import Products
 
 SIZES = [(1, 4, 6), (3, 8, 8), (4, 6, 4)]
 

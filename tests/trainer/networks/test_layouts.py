@@ -9,13 +9,13 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.networks.factory import build
-from trainer.networks.halves import FirstHalf, SecondHalf, feature_shape
-from trainer.networks.precision import choose
-from trainer.steps.local_training import local_train
-from trainer.steps.state import TrainState
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.factory import build
+from gangway.trainer.networks.halves import FirstHalf, SecondHalf, feature_shape
+from gangway.trainer.networks.precision import choose
+from gangway.trainer.steps.local_training import local_train
+from gangway.trainer.steps.state import TrainState
 
 CPU = torch.device("cpu")
 ALL = {name: (name, dict[str, object]()) for name, preset in PRESETS.items() if preset.frames == 1}

@@ -9,17 +9,25 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.__main__ import main
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.networks import precision
-from trainer.networks.factory import build
-from trainer.networks.layers import Doubling, Halving, small_maps
-from trainer.networks.precision import Precision, Products, choose, choose_kernels, cpu_flags, set_tf32, without_tf32
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.steps.state import TrainState
+from gangway.trainer.__main__ import main
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.networks import precision
+from gangway.trainer.networks.factory import build
+from gangway.trainer.networks.layers import Doubling, Halving, small_maps
+from gangway.trainer.networks.precision import (
+    Precision,
+    Products,
+    choose,
+    choose_kernels,
+    cpu_flags,
+    set_tf32,
+    without_tf32,
+)
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.steps.state import TrainState
 
 CPU, XLA = torch.device("cpu"), torch.device("xla", 0)
 

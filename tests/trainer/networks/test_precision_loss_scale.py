@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.checkpoint.store import load_newest_valid
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.world import start_world
-from trainer.networks.precision import LossScale
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
+from gangway.trainer.checkpoint.store import load_newest_valid
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.networks.precision import LossScale
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
 
 
 def _step(scale: LossScale, gradient: float) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainer.config.network_size import size_at
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.networks.base import Discriminator, Generator
-from trainer.networks.factory import build
-from trainer.networks.progressive import EqualConv, with_group_deviation
-from trainer.networks.progressive_schedule import ProgressiveStage, shrink
+from gangway.trainer.config.network_size import size_at
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.base import Discriminator, Generator
+from gangway.trainer.networks.factory import build
+from gangway.trainer.networks.progressive import EqualConv, with_group_deviation
+from gangway.trainer.networks.progressive_schedule import ProgressiveStage, shrink
 
 SMALL = {"ngf": 4, "ndf": 4, "z_dim": 5, "resolution": 16}
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from trainer.config.network_size import size_at
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.networks.progressive_schedule import ProgressiveStage, enlarge, fade_at, phase_at, pool, shrink
+from gangway.trainer.config.network_size import size_at
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.progressive_schedule import ProgressiveStage, enlarge, fade_at, phase_at, pool, shrink
 
 CPU = torch.device("cpu")
 PROGRESSIVE = PRESETS["progan-celeba128"]

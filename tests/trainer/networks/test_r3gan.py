@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.networks.factory import build
-from trainer.networks.precision import choose
-from trainer.networks.r3gan import Discriminator, Generator, _Block
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.factory import build
+from gangway.trainer.networks.precision import choose
+from gangway.trainer.networks.r3gan import Discriminator, Generator, _Block
 
 CLASSES, STAGES = 10, 4
 Weights = Mapping[str, Tensor]

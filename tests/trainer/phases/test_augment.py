@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trainer.phases.augment import UNIFORMS, diffaugment
+from gangway.trainer.phases.augment import UNIFORMS, diffaugment
 
 
 def _uniforms(num: int, **columns: float) -> torch.Tensor:

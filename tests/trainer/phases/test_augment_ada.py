@@ -7,12 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.world import World
-from trainer.phases.augment import EVERY_STEPS, GATES, UNIFORMS, adapt_p, diffaugment, first_p, is_due
-from trainer.steps.state import TrainState
-from trainer.steps.step import Game, adapt
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases.augment import EVERY_STEPS, GATES, UNIFORMS, adapt_p, diffaugment, first_p, is_due
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import Game, adapt
 
 ADAPTIVE = PRESETS["dcgan-cifar10"].replace({"ada_target": 0.6, "ada_kimg": 100, "batch_size": 50})
 TINY = ADAPTIVE.replace({"resolution": 16, "ngf": 1, "ndf": 1, "z_dim": 1})

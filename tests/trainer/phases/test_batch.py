@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.checkpoint.samples import to_uint8
-from trainer.config.train_config import TrainConfig
-from trainer.data.dataset import open_matching
-from trainer.data.loader import Sampler, order_digest
-from trainer.distributed.world import World
-from trainer.phases import rng
-from trainer.phases.augment import GATES, UNIFORMS
-from trainer.phases.batch import Batch
-from trainer.phases.losses import DLoss, GLoss, Inputs
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext
-from trainer.run.loop import train
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint.samples import to_uint8
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.data.loader import Sampler, order_digest
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases import rng
+from gangway.trainer.phases.augment import GATES, UNIFORMS
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.phases.losses import DLoss, GLoss, Inputs
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.run.loop import train
+from gangway.trainer.steps.state import TrainState
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ THREE_WORKERS = """
 import dataclasses, sys
 from pathlib import Path
 import torch
-from trainer.distributed.world import start_world
-from trainer.phases.batch import Batch
-from trainer.config.train_config import TrainConfig
-from trainer.data.dataset import open_matching
-from trainer.steps.state import TrainState
-from trainer.steps.step import get_phases
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import get_phases
 
 def doubled(inputs):
     # In float64, but for labels.

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.networks.base import Discriminator, Generator
-from trainer.networks.factory import build
-from trainer.phases.augment import UNIFORMS
-from trainer.phases.losses import MEANS, DLoss, GLoss, Inputs, gradient_penalty, squared_gradients
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.base import Discriminator, Generator
+from gangway.trainer.networks.factory import build
+from gangway.trainer.phases.augment import UNIFORMS
+from gangway.trainer.phases.losses import MEANS, DLoss, GLoss, Inputs, gradient_penalty, squared_gradients
 
 WGAN = {"loss": "wgan-gp", "gp_weight": 10, "r1_gamma": 0, "r1_interval": 1}
 RELATIVISTIC = {"loss": "relativistic", "r1_gamma": 0.4, "r2_gamma": 0.6, "r1_interval": 1}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.phases.phase_clock import PhaseClock
+from gangway.trainer.phases.phase_clock import PhaseClock
 
 
 def steps(clock: PhaseClock, now: list[float], number: int) -> None:
@@ -22,7 +22,7 @@ def steps(clock: PhaseClock, now: list[float], number: int) -> None:
 
 def test_a_phase_lasts_until_the_next_and_the_last_until_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [7.0]
-    monkeypatch.setattr("trainer.phases.phase_clock.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("gangway.trainer.phases.phase_clock.time", SimpleNamespace(perf_counter=lambda: now[0]))
     clock = PhaseClock(torch.device("cpu"))
     assert clock.means() == {}
     steps(clock, now, 3)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from trainer.checkpoint.store import state_digests
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.networks.factory import build
-from trainer.phases.recomputing import recompute
-from trainer.steps.local_training import local_train
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint.store import state_digests
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.factory import build
+from gangway.trainer.phases.recomputing import recompute
+from gangway.trainer.steps.local_training import local_train
+from gangway.trainer.steps.state import TrainState
 
 CPU = torch.device("cpu")
 

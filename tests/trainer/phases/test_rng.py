@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.presets import PRESETS
-from trainer.phases.rng import Purpose, StepRng, latents, uniforms
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.phases.rng import Purpose, StepRng, latents, uniforms
 
 
 def test_draws_repeat_whatever_was_drawn_between() -> None:

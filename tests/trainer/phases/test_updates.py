@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.world import World
-from trainer.phases.losses import DLoss, GLoss
-from trainer.phases.updates import get_update
-from trainer.records.run_record import RunRecord
-from trainer.steps.state import TrainState
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases.losses import DLoss, GLoss
+from gangway.trainer.phases.updates import get_update
+from gangway.trainer.records.run_record import RunRecord
+from gangway.trainer.steps.state import TrainState
 
 NOTED = """
 import os
-from trainer.run import loop
-from trainer.run.reporter import Reporter
-from trainer.steps.state import TrainState
-from trainer.families.cyclegan import GeneratorsLoss
-from trainer.phases.losses import DLoss, GLoss
-from trainer.distributed.world import World
+from gangway.trainer.run import loop
+from gangway.trainer.run.reporter import Reporter
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.families.cyclegan import GeneratorsLoss
+from gangway.trainer.phases.losses import DLoss, GLoss
+from gangway.trainer.distributed.world import World
 
 order = []
 def noted(owner, name, what):

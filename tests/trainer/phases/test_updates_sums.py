@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.phases.phase import Terms
-from trainer.phases.updates import Accumulator
-from trainer.steps.state import TrainState
-from trainer.steps.step import get_phases
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.phases.phase import Terms
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import get_phases
 
 CPU = torch.device("cpu")
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.distributed import messages
-from trainer.distributed.world import World
-from trainer.power.energy import Gpu
+from gangway.trainer.distributed import messages
+from gangway.trainer.distributed.world import World
+from gangway.trainer.power.energy import Gpu
 
 LIMIT_MW = 700_000
 

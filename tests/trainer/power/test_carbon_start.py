@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.core.errors import TrainerError
-from trainer.launch import launcher as launch
-from trainer.power.carbon_start import Decision, StartWhen, decide, has_begun, parse_start_when, wait
-from trainer.power.forecast import CARBON, PRICE, Forecast, Interval, Quantity
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.launch import launcher as launch
+from gangway.trainer.power.carbon_start import Decision, StartWhen, decide, has_begun, parse_start_when, wait
+from gangway.trainer.power.forecast import CARBON, PRICE, Forecast, Interval, Quantity
 
 MIDNIGHT = datetime(2026, 12, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -263,7 +263,7 @@ def test_a_run_that_has_begun_is_found_by_its_directory(tmp_path: Path, monkeypa
     for folder in ("mine", "runs/dcgan-digits"):
         Path(folder).mkdir(parents=True)
         Path(folder, "stats.jsonl").write_text("")
-    train = ["--standalone", "-m", "trainer", "train"]
+    train = ["--standalone", "-m", "gangway.trainer", "train"]
     assert has_begun([*train, "--preset", "x", "--run-dir", "mine"])
     assert has_begun([*train, "--run-dir=mine"])
     assert has_begun([*train, "--preset", "dcgan-digits"])
@@ -272,7 +272,7 @@ def test_a_run_that_has_begun_is_found_by_its_directory(tmp_path: Path, monkeypa
 
 
 def test_the_launcher_says_what_it_ignores_and_refuses_what_makes_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
-    assert launch.main(["--start-when", "carbon<200", "--hours=6", "-m", "trainer", "presets"]) == 2
+    assert launch.main(["--start-when", "carbon<200", "--hours=6", "-m", "gangway.trainer", "presets"]) == 2
     assert "--start-when: no such condition" in capsys.readouterr().err
     assert launch.main(["--hours", "6", "--forecast", "f", "--watch", "nowhere"]) == 2
     assert launch._wait_to_start({"--hours": "6", "--forecast": "f"}, [], float("inf"))
@@ -297,8 +297,8 @@ def test_the_decision_is_in_the_diary_and_a_run_without_gpu_says_that_nothing_is
     _write(tmp_path / "forecast.csv", 100, 100, 100)
     own = ("--start-when", f"carbon<200,by={_by(2)}", "--hours", "0.1", "--forecast", str(tmp_path / "forecast.csv"))
     train = ("train", "--preset", "dcgan-digits", "--kimg", "0.128", "--metrics-samples", "2", "--run-dir")
-    argv = (*own, "--standalone", "--nproc-per-node=1", "-m", "trainer", *train, str(tmp_path / "run"))
-    command = start("-m", "trainer.launch", *argv, "--power-limit-watts", "auto")
+    argv = (*own, "--standalone", "--nproc-per-node=1", "-m", "gangway.trainer", *train, str(tmp_path / "run"))
+    command = start("-m", "gangway.trainer.launch", *argv, "--power-limit-watts", "auto")
     code, text = command.finish()
     assert code == 0, text
     assert "warning: neither power nor clocks are limited: there is no GPU in this run" in text
@@ -307,7 +307,7 @@ def test_the_decision_is_in_the_diary_and_a_run_without_gpu_says_that_nothing_is
     assert events["power-refused"]["troubles"] == ["there is no GPU in this run"]
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["choices"]["power"] == "no limit: there is no GPU in this run"
-    code, text = start("-m", "trainer.launch", *argv).finish()
+    code, text = start("-m", "gangway.trainer.launch", *argv).finish()
     assert code == 0, text
     assert "the run has begun: it goes on at once" in text
 
@@ -315,7 +315,7 @@ def test_the_decision_is_in_the_diary_and_a_run_without_gpu_says_that_nothing_is
 def test_a_file_without_a_price_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _write(tmp_path / "forecast.csv", 100, 100, 100)
     own = ("--start-when", f"usd<2,by={_by(20)}", "--hours", "0.1", "--forecast", str(tmp_path / "forecast.csv"))
-    assert launch.main([*own, "--standalone", "-m", "trainer", "presets"]) == 2
+    assert launch.main([*own, "--standalone", "-m", "gangway.trainer", "presets"]) == 2
     assert "its first line names no column usd_per_hour" in capsys.readouterr().err
 
 
@@ -323,7 +323,7 @@ def test_a_file_without_a_price_is_bad_input(tmp_path: Path, capsys: pytest.Capt
 def test_sigterm_while_waiting_is_an_interruption(start: Callable[..., Any], tmp_path: Path) -> None:
     _write(tmp_path / "forecast.csv", 900, 900, 900, 900, 900, 100, 100)
     own = ("--start-when", f"carbon<200,by={_by(6)}", "--hours", "1", "--forecast", str(tmp_path / "forecast.csv"))
-    command = start("-m", "trainer.launch", *own, "--standalone", "-m", "trainer", "presets")
+    command = start("-m", "gangway.trainer.launch", *own, "--standalone", "-m", "gangway.trainer", "presets")
     command.wait_for(lambda: "starting at" in next(tmp_path.glob("command-*.log")).read_text())
     command.process.send_signal(signal.SIGTERM)
     code, text = command.finish()
@@ -336,7 +336,7 @@ def test_the_jobs_deadline_bounds_the_wait(start: Callable[..., Any], tmp_path: 
     _write(tmp_path / "forecast.csv", 900, 900, 900)
     carbon = ("--start-when", f"carbon<200,by={_by(20)}", "--hours", "1", "--forecast", str(tmp_path / "forecast.csv"))
     own = ("--max-hours", "0.5", *carbon)
-    argv = (*own, "--standalone", "-m", "trainer", "presets")
-    code, text = start("-m", "trainer.launch", *argv).finish()
+    argv = (*own, "--standalone", "-m", "gangway.trainer", "presets")
+    code, text = start("-m", "gangway.trainer.launch", *argv).finish()
     assert code == 0, text
     assert "too late to be done by then" in text

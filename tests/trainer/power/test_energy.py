@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.power import energy
-from trainer.power.energy import (
+from gangway.trainer.power import energy
+from gangway.trainer.power.energy import (
     CpuTimeEstimate,
     EnergyReading,
     Gpu,
@@ -18,8 +18,8 @@ from trainer.power.energy import (
     merge,
     read_all,
 )
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext
 
 KNOWN = RunContext(
     accelerator_watts=Quantity(value=700.0, unit="W", provenance="assumed", source="data sheet", as_of="2026-01-01"),

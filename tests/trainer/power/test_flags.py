@@ -4,9 +4,9 @@ import argparse
 
 import pytest
 
-from trainer.__main__ import main
-from trainer.core.errors import TrainerError
-from trainer.power.limits import PowerAsked, add_power, power_asked
+from gangway.trainer.__main__ import main
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.power.limits import PowerAsked, add_power, power_asked
 
 
 def _asked(*argv: str) -> PowerAsked:

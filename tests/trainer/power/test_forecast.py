@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.core.errors import TrainerError
-from trainer.power.forecast import PRICE, Forecast, Interval, parse_forecast, read_forecast
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.power.forecast import PRICE, Forecast, Interval, parse_forecast, read_forecast
 
 MIDNIGHT = datetime(2026, 12, 1, tzinfo=UTC)
 CSV = "time,g_per_kwh\n2026-12-01T00:00Z,300\n2026-12-01T01:00Z,100\n2026-12-01T03:00+01:00,200\n"

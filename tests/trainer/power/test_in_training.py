@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.power import node, search
-from trainer.power.energy import EnergyReading, Gpu
-from trainer.power.limits import PowerAsked
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext
-from trainer.run import loop
-from trainer.run.loop import train
-from trainer.run.session_setup import RunOptions
-from trainer.telemetry import meters
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.power import node, search
+from gangway.trainer.power.energy import EnergyReading, Gpu
+from gangway.trainer.power.limits import PowerAsked
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.run import loop
+from gangway.trainer.run.loop import train
+from gangway.trainer.run.session_setup import RunOptions
+from gangway.trainer.telemetry import meters
 
 
 class Meter:

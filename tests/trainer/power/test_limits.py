@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import World
-from trainer.power.energy import Gpu
-from trainer.power.limits import Limiter, PowerAsked, limiting
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import World
+from gangway.trainer.power.energy import Gpu
+from gangway.trainer.power.limits import Limiter, PowerAsked, limiting
 
 BEFORE = {"limit_mw": 700_000, "clocks": None}
 Events = list[tuple[str, dict[str, Any]]]

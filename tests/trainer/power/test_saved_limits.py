@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from trainer.distributed.world import World
-from trainer.power.energy import Gpu
-from trainer.power.limits import PowerAsked, limiting
-from trainer.power.saved_limits import BoardState, Note, saved_limits_folder, undo_left_over
+from gangway.trainer.distributed.world import World
+from gangway.trainer.power.energy import Gpu
+from gangway.trainer.power.limits import PowerAsked, limiting
+from gangway.trainer.power.saved_limits import BoardState, Note, saved_limits_folder, undo_left_over
 
 BEFORE = {"limit_mw": 700_000, "clocks": None}
 
@@ -28,9 +28,9 @@ spec = spec_from_file_location("stand_in", sys.argv[1])
 stand_in = module_from_spec(spec)
 spec.loader.exec_module(stand_in)
 
-from trainer.power.energy import Gpu
-from trainer.preemption.notices import Interruption
-from trainer.power.limits import PowerAsked, limiting
+from gangway.trainer.power.energy import Gpu
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.power.limits import PowerAsked, limiting
 
 interruption = Interruption().install()
 nvml = stand_in.StatefulNvml(Path(sys.argv[2]))
@@ -166,7 +166,7 @@ def test_the_launcher_restores_when_its_workers_are_gone(
 ) -> None:
     """No driver here, so it says that it cannot: it has looked, and the note stays for the next start."""
     path = _left(notes)
-    argv = ("-m", "trainer.launch", "--standalone", "--nproc-per-node=1", "-m", "trainer", "presets")
+    argv = ("-m", "gangway.trainer.launch", "--standalone", "--nproc-per-node=1", "-m", "gangway.trainer", "presets")
     code, text = start(*argv, GANGWAY_POWER_DIR=str(notes)).finish()
     assert code == 0, text
     assert "could not be restored" in text

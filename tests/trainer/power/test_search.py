@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.power.search import LADDER, Search, Step
+from gangway.trainer.power.search import LADDER, Search, Step
 
 Curve = Callable[[float], tuple[float, float]]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.preemption.notices import Notice, notices_file, read_notices, write_notice
+from gangway.trainer.preemption.notices import Notice, notices_file, read_notices, write_notice
 
 
 def test_notices_are_read_in_the_order_they_were_written(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.preemption.notices import Interruption, Request, write_notice
+from gangway.trainer.preemption.notices import Interruption, Request, write_notice
 
 
 @pytest.fixture(autouse=True)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from trainer.preemption.notices import read_notices
-from trainer.preemption.watcher import NoticesFile, Watcher
+from gangway.trainer.preemption.notices import read_notices
+from gangway.trainer.preemption.watcher import NoticesFile, Watcher
 
 
 @pytest.fixture
 def signals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Signals that the watcher would have sent."""
     sent: list[tuple[int, int]] = []
-    monkeypatch.setattr("trainer.preemption.watcher.os.kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr("gangway.trainer.preemption.watcher.os.kill", lambda pid, number: sent.append((pid, number)))
     return sent
 
 

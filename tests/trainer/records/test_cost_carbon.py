@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.records.cost_carbon import carbon, cost, energy, total
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import CarbonRecord, RunContext, SessionRecord
+from gangway.trainer.records.cost_carbon import carbon, cost, energy, total
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import CarbonRecord, RunContext, SessionRecord
 
 
 def figure(value: float, unit: str, as_of: str | None = None) -> Quantity:

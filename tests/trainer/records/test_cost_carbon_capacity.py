@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainer.records.cost_carbon import by_node, own_capacity, price
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext
+from gangway.trainer.records.cost_carbon import by_node, own_capacity, price
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext
 
 
 def figure(value: float) -> Quantity:

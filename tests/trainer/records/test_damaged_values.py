@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.records.summary import summarise
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.summary import summarise
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainer.config.values.control import JUDGE
-from trainer.records.decisions import decisions
+from gangway.trainer.config.values.control import JUDGE
+from gangway.trainer.records.decisions import decisions
 
 Line = dict[str, Any]
 

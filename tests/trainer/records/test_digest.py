@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from trainer.config.presets import PRESETS
-from trainer.core.errors import TrainerError
-from trainer.records.digest import DIGEST, WRONG_DIGEST, get_digest, with_digest
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import CarbonRecord, CostRecord, DatasetRecord, EnergyRecord, RunRecord, schema
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.digest import DIGEST, WRONG_DIGEST, get_digest, with_digest
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import CarbonRecord, CostRecord, DatasetRecord, EnergyRecord, RunRecord, schema
 
 JSON_DATA = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.records.digest import RunIdentity, check_dataset, identify
-from trainer.records.stats_log import StatsLog
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.digest import RunIdentity, check_dataset, identify
+from gangway.trainer.records.stats_log import StatsLog
 
 SAVED = RunIdentity(run_id="r", session=2, dataset_sha256="ab")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.records.file_hashes import FileSum, changed_since, get_sums
+from gangway.trainer.records.file_hashes import FileSum, changed_since, get_sums
 
 LINES = b'{"images": 16}\n{"images": 32}\n'
 

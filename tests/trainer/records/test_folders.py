@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from trainer.__main__ import main
-from trainer.config.presets import preset
-from trainer.core.errors import TrainerError
-from trainer.records.folders import check_run_folder, free_name, is_run
+from gangway.trainer.__main__ import main
+from gangway.trainer.config.presets import preset
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.folders import check_run_folder, free_name, is_run
 
 DONE = {"event": "done", "images": 64, "time": 1.0, "session": 0, "state_sha256": {}}
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from trainer.records.quality import (
+from gangway.trainer.records.quality import (
     QualityProtocol,
     QualityRecord,
     latest_judgements,
     latest_quality,
     quality_in_training,
 )
-from trainer.records.quantity import Quantity
+from gangway.trainer.records.quantity import Quantity
 
 
 def _line(name: str, value: float, images: int, cost_sec: float | None = None) -> dict[str, Any]:

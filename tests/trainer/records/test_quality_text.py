@@ -2,10 +2,10 @@
 
 import pytest
 
-from trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
-from trainer.metrics.metric_registry import Counts, metric
-from trainer.records.quality import QualityProtocol, QualityRecord, sentence, value_text
-from trainer.records.quantity import Quantity
+from gangway.trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
+from gangway.trainer.metrics.metric_registry import Counts, metric
+from gangway.trainer.records.quality import QualityProtocol, QualityRecord, sentence, value_text
+from gangway.trainer.records.quantity import Quantity
 
 ABSENT = Quantity.absent("", "not computed while training")
 

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from trainer.core import errors
-from trainer.core.errors import EXIT_INTERRUPTED, TrainerError
-from trainer.core.host import code_sha256
-from trainer.records.digest import with_digest
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import SCHEMA_FILE, RunContext, RunRecord, schema
+from gangway.trainer.core import errors
+from gangway.trainer.core.errors import EXIT_INTERRUPTED, TrainerError
+from gangway.trainer.core.host import code_sha256
+from gangway.trainer.records.digest import with_digest
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import SCHEMA_FILE, RunContext, RunRecord, schema
 
 
 def test_the_committed_schema_is_up_to_date() -> None:
     assert SCHEMA_FILE.read_text() == schema(), (
-        "run `python -m trainer schema > trainer/records/run-record.schema.json`"
+        "run `python -m gangway.trainer schema > trainer/records/run-record.schema.json`"
     )
     Draft202012Validator.check_schema(json.loads(schema()))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.records.stats_log import Line, StatsWriter, read_stats_log, require_run
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.stats_log import Line, StatsWriter, read_stats_log, require_run
 
 
 def _line(images: int, **more: Any) -> dict[str, Any]:

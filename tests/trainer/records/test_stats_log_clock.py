@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from trainer.records.stats_log import SessionClock
+from gangway.trainer.records.stats_log import SessionClock
 
 
 def test_it_begins_with_the_time_of_day() -> None:

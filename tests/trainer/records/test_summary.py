@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext
-from trainer.records.summary import summarise
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.records.summary import summarise
 
 PRICE = Quantity(value=36.0, unit="USD/h", provenance="list-price", source="catalogue", as_of="2026-09-06")
 CONTEXT = RunContext(

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import pytest
 
-from trainer.records.run_record import SessionRecord
-from trainer.records.summary import interruptions, stop_notes
+from gangway.trainer.records.run_record import SessionRecord
+from gangway.trainer.records.summary import interruptions, stop_notes
 
 
 def _session(start: float, end: float, ended_by: Literal["done", "interrupt", "killed"]) -> SessionRecord:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainer.records.quantity import Quantity
-from trainer.records.utilisation import utilisation
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.utilisation import utilisation
 
 WORK = Quantity(value=1e9, unit="FLOP", provenance="estimated", source="counted")
 PEAK = Quantity(value=1e15, unit="FLOP/s", provenance="assumed", source="data sheet")

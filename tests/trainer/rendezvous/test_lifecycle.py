@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.rendezvous.lifecycle import Event, Life, State
+from gangway.trainer.rendezvous.lifecycle import Event, Life, State
 
 HAPPENS = st.tuples(st.sampled_from(Event), st.integers(0, 255))
 ENDS = (Event.SIGNAL, Event.HOURS_OVER, Event.OVER, Event.ENDED)
@@ -97,12 +97,12 @@ def test_a_job_outlives_a_late_node_and_a_store_that_dies_twice(start: Callable[
     folder.mkdir()
 
     def store(port: str) -> Any:
-        return start("-m", "trainer.launch.rendezvous", "--port", port)
+        return start("-m", "gangway.trainer.launch.rendezvous", "--port", port)
 
     def node() -> Any:
         where = ["--nnodes=2:2", "--rdzv-backend=gangway", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
         where += ["--rdzv-conf=is_host=0,last_call_timeout=1,keep_alive_interval=1,join_timeout=2,read_timeout=3"]
-        return start("-m", "trainer.launch", *where, "--nproc-per-node=1", str(script), str(folder))
+        return start("-m", "gangway.trainer.launch", *where, "--nproc-per-node=1", str(script), str(folder))
 
     def log(number: int) -> str:
         return (tmp_path / f"command-{number}.log").read_text()

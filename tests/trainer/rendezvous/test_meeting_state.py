@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.rendezvous.meeting_state import MAX_BYTES, MeetingStateError, decode, encode
+from gangway.trainer.rendezvous.meeting_state import MAX_BYTES, MeetingStateError, decode, encode
 
 pytestmark = pytest.mark.attack("a network neighbour", "hostile bytes as the nodes' state")
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.launch import launcher, rendezvous
-from trainer.rendezvous.member_key import MemberKey
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.launch import launcher, rendezvous
+from gangway.trainer.rendezvous.member_key import MemberKey
 
 
 def _parts(pem: Path) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def test_both_commands_end_with_2_and_have_begun_nothing(tmp_path: Path, capsys:
     assert "--member-key: No such file" in capsys.readouterr().err
     socket.create_server(("127.0.0.1", free)).close()
     argv = ["--member-key", missing, "--job-dir", str(tmp_path / "job"), "--rdzv-backend=gangway", "--nnodes=2"]
-    assert launcher.main([*argv, "--rdzv-endpoint=127.0.0.1:9", "-m", "trainer", "presets"]) == 2
+    assert launcher.main([*argv, "--rdzv-endpoint=127.0.0.1:9", "-m", "gangway.trainer", "presets"]) == 2
     assert "--member-key: No such file" in capsys.readouterr().err
     assert not (tmp_path / "job").exists()
 
@@ -113,14 +113,14 @@ def test_what_a_key_would_not_protect_is_refused(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     argv = ["--member-key", str(job_pem), f"--rdzv-backend={backend}", "--nnodes=2", "--rdzv-endpoint=127.0.0.1:9"]
-    assert launcher.main([*argv, "-m", "trainer", "presets"]) == 2
+    assert launcher.main([*argv, "-m", "gangway.trainer", "presets"]) == 2
     assert re.search(told, capsys.readouterr().err)
 
 
 @pytest.mark.slow
 def test_several_nodes_without_a_key_are_warned_of(start: Callable[..., Any]) -> None:
-    argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "-m", "trainer", "presets")
+    argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "-m", "gangway.trainer", "presets")
     for nodes, warned in (("1:2", True), ("1", False)):
-        code, text = start("-m", "trainer.launch", "--max-hours=0.0005", f"--nnodes={nodes}", *argv).finish()
+        code, text = start("-m", "gangway.trainer.launch", "--max-hours=0.0005", f"--nnodes={nodes}", *argv).finish()
         assert code == 6, text
         assert ("without --member-key whoever reaches the rendezvous is a member" in text) is warned, text

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainer.launch import launcher
-from trainer.rendezvous.slice_meeting import meeting_argv
+from gangway.trainer.launch import launcher
+from gangway.trainer.rendezvous.slice_meeting import meeting_argv
 
 HOSTS = ["10.0.0.1", "10.0.0.2"]
 
@@ -29,6 +29,13 @@ def test_with_a_key_they_meet_by_it_and_not_as_torchrun_would() -> None:
 
 def test_the_launcher_reads_that_key(capfd: pytest.CaptureFixture[str]) -> None:
     """A file that is not there ends the run before anybody is met; a run without one is warned of."""
-    argv = [*meeting_argv(1, HOSTS, key="/no/such/job.pem"), "-m", "trainer", "train", "--preset", "dcgan-digits"]
+    argv = [
+        *meeting_argv(1, HOSTS, key="/no/such/job.pem"),
+        "-m",
+        "gangway.trainer",
+        "train",
+        "--preset",
+        "dcgan-digits",
+    ]
     assert launcher.main(argv) == 2
     assert "/no/such/job.pem" in capfd.readouterr().err

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.rendezvous import tunnel
-from trainer.rendezvous.member_key import MemberKey
-from trainer.rendezvous.tunnel import LOOPBACK, FrontDoor, NearEnd, listen_everywhere, why_refused
+from gangway.trainer.rendezvous import tunnel
+from gangway.trainer.rendezvous.member_key import MemberKey
+from gangway.trainer.rendezvous.tunnel import LOOPBACK, FrontDoor, NearEnd, listen_everywhere, why_refused
 
 PATIENCE_SEC = 30.0
 

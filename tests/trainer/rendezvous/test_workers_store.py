@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
-from trainer.rendezvous.member_key import MemberKey
-from trainer.rendezvous.tunnel import LOOPBACK, NearEnd
-from trainer.rendezvous.workers_store import WorkersStore, loopback_store
+from gangway.trainer.rendezvous.member_key import MemberKey
+from gangway.trainer.rendezvous.tunnel import LOOPBACK, NearEnd
+from gangway.trainer.rendezvous.workers_store import WorkersStore, loopback_store
 
 
 def client(port: int, timeout_sec: float = 20.0) -> TCPStore:

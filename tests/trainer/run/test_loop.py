@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from trainer.checkpoint import store
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.packaged_data import load_digits_images
-from trainer.data.shards import write_shards
-from trainer.preemption.notices import Interruption, write_notice
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.records.stats_log import read_stats_log
-from trainer.records.summary import summarise
-from trainer.run.loop import train
-from trainer.run.session_setup import RunOptions
+from gangway.trainer.checkpoint import store
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.packaged_data import load_digits_images
+from gangway.trainer.data.shards import write_shards
+from gangway.trainer.preemption.notices import Interruption, write_notice
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.records.stats_log import read_stats_log
+from gangway.trainer.records.summary import summarise
+from gangway.trainer.run.loop import train
+from gangway.trainer.run.session_setup import RunOptions
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 
@@ -87,7 +87,10 @@ def test_a_session_says_how_it_begins_and_where_its_results_are(
     assert _train(short, run_dir, digits_dir) == 0
     first = capsys.readouterr().out
     assert first.startswith(f"{run_dir}: a new run of 320 images, {short.preset}, on 1 worker (cpu, ")
-    assert f"{run_dir}: done, 320 images; look at samples.png there, or judge it: python -m trainer evaluate" in first
+    assert (
+        f"{run_dir}: done, 320 images; look at samples.png there, or judge it: python -m gangway.trainer evaluate"
+        in first
+    )
     assert _train(short.replace({"kimg": 0.48}), run_dir, digits_dir) == 0
     assert capsys.readouterr().out.startswith(f"{run_dir}: goes on from 320 of 480 images, {short.preset}, on 1 worker")
 
@@ -278,7 +281,7 @@ def test_a_session_that_never_began_leaves_no_end(
         raise TrainerError(place=str(path), problem="No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("trainer.run.reporter.write_samples", full)
+        patched.setattr("gangway.trainer.run.reporter.write_samples", full)
         with pytest.raises(TrainerError, match="No space left"):
             _train(short, tmp_path, digits_dir)
     assert not (tmp_path / "stats.jsonl").exists()

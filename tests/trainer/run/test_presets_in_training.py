@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainer.config.presets import PRESETS
-from trainer.data.shards import write_shards
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext
-from trainer.run.loop import train
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.data.shards import write_shards
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.run.loop import train
 
 
 @pytest.mark.slow

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import InUseError, TrainerError
-from trainer.core.files import try_lock
-from trainer.distributed.world import World
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.run.run_lock import LOCK_FILE, Patience, run_lock
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import InUseError, TrainerError
+from gangway.trainer.core.files import try_lock
+from gangway.trainer.distributed.world import World
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.run.run_lock import LOCK_FILE, Patience, run_lock
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 
@@ -31,8 +31,8 @@ HOLDER = """
 import sys
 from pathlib import Path
 import torch
-from trainer.run import run_lock
-from trainer.distributed.world import World
+from gangway.trainer.run import run_lock
+from gangway.trainer.distributed.world import World
 
 run_lock._BEAT_SEC = float(sys.argv[2])
 world = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "one process")
@@ -89,7 +89,7 @@ def has_trained(run_dir: Path, lines_of: Lines) -> Callable[[], bool]:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process's host is another than the holder's."""
-    monkeypatch.setattr("trainer.run.run_lock.boot_id", lambda: "another")
+    monkeypatch.setattr("gangway.trainer.run.run_lock.boot_id", lambda: "another")
 
 
 def _end(holder: subprocess.Popen[bytes]) -> None:
@@ -175,7 +175,7 @@ def test_a_silent_host_is_taken_for_gone_whatever_the_file_system_makes_of_its_l
         holder.kill()
         holder.wait()
     if locks == "none":
-        monkeypatch.setattr("trainer.core.files.fcntl.flock", _unsupported)
+        monkeypatch.setattr("gangway.trainer.core.files.fcntl.flock", _unsupported)
     if locks == "unknown holder":
         (run_dir / LOCK_FILE).write_text("")
     with run_lock(run_dir, ALONE, never, Patience(0, 0, silent=0.5)):
@@ -193,7 +193,7 @@ def test_without_locks_a_live_session_on_this_host_is_still_found(
     hold_it: Callable[..., Any], run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold_it(beat_sec=0.05)
-    monkeypatch.setattr("trainer.core.files.fcntl.flock", _unsupported)
+    monkeypatch.setattr("gangway.trainer.core.files.fcntl.flock", _unsupported)
     _refused(run_dir, Patience(here=LONG, elsewhere=0.3, silent=LONG))
 
 
@@ -214,7 +214,7 @@ def test_a_disk_that_fails_is_told(run_dir: Path, monkeypatch: pytest.MonkeyPatc
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("trainer.core.files.fcntl.flock", broken)
+    monkeypatch.setattr("gangway.trainer.core.files.fcntl.flock", broken)
     with pytest.raises(TrainerError, match=r"\.lock: cannot be written: Input/output error"):
         run_lock(run_dir, ALONE, never).__enter__()
 
@@ -234,7 +234,7 @@ def test_a_file_that_its_holder_removes_meanwhile_is_asked_for_again(
             (run_dir / LOCK_FILE).touch()
         return try_lock(file)
 
-    monkeypatch.setattr("trainer.run.run_lock.try_lock", late)
+    monkeypatch.setattr("gangway.trainer.run.run_lock.try_lock", late)
     with run_lock(run_dir, ALONE, never):
         assert len(calls) == 3
         assert _pid(run_dir) == os.getpid()
@@ -317,7 +317,7 @@ def test_a_full_disk_leaves_no_lock(run_dir: Path, monkeypatch: pytest.MonkeyPat
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("trainer.run.run_lock.os.fsync", full)
+    monkeypatch.setattr("gangway.trainer.run.run_lock.os.fsync", full)
     with pytest.raises(TrainerError, match=r"\.lock: cannot be written: No space left"):
         run_lock(run_dir, ALONE, never).__enter__()
     assert not run_dir.exists()

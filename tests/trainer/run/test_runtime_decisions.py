@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.run.runtime_decisions import steps_between_votes
+from gangway.trainer.run.runtime_decisions import steps_between_votes
 
 
 @given(step_sec=st.floats(1e-4, 100), num_workers=st.integers(1, 4096))

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 from torch._dynamo.backends.registry import lookup_backend
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.run.session_setup import check_layers
-from trainer.steps.state import TrainState
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.run.session_setup import check_layers
+from gangway.trainer.steps.state import TrainState
 
 CPU = torch.device("cpu")
 SCHEDULES: dict[str, object] = {

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 SEGMENTS: list[dict[str, object]] = [
@@ -103,8 +103,8 @@ def test_another_number_of_workers_is_refused_before_data_is_touched(changing: T
 
 KILLED = """
 import os, signal, sys
-from trainer.run import loop
-from trainer.__main__ import run
+from gangway.trainer.run import loop
+from gangway.trainer.__main__ import run
 
 batch_of, at = loop.Batch, int(os.environ["KILL_AT"])
 def mortal(config, world, data, *more):
@@ -165,7 +165,7 @@ def test_a_device_that_cannot_compute_a_later_segment_refuses_at_the_start(
             raise TrainerError(place="TrainConfig.precision", problem="this device is older", fix="--precision fp16")
         return None
 
-    monkeypatch.setattr("trainer.run.session_setup.choose", choose)
+    monkeypatch.setattr("gangway.trainer.run.session_setup.choose", choose)
     with pytest.raises(TrainerError, match=r"TrainConfig\.segments\.1\.precision: this device is older"):
         train(changing, tmp_path / "run", tmp_path / "data", RunContext(), Interruption())
     assert not (tmp_path / "data").exists()

@@ -10,21 +10,21 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings
-from trainer.control import controller, fatal
-from trainer.control.decide import next_decision
-from trainer.control.interval import Decision, Interval, Value
-from trainer.control.replay import recorded
-from trainer.core.errors import TrainerError
-from trainer.data.loader import AS_SUITS, Reading
-from trainer.distributed.world import World
-from trainer.preemption.notices import Interruption, Request
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.run.session_setup import RunOptions
-from trainer.steps.compilation import Compilation, compile_losses
-from trainer.steps.step_graph import StepGraph, step_graph
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings
+from gangway.trainer.control import controller, fatal
+from gangway.trainer.control.decide import next_decision
+from gangway.trainer.control.interval import Decision, Interval, Value
+from gangway.trainer.control.replay import recorded
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.loader import AS_SUITS, Reading
+from gangway.trainer.distributed.world import World
+from gangway.trainer.preemption.notices import Interruption, Request
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.run.session_setup import RunOptions
+from gangway.trainer.steps.compilation import Compilation, compile_losses
+from gangway.trainer.steps.step_graph import StepGraph, step_graph
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 Script = dict[int, tuple[str, Value]]
@@ -214,7 +214,7 @@ def test_a_controller_that_dies_leaves_the_run_as_it_is(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug of its own, or a folder that does not answer")
 
-    monkeypatch.setattr(f"trainer.control.controller.{part}", broken)
+    monkeypatch.setattr(f"gangway.trainer.control.controller.{part}", broken)
     plain = _train(config, tmp_path / "plain", digits_dir, None)
     found = _train(config, tmp_path / "dies", digits_dir)
     assert found.state_sha256 == plain.state_sha256
@@ -255,8 +255,8 @@ class TooSmall:
 @pytest.fixture
 def too_small(monkeypatch: pytest.MonkeyPatch) -> TooSmall:
     found = TooSmall(monkeypatch)
-    monkeypatch.setattr("trainer.run.loop.step_graph", found.graph)
-    monkeypatch.setattr("trainer.run.loop.compile_losses", found.compiled)
+    monkeypatch.setattr("gangway.trainer.run.loop.step_graph", found.graph)
+    monkeypatch.setattr("gangway.trainer.run.loop.compile_losses", found.compiled)
     return found
 
 

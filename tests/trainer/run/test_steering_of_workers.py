@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunRecord
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.records.run_record import RunRecord
 
 DECIDES = """
 import sys
 from types import SimpleNamespace
-from trainer.control import controller
-from trainer.control.interval import Decision
-from trainer.__main__ import run
+from gangway.trainer.control import controller
+from gangway.trainer.control.interval import Decision
+from gangway.trainer.__main__ import run
 
 WANTED = {48: ("batch_gpu", 4), 96: ("batch_size", 32), 160: ("loader_threads", 2)}
 

@@ -10,21 +10,21 @@ import torch
 from torch import nn
 from torch._dynamo.backends.registry import lookup_backend
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.dataset import open_matching
-from trainer.distributed.world import World, start_world
-from trainer.networks.factory import build
-from trainer.phases.batch import Batch
-from trainer.phases.losses import DLossOnFakes, GLoss
-from trainer.phases.updates import Accumulator
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.steps import compilation
-from trainer.steps.compilation import check_graphs, compile_losses
-from trainer.steps.state import TrainState
-from trainer.steps.step import get_phases, new_game, step
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.distributed.world import World, start_world
+from gangway.trainer.networks.factory import build
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.phases.losses import DLossOnFakes, GLoss
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.steps import compilation
+from gangway.trainer.steps.compilation import check_graphs, compile_losses
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import get_phases, new_game, step
 
 Tried = tuple[str, DLossOnFakes, GLoss, TrainState]
 
@@ -303,7 +303,7 @@ GROWING = """
 import sys
 from torch import nn
 from torch._dynamo.backends.registry import lookup_backend
-from trainer.__main__ import run
+from gangway.trainer.__main__ import run
 
 honest = nn.Module.compile
 nn.Module.compile = lambda module, **options: honest(module, **options, backend="aot_eager")

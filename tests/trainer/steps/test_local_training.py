@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.checkpoint.store import state_digests
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.data.shards import ShardedImages
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.steps.local_training import local_train
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint.store import state_digests
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.steps.local_training import local_train
+from gangway.trainer.steps.state import TrainState
 
 Families = dict[str, tuple[TrainConfig, Path]]
 CPU = torch.device("cpu")

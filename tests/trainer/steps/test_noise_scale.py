@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainer.checkpoint.store import state_digests
-from trainer.config.train_config import TrainConfig
-from trainer.data.shards import ShardedImages
-from trainer.distributed.world import World
-from trainer.networks.precision import LossScale
-from trainer.phases.batch import Batch
-from trainer.phases.updates import Accumulator
-from trainer.steps.noise_scale import Looks, NoiseProbe, NoiseScale
-from trainer.steps.state import TrainState
-from trainer.steps.step import get_phases, new_game, step
+from gangway.trainer.checkpoint.store import state_digests
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.precision import LossScale
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.steps.noise_scale import Looks, NoiseProbe, NoiseScale
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import get_phases, new_game, step
 
 SIZE = 4000
 TRUE = 60.0

@@ -11,31 +11,31 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.checkpoint.store import load_newest_valid, state_digests
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.world import World
-from trainer.networks.base import Generator
-from trainer.networks.factory import build
-from trainer.networks.halves import FirstHalf, SecondHalf, feature_shape, first_units, parts_of_half
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
+from gangway.trainer.checkpoint.store import load_newest_valid, state_digests
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.base import Generator
+from gangway.trainer.networks.factory import build
+from gangway.trainer.networks.halves import FirstHalf, SecondHalf, feature_shape, first_units, parts_of_half
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
 
 STEPS = """
 import json, sys
 import numpy as np, torch
-from trainer.config.presets import PRESETS
-from trainer.data.images_in_memory import ImagesInMemory
-from trainer.steps.pipelining import divide
-from trainer.steps.replica_check import check_same
-from trainer.distributed.world import start_world
-from trainer.steps.state import TrainState
-from trainer.phases.batch import Batch
-from trainer.networks.precision import choose
-from trainer.steps.step import new_game, get_phases, step
-from trainer.phases.updates import Accumulator
-from trainer.telemetry.meters import _grad_norm
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.steps.pipelining import divide
+from gangway.trainer.steps.replica_check import check_same
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.networks.precision import choose
+from gangway.trainer.steps.step import new_game, get_phases, step
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.telemetry.meters import _grad_norm
 
 def bytes_of(tensors):
     return sum(each.numel() * each.element_size() for each in tensors if each is not None and not each.is_meta)
@@ -103,7 +103,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases = json.dumps([(name, preset, {**SMALL, **changes}) for name, (preset, changes) in CASES.items()])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
     for workers in WORKERS:
-        several = ["-m", "trainer.launch", "--standalone", f"--nproc-per-node={workers}"]
+        several = ["-m", "gangway.trainer.launch", "--standalone", f"--nproc-per-node={workers}"]
         argv = [sys.executable, *(several if workers > 1 else ()), str(folder / "steps.py"), str(folder), cases]
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=400)
         assert done.returncode == 0, done.stderr
@@ -168,7 +168,7 @@ def test_a_run_goes_on_divided_and_whole(
     assert train(config, tmp_path / "whole", digits_dir, RunContext(), Interruption()) == 0
     (tmp_path / "config.json").write_text(config.to_json())
     words = ["--config", str(tmp_path / "config.json"), "--run-dir", str(tmp_path / "run"), "--data", str(digits_dir)]
-    code, text = torchrun("-m", "trainer", "train", *words, "--kimg", "0.08").finish()
+    code, text = torchrun("-m", "gangway.trainer", "train", *words, "--kimg", "0.08").finish()
     assert code == 0, text
     first = load_newest_valid(tmp_path / "run" / "checkpoints")[0]
     assert first is not None
@@ -177,7 +177,7 @@ def test_a_run_goes_on_divided_and_whole(
     assert state_digests(first.read()) == digests, "what the record says is of the whole tensors"
     further = config.replace({"kimg": 0.16})
     assert train(further, tmp_path / "run", digits_dir, RunContext(), Interruption()) == 0
-    code, text = torchrun("-m", "trainer", "train", *words, workers=4).finish()
+    code, text = torchrun("-m", "gangway.trainer", "train", *words, workers=4).finish()
     assert code == 0, text
     assert "goes on from 160 of 240 images" in text
     ticks = [
@@ -198,7 +198,7 @@ def test_an_odd_number_of_workers_is_refused(
     config = tiny_config.replace({"architecture": "resnet", "pipeline_stages": 2})
     (tmp_path / "config.json").write_text(config.to_json())
     words = ["--config", str(tmp_path / "config.json"), "--run-dir", str(tmp_path / "run"), "--data", str(digits_dir)]
-    code, text = torchrun("-m", "trainer", "train", *words, workers=3).finish()
+    code, text = torchrun("-m", "gangway.trainer", "train", *words, workers=3).finish()
     assert code == 2, text
     assert "pipeline_stages: 3 workers" in text
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import World
-from trainer.steps import replica_check as agreement
-from trainer.steps.replica_check import check_same, first_difference
-from trainer.steps.state import TrainState
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import World
+from gangway.trainer.steps import replica_check as agreement
+from gangway.trainer.steps.replica_check import check_same, first_difference
+from gangway.trainer.steps.state import TrainState
 
 CPU = torch.device("cpu")
 
@@ -87,8 +87,8 @@ def test_a_lone_worker_agrees_with_itself(tiny_config: TrainConfig) -> None:
 
 TWO_WORKERS = """
 import torch
-from trainer.distributed.world import start_world
-from trainer.steps.replica_check import first_difference
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.steps.replica_check import first_difference
 
 with start_world("gloo") as world:
     same, mine = torch.ones(3, 2), torch.ones(2)
@@ -112,8 +112,8 @@ def test_one_bit_is_enough_on_two_real_workers(torchrun: Callable[..., Any], tmp
 FOUR_WORKERS = """
 import dataclasses, torch
 from torch.distributed.tensor import distribute_tensor, Replicate, Shard
-from trainer.distributed.world import get_mesh, start_world
-from trainer.steps.replica_check import first_difference
+from gangway.trainer.distributed.world import get_mesh, start_world
+from gangway.trainer.steps.replica_check import first_difference
 
 with start_world("gloo") as world:
     world = dataclasses.replace(world, mesh=get_mesh(4, 2, world.device, "hsdp"))

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.checkpoint.samples import load_generator
-from trainer.checkpoint.store import load_newest_valid, state_digests
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.distributed.sharded_modules import accumulate, gradients, is_sharded, whole
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint.samples import load_generator
+from gangway.trainer.checkpoint.store import load_newest_valid, state_digests
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.sharded_modules import accumulate, gradients, is_sharded, whole
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.steps.state import TrainState
 
 
 def _row(weights: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -49,7 +49,7 @@ def test_a_split_run_is_the_whole_one(
             kimg,
         ]
         words = ("--data", str(digits_dir), "--shard", shard)
-        code, text = torchrun("-m", "trainer", *argv, *words, workers=workers).finish()
+        code, text = torchrun("-m", "gangway.trainer", *argv, *words, workers=workers).finish()
         assert code == 0, text
     sessions = [line["choices"]["shard"] for line in lines_of(tmp_path / "split") if line.get("event") == "choices"]
     assert sessions == ["fsdp2: over 2 workers, 10 units, asked for", "hsdp: over 1 x 4 workers, 10 units, asked for"]
@@ -84,7 +84,7 @@ def test_a_split_run_is_the_whole_one(
 
     # What one has written whole two go on with, each with its part.
     argv[-1] = "0.56"
-    code, text = torchrun("-m", "trainer", *argv, "--data", str(digits_dir), "--shard", "fsdp2").finish()
+    code, text = torchrun("-m", "gangway.trainer", *argv, "--data", str(digits_dir), "--shard", "fsdp2").finish()
     assert code == 0, text
     assert "goes on from 480 of 560 images" in text
 
@@ -96,13 +96,13 @@ def test_a_damaged_part_is_found_by_all_workers(
     config = tiny_config.replace({"kimg": 0.16, "checkpoint_kimg": 0.08, "sample_kimg": 100, "shard": "fsdp2"})
     (tmp_path / "config.json").write_text(config.to_json())
     words = ["--config", str(tmp_path / "config.json"), "--run-dir", str(tmp_path / "run"), "--data", str(digits_dir)]
-    code, text = torchrun("-m", "trainer", "train", *words).finish()
+    code, text = torchrun("-m", "gangway.trainer", "train", *words).finish()
     assert code == 0, text
     part = tmp_path / "run" / "checkpoints" / "000000000160.part-1-of-2"
     content = bytearray(part.read_bytes())
     content[-1] ^= 1
     part.write_bytes(content)
-    code, text = torchrun("-m", "trainer", "train", *words, "--kimg", "0.24").finish()
+    code, text = torchrun("-m", "gangway.trainer", "train", *words, "--kimg", "0.24").finish()
     assert code == 0, text
     assert f"the hash of {part.name} is not the one in its manifest" in text
     assert "goes on from 80 of 240 images" in text

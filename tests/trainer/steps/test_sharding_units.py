@@ -14,20 +14,20 @@ STEPS = """
 import dataclasses, json, sys
 from pathlib import Path
 import numpy as np, torch
-from trainer.checkpoint.async_saver import PartSaver
-from trainer.checkpoint.store import load, state_digests
-from trainer.config.presets import PRESETS
-from trainer.data.images_in_memory import ImagesInMemory
-from trainer.distributed.gathered_window import GatheredWindow
-from trainer.distributed.sharded_modules import local, whole
-from trainer.steps.sharding import shard
-from trainer.distributed.world import get_mesh, start_world
-from trainer.records.digest import RunIdentity
-from trainer.steps.state import TrainState
-from trainer.phases import batch as batches
-from trainer.networks.precision import choose
-from trainer.steps.step import new_game, get_phases, step
-from trainer.phases.updates import Accumulator
+from gangway.trainer.checkpoint.async_saver import PartSaver
+from gangway.trainer.checkpoint.store import load, state_digests
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.distributed.gathered_window import GatheredWindow
+from gangway.trainer.distributed.sharded_modules import local, whole
+from gangway.trainer.steps.sharding import shard
+from gangway.trainer.distributed.world import get_mesh, start_world
+from gangway.trainer.records.digest import RunIdentity
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.phases import batch as batches
+from gangway.trainer.networks.precision import choose
+from gangway.trainer.steps.step import new_game, get_phases, step
+from gangway.trainer.phases.updates import Accumulator
 
 def bytes_of(tensors):
     # Of their storages, each once: a unit's gradients lie in one.
@@ -161,7 +161,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     (folder / "steps.py").write_text(STEPS)
     cases = json.dumps([(name, preset, {**SMALL, **changes}) for name, (preset, changes) in CASES.items()])
-    launch = [sys.executable, "-m", "trainer.launch", "--standalone", "--nproc-per-node=4", str(folder / "steps.py")]
+    launch = [
+        sys.executable,
+        "-m",
+        "gangway.trainer.launch",
+        "--standalone",
+        "--nproc-per-node=4",
+        str(folder / "steps.py"),
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
     done = subprocess.run([*launch, str(folder), cases], env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr

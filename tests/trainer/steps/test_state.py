@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.checkpoint.store import state_digests
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.steps.state import TrainState
+from gangway.trainer.checkpoint.store import state_digests
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.steps.state import TrainState
 
 CPU = torch.device("cpu")
 

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.config.train_config import TrainConfig
-from trainer.data import loader
-from trainer.data.dataset import open_matching
-from trainer.distributed.world import World
-from trainer.networks.precision import choose
-from trainer.phases.batch import Batch
-from trainer.phases.updates import Accumulator
-from trainer.steps import step_graph
-from trainer.steps.state import TrainState
-from trainer.steps.step import get_phases, new_game
-from trainer.steps.step_graph import TIMED, WARM_UP, StepGraph, _Snapshot, cuda_recorder
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.data import loader
+from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.precision import choose
+from gangway.trainer.phases.batch import Batch
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.steps import step_graph
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import get_phases, new_game
+from gangway.trainer.steps.step_graph import TIMED, WARM_UP, StepGraph, _Snapshot, cuda_recorder
 
 Families = dict[str, tuple[TrainConfig, Path]]
 FIXED = ("dcgan", "dcgan-ada", "resnet", "r3gan", "cyclegan")
@@ -295,9 +295,9 @@ WORKERS = """
 import json, runpy, sys
 from pathlib import Path
 import torch
-from trainer.config.train_config import TrainConfig
-from trainer.distributed.flat_average import FlatAverage
-from trainer.distributed.world import start_world
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.flat_average import FlatAverage
+from gangway.trainer.distributed.world import start_world
 
 config, folder, how = TrainConfig.from_file(Path(sys.argv[1])), Path(sys.argv[2]), sys.argv[3]
 Run = runpy.run_path("tests/trainer/steps/test_step_graph.py")["Run"]

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from trainer.core.cgroups import GroupMemory, memory_of_groups
-from trainer.distributed.world import World
-from trainer.power.energy import Gpu
-from trainer.telemetry.devices import device_name, find_gpu, free_host_memory_gib, load
+from gangway.trainer.core.cgroups import GroupMemory, memory_of_groups
+from gangway.trainer.distributed.world import World
+from gangway.trainer.power.energy import Gpu
+from gangway.trainer.telemetry.devices import device_name, find_gpu, free_host_memory_gib, load
 
 
 def world_on(device: str) -> World:
@@ -36,7 +36,7 @@ def test_a_nodes_cores_and_memory_are_counted_once() -> None:
 
 
 def get_groups(monkeypatch: pytest.MonkeyPatch, *groups: GroupMemory) -> None:
-    monkeypatch.setattr("trainer.telemetry.devices.memory_of_groups", lambda: iter(groups))
+    monkeypatch.setattr("gangway.trainer.telemetry.devices.memory_of_groups", lambda: iter(groups))
 
 
 def test_what_the_limits_of_control_groups_leave_bounds_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_what_the_limits_of_control_groups_leave_bounds_what_is_free(monkeypatch
 
 
 def test_the_waits_of_all_threads_for_a_core_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.telemetry.devices._TASKS", tmp_path)
+    monkeypatch.setattr("gangway.trainer.telemetry.devices._TASKS", tmp_path)
     assert load(world_on("cpu")).cpu_wait_sec is None, "this kernel does not count"
     # As the kernel has it: ns on a core, ns ready without one, slices of time.
     for thread, text in {"7": "900000000 1500000000 12\n", "8": "100000000 250000000 3\n"}.items():
@@ -96,7 +96,7 @@ def test_a_hosts_busy_time_has_what_was_stolen_and_not_what_was_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stat = tmp_path / "stat"
-    monkeypatch.setattr("trainer.telemetry.devices._STAT", stat)
+    monkeypatch.setattr("gangway.trainer.telemetry.devices._STAT", stat)
     assert load(world_on("cpu")).host_sec is None, "no such file"
     hertz = os.sysconf("SC_CLK_TCK")
     columns = (3, 1, 2, 50, 7, 0, 1, 4, 2, 1)  # the last two are in the first two
@@ -110,7 +110,7 @@ def test_a_hosts_busy_time_has_what_was_stolen_and_not_what_was_idle(
 
 
 def test_a_quota_bounds_the_cores_that_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.telemetry.devices.usable_cores", lambda: 4)
+    monkeypatch.setattr("gangway.trainer.telemetry.devices.usable_cores", lambda: 4)
     assert load(world_on("cpu")).cores == 4
 
 
@@ -134,14 +134,14 @@ def test_a_slurm_jobs_limit_is_seen_where_the_nodes_root_has_none(
         (folder / "memory.current").write_text(f"{63 << 20}\n")
         (folder / "memory.stat").write_text(f"anon 5\ninactive_file {1 << 20}\n")
     found = partial(memory_of_groups, own, tmp_path / "mounted")
-    monkeypatch.setattr("trainer.telemetry.devices.memory_of_groups", found)
+    monkeypatch.setattr("gangway.trainer.telemetry.devices.memory_of_groups", found)
     assert load(world_on("cpu")).host_memory_share == pytest.approx(62 / 64)
     assert free_host_memory_gib() == 2 / 1024
 
 
 def test_bytes_read_are_known_or_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     io = tmp_path / "io"
-    monkeypatch.setattr("trainer.telemetry.devices._IO", io)
+    monkeypatch.setattr("gangway.trainer.telemetry.devices._IO", io)
     assert load(world_on("cpu")).read_bytes is None
     io.write_text("rchar: 5\nread_bytes: 4096\nwrite_bytes: 0\n")
     assert load(world_on("cpu")).read_bytes == 4096

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.families import cyclegan
-from trainer.networks.factory import build
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext
-from trainer.telemetry.flops import StepFlops, _counting, count_step, step_flops
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.families import cyclegan
+from gangway.trainer.networks.factory import build
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.telemetry.flops import StepFlops, _counting, count_step, step_flops
 
 Layer = torch.nn.Conv2d | torch.nn.ConvTranspose2d | torch.nn.Linear
 SMALL = {"resolution": 16, "ngf": 8, "ndf": 8, "z_dim": 6, "num_classes": 0}

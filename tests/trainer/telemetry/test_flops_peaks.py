@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainer.config.values.accelerators import PEAK_TFLOPS, WITHOUT_BF16
-from trainer.records.quantity import Quantity
-from trainer.telemetry.flops import peak_flops
+from gangway.trainer.config.values.accelerators import PEAK_TFLOPS, WITHOUT_BF16
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.telemetry.flops import peak_flops
 
 
 @pytest.mark.parametrize(

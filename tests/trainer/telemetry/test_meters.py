@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import World
-from trainer.phases.updates import Accumulator
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext
-from trainer.steps.state import TrainState
-from trainer.steps.step import get_phases
-from trainer.telemetry.devices import Load
-from trainer.telemetry.flops import StepFlops
-from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starvation_note
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import World
+from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import get_phases
+from gangway.trainer.telemetry.devices import Load
+from gangway.trainer.telemetry.flops import StepFlops
+from gangway.trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starvation_note
 
 WORK = Quantity(value=1e6, unit="FLOP", provenance="estimated", source="counted")
 PEAK = Quantity(value=1e12, unit="FLOP/s", provenance="assumed", source="data sheet")
@@ -58,7 +58,7 @@ def _line(
 ) -> dict[str, Any]:
     """The line after 10 steps of half a second in all, on a clock of the test's own."""
     clock = [100.0]
-    monkeypatch.setattr("trainer.telemetry.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("gangway.trainer.telemetry.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
     world = kind(0, 0, 2, 0, 1, torch.device("cpu"), "gloo", "")
     meters = Meters(config, world, RunContext(), 0, StepFlops(WORK, PEAK))
     clock[0] += 0.5
@@ -83,7 +83,7 @@ def test_time_that_went_into_metrics_is_none_of_the_steps(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("trainer.telemetry.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("gangway.trainer.telemetry.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
     world = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "")
     meters = Meters(tiny_config, world, RunContext(), 0, StepFlops(WORK, PEAK))
     found: list[dict[str, Any]] = []
@@ -110,7 +110,7 @@ def test_whoever_is_the_slowest_since_the_last_line_counts(
 ) -> None:
     """One worker waits 100 s at the start, the other one 30 s of each minute from then on."""
     clock = [100.0]
-    monkeypatch.setattr("trainer.telemetry.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("gangway.trainer.telemetry.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
     others: list[Stalls] = []
 
     class Pair(Twins):
@@ -181,7 +181,7 @@ def test_machines_add_up_and_each_nodes_memory_counts_once(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = iter([Load(1.0, None, None, 10.0, 4, 8.0, 3.0), Load(1.5, None, None, 10.8, 4, 9.0, 3.2)])
-    monkeypatch.setattr("trainer.telemetry.meters.load", lambda world: next(loads))
+    monkeypatch.setattr("gangway.trainer.telemetry.meters.load", lambda world: next(loads))
     line = _line(tiny_config, state, NOTHING, monkeypatch)
     assert line["cpu_utilisation"] == pytest.approx(2 * 0.8 / 0.5 / 4)
     assert line["cpu_wait_share"] == pytest.approx(0.2 / (0.2 + 0.8))
@@ -199,7 +199,7 @@ def test_threads_that_wait_for_a_core_are_told_of(
 ) -> None:
     """Not where the kernel does not count, nor where the threads that waited have ended."""
     loads = iter([Load(1.0, None, None, cpu, 4, 8.0, wait) for cpu, wait in zip((10.0, 10.8), wait_sec, strict=True)])
-    monkeypatch.setattr("trainer.telemetry.meters.load", lambda world: next(loads))
+    monkeypatch.setattr("gangway.trainer.telemetry.meters.load", lambda world: next(loads))
     line = _line(tiny_config, state, NOTHING, monkeypatch)
     assert line["cpu_wait_share"] == pytest.approx(share)
     assert starvation_note(line).startswith("note: this run's threads waited 60 % of their time for a core") == bool(
@@ -211,7 +211,7 @@ def test_gpus_memory_adds_up_and_their_use_is_a_mean(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = iter([Load(1.0, 3.0, 0.5, 0.0, 4, 8.0), Load(1.0, 3.0, 0.9, 0.0, 4, 8.0)])
-    monkeypatch.setattr("trainer.telemetry.meters.load", lambda world: next(loads))
+    monkeypatch.setattr("gangway.trainer.telemetry.meters.load", lambda world: next(loads))
     line = _line(tiny_config, state, NOTHING, monkeypatch)
     assert (line["gpu_gib"], line["gpu_utilisation"]) == (6.0, 0.9)
 

@@ -8,10 +8,10 @@ import urllib.request
 
 import pytest
 
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import start_world
-from trainer.telemetry import prometheus
-from trainer.telemetry.prometheus import MetricsEndpoint, check_port, serving
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.telemetry import prometheus
+from gangway.trainer.telemetry.prometheus import MetricsEndpoint, check_port, serving
 
 
 def _free_port() -> int:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from trainer.power.energy import EnergyReading
-from trainer.telemetry.devices import Load
-from trainer.telemetry.resources import ResourceMeter
+from gangway.trainer.power.energy import EnergyReading
+from gangway.trainer.telemetry.devices import Load
+from gangway.trainer.telemetry.resources import ResourceMeter
 
 FIRST = Load(1.0, None, None, 10.0, 2, 4.0, host_sec=(100.0, 400.0), host_memory_share=0.5, read_bytes=1000)
 SECOND = FIRST._replace(cores=0, host_memory_gib=0.0, host_sec=None, host_memory_share=None)

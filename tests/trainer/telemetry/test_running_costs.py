@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from trainer.power.carbon_start import START_VARIABLE
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext
-from trainer.telemetry.running_costs import GridIntensity, usd_per_hour
+from gangway.trainer.power.carbon_start import START_VARIABLE
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext
+from gangway.trainer.telemetry.running_costs import GridIntensity, usd_per_hour
 
 
 def usd(value: float) -> Quantity:

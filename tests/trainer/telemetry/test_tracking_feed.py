@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainer.telemetry.tracking import Feed, Feeds, scalars
+from gangway.trainer.telemetry.tracking import Feed, Feeds, scalars
 
 
 class Recorder:
@@ -81,7 +81,7 @@ def test_a_tracker_that_cannot_be_opened_is_tried_again(warnings: list[str]) -> 
 
 
 def test_a_slow_one_delays_nobody_and_loses_lines_aloud(warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.telemetry.tracking._CLOSE_SEC", 0.05)
+    monkeypatch.setattr("gangway.trainer.telemetry.tracking._CLOSE_SEC", 0.05)
     recorder = Recorder()
     recorder.gate.clear()
     feed = Feed("recorder", lambda: recorder, warnings.append)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from trainer.core.errors import TrainerError
-from trainer.telemetry.tracking import TARGETS, TrackedRun, check_targets, open_feeds
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.telemetry.tracking import TARGETS, TrackedRun, check_targets, open_feeds
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def session(tmp_path: Path) -> Callable[[str, int], list[str]]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.telemetry.tracking._CLOSE_SEC", 60.0)
+    monkeypatch.setattr("gangway.trainer.telemetry.tracking._CLOSE_SEC", 60.0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_wrong_name_is_refused(names: list[str], problem: str, fix: str) -> No
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_missing_package_is_named_with_the_line_that_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.telemetry.tracking.importlib.util.find_spec", lambda package: None)
+    monkeypatch.setattr("gangway.trainer.telemetry.tracking.importlib.util.find_spec", lambda package: None)
     with pytest.raises(TrainerError, match=f"{name} needs the package {name}, which is not installed") as caught:
         check_targets([name])
     assert re.match(r"(in Gangway's checkout, )?pip install ", caught.value.fix)

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import torch
 
+from gangway.trainer.checkpoint import store
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.world import start_world
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.run.loop import train
+from gangway.trainer.steps.state import TrainState
 from tools.drill.cluster import make_key
-from trainer.checkpoint import store
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
-from trainer.distributed.world import start_world
-from trainer.preemption.notices import Interruption
-from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.loop import train
-from trainer.steps.state import TrainState
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed here: make test-xla"
@@ -175,7 +175,7 @@ def test_gradients_are_averaged_in_the_program(monkeypatch: pytest.MonkeyPatch) 
         weight = torch.nn.Parameter(torch.zeros(3).to(world.device))
         optimizer = torch.optim.SGD([weight], lr=1.0)
         torch.autograd.backward((weight * 4).sum())
-        monkeypatch.setattr("trainer.distributed.xla.runtime.world_size", lambda: 2)
+        monkeypatch.setattr("gangway.trainer.distributed.xla.runtime.world_size", lambda: 2)
         world.step(optimizer)
         assert weight.cpu().tolist() == [-2.0] * 3
 
@@ -210,26 +210,26 @@ def test_a_tpu_host_starts_a_process_for_each_chip(
     metadata: dict[str, str],
     expected: str,
 ) -> None:
-    from trainer.distributed import xla
+    from gangway.trainer.distributed import xla
 
-    monkeypatch.setattr("trainer.distributed.xla.runtime.device_type", lambda: kind)
-    monkeypatch.setattr("trainer.distributed.xla.tpu.num_local_processes", lambda: chips)
-    monkeypatch.setattr("trainer.distributed.xla.tpu.get_worker_ips", lambda: hosts)
-    monkeypatch.setattr("trainer.distributed.xla.tpu.get_tpu_env", lambda: metadata)
+    monkeypatch.setattr("gangway.trainer.distributed.xla.runtime.device_type", lambda: kind)
+    monkeypatch.setattr("gangway.trainer.distributed.xla.tpu.num_local_processes", lambda: chips)
+    monkeypatch.setattr("gangway.trainer.distributed.xla.tpu.get_worker_ips", lambda: hosts)
+    monkeypatch.setattr("gangway.trainer.distributed.xla.tpu.get_tpu_env", lambda: metadata)
     assert " ".join(xla.launcher_argv()) == expected
 
 
 def test_several_devices_in_one_process_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trainer.distributed import xla
+    from gangway.trainer.distributed import xla
 
-    monkeypatch.setattr("trainer.distributed.xla.runtime.addressable_device_count", lambda: 2)
+    monkeypatch.setattr("gangway.trainer.distributed.xla.runtime.addressable_device_count", lambda: 2)
     with pytest.raises(TrainerError, match=r"one process for each device[\s\S]*2 CPU devices"):
         xla.join()
 
 
 def test_processes_that_pjrt_does_not_join_are_refused(torchrun: Callable[..., Any], tmp_path: Path) -> None:
     argv = ("train", "--preset", "dcgan-digits", "--backend", "xla", "--run-dir", str(tmp_path / "run"))
-    code, output = torchrun("-m", "trainer", *argv, **IN_PROCESSES).finish()
+    code, output = torchrun("-m", "gangway.trainer", *argv, **IN_PROCESSES).finish()
     assert code == 2, output
     assert output.count("--backend: torchrun has started 2 processes that PJRT does not join") == 1
     assert not (tmp_path / "run").exists()
@@ -241,7 +241,7 @@ def test_a_signal_leaves_a_checkpoint(
     file, run_dir = tmp_path / "config.json", tmp_path / "run"
     file.write_text(config.replace({"kimg": 1000, "checkpoint_kimg": 500, "sample_kimg": 500}).to_json())
     argv = ("--config", str(file), "--backend", "xla", "--run-dir", str(run_dir), "--data", str(digits_dir))
-    started = start("-m", "trainer", "train", *argv, **IN_PROCESSES)
+    started = start("-m", "gangway.trainer", "train", *argv, **IN_PROCESSES)
     started.wait_for(lambda: len(lines_of(run_dir)) > 1)
     started.process.send_signal(signal.SIGTERM)
     code, output = started.finish()
@@ -261,11 +261,11 @@ import torch
 from torch import distributed as dist
 from torch_xla.debug import metrics
 
-from trainer.distributed import xla
-from trainer.config.train_config import TrainConfig
-from trainer.preemption.notices import Interruption
-from trainer.run.loop import train
-from trainer.records.run_record import RunContext
+from gangway.trainer.distributed import xla
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.preemption.notices import Interruption
+from gangway.trainer.run.loop import train
+from gangway.trainer.records.run_record import RunContext
 
 def average(optimizer, **unused):
     for group in optimizer.param_groups:
@@ -306,7 +306,7 @@ def test_two_workers_run_the_same_programs_and_train_as_two_on_the_cpu(
     assert min(first) > 0, "XLA compiled and ran programs"
     assert first == second, "workers that run different programs hang on a TPU"
     flags = ("--config", str(tmp_path / "gloo.json"), "--run-dir", str(tmp_path / "gloo"), "--data", str(digits_dir))
-    code, output = torchrun("-m", "trainer", "train", *flags).finish()
+    code, output = torchrun("-m", "gangway.trainer", "train", *flags).finish()
     assert code == 0, output
     ours, theirs = _ticks(tmp_path / "xla", lines_of), _ticks(tmp_path / "gloo", lines_of)
     _agree(ours[:CLOSE_TICKS], theirs[:CLOSE_TICKS], CLOSE_HALVES)
@@ -346,14 +346,22 @@ def test_this_torchrun_takes_what_the_script_of_a_tpu_host_gives_it(
     own = ("--member-key", str(key))
     hosts = [
         start(
-            *("-m", "trainer.launch", "--watch", str(tmp_path / "held"), *own, "--nnodes=2", "--rdzv-backend=gangway"),
+            *(
+                "-m",
+                "gangway.trainer.launch",
+                "--watch",
+                str(tmp_path / "held"),
+                *own,
+                "--nnodes=2",
+                "--rdzv-backend=gangway",
+            ),
             *(f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=demo", "--rdzv-conf=is_host=0,join_timeout=3600"),
             *("--nproc-per-node=1", "--max-restarts=3", str(tmp_path / "meet.py")),
             ONCE=str(tmp_path / "failed-once"),
         )
         for _ in range(2)
     ]
-    start("-m", "trainer.launch.rendezvous", "--port", str(port), *own)
+    start("-m", "gangway.trainer.launch.rendezvous", "--port", str(port), *own)
     for host in hosts:
         code, text = host.finish()
         assert code == 0, text

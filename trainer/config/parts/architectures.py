@@ -2,8 +2,8 @@
 
 from typing import Annotated, Literal
 
-from trainer.config.parts.fields import Frames, FullWidthUpTo, GroupSize, GroupWidth, NotNegative, Positive
-from trainer.config.parts.part import Choice, Narrower, Own, Part
+from gangway.trainer.config.parts.fields import Frames, FullWidthUpTo, GroupSize, GroupWidth, NotNegative, Positive
+from gangway.trainer.config.parts.part import Choice, Narrower, Own, Part
 
 _WHOLE = "--shard ddp"
 _NO_LATENTS = "with cyclegan's networks, which make images of images: there are no latents"

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from trainer.config.values.layer_rates import LayerRatesField
-from trainer.config.values.metric_names import NONE, parse, parse_names
-from trainer.config.values.schedules import Schedules, SchedulesField
-from trainer.config.values.segments import SegmentsField
-from trainer.config.values.strict_numbers import Written
-from trainer.core.errors import broken_rule
+from gangway.trainer.config.values.layer_rates import LayerRatesField
+from gangway.trainer.config.values.metric_names import NONE, parse, parse_names
+from gangway.trainer.config.values.schedules import Schedules, SchedulesField
+from gangway.trainer.config.values.segments import SegmentsField
+from gangway.trainer.config.values.strict_numbers import Written
+from gangway.trainer.core.errors import broken_rule
 
 AUGMENTATIONS = ("color", "translation", "cutout")
 """Parts of a DiffAugment policy."""
@@ -106,7 +106,7 @@ class ConfigFields(Written):
         shard: ddp replicates the networks on every worker, fsdp2 shards them over all workers, hsdp over each node's.
         pipeline_stages: 2 splits the generator over pairs of workers, the discriminator with its second half.
         check_gradients_steps: steps between comparisons of all workers' weights, moments and gradients; 0 for never.
-        metrics: quality metrics during training, by commas, see `python -m trainer evaluate --help`; or none.
+        metrics: quality metrics during training, by commas, see `python -m gangway.trainer evaluate --help`; or none.
         metrics_kimg: thousands of images between computations of the metrics; 0 for never.
         metrics_samples: generated images for the quality metrics; for video-is in each of its ten draws.
     """

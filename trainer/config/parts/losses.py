@@ -2,8 +2,8 @@
 
 from typing import Annotated, Literal
 
-from trainer.config.parts.fields import Fraction, NotNegative, Positive
-from trainer.config.parts.part import Choice, Narrower, Own, Part
+from gangway.trainer.config.parts.fields import Fraction, NotNegative, Positive
+from gangway.trainer.config.parts.part import Choice, Narrower, Own, Part
 
 _OWN_PENALTY = "0 with the wgan-gp loss, which has its own penalty"
 _NO_PENALTY = "0 with the lsgan loss, which has no penalty"

@@ -1,7 +1,8 @@
 """Parts of a configuration that belong to one word of a field, such as an architecture, as annotated classes.
 
 A part lists its own fields, which keep their default with other words, and fields with narrower limits. The rules
-(trainer.config.parts.rules) and the schema for editors (trainer.config.editor_schema) are made from parts.
+(gangway.trainer.config.parts.rules) and the schema for editors (gangway.trainer.config.editor_schema) are made from
+parts.
 """
 
 import operator
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from trainer.config.parts.fields import ConfigFields
+from gangway.trainer.config.parts.fields import ConfigFields
 
 _COMPARISONS = MappingProxyType({"gt": operator.gt, "ge": operator.ge, "lt": operator.lt, "le": operator.le})
 """Comparisons of bounds, by name."""

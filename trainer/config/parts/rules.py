@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from math import gcd
 from typing import NamedTuple
 
-from trainer.config.parts.architectures import ARCHITECTURES
-from trainer.config.parts.fields import ConfigFields
-from trainer.config.parts.losses import LOSSES
-from trainer.config.parts.part import Choice, Narrower, PartField
+from gangway.trainer.config.parts.architectures import ARCHITECTURES
+from gangway.trainer.config.parts.fields import ConfigFields
+from gangway.trainer.config.parts.losses import LOSSES
+from gangway.trainer.config.parts.part import Choice, Narrower, PartField
 
 
 class Rule(NamedTuple):

@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainer.config.values.strict_numbers import NoTrue, Written
-from trainer.core.errors import broken_rule
+from gangway.trainer.config.values.strict_numbers import NoTrue, Written
+from gangway.trainer.core.errors import broken_rule
 
 PolicyName = Literal["fixed", "rules", "model", "learned"]
 Mode = Literal["observe", "act"]
 Objective = Literal["time", "cost", "energy", "carbon"]
 Precision = Literal["fp32", "bf16", "fp16"]
 SWITCH_FILE = "controller-off"
-"""While this file is in the run's directory, nothing is decided (`python -m trainer control off`)."""
+"""While this file is in the run's directory, nothing is decided (`python -m gangway.trainer control off`)."""
 JUDGE = "judge"
 """The policy of decisions that undo others."""
 Least = Annotated[int, Field(ge=1), NoTrue]

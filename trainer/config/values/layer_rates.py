@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from trainer.config.values.schedules import from_text
-from trainer.config.values.strict_numbers import LrFactor, Written
+from gangway.trainer.config.values.schedules import from_text
+from gangway.trainer.config.values.strict_numbers import LrFactor, Written
 
 
 class LayerRate(Written):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from trainer.core.errors import broken_rule, nearest
+from gangway.trainer.core.errors import broken_rule, nearest
 
 NONE = "none"
 DIGITS_RECOGNISED, DIGIT_CLASSES = "digits recognised", "digit classes"

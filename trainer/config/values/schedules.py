@@ -14,8 +14,8 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from trainer.config.values.strict_numbers import Number, Written
-from trainer.core.errors import broken_rule
+from gangway.trainer.config.values.strict_numbers import Number, Written
+from gangway.trainer.core.errors import broken_rule
 
 
 class _Schedule(Written):

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
-from trainer.config.values.schedules import from_text
-from trainer.config.values.strict_numbers import LrFactor, Written
+from gangway.trainer.config.values.schedules import from_text
+from gangway.trainer.config.values.strict_numbers import LrFactor, Written
 
 
 class Segment(Written):

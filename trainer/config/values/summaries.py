@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from trainer.config.values.schedules import Ramp, Steps
-from trainer.config.values.segments import Segment
+from gangway.trainer.config.values.schedules import Ramp, Steps
+from gangway.trainer.config.values.segments import Segment
 
 
 def in_words(value: object) -> str:

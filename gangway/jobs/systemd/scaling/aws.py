@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, read_change_tags
-from stacks.config.stack_config import StackConfig
+from gangway.stacks.config.stack_config import StackConfig
 
 SUSPENDS_LAUNCHES = True
 """Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""

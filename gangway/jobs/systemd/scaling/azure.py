@@ -1,6 +1,6 @@
 """Resizes Azure's scale sets: writes the number into a tag of the first rung's, and the head acts on it.
 
-Only the head sets sizes (`images.node.azure.fallback`), since only it fills lower rungs; the caller only needs
+Only the head sets sizes (`gangway.images.node.azure.fallback`), since only it fills lower rungs; the caller only needs
 permission to write tags. Azure chooses the nodes to remove, the newest, and notifies them; nodes of spot scale sets are
 not notified, so none is removed there.
 """
@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
+from gangway.images.node.azure.api import COMPUTE_VERSION
+from gangway.images.node.azure.fallback import MOST_TAG, WANTED_TAG, nodes_wanted
 from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, read_change_tags
 from gangway.jobs.systemd.scaling.rest import Rest, Session
-from images.node.azure.api import COMPUTE_VERSION
-from images.node.azure.fallback import MOST_TAG, WANTED_TAG, nodes_wanted
-from stacks.config.stack_config import StackConfig
-from stacks.program import get_program
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.program import get_program
 
 SUSPENDS_LAUNCHES = False
 """Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
@@ -49,7 +49,7 @@ class AzureScaler:
         session: with a token for Resource Manager.
         subscription_id: of the group.
         resource_group: its name.
-        together: whether one job may have nodes of several scale sets (`components.azure.fallback`).
+        together: whether one job may have nodes of several scale sets (`gangway.components.azure.fallback`).
         is_held: whether the circuit breaker holds launches.
         api_url: another in tests.
     """

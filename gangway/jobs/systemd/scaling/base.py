@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
-from components.estimate.autoscale import Decision
+from gangway.components.estimate.autoscale import Decision
 
 AT_TAG, WHY_TAG = "gangway-scaled-at", "gangway-scaled-why"
 """On the resized group, if it has tags: time and reason. A job cannot write them, so it cannot influence when the next

@@ -1,9 +1,9 @@
 """Resizes Google's managed instance groups: grows by a new size, shrinks by asking the newest nodes to leave.
 
 A smaller size would end arbitrary nodes without notice. So each node to remove gets a network tag, visible on its
-metadata server (`images.node.gcp.notices`): it saves, ends its trainer and removes itself from its group, which shrinks
-by it (`images/templates/gcp/cloud.sh`). A tag rather than a metadata attribute, since permission to set those allows
-running programs on the machine. Instances that do not run have nothing to save and are deleted first.
+metadata server (`gangway.images.node.gcp.notices`): it saves, ends its trainer and removes itself from its group, which
+shrinks by it (`images/templates/gcp/cloud.sh`). A tag rather than a metadata attribute, since permission to set those
+allows running programs on the machine. Instances that do not run have nothing to save and are deleted first.
 
 Groups have no tags for time and reason, so the time comes from Compute Engine's operations.
 """
@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
+from gangway.images.node.gcp.notices import LEAVE_TAG
 from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, find_time
 from gangway.jobs.systemd.scaling.rest import Rest, Session
-from images.node.gcp.notices import LEAVE_TAG
-from stacks.config.stack_config import StackConfig
-from stacks.program import get_program
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.program import get_program
 
 SUSPENDS_LAUNCHES = False
 """Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
@@ -195,8 +195,8 @@ class GcpScaler:
 
 def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
     """For a stack that is up. InputError: not logged in."""
-    from components.gcp.capacity import rung_zone
-    from components.gcp.tpu.api import TpuError, open_session
+    from gangway.components.gcp.capacity import rung_zone
+    from gangway.components.gcp.tpu.api import TpuError, open_session
 
     planned = get_program(config.provider).plan(config)
     try:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from components.core.findings import InputError
-from components.core.http_reply import Reply
+from gangway.components.core.findings import InputError
+from gangway.components.core.http_reply import Reply
 
 TIMEOUT_SEC = 60.0
 _GONE = "`pulumi up --refresh`; check that the account is the stack's"

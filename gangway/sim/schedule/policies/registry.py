@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sim.schedule.policies.backfill import Backfill
 from gangway.sim.schedule.policies.fifo import Fifo
 from gangway.sim.schedule.policies.goodput import Goodput

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pulumi._types import input_type_py_to_pulumi_names
 
-from components.catalog.replaces.table import FOLDER, Changed, load
-from stacks.base.registry import all_providers, get_provider
+from gangway.components.catalog.replaces.table import FOLDER, Changed, load
+from gangway.stacks.base.registry import all_providers, get_provider
 
 REPOSITORY = Path(__file__).parents[4]
 FSX = "aws:fsx:LustreFileSystem"

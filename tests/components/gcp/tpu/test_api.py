@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.gcp.tpu.api import GOOGLE_API_URL, QuotaError, TpuApi, TpuError, open_session
-from components.gcp.tpu.request import FINGERPRINT_KEY, node_ids, queued_resource_body
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.tpu.api import GOOGLE_API_URL, QuotaError, TpuApi, TpuError, open_session
+from gangway.components.gcp.tpu.request import FINGERPRINT_KEY, node_ids, queued_resource_body
 
 PARENT = "projects/lab/locations/us-east5-a"
 NAME = f"{PARENT}/queuedResources/gan-tpu"

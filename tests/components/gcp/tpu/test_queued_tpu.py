@@ -8,10 +8,10 @@ import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.rpc import UNKNOWN
 
-from components.core.findings import InputError
-from components.gcp.tpu.api import QuotaError, TpuError
-from components.gcp.tpu.queued_tpu import ActiveTpuProvider, QueuedTpu, QueuedTpuProvider
-from components.gcp.tpu.request import FINGERPRINT_KEY, queued_resource_body
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.tpu.api import QuotaError, TpuError
+from gangway.components.gcp.tpu.queued_tpu import ActiveTpuProvider, QueuedTpu, QueuedTpuProvider
+from gangway.components.gcp.tpu.request import FINGERPRINT_KEY, queued_resource_body
 
 NAME = "projects/lab/locations/us-east5-a/queuedResources/gan-tpu"
 NODE = "projects/lab/locations/us-east5-a/nodes/gan-tpu"
@@ -285,7 +285,7 @@ def test_the_wait_is_repeated_only_for_a_new_request() -> None:
 @pytest.mark.parametrize("provider", [QueuedTpuProvider(), ActiveTpuProvider()])
 def test_state_holds_a_reference_to_the_provider_and_no_code(provider: Any) -> None:
     stored = base64.b64decode(serialize_provider(provider))
-    assert b"components.gcp.tpu.queued_tpu" in stored
+    assert b"gangway.components.gcp.tpu.queued_tpu" in stored
     assert len(stored) < 150
 
 

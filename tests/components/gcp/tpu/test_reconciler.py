@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from components.gcp.identity import PROJECT_WIDE
-from components.gcp.tpu.api import TpuApi
-from components.gcp.tpu.queue_watch import QueueWatch
-from components.gcp.tpu.reconciler import (
+from gangway.components.gcp.identity import PROJECT_WIDE
+from gangway.components.gcp.tpu.api import TpuApi
+from gangway.components.gcp.tpu.queue_watch import QueueWatch
+from gangway.components.gcp.tpu.reconciler import (
     PAUSES_SEC,
     STATE_OBJECT,
     WINDOW_SEC,
@@ -24,7 +24,7 @@ from components.gcp.tpu.reconciler import (
     put_url,
     reconcile_source,
 )
-from components.gcp.tpu.request import queued_resource_body
+from gangway.components.gcp.tpu.request import queued_resource_body
 
 PARENT = "projects/lab/locations/us-east5-a"
 NAME = f"{PARENT}/queuedResources/gan-tpu"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load_provider
-from components.core.findings import InputError
-from components.gcp.pricing import price_resources
-from components.gcp.tpu.tpu_vm import TpuVm
+from gangway.components.catalog.loader import load_provider
+from gangway.components.core.findings import InputError
+from gangway.components.gcp.pricing import price_resources
+from gangway.components.gcp.tpu.tpu_vm import TpuVm
 
 Make = Callable[..., Any]
 

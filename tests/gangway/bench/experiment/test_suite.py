@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
-from components.estimate.statistics import FEWEST_PAIRS
 from gangway.bench.experiment.suite import ExperimentConfig, get_arms, get_items, is_experiment, load_experiment
 from gangway.bench.suite import find_suite
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.statistics import FEWEST_PAIRS
 
 REPO = Path(__file__).resolve().parents[4]
 SHIPPED = sorted((REPO / "gangway/suites/experiments").glob("*.yaml"))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.estimate.statistics import compare_pairs, correct
 from gangway.bench.experiment.page import write_page
 from gangway.bench.experiment.table import COLUMNS, get_findings
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.statistics import compare_pairs, correct
 
 Times = dict[tuple[str, int], float]
 

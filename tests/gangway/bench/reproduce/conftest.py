@@ -13,9 +13,9 @@ import pytest
 
 from gangway.bench.reproduce.rerun import Rerun, _job
 from gangway.jobs.local.run import LocalRun, StatsTail
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.records.run_record import RunContext, RunRecord
 
 
 @pytest.fixture(scope="session")

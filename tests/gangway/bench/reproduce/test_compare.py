@@ -10,9 +10,9 @@ import pytest
 
 from gangway.bench.reproduce.compare import compare
 from gangway.runs.run_folders import Run, find_runs
-from trainer.records.quality import QualityInTraining, QualityPoint
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.quality import QualityInTraining, QualityPoint
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord
 
 Rewrite = Callable[..., RunRecord]
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.cli.main import app
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord
+from gangway.components.core.findings import InputError
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord
 
 Gangway = Callable[..., "subprocess.CompletedProcess[str]"]
 DIGEST = f"sha256:{'d' * 64}"

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
 from gangway.bench.local import Hardware
 from gangway.bench.reproduce.rerun import _job, _start_command, execute, plan_rerun, rerun_name
+from gangway.components.core.findings import InputError
 from gangway.runs.run_folders import Run, find_runs
-from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunContext
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.records.run_record import RunContext
 
 MACHINE = Hardware(cpu="Model 1", cores=2, memory_gib=8.0, gpus=[], system="Linux x86_64")
 WITH_GPUS = Hardware({**MACHINE, "gpus": ["H200", "H200"]})

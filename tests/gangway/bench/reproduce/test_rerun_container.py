@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
-from components.core.job import JobSpec, Rendezvous, Training
 from gangway.bench.reproduce.rerun import Container, container_job, find_container, start_argv
 from gangway.cli.main import app
-from images.shell import CONTAINED
-from trainer.records.run_record import RunRecord
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec, Rendezvous, Training
+from gangway.images.shell import CONTAINED
+from gangway.trainer.records.run_record import RunRecord
 
 Rewrite = Callable[..., RunRecord]
 DIGEST = f"sha256:{'d' * 64}"
@@ -37,7 +37,7 @@ for mount in (value for option, value in options if option == "--mount"):
 os.chdir("/")
 os.environ.update(value.split("=", 1) for option, value in options if option == "--env")
 os.environ["PYTHONPATH"] = {repo!r}
-os.execv(sys.executable, [sys.executable, "-m", "trainer.launch", *words[at + 1 :]])
+os.execv(sys.executable, [sys.executable, "-m", "gangway.trainer.launch", *words[at + 1 :]])
 """
 
 
@@ -70,7 +70,7 @@ def test_the_whole_command_of_docker() -> None:
         *("--mount", "type=bind,source=/data/digits,target=/data/digits,readonly"),
         f"{NAME}@{DIGEST}",
         *("--standalone", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0", "--shutdown-timeout=25"),
-        *("-m", "trainer", "train", "--config", "/runs/new/train.json", "--run-dir", "/runs/new"),
+        *("-m", "gangway.trainer", "train", "--config", "/runs/new/train.json", "--run-dir", "/runs/new"),
     ]
 
 

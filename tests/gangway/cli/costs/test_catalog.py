@@ -11,11 +11,11 @@ from botocore.stub import Stubber
 from rich.console import Console
 from typer.testing import CliRunner
 
-from components.catalog.loader import PROVIDERS, load, load_provider, load_tpus
-from components.core.findings import InputError
 from gangway.cli.costs import catalog as catalog_check
 from gangway.cli.costs.catalog import app, check_live, differences_table, machine_row, machines_table, tpus_table
-from stacks.base.registry import sellers
+from gangway.components.catalog.loader import PROVIDERS, load, load_provider, load_tpus
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.registry import sellers
 
 
 def answer(**changes: Any) -> dict[str, Any]:

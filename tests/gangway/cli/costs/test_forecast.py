@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from components.core.findings import InputError
 from gangway.cli import main
+from gangway.components.core.findings import InputError
 from gangway.sim.forecast.series import Series, read_series
 from gangway.sim.forecast.synthetic import simulate
-from trainer.power.forecast import read_forecast
+from gangway.trainer.power.forecast import read_forecast
 
 GOLDEN = Path(__file__).parent / "forecast.golden"
 NUMBER = re.compile(r"-?[0-9]+(?:[.,][0-9]+)*")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
-from components.estimate.offers import find_offers
-from components.estimate.quotes import Job, rank
-from components.estimate.quotes import quote as quote_one
 from gangway.cli import main
 from gangway.cli.costs.quote import carriers, chosen_providers, get_hours
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.offers import find_offers
+from gangway.components.estimate.quotes import Job, rank
+from gangway.components.estimate.quotes import quote as quote_one
 from gangway.finops.quotes.quote_tables import Answer, answer_json
-from stacks.base.registry import get_provider
+from gangway.stacks.base.registry import get_provider
 
 ASK = ["quote", "--accelerator", "H100x8", "--nodes", "4", "--hours", "100"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.cli import main
+from gangway.components.core.findings import InputError
 from gangway.sim.reading import read_scenario
 
 REPO = Path(__file__).resolve().parents[4]

@@ -10,15 +10,15 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from components.catalog.schema import Fact
-from components.core.findings import InputError
-from components.estimate.offers import find_offers
-from components.estimate.tco import CloudSide, break_even_months, discounted_hours
 from gangway.cli import main
 from gangway.cli.costs.quote import carriers
+from gangway.components.catalog.schema import Fact
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.offers import find_offers
+from gangway.components.estimate.tco import CloudSide, break_even_months, discounted_hours
 from gangway.finops.quotes.tco_inputs import Inputs, gather
 from gangway.finops.quotes.tco_tables import compare, draw_plot, show
-from stacks.base.registry import get_provider
+from gangway.stacks.base.registry import get_provider
 
 ASK = ["tco", "--accelerator", "H100x8", "--nodes", "4", "--years", "3", "--providers", "aws"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.cli import main
+from gangway.components.core.findings import InputError
 
 VALUES = (9, 2, 2, 9, 1, 8)
 

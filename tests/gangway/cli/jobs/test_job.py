@@ -13,8 +13,8 @@ import yaml
 from moto import mock_aws
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
 
 STACK = {
     "gangway:region": "us-east-2",

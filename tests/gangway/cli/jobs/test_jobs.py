@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from components.core.findings import InputError
 from gangway.cli import main as cli
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import SubmitUnansweredError, wait_until_over
 from gangway.jobs.copying import copy_run
 from gangway.jobs.engines.registry import VARIABLE
@@ -24,7 +24,7 @@ from gangway.jobs.hybrid import moves
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue, is_alive
 from gangway.jobs.records.job_record import FIGURES
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.slurm.conftest import pretended as pretended
 
 FILE = "name: mine\ncommand: [sh, -c, {script}]\nmax_hours: 1\n"

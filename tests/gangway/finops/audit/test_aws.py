@@ -10,9 +10,9 @@ import pytest
 from moto import mock_aws
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.cli.costs.audit import run_audit
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
 from gangway.finops.audit.aws import DETAILS, get_regions, list_aws, state_keys
 from gangway.finops.audit.classify_orphans import Billed, CloudResource
 from gangway.finops.audit.state import State, StateResource

@@ -9,10 +9,10 @@ import pytest
 import requests
 from typer.testing import CliRunner
 
-from components.azure import storage
-from components.core.findings import InputError
 from gangway.cli.costs.audit import run_audit
 from gangway.cli.main import app
+from gangway.components.azure import storage
+from gangway.components.core.findings import InputError
 from gangway.finops.audit import azure
 from gangway.finops.audit.azure import list_azure, state_keys
 from gangway.finops.audit.classify_orphans import Billed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.audit import backend, state
 
 OUTPUTS = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.audit.classify_orphans import Billed, CloudResource, classify_orphans, hourly_usd, price
 from gangway.finops.audit.state import export_state, parse_state, read_state
 

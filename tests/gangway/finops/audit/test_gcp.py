@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
 from gangway.cli.costs.audit import run_audit
+from gangway.components.core.findings import InputError
 from gangway.finops.audit.classify_orphans import Billed
 from gangway.finops.audit.gcp import list_gcp, open_web, price_region, state_keys
 from gangway.finops.audit.state import State, StateResource

@@ -12,9 +12,9 @@ import pytest
 
 from gangway.finops.bill.charge import Charge
 from gangway.finops.bill.reader import Bills
-from trainer.records.cost_carbon import carbon, cost, energy
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext, RunRecord, SessionRecord
+from gangway.trainer.records.cost_carbon import carbon, cost, energy
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext, RunRecord, SessionRecord
 
 DAY = datetime(2026, 10, 5, tzinfo=UTC)
 PRICES = {"spot": 22.98, "on-demand": 55.04}

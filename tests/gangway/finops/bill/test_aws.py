@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.bill import aws
 from gangway.finops.bill.charge import Charge
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.bill.charge import amount, get_tags, get_value, moment, optional_amount, provider_key, tag_key, word
 
 TEN = datetime(2026, 10, 5, 10, tzinfo=UTC)

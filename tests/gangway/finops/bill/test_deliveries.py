@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.bill.reader import Bills
 from tests.gangway.finops.bill.delivered import (
     FIRST,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.finops.bill.focus import Version, exported_columns, focus_rows, missing_rows_reason, priced, problems
-from trainer.records.run_record import RunContext, RunRecord, SessionRecord
+from gangway.trainer.records.run_record import RunContext, RunRecord, SessionRecord
 
 Sessions = Callable[..., SessionRecord]
 Records = Callable[..., RunRecord]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.bill import gcp
 from gangway.finops.bill.charge import Charge
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from components.core.findings import InputError
-from components.core.visible import visible
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import visible
 from gangway.finops.bill.charge import Charge
 from gangway.finops.bill.reader import Bills
 from gangway.finops.bill.reconcile import reconcile, show
 from gangway.runs.run_folders import Run
+from gangway.trainer.records.run_record import RunRecord
 from tests.hostile import LONG, SEEN, UNSEEN
-from trainer.records.run_record import RunRecord
 
 pytestmark = pytest.mark.attack("a bill's writer", "texts of a bill that say more to CSV or a terminal")
 

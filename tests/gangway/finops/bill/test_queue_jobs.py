@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
 from gangway.finops.bill.queue_jobs import read_queue_jobs
 from gangway.jobs.job_folder import user_name
 from gangway.jobs.local.engine import LocalQueue

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.bill.charge import Charge, moment
 from gangway.finops.bill.reader import Bills
 

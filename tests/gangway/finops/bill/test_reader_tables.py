@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.bill import reader
 from gangway.finops.bill.reader import open_table
 

@@ -9,8 +9,8 @@ import pytest
 from gangway.finops.bill.reader import Bills
 from gangway.finops.bill.reconcile import Reconciliation, reconcile
 from gangway.runs.run_folders import Run
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunContext, RunRecord, SessionRecord
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunContext, RunRecord, SessionRecord
 
 PLAN = {"stack": "aws-p5-spot", "provider": "aws", "cost": {"run": 200.0, "run_hours": 4.0}}
 Sessions = Callable[..., SessionRecord]

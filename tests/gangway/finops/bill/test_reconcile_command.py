@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.cli.main import app
-from trainer.records.run_record import RunRecord, SessionRecord
+from gangway.components.core.findings import InputError
+from gangway.trainer.records.run_record import RunRecord, SessionRecord
 
 Gangway = Callable[..., tuple[int, str]]
 

@@ -12,11 +12,11 @@ from types import ModuleType
 import pytest
 from typer.testing import CliRunner, Result
 
-from components.core.findings import InputError
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
 from gangway.finops.bill.focus import Version, exported_columns
 from gangway.finops.bill.reader import Bills
-from trainer.records.run_record import RunRecord, SessionRecord
+from gangway.trainer.records.run_record import RunRecord, SessionRecord
 
 parquet = pytest.importorskip("pyarrow.parquet")
 Gangway = Callable[..., Result]

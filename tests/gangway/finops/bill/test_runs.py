@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.finops.bill.focus import missing_rows_reason
 from gangway.runs.run_folders import find_runs, read_json
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import RunRecord, SessionRecord
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import RunRecord, SessionRecord
 
 
 def test_each_run_once_and_of_copies_the_longest(

@@ -14,7 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
 
-from components.catalog.validators import Observed
+from gangway.components.catalog.validators import Observed
 from gangway.finops.prices.aws import FILTERS, AwsSource
 from gangway.finops.prices.source import Gap, Query, SourceError, UnreachableError
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.catalog.validators import Observed
+from gangway.components.catalog.validators import Observed
 from gangway.finops.prices.azure import API_URL, AzureSource
 from gangway.finops.prices.source import Gap, Query, SourceError
 

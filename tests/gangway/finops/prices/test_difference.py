@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from components.catalog.overlay import Overlay, overlay_text
-from components.catalog.schema import Fact, MachinePrice, TpuPrice
-from components.catalog.validators import PRICE_FIELDS
-from components.core.findings import InputError
+from gangway.components.catalog.overlay import Overlay, overlay_text
+from gangway.components.catalog.schema import Fact, MachinePrice, TpuPrice
+from gangway.components.catalog.validators import PRICE_FIELDS
+from gangway.components.core.findings import InputError
 from gangway.finops.prices.difference import Difference, difference, get_prices
 
 

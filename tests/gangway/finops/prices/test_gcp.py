@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.catalog.validators import Observed
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.catalog.validators import Observed
 from gangway.finops.prices.gcp import FAMILIES, TPU_PARTS, GcpSource, Part, is_dropped, part_prices
 from gangway.finops.prices.source import Gap, Query, SourceError
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from components.catalog.loader import load_provider
-from components.catalog.validators import Observed
-from components.core.findings import InputError
 from gangway.cli import main
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.validators import Observed
+from gangway.components.core.findings import InputError
 from gangway.finops.prices import open_source as opening
 from gangway.finops.prices.aws import AwsPublicSource
 from gangway.finops.prices.azure import AzureSource
@@ -232,7 +232,7 @@ def test_with_credentials_aws_is_asked_itself(monkeypatch: pytest.MonkeyPatch, n
 
 def test_the_command_line_loads_none_of_it() -> None:
     program = (
-        "import sys, gangway.cli; print([m for m in ('boto3', 'requests', 'components.catalog', 'rich.table') "
+        "import sys, gangway.cli; print([m for m in ('boto3', 'requests', 'gangway.components.catalog', 'rich.table') "
         "if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

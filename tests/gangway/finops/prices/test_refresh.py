@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load_provider, load_tpus
-from components.catalog.overlay import newest_overlay, read_overlay
-from components.catalog.validators import Observed
+from gangway.components.catalog.loader import load_provider, load_tpus
+from gangway.components.catalog.overlay import newest_overlay, read_overlay
+from gangway.components.catalog.validators import Observed
 from gangway.finops.prices.azure import AzureSource
 from gangway.finops.prices.gcp import GcpSource
 from gangway.finops.prices.refresh import Report, get_queries, refresh, write_overlay
 from gangway.finops.prices.source import Answer, Gap, Query, SourceError, UnreachableError
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import make_plan
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import make_plan
 
 TODAY = date(2026, 11, 21)
 

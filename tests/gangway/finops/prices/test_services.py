@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from components.catalog.loader import load_provider
-from components.catalog.validators import Observed
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.validators import Observed
 from gangway.finops.prices.aws import FILES_URL, AwsPublicSource, AwsSource
 from gangway.finops.prices.aws_services import AWS_SERVICES, AWS_UNREAD
 from gangway.finops.prices.azure import API_URL, AzureSource

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
 from gangway.cli.jobs.record import get_record
+from gangway.components.core.findings import InputError
 from gangway.jobs.attempts import restart_limit
 from gangway.jobs.base import JobStatus, Movable, Phase, Usage
 from gangway.jobs.hybrid.moves import MoveResult, move_job

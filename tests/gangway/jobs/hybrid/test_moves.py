@@ -19,7 +19,7 @@ import pytest
 from moto import mock_aws
 from obstore.store import S3Store
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs import copying
 from gangway.jobs.base import Engine, Phase
 from gangway.jobs.copying import MANIFEST, copy_folder, files_of_run, forget_copy
@@ -30,7 +30,7 @@ from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.run_folder import CopyDamagedError, FolderStore
 from gangway.jobs.slurm.engine import SlurmEngine
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, sites, until
 from tests.moto_http import Moto
 

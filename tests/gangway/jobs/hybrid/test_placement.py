@@ -11,19 +11,19 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_provider
-from components.core.findings import Finding, InputError
-from components.estimate.energy import estimate_carbon, estimate_energy
-from components.estimate.regions import Place, read_place
-from components.estimate.traffic import traffic_price
+from gangway.components.catalog.loader import load_provider
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.estimate.energy import estimate_carbon, estimate_energy
+from gangway.components.estimate.regions import Place, read_place
+from gangway.components.estimate.traffic import traffic_price
 from gangway.jobs.base import JobStatus, Phase, Room, RunInterval
 from gangway.jobs.engines.registry import get_engine, get_site, get_sites
 from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, usage_cost
-from stacks.config import engines_file
-from stacks.config.engines_file import NamedEngine
-from stacks.config.job_file import JobFile
+from gangway.stacks.config import engines_file
+from gangway.stacks.config.engines_file import NamedEngine
+from gangway.stacks.config.job_file import JobFile
 
 
 @dataclass

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError, Severity
+from gangway.components.core.findings import InputError, Severity
 from gangway.jobs.base import Phase
 from gangway.jobs.kubernetes.engine import KubernetesEngine
 from gangway.jobs.kubernetes.manifests import FILE_ANNOTATION, HOURS_ANNOTATION, HOURS_LABEL, Placing, job_set
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.kubernetes.test_manifests import job
 from tests.gangway.jobs.kubernetes.test_status import a_job, a_pod, a_set, a_workload, condition
 from tests.pretend_kubectl import PretendKube, pretend_kube

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from components.catalog.loader import load_provider
-from components.catalog.schema import GcpMachineType
-from components.gcp.gke_fabric import team_fabric
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import GcpMachineType
+from gangway.components.gcp.gke_fabric import team_fabric
 from gangway.jobs.base import Phase
 from gangway.jobs.kubernetes.objects import JobObjects
 from gangway.jobs.kubernetes.start_objects import clear_old, clear_orphans, create_start, may_be_old

@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from components.core.findings import InputError, Severity
-from components.kubernetes.manifest import manifest
-from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU, INFINIBAND, RUNG_LABEL
+from gangway.components.core.findings import InputError, Severity
+from gangway.components.kubernetes.manifest import manifest
+from gangway.components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU, INFINIBAND, RUNG_LABEL
 from gangway.jobs.base import EngineAwayError, Phase
 from gangway.jobs.kubernetes.engine import KubernetesEngine
 from gangway.jobs.kubernetes.manifests import PATIENCE_SEC
 from gangway.jobs.kubernetes.objects import find_time
-from stacks.config.job_file import JobFile, Priority
+from gangway.stacks.config.job_file import JobFile, Priority
 from tests import kube_cluster
 from tests.gangway.jobs.test_contract import job as get_file
 from tests.gangway.jobs.test_contract import over, until

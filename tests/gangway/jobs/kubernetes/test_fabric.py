@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.kubernetes.fabric import Fabric, Mount, find_fabric
 from gangway.jobs.kubernetes.kubectl import Kubectl
 from gangway.jobs.kubernetes.manifests import get_variables
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, container_of, job, pod_of
 
 SEVERAL = {"nodes": {"min": 2, "max": 2}}

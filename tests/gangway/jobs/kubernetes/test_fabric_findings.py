@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import Finding, Severity
-from components.kubernetes.manifest import manifest
-from components.kubernetes.spec import EFA, FABRIC, FABRIC_KEY, GPU, INFINIBAND
+from gangway.components.core.findings import Finding, Severity
+from gangway.components.kubernetes.manifest import manifest
+from gangway.components.kubernetes.spec import EFA, FABRIC, FABRIC_KEY, GPU, INFINIBAND
 from gangway.jobs.kubernetes.fabric_findings import offered_networks
 from gangway.jobs.kubernetes.queues import Flavor, Quota
 from tests.gangway.jobs.kubernetes.test_asking import engine

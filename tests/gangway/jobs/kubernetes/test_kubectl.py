@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import Severity
+from gangway.components.core.findings import Severity
 from gangway.jobs.kubernetes.manifests import (
     PATIENCE_SEC,
     Placing,
@@ -20,7 +20,7 @@ from gangway.jobs.kubernetes.manifests import (
     support_manifests,
 )
 from gangway.jobs.kubernetes.objects import get_file, get_hours_sec
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.components.kubernetes.test_schemas import VERSIONS
 
 IMAGE = f"registry.example.com/mine@sha256:{'0' * 64}"
@@ -131,7 +131,7 @@ def test_the_pods_of_a_preset_have_their_key_in_a_file_and_not_in_their_environm
     container, pod = container_of(preset()), pod_of(preset())
     path = "/mnt/gangway/member/member.pem"
     words = container["command"]
-    assert words[words.index("trainer.launch") + 1 :][:2] == [f"--member-key={path}", "--store=first"]
+    assert words[words.index("gangway.trainer.launch") + 1 :][:2] == [f"--member-key={path}", "--store=first"]
     assert "--rdzv-backend=gangway" in words
     (mount,) = [each for each in container["volumeMounts"] if path.startswith(f"{each['mountPath']}/")]
     (volume,) = [each for each in pod["volumes"] if each["name"] == mount["name"]]
@@ -241,7 +241,7 @@ def test_a_presets_data_are_mounted_to_be_read() -> None:
     (volume,) = [each for each in pod["volumes"] if each["name"] == "data"]
     assert volume["persistentVolumeClaim"] == {"claimName": "gangway-data", "readOnly": True}
     words = container["command"]
-    assert words[9:12] == ["python", "-m", "trainer.launch"]
+    assert words[9:12] == ["python", "-m", "gangway.trainer.launch"]
     assert words[words.index("--data") + 1] == "/shared/digits"
     assert words[words.index("--run-dir") + 1] == "/mnt/gangway/run"
 

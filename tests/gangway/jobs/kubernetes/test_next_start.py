@@ -13,7 +13,7 @@ from gangway.jobs.base import Phase
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl
 from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, FILE_ANNOTATION, QUEUE_LABEL, Placing
 from gangway.jobs.kubernetes.start_objects import SETS, create_start
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.kubernetes.test_asking import an_unfit_job, engine, put_set
 from tests.gangway.jobs.kubernetes.test_manifests import job
 from tests.gangway.jobs.kubernetes.test_status import a_set, a_workload, condition

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.kubernetes.namespaces import CLAIM, namespace_manifests
-from components.kubernetes.queues import KUEUE, QUEUE, queue_manifests
-from components.kubernetes.resources import get_tier
-from components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Node, Team
+from gangway.components.core.findings import InputError
+from gangway.components.kubernetes.namespaces import CLAIM, namespace_manifests
+from gangway.components.kubernetes.queues import KUEUE, QUEUE, queue_manifests
+from gangway.components.kubernetes.resources import get_tier
+from gangway.components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Node, Team
 from gangway.jobs.base import Phase
 from gangway.jobs.kubernetes.engine import KubernetesEngine
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job as get_file
 from tests.gangway.jobs.test_contract import over, until
 from tests.kube_cluster import KubeCluster

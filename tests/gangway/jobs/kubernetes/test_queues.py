@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.kubernetes.queues import queue_manifests
-from components.kubernetes.spec import ClusterSpec, Flavor, Node, Team
+from gangway.components.kubernetes.queues import queue_manifests
+from gangway.components.kubernetes.spec import ClusterSpec, Flavor, Node, Team
 from gangway.jobs.kubernetes.queues import (
     Quota,
     cohort_total,

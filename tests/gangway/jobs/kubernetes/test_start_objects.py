@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 from gangway.jobs.kubernetes.start_objects import SETS, clear_stale, create_start

@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import Phase
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folder import OwnJobFolder
 from gangway.jobs.local.engine import LocalQueue, begin_runner
-from stacks.config.job_file import Priority
+from gangway.stacks.config.job_file import Priority
 from tests.conftest import REPO
 from tests.gangway.jobs.test_contract import job, limited, over, until
 

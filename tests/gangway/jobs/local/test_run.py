@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from components.core.job import JobSpec, Rendezvous, Training
+from gangway.components.core.job import JobSpec, Rendezvous, Training
 from gangway.jobs.local.run import LocalRun, StatsTail, run_module
 
 _STUBBORN = """

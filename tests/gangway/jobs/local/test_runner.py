@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from components.core.findings import InputError
-from components.core.json_lines import lock
+from gangway.components.core.findings import InputError
+from gangway.components.core.json_lines import lock
 from gangway.jobs.base import Phase
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import read_job
@@ -20,7 +20,7 @@ from gangway.jobs.local import engine as local
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.local.outcomes import Spent, find_end, lacks_space, record_end, record_space, reserve_space
 from gangway.jobs.local.turn import Turn
-from stacks.config.job_file import Priority
+from gangway.stacks.config.job_file import Priority
 from tests.gangway.jobs.local.test_engine import processes_of
 from tests.gangway.jobs.test_contract import job, limited, over, until
 

@@ -15,7 +15,7 @@ from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, worst
 from gangway.jobs.records.job_record import FIGURES, JobRecord, StartCounts, job_record
 from gangway.jobs.records.run_reports import REPORTED, Reported, no_report
 from gangway.jobs.sites import Nodes, Site, find_nodes
-from stacks.config.engines_file import NamedEngine
+from gangway.stacks.config.engines_file import NamedEngine
 
 START = datetime(2026, 11, 27, 12, tzinfo=UTC)
 NOW = START + timedelta(hours=9)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gangway.jobs.records.figures import Absent, Figure, Source
 from gangway.jobs.records.run_reports import REPORTED, Reported, read_reported
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 COMMAND = JobFile.model_validate({"name": "mine", "command": ["true"], "max_hours": 1})
 PRESET = JobFile.model_validate({"name": "mine", "preset": "dcgan-digits", "kimg": 1, "max_hours": 1})
@@ -134,7 +134,7 @@ def test_of_a_preset_the_trainers_own_record_is_read(folder: Path) -> None:
     assert "run/run.json: " in read_reported(PRESET, folder).problem
     (folder / "run" / "run.json").unlink()
     words = ["--preset", "dcgan-digits", "--ngf", "4", "--ndf", "4", "--kimg", "0.128", "--metrics-samples", "64"]
-    command = [sys.executable, "-m", "trainer", "train", *words, "--run-dir", str(folder / "run")]
+    command = [sys.executable, "-m", "gangway.trainer", "train", *words, "--run-dir", str(folder / "run")]
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     found = read_reported(PRESET, folder)
     assert found.problem == ""

@@ -21,14 +21,14 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
-from components.core.visible import leaves
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
+from gangway.components.core.visible import leaves
 from gangway.jobs.base import EngineAwayError, Phase, follow, read_log
 from gangway.jobs.engines.registry import get_engine
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.remote.engine import RemoteEngine
-from stacks.config import engines_file
+from gangway.stacks.config import engines_file
 from tests.gangway.jobs.test_contract import job, limited, over, until
 
 REPO = Path(__file__).resolve().parents[4]

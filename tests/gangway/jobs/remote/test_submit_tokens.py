@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import SubmitUnansweredError
 from gangway.jobs.remote.submit_tokens import submit_once
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from gangway.images.render import TEMPLATES
 from gangway.jobs.attempts import restart_limit
 from gangway.jobs.base import Usage
 from gangway.jobs.slurm.script import batch_env
-from images.render import TEMPLATES
 from tests.gangway.jobs.test_contract import job
 
 

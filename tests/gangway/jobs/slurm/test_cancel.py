@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError, Phase
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import job

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError, Severity
+from gangway.components.core.findings import InputError, Severity
 from gangway.jobs.base import JobStatus, Phase
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine, _State
 from gangway.jobs.slurm.script import get_comment
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, until
 from tests.slurm_cluster import SlurmCluster
 

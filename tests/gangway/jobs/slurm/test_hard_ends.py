@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.base import Phase
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import job, over, until
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 SUBMIT = """
 import sys
 from pathlib import Path
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from gangway.jobs.slurm.engine import SlurmEngine
 SlurmEngine(Path(sys.argv[1]), *(sys.argv[3:] or ["gpu"])).submit(JobFile.model_validate_json(sys.argv[2]))
 """

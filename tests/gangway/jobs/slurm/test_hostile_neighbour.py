@@ -11,7 +11,7 @@ import pytest
 from gangway.jobs.base import Phase
 from gangway.jobs.slurm.engine import SlurmEngine
 from gangway.jobs.slurm.script import MEMBER_KEY
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import over, until
 from tests.hostile_store import attack_store
 from tests.slurm_cluster import SlurmCluster

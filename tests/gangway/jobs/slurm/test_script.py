@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangway.images.render import TEMPLATES
 from gangway.jobs.slurm.script import (
     NODE_SCRIPT,
     OWN_JOB,
@@ -19,8 +20,7 @@ from gangway.jobs.slurm.script import (
     parse_minutes,
     without_allocation,
 )
-from images.render import TEMPLATES
-from stacks.config.job_file import JobFile
+from gangway.stacks.config.job_file import JobFile
 
 OWN = {
     "HOME": "/root", "MY_SLURM_NOTES": "a", "SBATCH_ACCOUNT": "vision", "SBATCH_PARTITION": "gpu", "SALLOC_QOS": "low",

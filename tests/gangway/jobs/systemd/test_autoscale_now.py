@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, scale, why_unknown
 from gangway.jobs.systemd.scaling.base import Change, GroupState
-from stacks.config.stack_config import StackConfig
+from gangway.stacks.config.stack_config import StackConfig
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 

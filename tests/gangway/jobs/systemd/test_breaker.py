@@ -13,10 +13,10 @@ from botocore.stub import Stubber
 from moto import mock_aws
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
+from gangway.images.node import breaker as on_node
 from gangway.jobs.systemd.breaker import HeldRecord, get_breaker
-from images.node import breaker as on_node
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
 BOTH = ["AlarmNotification", "Launch"]

@@ -10,12 +10,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from components.core.findings import InputError
-from components.core.job import JobSpec
 from gangway.cli.main import app
-from images.specs import job_key
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec
+from gangway.images.specs import job_key
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
 ALL = ("wall_sec", "waiting_sec", "images", "tokens", "joules", "gco2e", "usd", "node_hours")

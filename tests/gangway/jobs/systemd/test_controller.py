@@ -8,15 +8,15 @@ from typing import Any, get_args
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
-from components.core.job import Training
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import Training
 from gangway.finops.audit import state
 from gangway.jobs.systemd.controller import folder_lines, stack_lines
 from gangway.jobs.systemd.state import JobState
 from gangway.runs.run_store import RunStore
-from trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings, Mode, Objective, PolicyName
-from trainer.records.decisions import DecisionRecord
+from gangway.trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings, Mode, Objective, PolicyName
+from gangway.trainer.records.decisions import DecisionRecord
 
 AT = "2026-01-02T12:00:00.000+00:00"
 TOLD: dict[str, Any] = {
@@ -52,7 +52,7 @@ def test_a_stacks_job_with_a_controller_and_how_it_is_switched_off() -> None:
     assert all(line.endswith("by rules: it waits; kept: it brought +9%") for line in rest)
     command = shlex.split(last.partition("sudo ")[2])
     assert command == [
-        *("docker", "exec", "gangway-trainer", "python", "-m", "trainer"),
+        *("docker", "exec", "gangway-trainer", "python", "-m", "gangway.trainer"),
         *("control", "off", "--run-dir", "/fsx/runs/a job"),
     ]
 
@@ -132,4 +132,7 @@ def test_a_stacks_state_and_its_newest_record_are_what_is_read(
     assert done.exit_code == 0, done.output
     assert "controller: learned for time, act\n  the last of 1 decision, from its record:\n" in done.output
     assert "640 images: threads 4 to 3, by rules: it waits; unjudged\n" in done.output
-    assert "sudo docker exec gangway-trainer python -m trainer control off --run-dir '/fsx/runs/a job'\n" in done.output
+    assert (
+        "sudo docker exec gangway-trainer python -m gangway.trainer control off --run-dir '/fsx/runs/a job'\n"
+        in done.output
+    )

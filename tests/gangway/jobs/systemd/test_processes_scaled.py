@@ -15,11 +15,11 @@ import pytest
 
 from gangway.jobs.systemd.autoscale_now import scale
 from gangway.jobs.systemd.scaling.base import Change, GroupState
-from stacks.config.stack_config import StackConfig
-from stacks.estimates.autoscale import find_curve
-from stacks.program import get_program
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates.autoscale import find_curve
+from gangway.stacks.program import get_program
+from gangway.trainer.config.presets import PRESETS
 from tests.trainer.conftest import Command, digits_dir, start
-from trainer.config.presets import PRESETS
 
 __all__ = ["digits_dir", "start"]
 
@@ -113,7 +113,7 @@ def test_processes_join_and_leave_as_the_deadline_asks(
     tiny = {"z_dim": 8, "ngf": 4, "ndf": 4, "batch_size": 48, "kimg": KIMG, "r1_interval": 4}
     lines_of = {"stats_kimg": 0.96, "checkpoint_kimg": 24, "sample_kimg": 100, "metrics_samples": 32}
     config.write_text(PRESETS["dcgan-digits"].replace({**tiny, **lines_of}).to_json())
-    store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1")
+    store = start("-m", "gangway.trainer.launch.rendezvous", "--port", "0", "--health-sec", "1")
     store.wait_for(lambda: "serving on port" in store.printed())
     port = re.findall(r"serving on port (\d+)", store.printed())[0]
 
@@ -121,8 +121,20 @@ def test_processes_join_and_leave_as_the_deadline_asks(
         own = ["--job-dir", str(tmp_path / "job"), "--node", f"node-{number}"]
         where = [f"--nnodes=1:{MOST}", "--rdzv-backend=gangway", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
         where += ["--rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=3", "--nproc-per-node=1"]
-        train = ["-m", "trainer", "train", "--config", str(config), "--backend", "gloo", "--run-dir", str(run_dir)]
-        return start("-m", "trainer.launch", *own, *where, "--max-restarts=3", *train, "--data", str(digits_dir))
+        train = [
+            "-m",
+            "gangway.trainer",
+            "train",
+            "--config",
+            str(config),
+            "--backend",
+            "gloo",
+            "--run-dir",
+            str(run_dir),
+        ]
+        return start(
+            "-m", "gangway.trainer.launch", *own, *where, "--max-restarts=3", *train, "--data", str(digits_dir)
+        )
 
     group, lines, now = LauncherGroup(node), Lines(run_dir), begins_at(stack)
     group.become(1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.systemd.state import JobProgress, JobState
 from gangway.runs.run_store import RunStore
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
 from gangway.jobs.systemd.state import JobState
 from gangway.runs.run_store import RunStore
-from trainer.launch.membership import add_failure, mark_leaving, start
-from trainer.launch.node_state import JobFolder
-from trainer.rendezvous.lifecycle import Event
+from gangway.trainer.launch.membership import add_failure, mark_leaving, start
+from gangway.trainer.launch.node_state import JobFolder
+from gangway.trainer.rendezvous.lifecycle import Event
 
 SESSION = {"end": "2026-01-02T12:00:00Z", "more": 1}
 RECORD = {"id": "r-1", "status": "interrupted", "images": 1_234_000, "sessions": [SESSION], "more": {}}

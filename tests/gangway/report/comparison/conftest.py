@@ -11,8 +11,8 @@ from PIL import Image
 
 from gangway.report.comparison.groups import Member, Source
 from gangway.report.comparison.tables import Report, get_report
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import InterruptionRecord, RunRecord
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import InterruptionRecord, RunRecord
 
 RECORDED = Path(__file__).parent / "recorded"
 CIFAR10 = {"dataset": "cifar10"}

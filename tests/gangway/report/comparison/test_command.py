@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from components.core.findings import InputError
 from gangway.cli.main import app
-from trainer.records.run_record import RunRecord
+from gangway.components.core.findings import InputError
+from gangway.trainer.records.run_record import RunRecord
 
 Gangway = Callable[..., Result]
 Write = Callable[[Path, RunRecord], Path]

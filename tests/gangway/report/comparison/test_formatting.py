@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gangway.report.comparison.formatting import format_cell, printer
 from gangway.report.comparison.series import Spread, change, get_spread
 from gangway.report.comparison.tables import Column
-from trainer.records.quantity import Quantity
+from gangway.trainer.records.quantity import Quantity
 
 MINUS = "\N{MINUS SIGN}"
 SIZES = st.floats(min_value=1e-12, max_value=1e18)

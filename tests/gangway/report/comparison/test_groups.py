@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.report.comparison.groups import KEYS, Member, check_one_table, group_runs, parse_keys
 
 Make = Callable[..., Member]

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from components.core.findings import InputError
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
 from gangway.report.comparison.ledgers import ledger_drawings, read_ledgers
 from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.ledger import open_ledger
 from gangway.sim.forecast.series import Series
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.run_record import RunRecord
 
 Parse = Callable[[str], Any]
 Write = Callable[[Path, RunRecord], Path]

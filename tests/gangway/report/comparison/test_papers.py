@@ -9,7 +9,7 @@ from gangway.report.comparison.groups import Member, Source
 from gangway.report.comparison.papers import Name, beside, get_paper
 from gangway.report.comparison.tables import as_json, get_report
 from gangway.report.comparison.write import ComparisonReport
-from trainer.config.presets import PRESETS
+from gangway.trainer.config.presets import PRESETS
 
 Make = Callable[..., Member]
 

@@ -10,8 +10,8 @@ from gangway.report.comparison.pareto import front_drawing
 from gangway.report.comparison.series import meters_note
 from gangway.report.comparison.tables import Report, as_json, get_report
 from gangway.report.comparison.write import ComparisonReport
-from trainer.records.quantity import Quantity
-from trainer.records.run_record import EnergyRecord
+from gangway.trainer.records.quantity import Quantity
+from gangway.trainer.records.run_record import EnergyRecord
 
 Make = Callable[..., Member]
 RAPL = "RAPL package counters, {} socket(s), whole node"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.report.comparison.series import Spread, change, get_spread
-from trainer.records.quantity import Quantity
+from gangway.trainer.records.quantity import Quantity
 
 AMOUNTS = st.floats(min_value=-1e9, max_value=1e9, allow_nan=False)
 FIGURES = st.lists(st.one_of(st.none(), AMOUNTS), min_size=1, max_size=12)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
-from components.core.signing_key import new_signing_key, public_half
 from gangway.cli.main import app
+from gangway.components.core.findings import InputError
+from gangway.components.core.signing_key import new_signing_key, public_half
 from gangway.runs.signatures import read_public_key
-from trainer.records.digest import with_digest
+from gangway.trainer.records.digest import with_digest
 
 
 class Done(NamedTuple):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.report.comparison.groups import Member, Missing, Source
 from gangway.report.comparison.tables import PUBLISHED, Report, Row, as_json, get_report
-from trainer.records.quality import QualityRecord
-from trainer.records.quantity import Quantity
+from gangway.trainer.records.quality import QualityRecord
+from gangway.trainer.records.quantity import Quantity
 
 Make = Callable[..., Member]
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.report.comparison.groups import Member
 from gangway.report.comparison.write import comparison_report
 from gangway.runs.run_folders import find_runs
-from trainer.records.decisions import DecisionRecord
-from trainer.records.run_record import RunRecord
+from gangway.trainer.records.decisions import DecisionRecord
+from gangway.trainer.records.run_record import RunRecord
 
 Parse = Callable[[str], Any]
 Write = Callable[[Path, RunRecord], Path]

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from gangway.report.plans.infracost import infracost
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COST = {"type": ["string", "null"], "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}

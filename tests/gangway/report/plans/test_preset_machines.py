@@ -3,8 +3,8 @@
 import pytest
 
 from gangway.report.plans.preset_machines import MACHINES, on_machine, table
-from trainer.config.presets import PRESETS
-from trainer.config.step_memory import estimate
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.step_memory import estimate
 
 
 @pytest.mark.parametrize("name", ["r3gan-ffhq256", "r3gan-imagenet64", "progan-celebahq512", "r3gan-cifar10"])

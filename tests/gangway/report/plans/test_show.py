@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from components.core.findings import Finding, InputError
-from components.estimate.cost import Bound, estimate, unknown_price
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.estimate.cost import Bound, estimate, unknown_price
 from gangway.report.plans.show import (
     Detail,
     cost_table,
@@ -21,8 +21,8 @@ from gangway.report.plans.show import (
     usd,
 )
 from gangway.sandbox.rows import SandboxRow, Status
-from stacks.estimates.run_costs import most_bound
-from stacks.plan.plan import Plan
+from gangway.stacks.estimates.run_costs import most_bound
+from gangway.stacks.plan.plan import Plan
 
 
 def shown(what: object, width: int = 200) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from components.core.findings import Finding, InputError
-from components.estimate.cost import Bound
 from gangway.cli import main
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.estimate.cost import Bound
 from gangway.report.plans import side_by_side
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan
 
 Run = Callable[..., Result]
 

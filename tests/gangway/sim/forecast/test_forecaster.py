@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sim.forecast import forecaster
 from gangway.sim.forecast.accuracy import accuracy
 from gangway.sim.forecast.baseline import seasonal_naive

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.reliability import load_reliability
-from components.estimate.spot import mtbf_sec, rate_per_hour, share_per_month
+from gangway.components.catalog.reliability import load_reliability
+from gangway.components.estimate.spot import mtbf_sec, rate_per_hour, share_per_month
 from gangway.sim.forecast.interruptions import blended_rate, observed_rate
 
 

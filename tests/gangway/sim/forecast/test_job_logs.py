@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sim.forecast.job_logs import demand, is_job_log, parse_job_log
 
 PHILLY = """timestamp,duration,num_gpus,gpu_time,cluster

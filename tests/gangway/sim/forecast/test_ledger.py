@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sim.forecast.accuracy import Judged, accuracy
 from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.ledger import Scored, Settled, open_ledger, overlapping

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sim.forecast.public_formats import read_history
 from gangway.sim.forecast.series import MOST_VALUES
 

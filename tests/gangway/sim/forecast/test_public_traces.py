@@ -30,7 +30,7 @@ from typing import Any
 
 import pytest
 
-from components.estimate.statistics import FEWEST_PAIRS, Comparison, correct
+from gangway.components.estimate.statistics import FEWEST_PAIRS, Comparison, correct
 from gangway.sim.forecast.accuracy import Judged, Skill, skill
 from gangway.sim.forecast.forecaster import Forecast, Setting, backtest, choose_setting
 from gangway.sim.forecast.public_formats import read_history

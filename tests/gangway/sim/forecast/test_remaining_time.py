@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.estimate.spot import estimate_spot
+from gangway.components.estimate.spot import estimate_spot
 from gangway.sim.forecast.accuracy import Judged, accuracy, skill
 from gangway.sim.forecast.remaining_time import FEWEST_WINDOWS, Interruptions, remaining
 
@@ -61,7 +61,8 @@ def test_the_interval_holds_about_what_it_says(
 
 
 def test_interruptions_come_to_the_estimate_of_the_catalogue() -> None:
-    """The mean of the draws is the closed form of components.estimate.spot, without its saving: 20 h, one in 3 h."""
+    """The mean of the draws is the closed form of gangway.components.estimate.spot, without its saving: 20 h, one in 3
+    h."""
     lost = Interruptions(mtbf_sec=3 * 3600, interval_sec=900, restart_sec=600)
     found = remaining([(72.0, 72.0)] * 20, 72_000, interruptions=lost)
     expected = estimate_spot(1, 1, 20, 0, failures_per_hour=1 / 3, interval_sec=900, save_sec=0, restart_sec=600)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sim.forecast.series import Series, parse_series, read_series
 
 START = datetime(2026, 12, 1, tzinfo=UTC)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from components.catalog.grids import load_grids
-from components.catalog.reliability import load_reliability
+from gangway.components.catalog.grids import load_grids
+from gangway.components.catalog.reliability import load_reliability
 from gangway.sim.forecast.synthetic import SIMULATED, simulate
 
 

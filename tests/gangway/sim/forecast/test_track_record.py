@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sim.forecast.drift import FEWEST
 from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.ledger import open_ledger, read_ledger

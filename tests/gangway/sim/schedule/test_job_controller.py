@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from components.estimate.scaling import Links
+from gangway.components.estimate.scaling import Links
 from gangway.sim.schedule.comparison import changes, compare
 from gangway.sim.schedule.job_controller import Gain, Misfit, Run, controlled_job, drawn, submitted_job
 from gangway.sim.schedule.jobs import Ask, Curve, Job

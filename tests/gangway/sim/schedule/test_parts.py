@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.estimate.scaling import Links, StepModel, step_sec
-from components.estimate.spot import best_interval_sec
+from gangway.components.estimate.scaling import Links, StepModel, step_sec
+from gangway.components.estimate.spot import best_interval_sec
 from gangway.sim.schedule.cluster import Cluster, Power, Rung, outages
 from gangway.sim.schedule.hourly import Hourly
 from gangway.sim.schedule.jobs import Ask, Curve

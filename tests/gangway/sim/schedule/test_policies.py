@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.sim.schedule.cluster import Cluster, Rung
 from gangway.sim.schedule.jobs import Ask, Job
 from gangway.sim.schedule.outcome import Outcome, get_figures

@@ -6,12 +6,12 @@ import statistics
 import pytest
 from pydantic import ValidationError
 
-from components.catalog.job_traces import load_philly
-from components.catalog.loader import load_provider
-from components.core.findings import InputError
-from components.estimate.scaling import Links
-from components.estimate.spot import rate_per_hour
-from components.estimate.statistics import compare_pairs
+from gangway.components.catalog.job_traces import load_philly
+from gangway.components.catalog.loader import load_provider
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.scaling import Links
+from gangway.components.estimate.spot import rate_per_hour
+from gangway.components.estimate.statistics import compare_pairs
 from gangway.sim.schedule.comparison import changes, compare
 from gangway.sim.schedule.generate import generate
 from gangway.sim.schedule.jobs import Curve

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from images.node.aws.notices import AwsNotices
-from images.node.notices import METADATA_URL
+from gangway.images.node.aws.notices import AwsNotices
+from gangway.images.node.notices import METADATA_URL
 
 SPOT = json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})
 REBALANCE = json.dumps({"noticeTime": "2026-11-21T08:00:00Z"})
@@ -65,7 +65,7 @@ def test_aws_is_asked_at_the_address_that_every_instance_knows(monkeypatch: pyte
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr("images.node.aws.notices.http.client.HTTPConnection", Connection)
+    monkeypatch.setattr("gangway.images.node.aws.notices.http.client.HTTPConnection", Connection)
     with pytest.raises(OSError, match="timed out"):
         list(AwsNotices(METADATA_URL).poll())
     assert made == [("169.254.169.254", 2.0)]

@@ -10,9 +10,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from images.node.aws import slurm_scaler
-from images.node.aws.slurm_scaler import NODE_TAG, AwsGroups, Slurm, read_memory, run
-from images.node.slurm_plan import Memory, Node, read_nodes
+from gangway.images.node.aws import slurm_scaler
+from gangway.images.node.aws.slurm_scaler import NODE_TAG, AwsGroups, Slurm, read_memory, run
+from gangway.images.node.slurm_plan import Memory, Node, read_nodes
 
 REGION = "us-east-2"
 NODES = ["spot-n1", "spot-n2", "spot-n3"]

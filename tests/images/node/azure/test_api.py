@@ -11,12 +11,12 @@ from urllib.error import HTTPError
 
 import pytest
 
-from components.azure.alarms import ALIVE_EVENT, COLUMNS
-from components.azure.launch import HEALTH_PATH, HEALTH_PORT
-from images.node.azure import api as azure_commands
-from images.node.azure import heartbeat as azure_heartbeat
-from images.node.azure.api import ARM, LOGS, STORAGE, AzureApi, log_row, main
-from images.node.web import MAX_VALUE_CHARS, RefusedError
+from gangway.components.azure.alarms import ALIVE_EVENT, COLUMNS
+from gangway.components.azure.launch import HEALTH_PATH, HEALTH_PORT
+from gangway.images.node.azure import api as azure_commands
+from gangway.images.node.azure import heartbeat as azure_heartbeat
+from gangway.images.node.azure.api import ARM, LOGS, STORAGE, AzureApi, log_row, main
+from gangway.images.node.web import MAX_VALUE_CHARS, RefusedError
 
 CLIENT = "11111111-2222-3333-4444-555555555555"
 INGESTION = "https://d.westus-1.ingest.monitor.azure.com/dataCollectionRules/dcr-1/streams/Custom-Gangway?api-version=1"
@@ -47,7 +47,7 @@ def test_a_token_is_for_one_service_and_kept_while_it_is_good(
         resource: resource for resource in first
     }
     assert azure.token(ARM) == first[ARM]
-    monkeypatch.setattr("images.node.azure.api.time.clock_gettime", lambda _clock: 4e9)
+    monkeypatch.setattr("gangway.images.node.azure.api.time.clock_gettime", lambda _clock: 4e9)
     assert azure.token(ARM) != first[ARM]
 
 

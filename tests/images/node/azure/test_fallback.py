@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from components.azure import fallback
-from components.azure.fallback import FallbackConfig, FallbackGroup
-from components.azure.names import LEAST_NODES_TAG, NODES_TAG
-from images.node.azure import fallback as azure_fallback
+from gangway.components.azure import fallback
+from gangway.components.azure.fallback import FallbackConfig, FallbackGroup
+from gangway.components.azure.names import LEAST_NODES_TAG, NODES_TAG
+from gangway.images.node.azure import fallback as azure_fallback
 
 TYPE = "Standard_ND96isr_H100_v5"
 GROUPS = tuple(FallbackGroup(f"demo-{place}-{kind}", kind, TYPE) for place, kind in enumerate(("spot", "on-demand")))

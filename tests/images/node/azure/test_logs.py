@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from images.node.azure import logs as azure_logs
-from images.node.azure.api import AzureApi
-from images.node.azure.logs import get_row, main
-from images.node.log_shipper import LogShipper
+from gangway.images.node.azure import logs as azure_logs
+from gangway.images.node.azure.api import AzureApi
+from gangway.images.node.azure.logs import get_row, main
+from gangway.images.node.log_shipper import LogShipper
 
 CLIENT = "11111111-2222-3333-4444-555555555555"
 INGESTION = "https://d.westus-1.ingest.monitor.azure.com/dataCollectionRules/dcr-1/streams/Custom-Gangway?api-version=1"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from images.node.azure.api import AzureApi
-from images.node.azure.notices import AzureNotices
+from gangway.images.node.azure.api import AzureApi
+from gangway.images.node.azure.notices import AzureNotices
 
 WHEN = "Mon, 19 Sep 2026 18:29:47 GMT"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import images.node
-from images.node.gcp.api import GoogleApi, log_entry, main
-from images.node.web import MAX_VALUE_CHARS, RefusedError
+import gangway.images.node
+from gangway.images.node.gcp.api import GoogleApi, log_entry, main
+from gangway.images.node.web import MAX_VALUE_CHARS, RefusedError
 
-SOURCES = sorted(Path(images.node.__file__).parent.rglob("*.py"))
+SOURCES = sorted(Path(gangway.images.node.__file__).parent.rglob("*.py"))
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def test_every_call_is_one_that_google_publishes(
 def test_a_token_is_kept_while_it_is_good(gce: Any, google: GoogleApi, monkeypatch: pytest.MonkeyPatch) -> None:
     first = google.token()
     assert google.token() == first
-    monkeypatch.setattr("images.node.gcp.api.time.clock_gettime", lambda _clock: 4e9)
+    monkeypatch.setattr("gangway.images.node.gcp.api.time.clock_gettime", lambda _clock: 4e9)
     assert google.token() != first
     assert len(gce.tokens) == 2
 

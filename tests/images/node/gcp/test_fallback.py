@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from components.gcp.fallback import FallbackConfig, FallbackGroup
-from images.node.gcp import fallback as gcp_fallback
-from images.node.gcp.api import GoogleApi
+from gangway.components.gcp.fallback import FallbackConfig, FallbackGroup
+from gangway.images.node.gcp import fallback as gcp_fallback
+from gangway.images.node.gcp.api import GoogleApi
 
 GROUPS = (
     FallbackGroup("demo-0-spot", "us-central1-a", "spot", "resize", None),

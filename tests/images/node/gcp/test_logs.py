@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from images.node.gcp import logs as ship
-from images.node.gcp.api import GoogleApi
-from images.node.gcp.logs import get_entry, main, make_shipper
+from gangway.images.node.gcp import logs as ship
+from gangway.images.node.gcp.api import GoogleApi
+from gangway.images.node.gcp.logs import get_entry, main, make_shipper
 
 
 def line(number: int, message: Any, unit: str = "gangway-trainer.service") -> str:
@@ -174,7 +174,7 @@ def test_a_unit_that_is_stopped_sends_the_last_lines(gce: Any, tmp_path: Path) -
         "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
         "PYTHONPATH": str(Path(__file__).parents[3]),
     }
-    command = [sys.executable, "-m", "images.node.gcp.logs", "acme-ml", "gangway-demo", "a.service"]
+    command = [sys.executable, "-m", "gangway.images.node.gcp.logs", "acme-ml", "gangway-demo", "a.service"]
     with subprocess.Popen(command, env=env, start_new_session=True) as unit:
         while not (tmp_path / "said").exists():
             assert unit.poll() is None

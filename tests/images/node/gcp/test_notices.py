@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from images.node.gcp.notices import GcpNotices
+from gangway.images.node.gcp.notices import GcpNotices
 
 
 def test_a_quiet_machine_has_no_notices(gce: Any) -> None:

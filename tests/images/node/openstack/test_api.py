@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from images.node.openstack import api as openstack
-from images.node.openstack.api import main
+from gangway.images.node.openstack import api as openstack
+from gangway.images.node.openstack.api import main
 
 PLACE = "swift://demo-runs/demo/demo"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from components.estimate.cost import Declared
-from stacks.base.rule import kind
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan
+from gangway.components.estimate.cost import Declared
+from gangway.stacks.base.rule import kind
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan
 
 AWS_STACKS = ("aws-demo", "aws-g5-dev", "aws-p4d-block", "aws-p5-slurm", "aws-p5-spot", "eks-p5-kueue")
 SITE_STACKS = ("hosts-lab", "hosts-slurm", "openstack-gpu")

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import Finding, Severity
-from components.estimate.cost import Declared
-from stacks.base.rule import Limits, kind
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan
-from stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES, findings_of_resources
-from stacks.plan.rules.tags import tags_field
+from gangway.components.core.findings import Finding, Severity
+from gangway.components.estimate.cost import Declared
+from gangway.stacks.base.rule import Limits, kind
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES, findings_of_resources
+from gangway.stacks.plan.rules.tags import tags_field
 
 CLOUDS = ("aws-", "eks-", "azure-", "gcp-", "gke-", "aks-")
 ALL = sorted(

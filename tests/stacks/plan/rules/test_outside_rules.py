@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stacks.loading.loader import from_file
-from stacks.plan.plan import make_plan
-from stacks.plan.rules.outside_rules import Check, as_markdown, breaches, outside_rules
-from stacks.recording import PlannedResource
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
+from gangway.stacks.plan.rules.outside_rules import Check, as_markdown, breaches, outside_rules
+from gangway.stacks.recording import PlannedResource
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_a_rule_stands_once_for_a_kind() -> None:
 
 
 def test_the_page_is_the_data(repo: Path) -> None:
-    """Made by `python -m stacks.plan.rules.outside_rules > docs/reference/security-rules.md`."""
+    """Made by `python -m gangway.stacks.plan.rules.outside_rules > docs/reference/security-rules.md`."""
     assert (repo / "docs/reference/security-rules.md").read_text("utf-8") == as_markdown()
 
 

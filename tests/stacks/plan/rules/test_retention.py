@@ -11,16 +11,16 @@ import pulumi
 import pytest
 from pulumi.runtime import register_stack_transformation
 
-from components.core.encryption_choice import choice_name
-from components.core.findings import InputError
-from stacks.base.registry import all_providers, get_provider
-from stacks.base.rule import kind
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan import plan
-from stacks.plan.rules.guardrails import PROTECTION_ORDER, protection_breaches
-from stacks.program import build
-from stacks.recording import PlaceholderCloud, PlannedResource
+from gangway.components.core.encryption_choice import choice_name
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.registry import all_providers, get_provider
+from gangway.stacks.base.rule import kind
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan import plan
+from gangway.stacks.plan.rules.guardrails import PROTECTION_ORDER, protection_breaches
+from gangway.stacks.program import build
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 STACKS = sorted(file.name.split(".")[1] for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"))

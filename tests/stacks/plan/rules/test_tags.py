@@ -2,9 +2,9 @@
 
 import pytest
 
-from stacks.base.rule import kind
-from stacks.plan.plan import Plan
-from stacks.plan.rules.tags import tags_field, types_with_tags
+from gangway.stacks.base.rule import kind
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.plan.rules.tags import tags_field, types_with_tags
 from tests.sdk_arguments import sdk_arguments
 
 # Input on the wire -> argument in Python.

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError, Severity
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan
-from stacks.providers.aws.eks_plan import add_second_zone
-from stacks.recording import PlannedResource
+from gangway.components.core.findings import InputError, Severity
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.providers.aws.eks_plan import add_second_zone
+from gangway.stacks.recording import PlannedResource
 
 Edit = Callable[[dict[str, Any]], object]
 

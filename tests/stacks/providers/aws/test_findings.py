@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from components.catalog.loader import load
-from components.core.findings import Finding, InputError, Severity
-from components.estimate.cost import CostComponent, estimate
-from stacks.config.stack_config import StackConfig
-from stacks.providers.aws.findings import findings
-from stacks.providers.aws.plan import plan
+from gangway.components.catalog.loader import load
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.components.estimate.cost import CostComponent, estimate
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.aws.findings import findings
+from gangway.stacks.providers.aws.plan import plan
 
 Edit = Callable[[dict[str, Any]], object]
 Edited = Callable[[Edit], StackConfig]

@@ -10,15 +10,15 @@ import pytest
 import yaml
 from rich.console import Console
 
-from components.core.findings import InputError
-from components.core.job import JobSpec
+from gangway.components.core.findings import InputError
+from gangway.components.core.job import JobSpec
 from gangway.report.plans.infracost import infracost
 from gangway.report.plans.show import Detail, show_plan
-from stacks.config.sections import ClusterNodesConfig
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.difference import compare
-from stacks.plan.plan import Plan, make_plan
+from gangway.stacks.config.sections import ClusterNodesConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.difference import compare
+from gangway.stacks.plan.plan import Plan, make_plan
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
 NODE = ClusterNodesConfig(min=1, max=1)
@@ -129,7 +129,7 @@ def test_user_data_of_the_worker(own: Callable[..., StackConfig]) -> None:
     files = {entry["path"]: entry["content"] for entry in yaml.safe_load(text)["write_files"]}
     assert {"/opt/gangway/bin/own-node.sh", "/opt/gangway/bin/own-job.sh"} <= files.keys()
     assert "own-node.sh" in files["/etc/gangway/job.env"]
-    assert "trainer.launch" not in files["/etc/gangway/job.env"]
+    assert "gangway.trainer.launch" not in files["/etc/gangway/job.env"]
     assert "run_folder" in files["/opt/gangway/bin/upload-record.sh"]
 
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError, Severity
-from components.estimate.cost import estimate
-from images.node.aws import notices as aws_notices
-from images.render import STOP_MARGIN_SEC
-from stacks.config.stack_config import StackConfig
-from stacks.providers.aws.findings import findings
-from stacks.providers.aws.plan import NOTICE_SEC, job_spec, plan
-from trainer.config.train_config import TrainConfig
-from trainer.preemption.watcher import POLL_SEC
-from trainer.records.run_record import RunContext
+from gangway.components.core.findings import InputError, Severity
+from gangway.components.estimate.cost import estimate
+from gangway.images.node.aws import notices as aws_notices
+from gangway.images.render import STOP_MARGIN_SEC
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.aws.findings import findings
+from gangway.stacks.providers.aws.plan import NOTICE_SEC, job_spec, plan
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.preemption.watcher import POLL_SEC
+from gangway.trainer.records.run_record import RunContext
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 

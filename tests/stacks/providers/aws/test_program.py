@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from components.aws.launch import plan_interfaces
-from components.catalog.loader import load
-from components.core.findings import InputError
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, run_program
-from stacks.providers.aws.plan import plan
-from stacks.recording import PlaceholderCloud, PlannedResource
+from gangway.components.aws.launch import plan_interfaces
+from gangway.components.catalog.loader import load
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, run_program
+from gangway.stacks.providers.aws.plan import plan
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 ONE_OF_EACH_LAYOUT = {plan_interfaces(m): m.name for m in load().machines.values() if m.provider == "aws"}

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import Finding, InputError, Severity
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan
 
 Edit = Callable[[dict[str, Any]], object]
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
-from images.aws import USER_DATA_LIMIT_BYTES
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import run_program
-from stacks.providers.aws.plan import plan
-from stacks.providers.aws.user_data import check_user_data
-from stacks.recording import PlaceholderCloud, PlannedResource, Recording
+from gangway.components.core.findings import InputError
+from gangway.images.aws import USER_DATA_LIMIT_BYTES
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import run_program
+from gangway.stacks.providers.aws.plan import plan
+from gangway.stacks.providers.aws.user_data import check_user_data
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource, Recording
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 IMAGE = "${Repository.edited-trainer.repositoryUrl}@${Image.edited-trainer.digest}"

@@ -6,10 +6,10 @@ from typing import Any
 import pulumi
 import pytest
 
-from stacks.providers.azure import component_factory
-from stacks.providers.azure.component_factory import push_password
-from stacks.providers.azure.resource_manager import API_URL
-from stacks.recording import PlaceholderCloud, record
+from gangway.stacks.providers.azure import component_factory
+from gangway.stacks.providers.azure.component_factory import push_password
+from gangway.stacks.providers.azure.resource_manager import API_URL
+from gangway.stacks.recording import PlaceholderCloud, record
 
 HOST = "azurendv5spot1a2b3c4d.azurecr.io"
 

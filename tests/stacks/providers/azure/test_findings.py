@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import Finding, InputError, Severity
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan
-from stacks.providers.azure.findings import findings
-from stacks.providers.azure.plan import plan
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.providers.azure.findings import findings
+from gangway.stacks.providers.azure.plan import plan
 
 DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"
 OWN_IMAGE = (

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from components.azure.aks import PODS_CIDR
-from components.azure.aks_pools import pool_name
-from components.core.findings import InputError
-from components.kubernetes.spec import GPU, INFINIBAND, JOBS_ONLY, POOL_LABEL
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, make_plan
-from stacks.providers.azure.kubernetes import get_kubeconfig
-from stacks.providers.azure.kubernetes_plan import SPOT_KEY, priorities
-from stacks.providers.azure.plan import plan
-from stacks.recording import PlannedResource, Recording
+from gangway.components.azure.aks import PODS_CIDR
+from gangway.components.azure.aks_pools import pool_name
+from gangway.components.core.findings import InputError
+from gangway.components.kubernetes.spec import GPU, INFINIBAND, JOBS_ONLY, POOL_LABEL
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.providers.azure.kubernetes import get_kubeconfig
+from gangway.stacks.providers.azure.kubernetes_plan import SPOT_KEY, priorities
+from gangway.stacks.providers.azure.plan import plan
+from gangway.stacks.recording import PlannedResource, Recording
 
 NDV5 = "aks-ndv5"
 Edited = Callable[..., StackConfig]

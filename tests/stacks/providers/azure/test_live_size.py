@@ -5,7 +5,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from stacks.providers.azure.live_size import live_size
+from gangway.stacks.providers.azure.live_size import live_size
 
 ID = "/subscriptions/s/resourceGroups/demo-rg-1/providers/Microsoft.Compute/virtualMachineScaleSets/demo-0-spot-1"
 

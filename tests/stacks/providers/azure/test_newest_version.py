@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from components.azure.launch import plan_image
-from components.core.lookup import LookupFailedError
-from stacks.providers.azure.lookups import newest_version
+from gangway.components.azure.launch import plan_image
+from gangway.components.core.lookup import LookupFailedError
+from gangway.stacks.providers.azure.lookups import newest_version
 
 IMAGE = plan_image("microsoft-dsvm:ubuntu-hpc:2204")
 

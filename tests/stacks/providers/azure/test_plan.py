@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan
-from stacks.providers.azure.plan import data_dir, fabric_min_gbps, job_spec, plan
-from trainer.records.run_record import RunContext
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.providers.azure.plan import data_dir, fabric_min_gbps, job_spec, plan
+from gangway.trainer.records.run_record import RunContext
 
 DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"
 Configs = dict[str, StackConfig]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from components.azure.immutable import IMMUTABLE
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, run_program
-from stacks.providers.azure.plan import plan
-from stacks.providers.azure.program import price
-from stacks.recording import PlaceholderCloud, PlannedResource, Recording
+from gangway.components.azure.immutable import IMMUTABLE
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, run_program
+from gangway.stacks.providers.azure.plan import plan
+from gangway.stacks.providers.azure.program import price
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource, Recording
 from tests.sdk_arguments import sdk_arguments
 
 SPOT, V4, DEV = "azure-ndv5-spot", "azure-ndv4", "azure-nc-dev"

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from components.azure.launch import MAX_CUSTOM_DATA_BYTES
-from components.core.fields import Egress
-from images.node import fill_order
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, run_program
-from stacks.recording import PlaceholderCloud, PlannedResource
+from gangway.components.azure.launch import MAX_CUSTOM_DATA_BYTES
+from gangway.components.core.fields import Egress
+from gangway.images.node import fill_order
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, run_program
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource
 
 SPOT, V4, DEV = "azure-ndv5-spot", "azure-ndv4", "azure-nc-dev"
 FILL_ORDER = Path(fill_order.__file__)

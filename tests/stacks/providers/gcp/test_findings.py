@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import Finding, Severity
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import make_plan
-from stacks.providers.gcp.findings import IMAGE_NCCL, findings
-from stacks.providers.gcp.plan import plan
+from gangway.components.core.findings import Finding, Severity
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import make_plan
+from gangway.stacks.providers.gcp.findings import IMAGE_NCCL, findings
+from gangway.stacks.providers.gcp.plan import plan
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Edited = Callable[..., StackConfig]

@@ -8,12 +8,12 @@ import pulumi
 import pytest
 from pulumi_gcp import accesscontextmanager
 
-from components.core.findings import Finding, InputError, Severity
-from components.gcp.perimeter import RESTRICTED, read_perimeter
-from stacks.config.stack_config import StackConfig
-from stacks.providers.gcp.perimeter_findings import perimeter_findings
-from stacks.providers.gcp.plan import plan
-from stacks.recording import PlaceholderCloud, Recording, record
+from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.components.gcp.perimeter import RESTRICTED, read_perimeter
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.gcp.perimeter_findings import perimeter_findings
+from gangway.stacks.providers.gcp.plan import plan
+from gangway.stacks.recording import PlaceholderCloud, Recording, record
 
 GPU, SLICES = "gcp-a3-spot", "gcp-v5p-multislice"
 OWN = {"access_policy": 330193482019, "operators": ["user:ops@example.com"]}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan
-from stacks.providers.gcp.plan import job_spec, plan, reservation_name
-from trainer.records.run_record import RunContext
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.providers.gcp.plan import job_spec, plan, reservation_name
+from gangway.trainer.records.run_record import RunContext
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Configs = dict[str, StackConfig]

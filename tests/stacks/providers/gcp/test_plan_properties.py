@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from components.catalog.loader import load_provider, load_tpus
-from stacks.plan.plan import Plan
-from trainer.config.presets import PRESETS
+from gangway.components.catalog.loader import load_provider, load_tpus
+from gangway.stacks.plan.plan import Plan
+from gangway.trainer.config.presets import PRESETS
 
 Settings = dict[str, Any]
 MACHINES = sorted(load_provider("gcp").machines)

@@ -8,13 +8,13 @@ from urllib.parse import unquote
 
 import pytest
 
-from components.gcp.group_tag import tag_condition
-from components.gcp.tpu.request import queued_resource_body
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, run_program
-from stacks.providers.gcp.plan import plan
-from stacks.providers.gcp.provider import PROVIDER
-from stacks.recording import PlaceholderCloud, PlannedResource, Recording
+from gangway.components.gcp.group_tag import tag_condition
+from gangway.components.gcp.tpu.request import queued_resource_body
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, run_program
+from gangway.stacks.providers.gcp.plan import plan
+from gangway.stacks.providers.gcp.provider import PROVIDER
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource, Recording
 from tests.sdk_arguments import sdk_arguments
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"

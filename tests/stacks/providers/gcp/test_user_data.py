@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from components.gcp.fabric import nccl_plugin
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, run_program
-from stacks.providers.gcp.plan import plan
-from stacks.providers.gcp.user_data import nccl_setup
-from stacks.recording import PlaceholderCloud, PlannedResource
+from gangway.components.gcp.fabric import nccl_plugin
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, run_program
+from gangway.stacks.providers.gcp.plan import plan
+from gangway.stacks.providers.gcp.user_data import nccl_setup
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Edited = Callable[..., StackConfig]

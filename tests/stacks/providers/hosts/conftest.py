@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan
 
 NAME = "hosts-lab"
 

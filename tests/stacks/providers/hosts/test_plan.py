@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError, Severity
-from images.hosts import get_digest
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, make_plan
-from stacks.providers.hosts.plan import plan
-from stacks.providers.hosts.user_data import installer, job_spec
+from gangway.components.core.findings import InputError, Severity
+from gangway.images.hosts import get_digest
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.providers.hosts.plan import plan
+from gangway.stacks.providers.hosts.user_data import installer, job_spec
 
 Edited = Callable[..., StackConfig]
 
@@ -180,8 +180,8 @@ def test_roce_is_looked_for_on_ethernet(edited_lab: Edited) -> None:
 
 
 def test_exports_have_the_names_that_others_read(lab: StackConfig) -> None:
-    from stacks.plan.plan import run_program
-    from stacks.recording import PlaceholderCloud
+    from gangway.stacks.plan.plan import run_program
+    from gangway.stacks.recording import PlaceholderCloud
 
     result = run_program(lab, PlaceholderCloud()).result
     assert result["run_bucket"] == result["run_bucket_url"] == "s3://my-bucket/runs"

@@ -9,12 +9,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from stacks.base.registry import all_providers
-from stacks.config.secret_values import ENCRYPTED
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan
-from stacks.providers.hosts.settings import HostsConfig
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.registry import all_providers
+from gangway.stacks.config.secret_values import ENCRYPTED
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.providers.hosts.settings import HostsConfig
 from tests.stacks.providers.test_contract import models_in
 
 Told = Callable[..., dict[str, InputError]]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan
+from gangway.components.core.findings import InputError
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan
 
 FILE = Path(__file__).resolve().parents[4] / "stacks" / "Pulumi.hosts-slurm.yaml"
 Edit = Callable[[dict[str, Any]], object]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from components.hosts.wireguard import WIREGUARD_FILE
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, make_plan
-from stacks.providers.hosts.plan import plan
-from stacks.providers.hosts.user_data import installer, job_spec
+from gangway.components.hosts.wireguard import WIREGUARD_FILE
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.providers.hosts.plan import plan
+from gangway.stacks.providers.hosts.user_data import installer, job_spec
 
 Edited = Callable[..., StackConfig]
 Told = Callable[..., dict[str, Any]]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
-from stacks.plan.plan import Plan, make_plan
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan
 
 NAME = "openstack-gpu"
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import Severity
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan
-from stacks.providers.openstack.findings import findings
-from stacks.providers.openstack.plan import plan
+from gangway.components.core.findings import Severity
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan
+from gangway.stacks.providers.openstack.findings import findings
+from gangway.stacks.providers.openstack.plan import plan
 
 Edited = Callable[..., StackConfig]
 RESERVED = {"capacity": [{"kind": "reservation", "id": "33333333-0000-4000-8000-333333333333"}]}

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.core.findings import InputError
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, make_plan
-from stacks.providers.openstack.plan import data_dir, fabric_min_gbps, job_spec, plan
-from trainer.records.run_record import RunContext
+from gangway.components.core.findings import InputError
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.providers.openstack.plan import data_dir, fabric_min_gbps, job_spec, plan
+from gangway.trainer.records.run_record import RunContext
 
 Edited = Callable[..., StackConfig]
 IMAGE, OTHER = "33333333-0000-4000-8000-333333333333", "44444444-0000-4000-8000-444444444444"

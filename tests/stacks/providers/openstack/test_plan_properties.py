@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from stacks.plan.plan import Plan
-from trainer.config.presets import PRESETS
+from gangway.stacks.plan.plan import Plan
+from gangway.trainer.config.presets import PRESETS
 
 Settings = dict[str, Any]
 

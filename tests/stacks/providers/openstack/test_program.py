@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.signing_key import public_half
-from stacks.config.stack_config import StackConfig
-from stacks.plan.plan import Plan, run_program
-from stacks.providers.openstack.plan import plan
-from stacks.providers.openstack.program import price
-from stacks.recording import PlaceholderCloud, PlannedResource, Recording
+from gangway.components.core.signing_key import public_half
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import Plan, run_program
+from gangway.stacks.providers.openstack.plan import plan
+from gangway.stacks.providers.openstack.program import price
+from gangway.stacks.recording import PlaceholderCloud, PlannedResource, Recording
 
 Edited = Callable[..., StackConfig]
 IMAGE = "33333333-0000-4000-8000-333333333333"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from components.catalog.validators import Observed
+from gangway.components.catalog.validators import Observed
 from gangway.finops.prices.source import Answer, PriceSource, Query
 
 

@@ -6,16 +6,23 @@ from typing import Any
 
 import pulumi
 
-from components.catalog.resolve import Kind
-from components.catalog.schema import MachineType, Region
-from components.core.findings import Finding, InputError
-from components.core.job import JobSpec
-from components.estimate.cost import CostComponent, CostEstimate, Declared, from_service, of_resources, price_line
-from stacks.base import shared
-from stacks.config.stack_config import StackConfig
-from stacks.estimates import provider_findings
-from stacks.estimates.common_findings import common_findings
-from stacks.estimates.run_context import cloud_context
+from gangway.components.catalog.resolve import Kind
+from gangway.components.catalog.schema import MachineType, Region
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.core.job import JobSpec
+from gangway.components.estimate.cost import (
+    CostComponent,
+    CostEstimate,
+    Declared,
+    from_service,
+    of_resources,
+    price_line,
+)
+from gangway.stacks.base import shared
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.estimates import provider_findings
+from gangway.stacks.estimates.common_findings import common_findings
+from gangway.stacks.estimates.run_context import cloud_context
 
 from .provider import catalog
 from .settings import toy_of

@@ -5,12 +5,12 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.catalog.loader import CatalogFolder
-from components.catalog.schema import Fact
-from components.core.findings import InputError
-from stacks.base.provider import Program, Provider, TagRules
-from stacks.base.start import EXAMPLE_IMAGE, Start
-from stacks.config.stack_config import StackConfig
+from gangway.components.catalog.loader import CatalogFolder
+from gangway.components.catalog.schema import Fact
+from gangway.components.core.findings import InputError
+from gangway.stacks.base.provider import Program, Provider, TagRules
+from gangway.stacks.base.start import EXAMPLE_IMAGE, Start
+from gangway.stacks.config.stack_config import StackConfig
 
 from .settings import SETTINGS, toy_of
 

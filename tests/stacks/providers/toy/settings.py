@@ -2,9 +2,9 @@
 
 from pydantic import Field, StrictBool
 
-from stacks.config.provider_settings import OwnSection, ProviderSettings
-from stacks.config.section import Section
-from stacks.config.stack_config import StackConfig
+from gangway.stacks.config.provider_settings import OwnSection, ProviderSettings
+from gangway.stacks.config.section import Section
+from gangway.stacks.config.stack_config import StackConfig
 
 __all__ = ["SETTINGS", "ToyConfig", "toy_of"]
 

@@ -3,10 +3,10 @@
 import pytest
 from pydantic_core import PydanticCustomError
 
-from trainer.config.train_config import TrainConfig
-from trainer.config.values.metric_names import METRICS, parse
-from trainer.core.errors import TrainerError
-from trainer.metrics.metric_registry import FEATURE_SPACES, metric
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import METRICS, parse
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.metrics.metric_registry import FEATURE_SPACES, metric
 
 
 def test_every_name_has_a_metric_and_every_metric_a_space() -> None:

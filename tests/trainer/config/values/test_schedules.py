@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from trainer.config.presets import PRESETS
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
 
 RAMP = '{"lr_g": {"from": 1e-3, "to": 1e-4, "over_kimg": 200}}'
 

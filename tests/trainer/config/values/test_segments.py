@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.config.presets import PRESETS
-from trainer.config.segment_plan import (
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.segment_plan import (
     Plan,
     check_begun,
     check_workers,
@@ -16,8 +16,8 @@ from trainer.config.segment_plan import (
     unreached,
     with_decided,
 )
-from trainer.config.train_config import TrainConfig
-from trainer.core.errors import TrainerError
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
 
 DIGITS = PRESETS["dcgan-digits"].replace({"kimg": 1})
 PLAN: list[dict[str, object]] = [

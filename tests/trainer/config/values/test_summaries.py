@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainer.config.values.schedules import Ramp, Steps
-from trainer.config.values.segments import Segment
-from trainer.config.values.summaries import in_words
+from gangway.trainer.config.values.schedules import Ramp, Steps
+from gangway.trainer.config.values.segments import Segment
+from gangway.trainer.config.values.summaries import in_words
 
 
 @pytest.mark.parametrize(

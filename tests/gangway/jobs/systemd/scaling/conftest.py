@@ -10,11 +10,11 @@ import pytest
 import requests
 from moto import mock_aws
 
+from gangway.images.node.azure.fallback import WANTED_TAG
 from gangway.jobs.systemd.scaling.aws import AwsScaler
 from gangway.jobs.systemd.scaling.azure import AzureScaler
 from gangway.jobs.systemd.scaling.base import Scaler
 from gangway.jobs.systemd.scaling.gcp import GcpScaler
-from images.node.azure.fallback import WANTED_TAG
 
 NAMES = ["demo-0-on-demand", "demo-1-spot"]
 REGION, PROJECT, ZONE = "us-east-2", "acme-ml", "us-central1-a"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.systemd.scaling.aws import AwsScaler
 from gangway.jobs.systemd.scaling.base import Change, since_change_sec
 

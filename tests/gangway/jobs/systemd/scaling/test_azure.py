@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import requests
 
-from components.azure.fallback import FallbackConfig, FallbackGroup
-from components.core.findings import InputError
-from components.estimate.autoscale import Decision
+from gangway.components.azure.fallback import FallbackConfig, FallbackGroup
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.autoscale import Decision
+from gangway.images.node.azure.api import AzureApi
+from gangway.images.node.azure.fallback import WANTED_TAG, reconcile_once
 from gangway.jobs.systemd.scaling.azure import AzureScaler
 from gangway.jobs.systemd.scaling.base import AT_TAG, WHY_TAG, Change, GroupState, get_change
-from images.node.azure.api import AzureApi
-from images.node.azure.fallback import WANTED_TAG, reconcile_once
 
 NAMES = ["demo-0-on-demand", "demo-1-spot"]
 SUBSCRIPTION, CLIENT = "00000000-0000-0000-0000-000000000001", "11111111-2222-3333-4444-555555555555"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.estimate.autoscale import Decision
+from gangway.components.estimate.autoscale import Decision
 from gangway.jobs.systemd.scaling.base import (
     AT_TAG,
     WHY_TAG,

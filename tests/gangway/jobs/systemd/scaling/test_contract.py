@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
-from components.estimate.autoscale import Decision
+from gangway.components.core.findings import InputError
+from gangway.components.estimate.autoscale import Decision
 from gangway.jobs.systemd.scaling.base import Change, find_nodes, get_change, since_change_sec
 
 NAMES = ["demo-0-on-demand", "demo-1-spot"]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
+from gangway.images.node.gcp.notices import LEAVE_TAG
 from gangway.jobs.systemd.scaling.base import Change
-from images.node.gcp.notices import LEAVE_TAG
 from tests.google_methods import published
 
 NAMES = ["demo-0-on-demand", "demo-1-spot"]

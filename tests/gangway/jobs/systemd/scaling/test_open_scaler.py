@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import InputError
+from gangway.components.core.findings import InputError
 from gangway.jobs.systemd.autoscale_now import get_scaler, group_names
 from gangway.jobs.systemd.scaling.aws import AwsScaler
-from stacks.config.stack_config import StackConfig
-from stacks.program import get_program
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.program import get_program
 
 
 class Nobody:
@@ -29,7 +29,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> Nobody:
     """Logged in at both clouds."""
     made = Nobody()
     monkeypatch.setattr("gangway.sessions.azure.open_session", lambda _: made)
-    monkeypatch.setattr("components.gcp.tpu.api.open_session", lambda _: made)
+    monkeypatch.setattr("gangway.components.gcp.tpu.api.open_session", lambda _: made)
     return made
 
 

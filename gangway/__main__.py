@@ -1,0 +1,5 @@
+"""`python -m gangway`: the `gangway` command."""
+
+from gangway.entry import main
+
+main()
