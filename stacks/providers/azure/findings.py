@@ -92,7 +92,7 @@ def _encryption_at_host(planned: AzurePlan, wanted: bool) -> Iterable[Finding]:
     yield Finding.info(
         "machine.encryption-at-host",
         path,
-        "machines encrypt caches and local disks at the host, which must be registered once per subscription; `az vm "
+        "the host encrypts caches and local disks, which must be registered once per subscription; `az vm "
         f"list-skus --location {planned.region.name} --size {size} --query "
         "\"[].capabilities[?name=='EncryptionAtHostSupported'].value\"` shows whether the nodes' type supports it",
         "run `az feature register --namespace Microsoft.Compute --name EncryptionAtHost`, wait until `az feature show` "
@@ -115,7 +115,7 @@ def storage(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         yield Finding.info(
             "storage.whole-account",
             "gangway:azure.source_account_id",
-            f"the Managed Lustre service may read and write all of {source.account}, not only {source.container}, and "
+            f"Managed Lustre may read and write all of {source.account}, not only {source.container}, and "
             "the account must allow access by key: Azure documents no narrower permission",
             "keep the data in a separate storage account",
         )
@@ -302,7 +302,7 @@ def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             f"the scale sets of {planned.machine.name} have no zone, since Microsoft's page on zones does not combine "
             "them with a single placement group and one fault domain; file system and head are in zone "
             f"{planned.zone}, and nodes in another zone read more slowly",
-            f"set zone: '{planned.zone}' to keep all in one; Azure may refuse it",
+            f"choose zone '{planned.zone}' to keep all in one; Azure may refuse it",
         )
     elif fabric and any(rung_zones(rung, planned.nodes_zone) for rung in config.cluster.capacity):
         yield Finding.info(

@@ -161,7 +161,7 @@ def test_presets_that_differ_are_refused(written: Callable[..., Path], repo: Pat
     source = (repo / "stacks/Pulumi.aws-g5-dev.yaml").read_text("utf-8")
     other.write_text(source.replace("preset: dcgan-digits", "preset: dcgan-cifar10"), "utf-8")
     path = written(preset=None, stacks=["aws-g5-dev", str(other)])
-    with pytest.raises(InputError, match="presets differ inside one table") as told:
+    with pytest.raises(InputError, match="preset: the stacks have different presets") as told:
         get_preset(load_suite(path), str(path), repo / "stacks")
     assert told.value.value == "aws-g5-dev: dcgan-digits, other: dcgan-cifar10"
 

@@ -148,7 +148,7 @@ def test_a_budget_below_a_new_price_hides_nothing_of_the_job(stack: Path) -> Non
     told = CliRunner().invoke(app, ["job", str(stack)])
     assert told.exit_code == 0, told.output
     assert "record run-1: interrupted, 1,000,000 images" in told.output
-    assert "autoscale: nobody can tell" in told.output
+    assert "autoscale: unknown" in told.output
     assert "launches are not stopped" in told.output
     refused = CliRunner().invoke(app, ["job", str(stack), "--scale", "--images", "1"])
     assert isinstance(refused.exception, InputError)

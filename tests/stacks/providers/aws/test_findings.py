@@ -272,6 +272,6 @@ def test_a_spot_cap_among_the_prices_seen_is_said(edited: Edited) -> None:
     assert (finding.severity, finding.path) == (Severity.INFO, "gangway:cluster.capacity[0].max_usd_per_hour")
     assert "13 USD is below the highest spot price of p5.48xlarge seen, 11.2276 to 15.4417 USD" in (finding.message)
     assert "the bill counts 13 USD" in finding.message
-    assert finding.fix == "set max_usd_per_hour: 15.4417 for what was seen"
+    assert finding.fix == "set max_usd_per_hour: 15.4417 for all prices seen"
     assert "capacity.spot-cap-within" not in found(15.4417)
     assert "capacity.spot-cap-within" not in found(11), "that one is a warning"

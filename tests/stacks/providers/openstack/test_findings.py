@@ -52,7 +52,7 @@ def test_the_shipped_stack_may_come_up(made: Plan) -> None:
         ({"openstack": {"share_protocol": "CEPHFS"}}, "storage.ceph-reached", "info", "Ceph's monitors"),
         ({"openstack": {"access_rules": False}}, "identity.whole-project", "warning", "role member"),
         ({"job": {"terminate_when_done": False}}, "job.nodes-stay", "info", "the nodes stay, and cost"),
-        ({"storage": None, "openstack": {"share_type": None}}, "storage.not-shared", "error", "one file system"),
+        ({"storage": None, "openstack": {"share_type": None}}, "storage.not-shared", "error", "none"),
         ({"site": {"fabric": None}, "openstack": {"rdma_network_id": None},
           "cluster": {"fabric_check": {"enabled": True}}}, "fabric.check-ignored", "warning", "without a fabric"),
         ({"site": {"accelerator": "V100x8"}}, "machine.not-trained-on", "error", "Volta"),
