@@ -48,7 +48,7 @@ RUNS = {
 }
 """By name, the number of workers and the flags. The first two take a preset as it is, into a second epoch of the 1,797
 digits: the first alone would not show another order of the epochs. The others are small."""
-MODULES = ("trainer", "gangway.trainer.launch", "tools.bench")
+MODULES = ("gangway.trainer", "gangway.trainer.launch", "tools.bench")
 SHOWN_LINES = 40
 
 
@@ -189,7 +189,7 @@ def training_run(name: str, folder: Path) -> str:
     launcher = (
         f"gangway.trainer.launch --standalone --nproc-per-node {workers} -m gangway.trainer"
         if workers > 1
-        else "trainer"
+        else "gangway.trainer"
     )
     arguments = f"-m {launcher} train {flags} --run-dir {run_dir} --data {folder}/{name}-data"
     output_of([sys.executable, *arguments.split()])

@@ -1,45 +1,48 @@
 """AWS: EFA clusters, FSx for Lustre, capacity, budgets, and what nodes need at boot."""
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from gangway.components.core.public_names import importer
+
 if TYPE_CHECKING:
-    import pulumi
+    from gangway.components.aws.budget import Budget as Budget
+    from gangway.components.aws.budget import CostTagActivation as CostTagActivation
+    from gangway.components.aws.eks import EksCluster as EksCluster
+    from gangway.components.aws.fleets import Ec2Fleet as Ec2Fleet
+    from gangway.components.aws.fleets import SpotFleet as SpotFleet
+    from gangway.components.aws.identity import EncryptionKey as EncryptionKey
+    from gangway.components.aws.identity import HeadIdentity as HeadIdentity
+    from gangway.components.aws.identity import NodeIdentity as NodeIdentity
+    from gangway.components.aws.launch import HeadNode as HeadNode
+    from gangway.components.aws.monitoring import NodeLogs as NodeLogs
+    from gangway.components.aws.monitoring import Observability as Observability
+    from gangway.components.aws.network import TrainingNetwork as TrainingNetwork
+    from gangway.components.aws.node_pool import EfaNodePool as EfaNodePool
+    from gangway.components.aws.registry import ImageRegistry as ImageRegistry
+    from gangway.components.aws.secret_parameter import SecretParameter as SecretParameter
+    from gangway.components.aws.slurm import SlurmIdentity as SlurmIdentity
+    from gangway.components.aws.storage import LustreFileSystem as LustreFileSystem
+    from gangway.components.aws.storage import RunBucket as RunBucket
 
-__all__ = ["component_classes"]
+MODULES = MappingProxyType(
+    {
+        "budget": ("Budget", "CostTagActivation"),
+        "eks": ("EksCluster",),
+        "fleets": ("Ec2Fleet", "SpotFleet"),
+        "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity"),
+        "launch": ("HeadNode",),
+        "monitoring": ("NodeLogs", "Observability"),
+        "network": ("TrainingNetwork",),
+        "node_pool": ("EfaNodePool",),
+        "registry": ("ImageRegistry",),
+        "secret_parameter": ("SecretParameter",),
+        "slurm": ("SlurmIdentity",),
+        "storage": ("LustreFileSystem", "RunBucket"),
+    }
+)
+"""The public components, by module."""
+__all__ = [name for names in MODULES.values() for name in names]
 
-
-def component_classes() -> "list[type[pulumi.ComponentResource]]":
-    """All component classes of this package, imported on call, since they load the whole SDK."""
-    from gangway.components.aws.budget import Budget, CostTagActivation
-    from gangway.components.aws.eks import EksCluster
-    from gangway.components.aws.fleets import Ec2Fleet, SpotFleet
-    from gangway.components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
-    from gangway.components.aws.launch import HeadNode
-    from gangway.components.aws.monitoring import NodeLogs, Observability
-    from gangway.components.aws.network import TrainingNetwork
-    from gangway.components.aws.node_pool import EfaNodePool
-    from gangway.components.aws.registry import ImageRegistry
-    from gangway.components.aws.secret_parameter import SecretParameter
-    from gangway.components.aws.slurm import SlurmIdentity
-    from gangway.components.aws.storage import LustreFileSystem, RunBucket
-
-    return [
-        Budget,
-        CostTagActivation,
-        Ec2Fleet,
-        EfaNodePool,
-        EksCluster,
-        EncryptionKey,
-        HeadIdentity,
-        HeadNode,
-        ImageRegistry,
-        LustreFileSystem,
-        SecretParameter,
-        NodeIdentity,
-        NodeLogs,
-        Observability,
-        RunBucket,
-        SlurmIdentity,
-        SpotFleet,
-        TrainingNetwork,
-    ]
+if not TYPE_CHECKING:
+    __getattr__ = importer(__name__, MODULES)

@@ -15,7 +15,7 @@ sys.path.append(str(next(top for top in Path(__file__).resolve().parents if (top
 import pulumi
 from pulumi.provider.experimental import component_provider_host
 
-from gangway.components.aws import component_classes
+from gangway.components import aws
 from gangway.components.core.image import TrainerImage
 
 
@@ -27,5 +27,6 @@ def with_inputs_described(component: type[pulumi.ComponentResource]) -> type[pul
 
 
 if __name__ == "__main__":
-    offered = [with_inputs_described(component) for component in (*component_classes(), TrainerImage)]
+    public = [getattr(aws, name) for name in aws.__all__]
+    offered = [with_inputs_described(component) for component in (*public, TrainerImage)]
     component_provider_host(offered, name="gangway-aws", namespace="gangway", version="0.1.0")

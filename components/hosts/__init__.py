@@ -1,5 +1,23 @@
 """Existing machines, set up and cleaned up over SSH.
 
-There is no network, identity, registry or budget, and the machines mount their own file systems. Nothing is imported
-here: a plan must not load what it does not need.
+There is no network, identity, registry or budget, and the machines mount their own file systems.
 """
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from gangway.components.core.public_names import importer
+
+if TYPE_CHECKING:
+    from gangway.components.hosts.node_pool import HostPool as HostPool
+
+MODULES = MappingProxyType(
+    {
+        "node_pool": ("HostPool",),
+    }
+)
+"""The public components, by module."""
+__all__ = [name for names in MODULES.values() for name in names]
+
+if not TYPE_CHECKING:
+    __getattr__ = importer(__name__, MODULES)

@@ -2,9 +2,7 @@
 
 import pulumi
 
-from gangway.components.aws.budget import Budget
-from gangway.components.aws.network import TrainingNetwork
-from gangway.components.aws.storage import RunBucket
+from gangway.components.aws import Budget, RunBucket, TrainingNetwork
 from gangway.components.core.fields import Egress
 
 STACK = pulumi.get_stack()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangway.components.aws import component_classes
+from gangway.components import aws
 from gangway.stacks.recording import PlaceholderCloud, Recording, record
 
 REPO = Path(__file__).resolve().parents[2]
@@ -47,7 +47,7 @@ def camel(name: str) -> str:
 def test_the_typescript_program_names_inputs_and_outputs_that_there_are() -> None:
     """Its types are checked where a compiler is, in tests/engine/test_other_languages.py; its words are here."""
     program = (EXAMPLES / "typescript" / "index.ts").read_text("utf-8")
-    offered = {component.__name__: component for component in component_classes()}
+    offered = {name: getattr(aws, name) for name in aws.__all__}
     made = re.findall(r"const (\w+) = new gangway\.(\w+)\(stack, \{(.*?)\}\);", program, re.DOTALL)
     assert {component for _, component, _ in made} == {"RunBucket", "TrainingNetwork", "Budget"}
     for variable, component, body in made:

@@ -117,7 +117,7 @@ def _trainer(processes: int) -> list[str]:
     launcher = (
         [] if processes == 1 else ["gangway.trainer.launch", "--standalone", "--nproc-per-node", str(processes), "-m"]
     )
-    return [sys.executable, "-m", *launcher, "trainer", "train"]
+    return [sys.executable, "-m", *launcher, "gangway.trainer", "train"]
 
 
 def _until(process: subprocess.Popen[bytes], run_dir: Path, seconds: float) -> None:

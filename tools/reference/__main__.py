@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from gangway.stacks.config.paths import ROOT
-from tools.reference import codes, commands, files, metrics
+from tools.reference import codes, commands, components, files, metrics
 
 FOLDER = ROOT / "docs" / "reference"
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
@@ -16,6 +16,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "job-file.md": files.job_file,
         "training.md": files.training,
         "commands.md": commands.commands,
+        "components.md": components.components,
         "outputs.md": codes.outputs,
         "findings.md": codes.findings,
         "metrics.md": metrics.metrics,

@@ -64,7 +64,7 @@ def test_torchrun_itself_understands_the_arguments() -> None:
     job = JobSpec(name="j", backend="nccl", num_nodes_min=1, num_nodes_max=3, processes_per_node=8, training=training)
     parsed = get_args_parser().parse_args(job.torchrun_argv())
     assert (parsed.nnodes, parsed.nproc_per_node, parsed.max_restarts) == ("1:3", "8", 3)
-    assert (parsed.rdzv_id, parsed.module, parsed.training_script) == ("j", True, "trainer")
+    assert (parsed.rdzv_id, parsed.module, parsed.training_script) == ("j", True, "gangway.trainer")
     assert parsed.training_script_args == training.argv
 
 

@@ -239,7 +239,7 @@ def build_plan() -> dict[str, Any]:
             "source": "grid table",
             "sci": {"g_per_kimg": 0.25, "g_per_kimg_low": 0.16, "g_per_kimg_high": 0.36, "g_per_kimg_most": 9.5},
         },
-        "job": {"name": "aws-demo", "module": "trainer", "env": {"NOTE": HOSTILE}},
+        "job": {"name": "aws-demo", "module": "gangway.trainer", "env": {"NOTE": HOSTILE}},
         "versions": {"pulumi": "3.272.0", "python": "3.11.7"},
     }
 

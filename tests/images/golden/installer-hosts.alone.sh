@@ -156,7 +156,7 @@ FILES=(
     /opt/gangway/bin/upload-record.sh
     /opt/gangway/bin/leave-node.sh
     /opt/gangway/bin/watch-node.sh
-    /opt/gangway/lib/images/node/outbox.py
+    /opt/gangway/lib/gangway/images/node/outbox.py
     /etc/gangway/train.json
     /etc/systemd/system/gangway-prepare.service
     /etc/systemd/system/gangway-metadata.service
@@ -194,7 +194,7 @@ put /etc/gangway/job.json 0600 <<'GANGWAY_FILE'
  },
  "volumes": [],
  "env": {},
- "module": "trainer",
+ "module": "gangway.trainer",
  "training": {
   "config": {
    "preset": "dcgan-celeba64"
@@ -259,7 +259,7 @@ DOCKER_ARGV=(
     --max-restarts=3
     --shutdown-timeout=25
     -m
-    trainer
+    gangway.trainer
     train
     --config
     /etc/gangway/train.json
@@ -310,7 +310,7 @@ put /opt/gangway/bin/leave-node.sh 0755 <<'GANGWAY_FILE'
 @leave-node-2441dfba.sh.txt 0
 put /opt/gangway/bin/watch-node.sh 0755 <<'GANGWAY_FILE'
 @watch-node-e822b97b.sh.txt 0
-put /opt/gangway/lib/images/node/outbox.py 0644 <<'GANGWAY_FILE'
+put /opt/gangway/lib/gangway/images/node/outbox.py 0644 <<'GANGWAY_FILE'
 @outbox-63e91e53.py.txt 0
 put /etc/gangway/train.json 0644 <<'GANGWAY_FILE'
 {

@@ -161,8 +161,8 @@ FILES=(
     /opt/gangway/bin/watch-node.sh
     /opt/gangway/bin/own-node.sh
     /opt/gangway/bin/own-job.sh
-    /opt/gangway/lib/images/node/outbox.py
-    /opt/gangway/lib/images/node/run_folder.py
+    /opt/gangway/lib/gangway/images/node/outbox.py
+    /opt/gangway/lib/gangway/images/node/run_folder.py
     /etc/systemd/system/gangway-prepare.service
     /etc/systemd/system/gangway-metadata.service
     /etc/systemd/system/gangway-trainer.service
@@ -205,7 +205,7 @@ put /etc/gangway/job.json 0600 <<'GANGWAY_FILE'
   "GANGWAY_NOTICES": "/shared/gangway/runs/lab.notices",
   "GREETING": "two words"
  },
- "module": "trainer",
+ "module": "gangway.trainer",
  "training": null,
  "command": {
   "words": [
@@ -334,7 +334,7 @@ put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
 put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
 @run-trainer-596e280a.sh.txt 0
 put /opt/gangway/bin/upload-record.sh 0755 <<'GANGWAY_FILE'
-@upload-record-e1007db7.sh.txt 0
+@upload-record-75f6fff7.sh.txt 0
 put /opt/gangway/bin/leave-node.sh 0755 <<'GANGWAY_FILE'
 @leave-node-2441dfba.sh.txt 0
 put /opt/gangway/bin/watch-node.sh 0755 <<'GANGWAY_FILE'
@@ -343,10 +343,10 @@ put /opt/gangway/bin/own-node.sh 0755 <<'GANGWAY_FILE'
 @own-node-04d240ac.sh.txt 0
 put /opt/gangway/bin/own-job.sh 0755 <<'GANGWAY_FILE'
 @own-job-c6c3cd34.sh.txt 0
-put /opt/gangway/lib/images/node/outbox.py 0644 <<'GANGWAY_FILE'
+put /opt/gangway/lib/gangway/images/node/outbox.py 0644 <<'GANGWAY_FILE'
 @outbox-523ad0ab.py.txt 0
-put /opt/gangway/lib/images/node/run_folder.py 0644 <<'GANGWAY_FILE'
-@run_folder-b96dd071.py.txt 0
+put /opt/gangway/lib/gangway/images/node/run_folder.py 0644 <<'GANGWAY_FILE'
+@run_folder-15050c36.py.txt 0
 put /etc/systemd/system/gangway-prepare.service 0644 <<'GANGWAY_FILE'
 @gangway-prepare-f10f3bb6.service.txt 0
 put /etc/systemd/system/gangway-metadata.service 0644 <<'GANGWAY_FILE'

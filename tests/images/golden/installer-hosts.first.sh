@@ -161,7 +161,7 @@ FILES=(
     /opt/gangway/bin/upload-record.sh
     /opt/gangway/bin/leave-node.sh
     /opt/gangway/bin/watch-node.sh
-    /opt/gangway/lib/images/node/outbox.py
+    /opt/gangway/lib/gangway/images/node/outbox.py
     /etc/gangway/train.json
     /etc/systemd/system/gangway-prepare.service
     /etc/systemd/system/gangway-metadata.service
@@ -223,7 +223,7 @@ put /etc/gangway/job.json 0600 <<'GANGWAY_FILE'
   "GANGWAY_NOTE": "it's \"50 %\" of $HOME\n\u00fc\u00f1\u00ed",
   "NCCL_NET": "IB"
  },
- "module": "trainer",
+ "module": "gangway.trainer",
  "training": {
   "config": {
    "preset": "dcgan-celeba64"
@@ -310,7 +310,7 @@ DOCKER_ARGV=(
     --max-restarts=3
     --shutdown-timeout=25
     -m
-    trainer
+    gangway.trainer
     train
     --config
     /etc/gangway/train.json
@@ -378,7 +378,7 @@ put /opt/gangway/bin/leave-node.sh 0755 <<'GANGWAY_FILE'
 @leave-node-2441dfba.sh.txt 0
 put /opt/gangway/bin/watch-node.sh 0755 <<'GANGWAY_FILE'
 @watch-node-e822b97b.sh.txt 0
-put /opt/gangway/lib/images/node/outbox.py 0644 <<'GANGWAY_FILE'
+put /opt/gangway/lib/gangway/images/node/outbox.py 0644 <<'GANGWAY_FILE'
 @outbox-63e91e53.py.txt 0
 put /etc/gangway/train.json 0644 <<'GANGWAY_FILE'
 {
@@ -390,7 +390,7 @@ put /etc/systemd/system/gangway-prepare.service 0644 <<'GANGWAY_FILE'
 put /etc/systemd/system/gangway-metadata.service 0644 <<'GANGWAY_FILE'
 @gangway-metadata-9cdfeffb.service.txt 0
 put /etc/systemd/system/gangway-rendezvous.service 0644 <<'GANGWAY_FILE'
-@gangway-rendezvous-0acf7af1.service.txt 0
+@gangway-rendezvous-3690dc65.service.txt 0
 put /etc/systemd/system/gangway-prometheus.service 0644 <<'GANGWAY_FILE'
 @gangway-prometheus-21918fcc.service.txt 0
 put /etc/systemd/system/gangway-trainer.service 0644 <<'GANGWAY_FILE'
@@ -404,7 +404,7 @@ put /etc/systemd/system/gangway-watch.service 0644 <<'GANGWAY_FILE'
 put /etc/systemd/system/gangway-record.service 0644 <<'GANGWAY_FILE'
 @gangway-record-90f960f9.service.txt 0
 put /etc/gangway/prometheus.yaml 0644 <<'GANGWAY_FILE'
-# Prometheus on the first machine: the others by their addresses. Rendered by images.observability.
+# Prometheus on the first machine: the others by their addresses. Rendered by gangway.images.observability.
 # Rank 0 alone listens, on whichever machine it runs: the other machines are targets that are down, and that is right.
 global:
   scrape_interval: 15s

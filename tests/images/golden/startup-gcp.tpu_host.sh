@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A Gangway host of a TPU slice. Rendered by images.gcp; Cloud TPU's images run this at each boot.
+# A Gangway host of a TPU slice. Rendered by gangway.images.gcp; Cloud TPU's images run this at each boot.
 set -euo pipefail
 install -D -m 0600 /dev/stdin /etc/gangway/job.json <<'GANGWAY_END_OF_FILE'
 {
@@ -28,7 +28,7 @@ install -D -m 0600 /dev/stdin /etc/gangway/job.json <<'GANGWAY_END_OF_FILE'
   "LD_LIBRARY_PATH": "/var/lib/tcpxo/lib64",
   "NCCL_NET": "Plugin"
  },
- "module": "trainer",
+ "module": "gangway.trainer",
  "training": {
   "config": {
    "backend": "xla"
@@ -106,7 +106,7 @@ DOCKER_ARGV=(
     --nproc-per-node=4
     --max-restarts=3
     -m
-    trainer
+    gangway.trainer
     train
     --config
     /etc/gangway/train.json
@@ -153,30 +153,30 @@ TERMINATE_WHEN_DONE=yes
 TRAINER_UID=0
 TRIES_AGAIN=yes
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/__init__.py <<'GANGWAY_END_OF_FILE'
+install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/__init__.py <<'GANGWAY_END_OF_FILE'
 @__init__-b944db79.py.txt 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/__init__.py <<'GANGWAY_END_OF_FILE'
-@images/node/__init__.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/web.py <<'GANGWAY_END_OF_FILE'
-@images/node/web.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/safe_files.py <<'GANGWAY_END_OF_FILE'
-@images/node/safe_files.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/api.py <<'GANGWAY_END_OF_FILE'
-@images/node/gcp/api.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/log_shipper.py <<'GANGWAY_END_OF_FILE'
-@images/node/log_shipper.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/logs.py <<'GANGWAY_END_OF_FILE'
-@images/node/gcp/logs.py 0
+install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/__init__.py <<'GANGWAY_END_OF_FILE'
+@gangway/images/node/__init__.py 0
+install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/web.py <<'GANGWAY_END_OF_FILE'
+@gangway/images/node/web.py 0
+install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/safe_files.py <<'GANGWAY_END_OF_FILE'
+@gangway/images/node/safe_files.py 0
+install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/gcp/api.py <<'GANGWAY_END_OF_FILE'
+@gangway/images/node/gcp/api.py 0
+install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/log_shipper.py <<'GANGWAY_END_OF_FILE'
+@gangway/images/node/log_shipper.py 0
+install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/gcp/logs.py <<'GANGWAY_END_OF_FILE'
+@gangway/images/node/gcp/logs.py 0
 install -D -m 0644 /dev/stdin /etc/apt/apt.conf.d/99gangway <<'GANGWAY_END_OF_FILE'
 @99gangway-0ecde20e.txt 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/notices.py <<'GANGWAY_END_OF_FILE'
-@images/node/notices.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/notices.py <<'GANGWAY_END_OF_FILE'
-@images/node/gcp/notices.py 0
+install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/notices.py <<'GANGWAY_END_OF_FILE'
+@gangway/images/node/notices.py 0
+install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/gcp/notices.py <<'GANGWAY_END_OF_FILE'
+@gangway/images/node/gcp/notices.py 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/common.sh <<'GANGWAY_END_OF_FILE'
 @common-e0623bec.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/cloud.sh <<'GANGWAY_END_OF_FILE'
-@cloud-18635daf.sh.txt 0
+@cloud-c7457a63.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/install-docker.sh <<'GANGWAY_END_OF_FILE'
 @install-docker-6d1389fd.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/mount-bucket.sh <<'GANGWAY_END_OF_FILE'
@@ -197,7 +197,7 @@ install -D -m 0755 /dev/stdin /opt/gangway/bin/watch-node.sh <<'GANGWAY_END_OF_F
 @watch-node-e822b97b.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/run-tpu.sh <<'GANGWAY_END_OF_FILE'
 @run-tpu-148a3059.sh.txt 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/outbox.py <<'GANGWAY_END_OF_FILE'
+install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/outbox.py <<'GANGWAY_END_OF_FILE'
 @outbox-63e91e53.py.txt 0
 install -D -m 0644 /dev/stdin /etc/gangway/train.json <<'GANGWAY_END_OF_FILE'
 {
@@ -205,7 +205,7 @@ install -D -m 0644 /dev/stdin /etc/gangway/train.json <<'GANGWAY_END_OF_FILE'
 }
 GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-notices.service <<'GANGWAY_END_OF_FILE'
-@gangway-notices-731a2043.service.txt 0
+@gangway-notices-6cb6b5b7.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-prepare.service <<'GANGWAY_END_OF_FILE'
 @gangway-prepare-a57db2ec.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.service <<'GANGWAY_END_OF_FILE'
@@ -217,9 +217,9 @@ install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-trainer.service <<'GAN
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.timer <<'GANGWAY_END_OF_FILE'
 @gangway-watch-5b618a86.timer.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-logs.service <<'GANGWAY_END_OF_FILE'
-@gangway-logs-b813c7ea.service.txt 0
+@gangway-logs-45f22161.service.txt 0
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-rendezvous.service <<'GANGWAY_END_OF_FILE'
-@gangway-rendezvous-8ca04c97.service.txt 0
+@gangway-rendezvous-cec5d53c.service.txt 0
 systemctl daemon-reload
 # Nothing is awaited: this script runs inside a unit of the image's own.
 systemctl enable gangway-metadata.service gangway-trainer.service gangway-watch.timer gangway-logs.service

@@ -85,7 +85,7 @@ runpy.run_module(module, run_name="__main__")
 @pytest.mark.parametrize(
     ("module", "package", "extra", "arguments"),
     [
-        ("trainer", "torch", "train", ("train", "--preset", "dcgan-digits")),
+        ("gangway.trainer", "torch", "train", ("train", "--preset", "dcgan-digits")),
         ("gangway.stacks.policy", "pulumi_policy", "policy", ()),
     ],
 )

@@ -19,7 +19,7 @@ os._exit(7)
 
 
 @pytest.mark.parametrize(("given", "wanted"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
-@pytest.mark.parametrize("module", ["trainer", "gangway.cli"])
+@pytest.mark.parametrize("module", ["gangway.trainer", "gangway.cli"])
 def test_threads_wait_passively_before_torch_is_loaded(
     module: str, given: str | None, wanted: str, tmp_path: Path
 ) -> None:

@@ -338,7 +338,7 @@ def test_a_folder_with_packages_of_the_same_names_is_no_other_gangway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tmp_path / "project"
-    for name in ("trainer", "stacks", "components", "random"):
+    for name in ("gangway", "random"):
         (project / name).mkdir(parents=True)
         (project / name / "__init__.py").write_text("raise SystemExit('not ours')\n")
     monkeypatch.chdir(project)
