@@ -82,6 +82,7 @@ def python_file(name: str) -> NodeFile:
     return NodeFile(f"{LIB_DIR}/gangway/images/node/{name}", "0644", (_NODE / name).read_text("utf-8"))
 
 
+@cache
 def bare_python_file(name: str, used_by: str = "") -> NodeFile:
     """The same without docstrings, comments and types, to stay below EC2's limit. `used_by`: keep only what this module
     imports.

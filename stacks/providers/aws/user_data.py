@@ -17,6 +17,7 @@ from gangway.images.aws import (
     USER_DATA_LIMIT_BYTES,
     AwsHeadSpec,
     AwsNodeSpec,
+    check_user_data_size,
     render_aws_head,
     render_aws_node,
     user_data_base64gzip,
@@ -59,7 +60,7 @@ class UserDataInputs:
 
 def node_user_data(config: StackConfig, planned: AwsPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """A worker's user data, base64."""
-    return user_data_inputs.get_names().apply(lambda names: _node(config, planned, names))
+    return user_data_inputs.get_names().apply(lambda names: user_data_base64gzip(_render_node(config, planned, names)))
 
 
 def head_user_data(config: StackConfig, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
@@ -84,7 +85,7 @@ def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
     }
 
 
-def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
+def _render_node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
     num_efa = count_efa(planned.machine)
     spec = AwsNodeSpec(
         **_common(config, names),
@@ -101,7 +102,7 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
         terminate_when_done=config.work.terminate_when_done,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )
-    return user_data_base64gzip(render_aws_node(spec))
+    return render_aws_node(spec)
 
 
 def _head(config: StackConfig, names: _Names) -> str:
@@ -130,7 +131,7 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
         signing_key=parameter_name(config.stack, "signing-key"),
     )
     try:
-        _node(config, planned, names)
+        check_user_data_size(_render_node(config, planned, names))
     except ValueError as error:
         raise InputError(
             "gangway:job",
