@@ -419,7 +419,7 @@ def scripts_of(cloud: str, folder: Path) -> Path:
         for script in (TEMPLATES / part).glob("*.sh"):
             shutil.copy(script, folder)
             (folder / script.name).chmod(0o755)
-    package = folder.parent / "lib" / "images"
+    package = folder.parent / "lib" / "gangway" / "images"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "node").symlink_to(Path(gangway.images.__file__).parent / "node")

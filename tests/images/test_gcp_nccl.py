@@ -207,7 +207,7 @@ def test_nccl_is_told_the_plugin_whatever_the_profile_sets(gcp_node: GcpNodeSpec
 def test_a_plugin_that_nobody_names_is_refused(gcp_node: GcpNodeSpec) -> None:
     job = gcp_node.job
     env = {name: value for name, value in job.env.items() if name != "NCCL_NET"}
-    with pytest.raises(ValueError, match=r"GcpNodeSpec.job.env: nccl without NCCL_NET; .*fix: pass components"):
+    with pytest.raises(ValueError, match=r"GcpNodeSpec.job.env: nccl without NCCL_NET; .*fix: pass gangway.components"):
         replace(gcp_node, job=job.model_copy(update={"env": env}))
 
 

@@ -87,7 +87,7 @@ def test_it_reads_nothing_of_roots(tree: Any, name: str) -> None:
     "line",
     [
         "echo x >>$ROOT/bin/common.sh",
-        "echo x >>$ROOT/lib/images/node/outbox.py",
+        "echo x >>$ROOT/lib/gangway/images/node/outbox.py",
         "mv $ROOT/bin $ROOT/was",
         "ln -s /tmp $ROOT/state/ended",
         "mkdir -p $ROOT/state/x",

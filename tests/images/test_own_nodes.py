@@ -133,7 +133,7 @@ def test_the_part_of_the_python_that_is_sent_puts_the_folder(own_spec: AwsNodeSp
             path = tmp_path / file["path"].removeprefix("/opt/gangway/")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(file["content"])
-    for package in ("images", "images/node"):
+    for package in ("gangway/images", "gangway/images/node"):
         (tmp_path / "lib" / package / "__init__.py").touch()
     for name in ("run/deep", "marks"):
         (tmp_path / name).mkdir(parents=True)

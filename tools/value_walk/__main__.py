@@ -48,7 +48,7 @@ class Walk:
 
     def _path(self, code: CodeType) -> str | None:
         if code not in self._paths:
-            path = Path(code.co_filename)
+            path = Path(code.co_filename).resolve()  # through the links in gangway/
             is_ours = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PACKAGES
             self._paths[code] = path.relative_to(ROOT).as_posix() if is_ours else None
         return self._paths[code]

@@ -127,7 +127,7 @@ too_many_given_up() {
         log "cannot count the nodes that gave up: replacing this one"
         return 1
     fi
-    python3 "$(dirname "${BASH_SOURCE[0]}")/../lib/images/node/breaker.py" "$BREAKER_LIMIT" "$BREAKER_SEC" \
+    python3 "$(dirname "${BASH_SOURCE[0]}")/../lib/gangway/images/node/breaker.py" "$BREAKER_LIMIT" "$BREAKER_SEC" \
         "$STACK" "$RUN_ID" "$mine" "$1" <<<"$names" >"$held" || return 1
     [ ! -s "$held" ] || put_object "$held" "$JOB_NAME/breaker/held.json" || log "cannot upload $JOB_NAME/breaker/held.json"
 }

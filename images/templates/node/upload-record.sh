@@ -48,7 +48,7 @@ if [ -z "${OPENED:-}" ]; then
     if [ -n "$RESULTS_SEC" ] && { [ -z "$RESULTS_AT_END" ] || [ -e "$STATE_DIR/ended" ]; }; then
         results=yes
     fi
-    OPENED=yes exec python3 "$(dirname "$0")/../lib/images/node/outbox.py" \
+    OPENED=yes exec python3 "$(dirname "$0")/../lib/gangway/images/node/outbox.py" \
         "$RUN_DIR" "$TRAINER_UID" "$STATE_DIR" "${1:-$results}" bash "$0"
 fi
 status=0

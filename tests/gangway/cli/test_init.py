@@ -85,10 +85,10 @@ def test_the_project_is_a_pulumi_project(tmp_path: Path) -> None:
     project = yaml.safe_load((folder / "Pulumi.yaml").read_text("utf-8"))
     assert project["name"] == "a-b-c"
     assert project["runtime"]["options"]["virtualenv"] == ".venv"
-    assert "run_program()" in (folder / "__main__.py").read_text("utf-8")
+    assert 'run_module("gangway.stacks"' in (folder / "__main__.py").read_text("utf-8")
     assert (folder / "requirements.txt").read_text("utf-8").startswith("gangway-iac[aws,policy] @ file:///")
     assert yaml.safe_load((folder / "policy/PulumiPolicy.yaml").read_text("utf-8"))["runtime"]["name"] == "python"
-    assert "run_policy_pack()" in (folder / "policy/__main__.py").read_text("utf-8")
+    assert 'run_module("gangway.stacks.policy"' in (folder / "policy/__main__.py").read_text("utf-8")
 
 
 def test_flags_become_settings(tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ TRAINER_UID=10001
 TRIES_AGAIN=yes
 GANGWAY_FILE
 put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
-@common-e0623bec.sh.txt 0
+@common-fe61755b.sh.txt 0
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
 @cloud-746f9eb4.sh.txt 0
 put /opt/gangway/bin/pull-image.sh 0755 <<'GANGWAY_FILE'
@@ -305,7 +305,7 @@ put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
 put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
 @run-trainer-596e280a.sh.txt 0
 put /opt/gangway/bin/upload-record.sh 0755 <<'GANGWAY_FILE'
-@upload-record-104f3100.sh.txt 0
+@upload-record-0e7b1be4.sh.txt 0
 put /opt/gangway/bin/leave-node.sh 0755 <<'GANGWAY_FILE'
 @leave-node-2441dfba.sh.txt 0
 put /opt/gangway/bin/watch-node.sh 0755 <<'GANGWAY_FILE'

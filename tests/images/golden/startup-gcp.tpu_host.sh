@@ -174,7 +174,7 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/notices.py <<
 install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/gcp/notices.py <<'GANGWAY_END_OF_FILE'
 @gangway/images/node/gcp/notices.py 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/common.sh <<'GANGWAY_END_OF_FILE'
-@common-e0623bec.sh.txt 0
+@common-fe61755b.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/cloud.sh <<'GANGWAY_END_OF_FILE'
 @cloud-c7457a63.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/install-docker.sh <<'GANGWAY_END_OF_FILE'
@@ -190,7 +190,7 @@ install -D -m 0755 /dev/stdin /opt/gangway/bin/close-metadata.sh <<'GANGWAY_END_
 install -D -m 0755 /dev/stdin /opt/gangway/bin/run-trainer.sh <<'GANGWAY_END_OF_FILE'
 @run-trainer-596e280a.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/upload-record.sh <<'GANGWAY_END_OF_FILE'
-@upload-record-104f3100.sh.txt 0
+@upload-record-0e7b1be4.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/leave-node.sh <<'GANGWAY_END_OF_FILE'
 @leave-node-2441dfba.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/watch-node.sh <<'GANGWAY_END_OF_FILE'

@@ -92,7 +92,7 @@ def test_the_head_fills_the_scale_sets_of_the_ladder(azure_plans: dict[str, Plan
     ]
     assert ladder["together"] is False, "no InfiniBand connects two scale sets"
     assert ladder["resource_group_name"] == f"${{ResourceGroup.{SPOT}-gangway.name}}"
-    assert files["/opt/gangway/lib/images/node/fill_order.py"] == FILL_ORDER.read_text("utf-8")
+    assert files["/opt/gangway/lib/gangway/images/node/fill_order.py"] == FILL_ORDER.read_text("utf-8")
     assert not [path for path in files_of(workers(made)[0]) if "fill" in path]
     alone = files_of(head(azure_plans[V4].resources))
     assert len(json.loads(alone["/etc/gangway/fallback.json"])["groups"]) == 1, "the first rung's set is empty too"

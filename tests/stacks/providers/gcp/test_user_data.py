@@ -61,7 +61,7 @@ def test_the_head_imports_the_data_and_fills_the_ladder(gcp_plans: dict[str, Pla
     assert request["url"].endswith("${Instance.gcp-a3-spot-lustre.id}:importData")
     assert request["body"]["gcsPath"] == {"uri": "gs://my-bucket/digits/"}
     namespace: dict[str, Any] = {"__name__": "fill_order"}
-    exec(compile(files["/opt/gangway/lib/images/node/fill_order.py"], "fill_order.py", "exec"), namespace)
+    exec(compile(files["/opt/gangway/lib/gangway/images/node/fill_order.py"], "fill_order.py", "exec"), namespace)
     assert namespace["plan_fill"](4, [[1, 0, 0], [2, 0, 0]], [4, 0, 0]) == (4, 2, 0)
     fill = files["/etc/systemd/system/gangway-fill.service"].replace("$$", "$")
     assert "gs://${Bucket.gcp-a3-spot-head.name}/fallback.json" in fill
