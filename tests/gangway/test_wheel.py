@@ -97,7 +97,7 @@ def test_a_program_against_the_wheel_is_typed(installed: Path, tmp_path: Path) -
     command = [sys.executable, "-m", "mypy", "--strict", f"--python-executable={installed / 'python'}"]
     done = subprocess.run([*command, str(right), str(wrong)], cwd=tmp_path, capture_output=True, text=True, check=False)
     mistakes = [line for line in done.stdout.splitlines() if ": error: " in line]
-    assert len(mistakes) >= 3, done.stdout
+    assert any("Missing keys" in line for line in mistakes), done.stdout
     assert all(line.startswith("wrong.py:") for line in mistakes), done.stdout
     assert any('"RunBucket" has no attribute "nothing"' in line for line in mistakes), done.stdout
 

@@ -170,7 +170,7 @@ BAD: Mapping[str, tuple[list[str], list[str]]] = {
     "accelerator": (["--accelerator", "H100x9"], ["gangway:cluster.accelerator", "'H100x9'", "did you mean 'H100x8'?"]),
     "machine type": (["--machine-type", "g5.xlarg"], ["gangway:cluster.machine_type", "did you mean 'g5.xlarge'?"]),
     "nodes": (["--nodes", "two"], ["--nodes: invalid number of nodes", "'two'", "2, or 2-4"]),
-    "nodes' order": (["--nodes", "4-2"], ["gangway:cluster.nodes", "min not above max"]),
+    "nodes' order": (["--nodes", "4-2"], ["gangway:cluster.nodes", "min of at most max"]),
     "preset": (["--preset", "dcgan-digit"], ["gangway:job.preset", "did you mean 'dcgan-digits'?"]),
     "email": (["--email", "me"], ["gangway:budget.emails[0]", "an e-mail address"]),
     "budget": (["--budget", "0.5"], ["gangway:budget.monthly_usd: below the cost of one hour", "at least 1."]),
@@ -209,7 +209,7 @@ def test_what_the_plan_refuses_is_said_beside_what_was_written(
     done = init(tmp_path / "mine", "--provider", "aws", "--no-ask", *flags)
     assert done.exit_code == 1, done.output
     assert "fix in Pulumi.mine.yaml before `pulumi up`:" in done.output
-    told = done.output.partition("to mend")[2]
+    told = done.output.partition("before `pulumi up`:")[2]
     assert place in told
     assert fix in told.partition("fix: ")[2]
     assert (tmp_path / "mine" / "Pulumi.mine.yaml").is_file()
