@@ -126,6 +126,7 @@ class Loader:
         self._sampler = Sampler(len(data) if among is None else len(among), seed, stream)
         self._batch_size, self._share, self._pin = batch_size, share, pin
         self._reading, self._threads = reading, self._pool(reading)
+        self._earlier: list[ThreadPoolExecutor] = []
         self._ahead: OrderedDict[int, Future[Reals]] = OrderedDict()
         self.stall_sec = 0.0
 
@@ -160,6 +161,7 @@ class Loader:
         """Read batches that are not submitted yet in this way."""
         if reading.threads_for(gpu=self._pin) != self._reading.threads_for(gpu=self._pin):
             self._threads.shutdown(wait=False)  # submitted batches still complete
+            self._earlier.append(self._threads)
             self._threads = self._pool(reading)
         self._reading = reading
 
@@ -167,8 +169,9 @@ class Loader:
         return ThreadPoolExecutor(reading.threads_for(gpu=self._pin), thread_name_prefix="loader")
 
     def close(self) -> None:
-        """End the threads."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        """Wait for the batches being read and end the threads, also those of an earlier `read_with`."""
+        for threads in (*self._earlier, self._threads):
+            threads.shutdown(wait=True, cancel_futures=True)
 
 
 def _read(

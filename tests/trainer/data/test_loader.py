@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gangway.trainer.data.images_in_memory import ImagesInMemory
 from gangway.trainer.data.loader import Loader, Reading, Sampler, images_per_sec
 from gangway.trainer.data.shards import ShardedImages, write_shards
 
@@ -107,19 +108,42 @@ def test_threads_and_batches_ahead_change_no_image(
         loader.close()
 
 
-def test_several_threads_read_several_batches_at_once(data: ShardedImages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_threads_read_several_batches_at_once() -> None:
     """Each waits in `take` until the others have come: with one thread they never would."""
-    together = threading.Barrier(3, timeout=60)
-    taken = ShardedImages.take
+    together = threading.Barrier(3, timeout=300)
 
-    def waits(self: ShardedImages, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        together.wait()
-        return taken(self, indices)
+    class Waits(ImagesInMemory):
+        def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+            together.wait()
+            return super().take(indices)
 
-    loader = Loader(data, 0, 5, slice(0, 5), reading=Reading(threads=1, prefetch=2))
+    images = Waits(np.zeros((50, 1, 1, 4), np.uint8))
+    loader = Loader(images, 0, 5, slice(0, 5), reading=Reading(threads=1, prefetch=2))
     loader.read_with(Reading(threads=3, prefetch=2))
-    monkeypatch.setattr(ShardedImages, "take", waits)
     for position in (5, 10, 0):
         loader._submit(position)
     assert loader.take(0).pixels.shape == (5, 1, 1, 4)
     loader.close()
+
+
+def test_closed_it_reads_no_more() -> None:
+    """A batch that an earlier pool still read after `close` would fall into whatever comes next."""
+    reading, go_on = threading.Event(), threading.Event()
+    finished: list[int] = []
+
+    class Slow(ImagesInMemory):
+        def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+            reading.set()
+            go_on.wait(300)
+            finished.append(len(indices))
+            return super().take(indices)
+
+    loader = Loader(Slow(np.zeros((50, 1, 1, 4), np.uint8)), 0, 5, slice(0, 5), reading=Reading(threads=1, prefetch=2))
+    for position in (0, 5, 10):
+        loader._submit(position)
+    assert reading.wait(300)
+    loader.read_with(Reading(threads=3, prefetch=2))
+    threading.Timer(0.2, go_on.set).start()
+    loader.close()
+    after_close = len(finished)
+    assert after_close == 1, "the one being read, and none of those that waited"
