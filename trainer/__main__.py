@@ -28,8 +28,7 @@ from gangway.trainer.commands.control import add_control_command
 from gangway.trainer.commands.data import add_data
 from gangway.trainer.commands.evaluate import add_evaluate
 from gangway.trainer.commands.export import add_export
-from gangway.trainer.commands.memory import add_memory, memory_text
-from gangway.trainer.commands.presets import add_presets
+from gangway.trainer.commands.presets import add_memory, add_presets, memory_text
 from gangway.trainer.commands.sample import add_sample
 from gangway.trainer.config.arguments import Parser, add_config_flags, add_run_dir, path, positive
 from gangway.trainer.config.presets import PRESETS, preset
@@ -46,9 +45,8 @@ from gangway.trainer.core.errors import (
     WorkerFailedError,
     from_validation,
 )
-from gangway.trainer.core.file_errors import check_creatable, check_working_directory, file_problem
-from gangway.trainer.core.openmp import wait_passively
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program, wait_passively
+from gangway.trainer.core.regular_files import check_creatable, check_working_directory, file_problem
 from gangway.trainer.distributed.ranks import Ranks
 from gangway.trainer.power.limits import add_power, power_asked
 
@@ -287,7 +285,7 @@ def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -
     """Sets the pictures' size where a preset trains on a folder of them and no flag sets it."""
     if arguments.preset is None or config.dataset != "folder":
         return config
-    from gangway.trainer.data.picture_size import picture_size
+    from gangway.trainer.data.index import picture_size
 
     return config.replace(picture_size(config, _given(arguments), data_dir))
 

@@ -17,9 +17,7 @@ from gangway.trainer.checkpoint.store import Manifest
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import write_atomically
-from gangway.trainer.data.domains import numbers_by_domain
-from gangway.trainer.data.images_in_memory import ImageSource
-from gangway.trainer.data.loader import Sampler
+from gangway.trainer.data.loader import ImageSource, Sampler, numbers_by_domain
 from gangway.trainer.data.shards import ShardedImages
 from gangway.trainer.families.registry import get_family
 from gangway.trainer.networks.base import Generator

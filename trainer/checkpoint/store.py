@@ -19,9 +19,8 @@ from pydantic_core import ErrorDetails
 from torch import Tensor
 
 from gangway.trainer.checkpoint import parts as parted
-from gangway.trainer.checkpoint.compatibility import misfit
+from gangway.trainer.checkpoint.compatibility import SavedConfig, misfit
 from gangway.trainer.checkpoint.parts import Part, Piece, Written
-from gangway.trainer.checkpoint.saved_config import SavedConfig
 from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from gangway.trainer.core.console import info
 from gangway.trainer.core.errors import TrainerError, diverged, from_validation

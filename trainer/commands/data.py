@@ -17,8 +17,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from gangway.trainer.config.arguments import Parser, count, path
-from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import EXIT_INTERRUPTED
+from gangway.trainer.core.host import usable_cores
 
 if TYPE_CHECKING:
     from gangway.trainer.data.decode import Cut
@@ -111,7 +111,7 @@ def _add_clip(parser: Parser, step: str) -> None:
 
 
 def _prepare(options: Options) -> int:
-    from gangway.trainer.config.prepare_command import untrainable
+    from gangway.trainer.config.refusals import untrainable
     from gangway.trainer.core.console import Progress, announce
     from gangway.trainer.core.files import check_folder
     from gangway.trainer.data.prepare import prepare
@@ -156,7 +156,7 @@ def _show(options: Options) -> int:
 
 
 def _print_index(index: "ShardIndex", outcome: str, folder: Path) -> None:
-    from gangway.trainer.config.prepare_command import train_command
+    from gangway.trainer.config.refusals import train_command
     from gangway.trainer.core.errors import visible
     from gangway.trainer.data.listing import table
 

@@ -12,19 +12,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, TypeAdapter, create_model
 
-from gangway.trainer.config.parts.architectures import ARCHITECTURES
+from gangway.trainer.config.parts.choices import ARCHITECTURES, LOSSES, Choice
 from gangway.trainer.config.parts.fields import AUGMENTATIONS, FOLDER_NAME, ConfigFields
-from gangway.trainer.config.parts.losses import LOSSES
-from gangway.trainer.config.parts.part import Choice
 from gangway.trainer.config.presets import CATALOGUE, PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import Bounds, ControlSettings
-from gangway.trainer.config.values.flag_names import as_keys
-from gangway.trainer.config.values.layer_rates import LayerRate
 from gangway.trainer.config.values.metric_names import METRICS, NONE
-from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
+from gangway.trainer.config.values.schedules import LayerRate, Ramp, Schedules, Steps
 from gangway.trainer.config.values.segments import Segment
 from gangway.trainer.core.docstrings import describe, summary
+from gangway.trainer.core.errors import as_keys
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _NESTED: tuple[type[BaseModel], ...] = (LayerRate, Ramp, Schedules, Segment, Steps)

@@ -14,7 +14,7 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
 from gangway.trainer.config.values.segments import Segment
 from gangway.trainer.core.errors import TrainerError, nearest
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program
 
 _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
 

@@ -5,16 +5,24 @@ the data (gangway.trainer.data) and the metrics (gangway.trainer.metrics); tests
 `TrainConfig.check_workers` checks workers.
 """
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from gangway.trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks, state_gib
+from gangway.trainer.config.parts.fields import RESOLUTIONS, SELF_PREPARED
+from gangway.trainer.config.parts.rules import largest_share, replicas
+from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.segment_plan import Stretch, stretches
 from gangway.trainer.config.step_memory import get_parts, images_at_once
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, METRICS, parse
+from gangway.trainer.config.values.control import Bounds
+from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, METRICS, NONE, parse
 from gangway.trainer.config.values.segments import Span
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.host import program
 
 _ANY = (1, 3)
 
@@ -250,3 +258,111 @@ def misfit(name: str, config: TrainConfig) -> Misfit | None:
     if name == "video-is" and (config.channels, config.frames) != (3, 16):
         return Misfit("needs colour clips of 16 frames, which C3D was made for", "fd-enl0-frames")
     return None
+
+
+class BoundsMisfit(NamedTuple):
+    """A bound of `Bounds` that cannot be kept, with the nearest value as its `fix`."""
+
+    field: str
+    problem: str
+    value: tuple[int | str, ...]
+    allowed: str
+    fix: tuple[int | str, ...]
+
+
+def bounds_misfits(
+    bounds: Bounds, config: TrainConfig, workers: int, *, least_workers: int | None = None
+) -> Iterator[BoundsMisfit]:
+    """Bounds that do not fit this configuration on so many workers, or `least_workers` at times. Each worker needs an
+    image, or a group of them for minibatch_std, and the run's initial values must be within bounds.
+    """
+    if bounds.batch_size is not None:
+        (least, most), start, fewest = bounds.batch_size, config.batch_size, workers * config.group
+        fix = (max(min(least, start), fewest), max(most, start, fewest))
+        if least < fewest:
+            share = "an image" if config.group == 1 else f"a group of {config.group} images (minibatch_std)"
+            why = f"less than {share} for each of {workers} workers"
+            yield BoundsMisfit("batch_size", why, bounds.batch_size, f"from {fewest} on", fix)
+        elif not least <= start <= most:
+            why = f"leaves out the batch that the run begins with, {start}"
+            yield BoundsMisfit("batch_size", why, bounds.batch_size, f"bounds around {start}", fix)
+    largest = max(config.batch_size, (bounds.batch_size or (0, 0))[1])
+    worker_share = largest_share(largest, replicas(config, least_workers or workers), config.group)
+    if bounds.batch_gpu is not None and bounds.batch_gpu[0] > worker_share:
+        why = f"more than a worker's share of the batch, {worker_share} images"
+        yield BoundsMisfit("batch_gpu", why, bounds.batch_gpu, f"up to {worker_share}", (worker_share, worker_share))
+    if bounds.precision and config.precision not in bounds.precision:
+        why = f"leaves out what the run begins with, {config.precision}"
+        allowed = f"words with {config.precision} among them"
+        yield BoundsMisfit("precision", why, bounds.precision, allowed, (config.precision, *bounds.precision))
+
+
+def prepare_command(config: TrainConfig, folder: Path | str, source: str = "PATH_OR_URL") -> str:
+    """The shell command that prepares the configured data set in `folder` from the originals at `source`."""
+    command = [f"{program()} data prepare", config.dataset]
+    if config.dataset not in SELF_PREPARED:
+        command.append(f"--source {shlex.quote(source)}")
+    if config.dataset != "cifar10":
+        command.append(f"--resolution {config.resolution}")
+    if config.channels == 1 and config.dataset != "digits":
+        command.append("--channels 1")
+    if config.frames > 1:
+        command.append(f"--frames {config.frames}")
+    if config.num_labels and config.dataset == "folder":
+        command.append("--labels")
+    return " ".join([*command, f"--out {shlex.quote(str(folder))}"])
+
+
+def untrainable(shape: Sequence[int]) -> str:
+    """Why no network trains on images or clips of that shape, and what to prepare instead; empty if one does."""
+    *_, height, width = shape
+    if height != width or height not in RESOLUTIONS:
+        nearest = min(RESOLUTIONS, key=lambda each: (abs(each - height), -each))
+        sizes = ", ".join(map(str, RESOLUTIONS))
+        return f"no network here trains on {height}x{width}, but on {sizes}: to train, prepare --resolution {nearest}"
+    frames, lengths = shape[1] if len(shape) > 3 else 1, _lengths(height)
+    if len(shape) > 3 and frames not in lengths:
+        nearest = min(lengths, key=lambda each: (abs(each - frames), -each))
+        counts = ", ".join(map(str, lengths))
+        return (
+            f"no network here trains on clips of {frames} frames at {height}x{width}, but of {counts}: to train, "
+            + (f"prepare --frames {nearest}")
+        )
+    return ""
+
+
+def _lengths(resolution: int) -> tuple[int, ...]:
+    """A clip grows in time as it does in height and width, so it has at most as many frames."""
+    annotation = TrainConfig.model_fields["frames"].annotation
+    return tuple(frames for frames in get_args(annotation) if 1 < frames <= resolution)
+
+
+def train_command(dataset: str, shape: Sequence[int], folder: Path | str) -> str:
+    """The command of the preset nearest to these shards, with flags for differences; empty if `untrainable`."""
+    if untrainable(shape):
+        return ""
+    channels, *_, size = shape
+    wanted = {
+        "dataset": dataset,
+        "resolution": size,
+        "channels": channels,
+        "frames": shape[1] if len(shape) > 3 else 1,
+    }
+    flags = [(name, found) for name, preset in PRESETS.items() if (found := _flags(preset, wanted)) is not None]
+    name, changes = min(flags, key=lambda each: ("dataset" in each[1], len(each[1])))
+    flag_words = [f"--{field} {value}" for field, value in changes.items()]
+    return " ".join([f"{program()} train --preset {name}", *flag_words, f"--data {shlex.quote(str(folder))}"])
+
+
+def _flags(preset: TrainConfig, wanted: Mapping[str, object]) -> dict[str, object] | None:
+    if preset.translates and preset.dataset != wanted["dataset"]:
+        return None
+    changes = {field: value for field, value in wanted.items() if value != getattr(preset, field)}
+    if preset.dataset == wanted["dataset"] == "folder":
+        return {} if preset.frames == wanted["frames"] else None  # size and channels are those of the pictures
+    try:
+        trained = preset.replace(changes)
+    except TrainerError:
+        return None
+    misfits = any(misfit(name, trained) for name in parse(trained.metrics))
+    return {**changes, "metrics": NONE} if misfits else changes

@@ -19,7 +19,7 @@ from gangway.trainer.config.network_size import (
     penalties,
     stages,
 )
-from gangway.trainer.config.replicas import largest_share, replicas
+from gangway.trainer.config.parts.rules import largest_share, replicas
 from gangway.trainer.config.segment_plan import stretches
 from gangway.trainer.config.train_config import TrainConfig
 

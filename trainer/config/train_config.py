@@ -10,12 +10,10 @@ from typing import Any, Literal, Self
 from pydantic import ConfigDict, ValidationError, model_validator
 
 from gangway.trainer.config.parts.fields import ConfigFields
-from gangway.trainer.config.parts.rules import first_broken
-from gangway.trainer.config.replicas import replicas, unpaired
-from gangway.trainer.config.values.flag_names import as_keys
+from gangway.trainer.config.parts.rules import first_broken, replicas, unpaired
 from gangway.trainer.config.values.schedules import Ramp, Steps, misfit
 from gangway.trainer.config.values.segments import Bounds, Values, bounds, resolve, workers_misfit
-from gangway.trainer.core.errors import TrainerError, broken_rule, from_validation
+from gangway.trainer.core.errors import TrainerError, as_keys, broken_rule, from_validation
 from gangway.trainer.core.files import read_text_input
 
 ScheduledField = Literal["lr_g", "lr_d", "beta2", "r1_gamma", "r2_gamma", "ema_kimg"]

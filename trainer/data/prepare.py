@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gangway.trainer.core.console import Progress
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
-from gangway.trainer.core.memory_limit import memory_limit
+from gangway.trainer.core.host import memory_limit
 from gangway.trainer.core.regular_files import open_file
 from gangway.trainer.data.encoding import encode_shard
 from gangway.trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex

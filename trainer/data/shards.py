@@ -11,9 +11,9 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import sha256_of
+from gangway.trainer.core.host import usable_cores
 from gangway.trainer.core.regular_files import check_file, open_file
 from gangway.trainer.data.encoding import EncodedShard, Encoding, UndecodableError
 from gangway.trainer.data.index import (

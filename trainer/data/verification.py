@@ -20,9 +20,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import write_atomically
+from gangway.trainer.core.host import usable_cores
 from gangway.trainer.core.regular_files import read_file
 from gangway.trainer.data.shards import HashedFile, ShardedImages, verify_file
 from gangway.trainer.distributed.world import World

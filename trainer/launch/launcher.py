@@ -64,8 +64,7 @@ from gangway.trainer.rendezvous.elastic_rendezvous import (
     wait_for_store,
 )
 from gangway.trainer.rendezvous.lifecycle import Event, State
-from gangway.trainer.rendezvous.tunnel import listen_everywhere
-from gangway.trainer.rendezvous.workers_store import keyed_store
+from gangway.trainer.rendezvous.tunnel import keyed_store, listen_everywhere
 
 _WATCH = "--watch"
 _START_WHEN = "--start-when"

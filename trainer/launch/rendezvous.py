@@ -27,8 +27,7 @@ from gangway.trainer.config.arguments import Parser
 from gangway.trainer.core.console import info, refuse, warn
 from gangway.trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
 from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
-from gangway.trainer.rendezvous.tunnel import LOOPBACK, listen_everywhere, why_refused
-from gangway.trainer.rendezvous.workers_store import keyed_store
+from gangway.trainer.rendezvous.tunnel import LOOPBACK, keyed_store, listen_everywhere, why_refused
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__

@@ -19,11 +19,10 @@ from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics import scores
 from gangway.trainer.metrics import scores as manifold
 from gangway.trainer.metrics.c3d import C3DFeatures
-from gangway.trainer.metrics.collect import Ask, FeatureSet, shared
+from gangway.trainer.metrics.collect import Ask, FeatureSet, frechet_distance, shared
 from gangway.trainer.metrics.features import EfficientNetLite0Features, FeatureExtractor, FrameFeatures
-from gangway.trainer.metrics.frechet import frechet_distance
 from gangway.trainer.metrics.inception import InceptionFeatures
-from gangway.trainer.metrics.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
+from gangway.trainer.metrics.scores import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
 from gangway.trainer.records.quality import PROXY_BELOW
 
 Parameters = dict[str, int | float | str]

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from gangway.trainer.config.values.strict_numbers import Number, Written
+from gangway.trainer.config.values.strict_numbers import LrFactor, Number, Written
 from gangway.trainer.core.errors import broken_rule
 
 
@@ -191,3 +191,18 @@ def misfit(schedules: Schedules, kimg: float, plain: Mapping[str, float]) -> Mis
                 f"{flag}, or another schedule: --schedules {{}} has none",
             )
     return None
+
+
+class LayerRate(Written):
+    """A different learning rate for some weights.
+
+    Attributes:
+        layers: pattern of their names, such as generator.layers.0.*; the first pattern that matches applies.
+        lr_factor: factor on the learning rate of their network, with its schedule.
+    """
+
+    layers: str = Field(min_length=1)
+    lr_factor: LrFactor
+
+
+LayerRatesField = Annotated[tuple[LayerRate, ...], BeforeValidator(from_text)]

@@ -11,7 +11,7 @@ from gangway.cli.main import app
 from gangway.components.core.findings import InputError
 from gangway.jobs.systemd.state import JobState
 from gangway.runs.run_store import RunStore
-from gangway.trainer.launch.membership import add_failure, mark_leaving, start
+from gangway.trainer.launch.job import add_failure, mark_leaving, start
 from gangway.trainer.launch.node_state import JobFolder
 from gangway.trainer.rendezvous.lifecycle import Event
 
