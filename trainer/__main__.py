@@ -252,9 +252,8 @@ def train_config(argv: Sequence[str]) -> TrainConfig:
 
 
 def data_mistake(config: TrainConfig, data_dir: Path) -> TrainerError | None:
-    """Returns the error that `train` would raise for its data, except for damage; None where it would start.
-
-    Loads torch.
+    """Returns the error that `train` would raise for its data, except for damage; None where it would start. Loads
+    torch.
     """
     from gangway.trainer.data.dataset import check_data
 
@@ -360,10 +359,9 @@ def _schema(arguments: argparse.Namespace) -> int:
 
 
 def run(argv: Sequence[str]) -> NoReturn:
-    """Runs `main`, then ends the process at once: all is written, and all our threads have ended.
-
-    During Python's shutdown a torch thread that is still ending aborts the process: of some forty complete runs of two
-    workers on a busy machine two ended with 134, "terminate called without an active exception".
+    """Runs `main`, then ends the process at once: all is written, and all our threads have ended. During Python's
+    shutdown a torch thread that is still ending aborts the process: of some forty complete runs of two workers on a
+    busy machine two ended with 134, "terminate called without an active exception".
     """
     wait_passively(os.environ)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as a background job has it
@@ -391,7 +389,6 @@ def _failed(error: Exception) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Ends the process at Ctrl-C while torch loads, which would swallow a KeyboardInterrupt and leave a broken NumPy.
-
     Nothing has begun by then.
     """
     if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
@@ -401,9 +398,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _lost_peers(error: BaseException) -> bool:
-    """Whether a worker failed only because peers had gone.
-
-    torch has a type for NCCL and stores, and a place in gloo's source for the rest.
+    """Whether a worker failed only because peers had gone. torch has a type for NCCL and stores, and a place in gloo's
+    source for the rest.
     """
     if "torch.distributed" not in sys.modules or not Ranks.under_torchrun():
         return False

@@ -23,6 +23,7 @@ from gangway.trainer.core.host import MODULE, program
 if TYPE_CHECKING:
     from gangway.trainer.config.arguments import Parser
 
+
 _WIDTH = 100
 """Of what is printed where there is no terminal."""
 _NARROWEST, _WIDEST = 80, 120
@@ -43,13 +44,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         text = presets_json(arguments.name)
     else:
-        text = presets_table() if arguments.name is None else preset_text(arguments.name, _terminal_width())
+        width = min(_WIDEST, max(_NARROWEST, shutil.get_terminal_size((_WIDTH, 0)).columns))
+        text = presets_table() if arguments.name is None else preset_text(arguments.name, width)
     print(text, end="")
     return 0
-
-
-def _terminal_width() -> int:
-    return min(_WIDEST, max(_NARROWEST, shutil.get_terminal_size((_WIDTH, 0)).columns))
 
 
 def presets_table() -> str:
@@ -135,9 +133,6 @@ def presets_json(name: str | None = None) -> str:
     return json.dumps(entries, indent=2) + "\n"
 
 
-if TYPE_CHECKING:
-    from gangway.trainer.config.arguments import Parser
-
 _NOT_COUNTED = "not counted: libraries' work space, the CUDA context, what the allocator keeps in reserve"
 
 
@@ -150,9 +145,8 @@ def add_memory(parser: "Parser") -> None:
 
 
 def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: bool, as_json: bool) -> str:
-    """Returns a line for each part, or JSON.
-
-    Raises TrainerError: fewer images than workers, or a trace of split networks.
+    """Returns a line for each part, or JSON. Raises TrainerError: fewer images than workers, or a trace of split
+    networks.
     """
     config.check_workers(workers * num_nodes)
     parts = get_parts(config, workers, num_nodes)
@@ -176,11 +170,9 @@ def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: boo
         return json.dumps({**figures, "least": least, "images_at_once": at_once, "unit": "GiB"}, indent=2) + "\n"
     many = f"{workers * num_nodes} workers" if workers * num_nodes > 1 else "one worker"
     title = f"{config.preset}, {many}, {at_once} image{'s' if at_once > 1 else ''} at once, GiB on each:"
-    return "\n".join([title, *_table(found), f"at least {least:.3g}: what a step cannot do without", _NOT_COUNTED, ""])
-
-
-def _table(found: dict[str, StepMemory]) -> list[str]:
-    lines = [" " * 14 + "".join(f"{name:>12}" for name in found)]
-    for part in (*StepMemory._fields, "total"):
-        lines.append(f"  {part:<12}" + "".join(f"{getattr(each, part):>12.3f}" for each in found.values()))
-    return lines
+    table = [
+        f"  {part:<12}" + "".join(f"{getattr(each, part):>12.3f}" for each in found.values())
+        for part in (*StepMemory._fields, "total")
+    ]
+    head = " " * 14 + "".join(f"{name:>12}" for name in found)
+    return "\n".join([title, head, *table, f"at least {least:.3g}: what a step cannot do without", _NOT_COUNTED, ""])

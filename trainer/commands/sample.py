@@ -71,12 +71,11 @@ def sample(
     frames_per_sec: int = 16,
     overwrite: bool = False,
 ) -> int:
-    """Writes a grid or a film, and returns the images that the generator has been trained for.
-
-    `out` is .png, .mp4 or .gif; a PNG of clips is a strip, a row of frames for each. `labels` are comma-separated
-    classes, taken in turn, None for all; `truncation` bounds each latent's numbers; `interpolate` is frames from one
-    latent to the next, None for no film of images. TrainerError: a file that is there already, unless `overwrite`; no
-    checkpoint, an unknown suffix or class, options that do not fit, or more pixels than fit in memory.
+    """Writes a grid or a film, and returns the images that the generator has been trained for. `out` is .png, .mp4 or
+    .gif; a PNG of clips is a strip, a row of frames for each. `labels` are comma-separated classes, taken in turn, None
+    for all; `truncation` bounds each latent's numbers; `interpolate` is frames from one latent to the next, None for no
+    film of images. TrainerError: a file that is there already, unless `overwrite`; no checkpoint, an unknown suffix or
+    class, options that do not fit, or more pixels than fit in memory.
     """
     _check_suffix(out)
     import torch
@@ -116,10 +115,9 @@ def sample(
 
 
 def walk(stops: "Sequence[Tensor]", frames: int, *, straight: bool = False) -> "list[Tensor]":
-    """Latents from each stop to the next and from the last to the first, `frames` for each way.
-
-    Between independent standard normal a and b, cos t a + sin t b is standard normal at every t; a straight line would
-    pass nearer to zero, where no latent of the training lies. `straight` is for uniform ones: it keeps to -1..1.
+    """Latents from each stop to the next and from the last to the first, `frames` for each way. Between independent
+    standard normal a and b, cos t a + sin t b is standard normal at every t; a straight line would pass nearer to zero,
+    where no latent of the training lies. `straight` is for uniform ones: it keeps to -1..1.
     """
     if len(stops) == 1:
         return list(stops)
@@ -131,9 +129,8 @@ def walk(stops: "Sequence[Tensor]", frames: int, *, straight: bool = False) -> "
 
 
 def truncated(latents: "Tensor", bound: float) -> "Tensor":
-    """Maps standard normal numbers to normal ones truncated at -bound and bound, keeping ranks.
-
-    Drawing again, as in BigGAN (Brock et al. 2019, arXiv:1809.11096), has the same distribution.
+    """Maps standard normal numbers to normal ones truncated at -bound and bound, keeping ranks. Drawing again, as in
+    BigGAN (Brock et al. 2019, arXiv:1809.11096), has the same distribution.
     """
     import torch
 

@@ -36,14 +36,12 @@ Schema = dict[str, Any]
 
 def get_union(choice: Choice) -> Any:
     """The discriminated union of models, each with the fields that its word decides about."""
-    models = [_model(choice, word) for word in choice.parts]
+    models = list[type[BaseModel]]()
+    for word, part in choice.parts.items():
+        fields: dict[str, Any] = {name: (field.type, ...) for name, field in choice.fields[word].items()}
+        fields[choice.by] = (Literal[word], ...)
+        models.append(create_model(part.__name__, __config__=ConfigDict(extra="ignore"), **fields))
     return Annotated[functools.reduce(operator.or_, models), Discriminator(choice.by)]
-
-
-def _model(choice: Choice, word: str) -> type[BaseModel]:
-    fields: dict[str, Any] = {name: (field.type, ...) for name, field in choice.fields[word].items()}
-    fields[choice.by] = (Literal[word], ...)
-    return create_model(choice.parts[word].__name__, __config__=ConfigDict(extra="ignore"), **fields)
 
 
 def config_schema() -> str:
@@ -124,10 +122,6 @@ def _by_commas(names: Iterable[str]) -> str:
     return rf"^\s*({NONE}|{one}(\s*,\s*{one})*)\s*$"
 
 
-def _definition_name(choice: Choice, word: str) -> str:
-    return f"{choice.by}-{word}"
-
-
 def _parts(choice: Choice) -> Iterator[tuple[str, Schema]]:
     models = TypeAdapter(get_union(choice)).json_schema()["$defs"]
     for word, part in choice.parts.items():
@@ -137,7 +131,7 @@ def _parts(choice: Choice) -> Iterator[tuple[str, Schema]]:
                 message = {"errorMessage": as_keys("; ".join(field.narrower))}
                 properties[name] = {key: each for key, each in typed[name].items() if key != "title"} | message
         about = {"title": f"{choice.by} {word}", "description": summary(part)}
-        yield _definition_name(choice, word), {**about, "properties": properties}
+        yield f"{choice.by}-{word}", {**about, "properties": properties}
 
 
 def _conditions(base: Mapping[str, object]) -> Iterator[Schema]:
@@ -148,5 +142,5 @@ def _conditions(base: Mapping[str, object]) -> Iterator[Schema]:
             needed = [name for name, field in fields.items() if field.narrower and not field.takes(base[name])]
             yield {
                 "if": {"properties": {choice.by: {"const": word}}, "required": is_given},
-                "then": {"$ref": f"#/$defs/{_definition_name(choice, word)}", "required": needed},
+                "then": {"$ref": f"#/$defs/{choice.by}-{word}", "required": needed},
             }

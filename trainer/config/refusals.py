@@ -6,7 +6,7 @@ the data (gangway.trainer.data) and the metrics (gangway.trainer.metrics); tests
 """
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple, get_args
@@ -85,30 +85,16 @@ def refusals(config: TrainConfig, machine: Machine, num_nodes: int = 1) -> Itera
 
 def _backend(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
     if machine.kind == "cuda" and config.backend == "xla":
-        yield Refusal(
-            "backend",
-            f"backend xla: it needs torch_xla, which the environment for {machine.name} does not have",
-            "auto, gloo or nccl",
-            {"backend": "auto"},
-        )
+        problem = f"backend xla: it needs torch_xla, which the environment for {machine.name} does not have"
+        yield Refusal("backend", problem, "auto, gloo or nccl", {"backend": "auto"})
     if machine.kind == "xla" and config.backend != "xla":
         does = "needs CUDA" if config.backend == "nccl" else "would train on the hosts' processors"
         problem = f"backend {config.backend}: it {does}, and not on {machine.name}"
         yield Refusal("backend", problem, "xla", {"backend": "xla"})
-    if machine.kind == "xla" and config.shard != "ddp":
-        yield Refusal(
-            "shard",
-            f"shard {config.shard}: networks are whole with PyTorch/XLA, on {machine.name}",
-            "ddp",
-            {"shard": "ddp"},
-        )
-    if machine.kind == "xla" and config.pipeline_stages > 1:
-        yield Refusal(
-            "pipeline_stages",
-            f"pipeline_stages {config.pipeline_stages}: networks are whole with PyTorch/XLA, on {machine.name}",
-            "1",
-            {"pipeline_stages": 1},
-        )
+    for field, only in (("shard", "ddp"), ("pipeline_stages", 1)):
+        if machine.kind == "xla" and (value := getattr(config, field)) != only:
+            problem = f"{field} {value}: networks are whole with PyTorch/XLA, on {machine.name}"
+            yield Refusal(field, problem, str(only), {field: only})
 
 
 def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
@@ -145,16 +131,28 @@ def _memory(stretch: Stretch, machine: Machine, num_nodes: int) -> Iterator[Refu
     if memory_gib is None or needed_gib(config) <= memory_gib:
         yield from on_device(config)
         return
-    field, value = smaller_networks(
-        config, needed_gib, lambda each: needed_gib(each) <= memory_gib and not any(on_device(each))
+    workers_text = f"{workers} worker{'s' if workers > 1 else ''} on a node"
+    yield _networks_refusal(
+        config,
+        needed_gib,
+        lambda each: needed_gib(each) <= memory_gib and not any(on_device(each)),
+        f"the networks need {needed_gib(config):,.1f} GiB for {workers_text}",
+        f"the node's {memory_gib:,.1f} GiB",
     )
-    yield Refusal(
-        field,
-        f"{field} {getattr(config, field)}: the networks need {needed_gib(config):,.1f} GiB for {workers} "
-        f"worker{'s' if workers > 1 else ''} on a node",
-        f"what fits into the node's {memory_gib:,.1f} GiB",
-        {} if value is None else {field: value},
-    )
+
+
+def _networks_refusal(
+    config: TrainConfig,
+    needed_gib: Callable[[TrainConfig], float],
+    fits: Callable[[TrainConfig], bool],
+    need: str,
+    room: str,
+    also: Mapping[str, object] = MappingProxyType({}),
+) -> Refusal:
+    """Networks that need too much; the nearest smaller ones, with what `also` has to change."""
+    field, value = smaller_networks(config, needed_gib, fits)
+    changes = {} if value is None else {field: value, **also}
+    return Refusal(field, f"{field} {getattr(config, field)}: {need}", f"what fits into {room}", changes)
 
 
 def device_memory(
@@ -175,9 +173,8 @@ def device_memory(
     def needed_gib(each: TrainConfig) -> float:
         return device_gib(each, 1, parts, span)
 
-    field, value = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= memory_gib)
-    changes: dict[str, object] = {} if value is None else {field: value, "batch_gpu": config.group, **graphs_off}
-    yield Refusal(field, f"{field} {getattr(config, field)}: {least}", f"what fits into {room}", changes)
+    also = {"batch_gpu": config.group, **graphs_off}
+    yield _networks_refusal(config, needed_gib, lambda each: needed_gib(each) <= memory_gib, least, room, also)
 
 
 def xla_memory(config: TrainConfig, memory_gib: float, name: str, span: Span | None = None) -> Iterator[Refusal]:
@@ -186,16 +183,9 @@ def xla_memory(config: TrainConfig, memory_gib: float, name: str, span: Span | N
     def needed_gib(each: TrainConfig) -> float:
         return state_gib(each, span)
 
-    needed = needed_gib(config)
-    if needed <= memory_gib:
-        return
-    field, value = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= memory_gib)
-    yield Refusal(
-        field,
-        f"{field} {getattr(config, field)}: weights, moments and average need {needed:,.1f} GiB",
-        f"what fits into the {memory_gib:,.1f} GiB of {name}",
-        {} if value is None else {field: value},
-    )
+    if (needed := needed_gib(config)) > memory_gib:
+        need, room = f"weights, moments and average need {needed:,.1f} GiB", f"the {memory_gib:,.1f} GiB of {name}"
+        yield _networks_refusal(config, needed_gib, lambda each: needed_gib(each) <= memory_gib, need, room)
 
 
 def _data(config: TrainConfig) -> Iterator[Refusal]:
@@ -212,12 +202,11 @@ def _data(config: TrainConfig) -> Iterator[Refusal]:
         changes = {} if data.is_video else {"frames": 1}
         what = "clips of several frames" if data.is_video else "single images"
         yield Refusal("frames", f"frames {config.frames}: {name} is made of {what}", allowed, changes)
+    known = f"{data.num_classes} classes" if data.num_classes else "no labels"
     if config.translates and data.num_classes not in (None, config.num_labels):
-        known = f"{data.num_classes} classes" if data.num_classes else "no labels"
         problem = f"dataset {name}: it has {known}, and the networks translate between two"
         yield Refusal("dataset", problem, "day-dusk, or a folder of two folders of pictures", {"dataset": "folder"})
     if data.num_classes is not None and config.num_classes not in (0, data.num_classes):
-        known = f"{data.num_classes} classes" if data.num_classes else "no labels"
         allowed = f"0 or {data.num_classes}" if data.num_classes else "0"
         problem = f"num_classes {config.num_classes}: {name} has {known}"
         yield Refusal("num_classes", problem, allowed, {"num_classes": data.num_classes})
@@ -246,10 +235,10 @@ class Misfit(NamedTuple):
 def misfit(name: str, config: TrainConfig) -> Misfit | None:
     """Why a metric means nothing for the run's data; None if it fits."""
     on_video = config.frames > 1
-    if name in ("fd-enl0-frames", "video-is") and not on_video:
+    if (name in ("fd-enl0-frames", "video-is")) != on_video:
+        if on_video:
+            return Misfit("is for images, and the run makes video", "fd-enl0-frames or video-is")
         return Misfit("is for video, and the run's images have one frame", "fd-enl0")
-    if name not in ("fd-enl0-frames", "video-is") and on_video:
-        return Misfit("is for images, and the run makes video", "fd-enl0-frames or video-is")
     if name == "is" and config.dataset == "celeba":
         why = "means nothing for faces: it rewards spread over ImageNet's classes, of which none is a face"
         return Misfit(why, "fid, kid or precision-recall")
@@ -320,7 +309,9 @@ def untrainable(shape: Sequence[int]) -> str:
         nearest = min(RESOLUTIONS, key=lambda each: (abs(each - height), -each))
         sizes = ", ".join(map(str, RESOLUTIONS))
         return f"no network here trains on {height}x{width}, but on {sizes}: to train, prepare --resolution {nearest}"
-    frames, lengths = shape[1] if len(shape) > 3 else 1, _lengths(height)
+    # A clip grows in time as it does in height and width, so it has at most as many frames.
+    lengths = [each for each in get_args(TrainConfig.model_fields["frames"].annotation) if 1 < each <= height]
+    frames = shape[1] if len(shape) > 3 else 1
     if len(shape) > 3 and frames not in lengths:
         nearest = min(lengths, key=lambda each: (abs(each - frames), -each))
         counts = ", ".join(map(str, lengths))
@@ -329,12 +320,6 @@ def untrainable(shape: Sequence[int]) -> str:
             + (f"prepare --frames {nearest}")
         )
     return ""
-
-
-def _lengths(resolution: int) -> tuple[int, ...]:
-    """A clip grows in time as it does in height and width, so it has at most as many frames."""
-    annotation = TrainConfig.model_fields["frames"].annotation
-    return tuple(frames for frames in get_args(annotation) if 1 < frames <= resolution)
 
 
 def train_command(dataset: str, shape: Sequence[int], folder: Path | str) -> str:

@@ -111,13 +111,8 @@ class TrainerError(Exception):
     def fields(self) -> dict[str, Any]:
         """The constructor's arguments as plain data, to raise one rank's error on every rank."""
         value = self.value if self.value is None or isinstance(self.value, int | float | str) else str(self.value)
-        return {
-            "place": self.place,
-            "problem": self.problem,
-            "value": value,
-            "allowed": self.allowed,
-            "fix": self.fix,
-        }
+        own = {"place": self.place, "problem": self.problem, "allowed": self.allowed, "fix": self.fix}
+        return {**own, "value": value}
 
     def at(self, place: str) -> Self:
         """The same error at a place that the user knows."""
@@ -225,7 +220,8 @@ def from_validation(
         # The names of a whole configuration would fill the screen.
         allowed = ", ".join(found.siblings) if len(found.path) > 1 else ""
         return TrainerError(place=where, problem="unknown field", value=value, allowed=allowed, fix=fix)
-    likely = nearest(value, _allowed_values(first)) if isinstance(value, str) else ""
+    expected = first["ctx"]["expected"] if kind == "literal_error" else ""
+    likely = nearest(value, re.findall(r"'([^']*)'", expected)) if isinstance(value, str) else ""
     return TrainerError(
         place=where,
         problem="is null" if value is None else _REFUSED,
@@ -275,11 +271,6 @@ def _invalid_json(finding: ErrorDetails, place: str) -> TrainerError:
         allowed="a JSON object",
         fix="correct it, or restore it from a copy",
     )
-
-
-def _allowed_values(finding: ErrorDetails) -> list[str]:
-    expected = finding["ctx"]["expected"] if finding["type"] == "literal_error" else ""
-    return re.findall(r"'([^']*)'", expected)
 
 
 def _describe_allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:

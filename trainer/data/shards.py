@@ -96,8 +96,7 @@ class ShardedImages:
     def open(cls, folder: Path, *, verify: bool = True) -> Self:
         """Open the shards. `verify` compares every hash on all cores, about 1 s per GiB and core from memory. Without
         it only the labels' hash and all shapes are checked; `gangway.trainer.data.verification` does the rest while
-        training.
-        TrainerError: no index, or a file is missing or differs.
+        training. TrainerError: no index, or a file is missing or differs.
         """
         index = ShardIndex.read(folder)
         files = list(index.hashed_files())

@@ -25,6 +25,10 @@ from gangway.trainer.core.host import memory_limit
 from gangway.trainer.core.regular_files import check_reachable, file_problem, open_file, read_file
 from gangway.trainer.data.listing import BROKEN_LINK, Listing, Tally
 
+if TYPE_CHECKING:
+    from obstore.fsspec import FsspecStore
+
+
 FLAG = "--allow-other-hash"
 
 
@@ -63,9 +67,6 @@ def check_count(place: str, what: str, found: int, expected: int, *, allow_other
         )
     return f"no: {found:,} {what} in place of {expected:,}, accepted by {FLAG}"
 
-
-if TYPE_CHECKING:
-    from obstore.fsspec import FsspecStore
 
 _GRAMMAR = MappingProxyType(
     {"s3": "s3://BUCKET/FOLDER", "gs": "gs://BUCKET/FOLDER", "az": "az://ACCOUNT/CONTAINER/FOLDER"}
@@ -211,19 +212,15 @@ def _open_store(url: str) -> tuple["FsspecStore", str]:
 
 
 def _unreachable(url: str, error: Exception) -> TrainerError:
+    first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    why = "not found" if isinstance(error, FileNotFoundError) else first_line
     return TrainerError(
         place="--source",
-        problem=f"cannot be read: {_first_line(error)}",
+        problem=f"cannot be read: {why}",
         value=url,
         allowed=f"a bucket that exists ({', '.join(_GRAMMAR.values())}), with credentials in this shell's environment",
         fix="try the cloud's own command line (aws s3 ls, gcloud storage ls, az storage blob list) with this name",
     )
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "not found"
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 class FileSet(Protocol):

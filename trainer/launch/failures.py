@@ -3,7 +3,7 @@ state changes, and what users see of it. A failure of one node ends nothing for 
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -62,19 +62,17 @@ def worker_exit_code(code: int) -> int:
 
 
 def own_failures(node: str, nodes: Mapping[str, NodeState], now: float) -> int:
-    """Returns how many failures within the window are this node's own.
-
-    A failure by lost peers is not, where another node failed by itself or died shortly before.
+    """Returns how many failures within the window are this node's own. A failure by lost peers is not, where another
+    node failed by itself or died shortly before.
     """
     troubles = [at for name, state in nodes.items() if name != node for at in _troubles(state, now)]
     return sum(
-        failure.at > now - WINDOW_SEC and (failure.code not in _PEER_CODES or not _is_explained(failure, troubles))
-        for failure in nodes[node].failures
+        each.at > now - WINDOW_SEC
+        and not (
+            each.code in _PEER_CODES and any(each.at - _NOTICED_SEC <= at <= each.at + _SAME_SEC for at in troubles)
+        )
+        for each in nodes[node].failures
     )
-
-
-def _is_explained(failure: Failure, troubles: Iterable[float]) -> bool:
-    return any(failure.at - _NOTICED_SEC <= at <= failure.at + _SAME_SEC for at in troubles)
 
 
 def _troubles(state: NodeState, now: float) -> Iterator[float]:
@@ -86,11 +84,10 @@ def _troubles(state: NodeState, now: float) -> Iterator[float]:
 
 
 def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: float) -> bool:
-    """Whether the job cannot continue where `node` has failed for good or waits for peers.
-
-    That is so where every node that joined has failed for good, or all that are still there failed at once; or where as
-    many failed as the job takes at most, so that the machines are not the cause, and fewer live than it needs.
-    Otherwise new nodes may replace the lost ones. Failures before a user restarted the job do not count.
+    """Whether the job cannot continue where `node` has failed for good or waits for peers. That is so where every node
+    that joined has failed for good, or all that are still there failed at once; or where as many failed as the job
+    takes at most, so that the machines are not the cause, and fewer live than it needs. Otherwise new nodes may replace
+    the lost ones. Failures before a user restarted the job do not count.
     """
     recent = {name: state for name, state in nodes.items() if state.seen_at > now - WINDOW_SEC}
     going_on = sum(state.standing is Standing.GOING_ON for state in recent.values())
@@ -122,10 +119,9 @@ def is_failure(code: int) -> bool:
 
 
 def is_bad_luck(hangs: int, failures: int) -> bool:
-    """Whether workers restart without a failure after `hangs` in a row without progress between them.
-
-    A restarted launcher counts hangs from 0, so failures count too: a run that always hangs at the same image ends
-    within the window.
+    """Whether workers restart without a failure after `hangs` in a row without progress between them. A restarted
+    launcher counts hangs from 0, so failures count too: a run that always hangs at the same image ends within the
+    window.
     """
     return hangs + failures <= _HANGS_ALLOWED
 
@@ -149,11 +145,10 @@ class Start(NamedTuple):
 
 
 def start_state(before: NodeState | None, now: float, boot_id: str, over: int | None = None) -> Start:
-    """Continues from a node's last state, on this or another machine of its name.
-
-    `over` is the code with which the job ended for all; None where it has not. A job that is done does not restart.
-    Otherwise a start on the same boot is a user's decision, as no service starts a job that has ended for all; on
-    another boot it may be a reboot or a new machine. A lost node is started again by its watch.
+    """Continues from a node's last state, on this or another machine of its name. `over` is the code with which the job
+    ended for all; None where it has not. A job that is done does not restart. Otherwise a start on the same boot is a
+    user's decision, as no service starts a job that has ended for all; on another boot it may be a reboot or a new
+    machine. A lost node is started again by its watch.
     """
     before = before or NodeState(seen_at=now)
     is_reset = before.standing in (Standing.LOST, Standing.OVER)

@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 import traceback
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -127,9 +126,8 @@ class Job:
         self.on(Event.HOURS_OVER if self.left_sec() <= 0 else Event.SIGNAL)
 
     def listen(self) -> None:
-        """Ends the wait for peers when the job ends for all; call it in the main thread.
-
-        Only an exception like that of a signal ends torchrun's wait.
+        """Ends the wait for peers when the job ends for all; call it in the main thread. Only an exception like that of
+        a signal ends torchrun's wait.
         """
         from torch.distributed.elastic.multiprocessing.api import SignalException
 
@@ -248,8 +246,3 @@ class Job:
     def _close(self) -> None:
         with self._lock:
             self._write_state(end_state(self._state, self.life.exit_code))
-
-
-def job_folder(path: str | None, node: str) -> JobFolder | None:
-    """Returns the folder of the launcher's flag; None without the flag."""
-    return JobFolder(Path(path), node) if path else None

@@ -177,9 +177,8 @@ def _socket_tables() -> list[str]:
 
 
 def connected_hosts(tables: Iterable[str], port: int, own: str = LOOPBACK) -> set[str]:
-    """Returns the hosts connected to a local port, without the store's own client at `own`.
-
-    `tables` are texts in the format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
+    """Returns the hosts connected to a local port, without the store's own client at `own`. `tables` are texts in the
+    format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
     """
     hosts: dict[str, int] = {}
     for row in (line.split() for table in tables for line in table.splitlines()[1:]):

@@ -73,10 +73,9 @@ class FeatureStats:
 
 
 def frechet_distance(first: Moments, second: Moments) -> float:
-    """Squared Fréchet distance of two Gaussians: |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)).
-
-    The trace of (S1 S2)^(1/2) is the sum of the square roots of the eigenvalues of R S2 R, R the symmetric root of S1:
-    symmetric, with no negative eigenvalue but by rounding, so nothing complex or singular as with scipy.linalg.sqrtm.
+    """Squared Fréchet distance of two Gaussians: |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)). The trace of (S1
+    S2)^(1/2) is the sum of the square roots of the eigenvalues of R S2 R, R the symmetric root of S1: symmetric, with
+    no negative eigenvalue but by rounding, so nothing complex or singular as with scipy.linalg.sqrtm.
     """
     difference = first.mean - second.mean
     values, vectors = np.linalg.eigh(first.covariance)
@@ -111,10 +110,8 @@ def go_on() -> bool:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Features of a set of images, the same on every worker.
-
-    `stats` are sums over all features; `rows` are the features [N, dim] in order, None where only the sums were
-    requested.
+    """Features of a set of images, the same on every worker. `stats` are sums over all features; `rows` are the
+    features [N, dim] in order, None where only the sums were requested.
     """
 
     stats: FeatureStats
@@ -151,10 +148,9 @@ def agree_to_go_on(world: World, ask: Ask) -> None:
 def collect(
     of: Callable[[slice], Features], num: int, dim: int, world: World, *, keep: bool, ask: Ask = go_on
 ) -> FeatureSet:
-    """Computes the features of images 0..num-1 on all workers together; every one must call.
-
-    `of` returns [rows, dim] for a range of images, with equally many rows per image; `keep` brings the features to
-    every worker. `ask` is called after each part; AbandonedError: a worker answered yes.
+    """Computes the features of images 0..num-1 on all workers together; every one must call. `of` returns [rows, dim]
+    for a range of images, with equally many rows per image; `keep` brings the features to every worker. `ask` is called
+    after each part; AbandonedError: a worker answered yes.
     """
     size = _GPU_PART if world.own_device.type == "cuda" else _CPU_PART
     parts = [slice(start, min(start + size, num)) for start in range(0, num, size)]
@@ -176,9 +172,8 @@ def collect(
 
 
 def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on, kind: Any = float) -> list[T]:
-    """Runs each job on one worker and returns all results, as `kind`, in order on every worker.
-
-    `ask` is called before each worker's next job. AbandonedError: a worker answered yes.
+    """Runs each job on one worker and returns all results, as `kind`, in order on every worker. `ask` is called before
+    each worker's next job. AbandonedError: a worker answered yes.
     """
     done: list[T] = []
     for first in range(0, len(jobs), world.world_size):
@@ -195,9 +190,8 @@ def _results(jobs: Sequence[Callable[[], T]]) -> list[T]:
 def _compute_parts(
     of: Callable[[slice], Features], mine: list[slice], rounds: int, world: World, ask: Ask
 ) -> Iterator[Features]:
-    """Yields this worker's features by part until a worker fails or requests an end.
-
-    `rounds` are the parts of the worker with the most, as all workers vote equally often.
+    """Yields this worker's features by part until a worker fails or requests an end. `rounds` are the parts of the
+    worker with the most, as all workers vote equally often.
     """
     failure: Exception | None = None
     with closing(_compute_in_threads(of, mine)) as computed:
@@ -223,9 +217,8 @@ def _raise(failure: Exception | None) -> None:
 
 
 def _compute_in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generator[Features]:
-    """Computes parts in one thread per core of this worker, or in one where a GPU computes.
-
-    Each thread computes alone: threads that share a batch on a busy machine mostly wait for each other.
+    """Computes parts in one thread per core of this worker, or in one where a GPU computes. Each thread computes alone:
+    threads that share a batch on a busy machine mostly wait for each other.
     """
     if torch.cuda.is_available():
         yield from map(of, parts)

@@ -42,7 +42,6 @@ from gangway.trainer.phases.rng import Purpose, latents
 from gangway.trainer.records.digest import check_dataset
 from gangway.trainer.records.quality import PROXY_BELOW, QualityProtocol, QualityRecord, value_text
 from gangway.trainer.records.quantity import Quantity
-from gangway.trainer.records.run_record import RunRecord
 from gangway.trainer.records.stats_log import StatsWriter, read_stats_log, require_run
 from gangway.trainer.records.summary import summarise
 from gangway.trainer.steps.state import TrainState
@@ -71,10 +70,9 @@ class _Scored(NamedTuple):
 
 
 class Evaluator:
-    """Judges generators of one configuration; every worker must make the same calls.
-
-    The run's seed determines all draws, its metrics_samples the number of fakes; `ask` is called between parts of
-    seconds at most. Raises TrainerError: a metric does not apply to the data, or needs missing weights or more images.
+    """Judges generators of one configuration; every worker must make the same calls. The run's seed determines all
+    draws, its metrics_samples the number of fakes; `ask` is called between parts of seconds at most. Raises
+    TrainerError: a metric does not apply to the data, or needs missing weights or more images.
     """
 
     @without_tf32()
@@ -105,10 +103,9 @@ class Evaluator:
 
     @without_tf32()  # the run may train with it, and convolutions have it unless told otherwise
     def evaluate(self, generator: Generator, images: int, *, compared: bool) -> list[QualityRecord]:
-        """Returns a record per value, equal on every worker except for the times.
-
-        `generator` is averaged, in evaluation mode, on `world.own_device`, in the phase of `images`; `compared` adds
-        the untrained generator and halves of the reals. AbandonedError on every worker, when one requested it.
+        """Returns a record per value, equal on every worker except for the times. `generator` is averaged, in
+        evaluation mode, on `world.own_device`, in the phase of `images`; `compared` adds the untrained generator and
+        halves of the reals. AbandonedError on every worker, when one requested it.
         """
         records = []
         for space, extractor in self._extractors.items():
@@ -237,9 +234,8 @@ class Evaluator:
 
 
 def _draw_classes(config: TrainConfig, data: ShardedImages, num: int) -> Tensor | None:
-    """Draws the fakes' classes [num] from the data set, as StyleGAN2-ADA's code does; None without classes.
-
-    Drawn evenly, a perfect generator of uneven classes would score badly.
+    """Draws the fakes' classes [num] from the data set, as StyleGAN2-ADA's code does; None without classes. Drawn
+    evenly, a perfect generator of uneven classes would score badly.
     """
     if not config.num_classes:
         return None
@@ -269,9 +265,8 @@ _DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
 
 
 class Moment:
-    """The metrics of one state; None for `records` where they were abandoned.
-
-    `cost_sec` is all workers' wait, `share` the metrics' share of the session's time.
+    """The metrics of one state; None for `records` where they were abandoned. `cost_sec` is all workers' wait, `share`
+    the metrics' share of the session's time.
     """
 
     def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
@@ -291,20 +286,15 @@ class Moment:
             return
         for record in self._records:
             event("quality", images, quality=record.model_dump(mode="json"), in_training=cost)
-        values = "  ".join(_value_line(record) for record in self._records)
+        known = [(record.name, record.trained.value) for record in self._records if record.trained.value is not None]
+        values = "  ".join(f"{name} {value_text(name, value)}" for name, value in known)
         spent = f"{self.cost_sec:.1f} s; {self._share:.1%} of the time so far went into metrics"
         say(f"kimg {images / 1000:8.2f}  {values}  ({spent})")
 
 
-def _value_line(record: QualityRecord) -> str:
-    assert record.trained.value is not None, "it has just been measured"
-    return f"{record.name} {value_text(record.name, record.trained.value)}"
-
-
 class MetricsInTraining:
-    """Computes the configured metrics when due; every worker makes the same calls.
-
-    `ask`: whether this worker has to stop. Raises TrainerError like Evaluator, before the first step.
+    """Computes the configured metrics when due; every worker makes the same calls. `ask`: whether this worker has to
+    stop. Raises TrainerError like Evaluator, before the first step.
     """
 
     def __init__(self, config: TrainConfig, data: ShardedImages, world: World, ask: Ask = go_on) -> None:
@@ -332,18 +322,6 @@ class MetricsInTraining:
         return Moment(records, now - began, self._spent_sec / (now - self._began))
 
 
-def evaluate(
-    run_dir: Path,
-    data_dir: Path,
-    samples: int | str | None = None,
-    metrics: Sequence[str] = (),
-    paths: WeightsPaths | None = None,
-) -> RunRecord:
-    """Runs `evaluate_newest`, with its errors; returns the run's record with all evaluations."""
-    evaluate_newest(run_dir, data_dir, samples, metrics, paths)
-    return RunRecord.read(run_dir / "run.json")
-
-
 def evaluate_newest(
     run_dir: Path,
     data_dir: Path,
@@ -351,11 +329,10 @@ def evaluate_newest(
     metrics: Sequence[str] = (),
     paths: WeightsPaths | None = None,
 ) -> list[QualityRecord]:
-    """Judges the newest valid checkpoint, writes each value to stats.jsonl and updates run.json.
-
-    `samples` None takes the configuration's metrics_samples; no `metrics` its metrics, or FD-ENL0; `paths` None the
-    environment's. Returns the new values. Raises TrainerError on every rank: no run, checkpoint or data set, another
-    than the run's, or a metric that cannot be computed for it.
+    """Judges the newest valid checkpoint, writes each value to stats.jsonl and updates run.json. `samples` None takes
+    the configuration's metrics_samples; no `metrics` its metrics, or FD-ENL0; `paths` None the environment's. Returns
+    the new values. Raises TrainerError on every rank: no run, checkpoint or data set, another than the run's, or a
+    metric that cannot be computed for it.
     """
     with start_world("auto") as world:
         found, config = world.run_on_all(lambda: _newest(run_dir, samples, world))

@@ -35,7 +35,6 @@ class Spread(NamedTuple):
 
 def inception_score(logits: NDArray[np.float64], *, splits: int = SPLITS, shuffle: bool = True) -> Spread:
     """The exponential of the mean KL divergence of each image's classes from its split's (Salimans et al. 2016).
-
     `logits` are [N, classes], N at least `splits`; `shuffle` draws the splits at random, by SEED, else they follow each
     other.
     """
@@ -64,7 +63,6 @@ def kernel_distance(
     ask: Ask = go_on,
 ) -> Spread:
     """Squared maximum mean discrepancy of two sets, unbiased, kernel (x.y / dim + 1)^3 (Binkowski et al. 2018).
-
     Features [N, dim] and [M, dim] are the same on every worker, and so is the result; `subset_size` is from 2 to the
     smaller of N and M. AbandonedError on every worker, when one has asked for it, before an estimate.
     """
@@ -100,10 +98,9 @@ class Manifolds(NamedTuple):
 
 
 def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World, *, ask: Ask = go_on) -> Manifolds:
-    """Computes all four from features [N, dim] and [M, dim], N above COVERAGE_NEIGHBOURS.
-
-    Rows are divided over workers, and the result is the same on every worker; with XLA a worker computes on its CPU.
-    AbandonedError on every worker, when one requested it, before a block.
+    """Computes all four from features [N, dim] and [M, dim], N above COVERAGE_NEIGHBOURS. Rows are divided over
+    workers, and the result is the same on every worker; with XLA a worker computes on its CPU. AbandonedError on every
+    worker, when one requested it, before a block.
     """
     # In float64 and near the origin: as a difference of squares, the distance of nearly equal images loses digits.
     centre = reals.mean(axis=0, dtype=np.float64)
@@ -180,9 +177,8 @@ class Recognition(NamedTuple):
 
 
 class Recogniser:
-    """FeatureExtractor whose features are the logits of ten digits.
-
-    `held_out_accuracy` is on real digits that it was not trained on.
+    """FeatureExtractor whose features are the logits of ten digits. `held_out_accuracy` is on real digits that it was
+    not trained on.
     """
 
     name = "digit recognition"
@@ -236,9 +232,8 @@ def _normalise(images: Tensor) -> Tensor:
 
 
 def _train(images: Tensor, labels: Tensor) -> nn.Module:
-    """Trains a classifier of digits [N, 1, 16, 16], the same on every machine with the same torch.
-
-    Length, width and noise were chosen on held-out digits: 99.7 % correct, 98.9 % at over 0.9.
+    """Trains a classifier of digits [N, 1, 16, 16], the same on every machine with the same torch. Length, width and
+    noise were chosen on held-out digits: 99.7 % correct, 98.9 % at over 0.9.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)

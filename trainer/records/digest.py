@@ -49,24 +49,19 @@ class DigestedRecord(Frozen):
     @classmethod
     def _has_its_digest(cls, values: Any, info: ValidationInfo) -> Any:
         """Only for files: records in memory have no digest yet."""
-        if info.mode == "json" and isinstance(values, dict):
-            _check(values)
+        expected = values.get(DIGEST, "") if info.mode == "json" and isinstance(values, dict) else ""
+        if expected and (found := get_digest(values)) != expected:
+            raise PydanticCustomError(
+                WRONG_DIGEST,
+                "was changed after it was written: it was sealed with digest {expected}, its content has {found}",
+                {"expected": str(expected), "found": found},
+            )
         return values
 
     def write(self, path: Path) -> None:
         """Write the data with its digest atomically (TrainerError: not writable)."""
         values = with_digest(json.loads(self.model_dump_json()))
         write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-def _check(values: Mapping[str, Any]) -> None:
-    expected = values.get(DIGEST, "")
-    if expected and (found := get_digest(values)) != expected:
-        raise PydanticCustomError(
-            WRONG_DIGEST,
-            "was changed after it was written: it was sealed with digest {expected}, its content has {found}",
-            {"expected": str(expected), "found": found},
-        )
 
 
 def wrong_digest_error(error: ValidationError, path: Path) -> TrainerError | None:

@@ -12,7 +12,7 @@ from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.records.cost_carbon import carbon, cost, energy, total
 from gangway.trainer.records.decisions import decisions
 from gangway.trainer.records.digest import get_sums
-from gangway.trainer.records.quality import latest_quality, quality_in_training
+from gangway.trainer.records.quality import latest_judgements, quality_in_training
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import (
     UNCOUNTED,
@@ -117,7 +117,12 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
     """The record of stats.jsonl so far; `now` distinguishes killed sessions (TrainerError: no readable run)."""
     stats_log = read_stats_log(run_dir)
     if not stats_log.beginnings:
-        raise _no_run(run_dir, stats_log)
+        damaged = stats_log.unreadable or stats_log.lines
+        raise TrainerError(
+            place=str(run_dir / STATS_FILE),
+            problem=f"is damaged: {stats_log.losses(1)} can be read" if damaged else "no run has begun here",
+            fix="start the run's train command: it resumes from its newest checkpoint and starts the file again",
+        )
     config = TrainConfig.from_file(run_dir / "config.json")
     try:
         record = _summarise_log(config, stats_log, now or time.time())
@@ -167,6 +172,7 @@ def _record(
     stops = tuple(interruptions(sessions, stats_log.beginnings, lines))
     done = next((line for line in reversed(lines) if line.get("event") == "done"), None)
     ended_by = last_session.ended_by
+    segments = [line["segment"] for line in lines if line.get("event") == "segment"]
     return RunRecord(
         id=first["run_id"],
         status="done" if ended_by == "done" else "running" if ended_by == "running" else "interrupted",
@@ -190,9 +196,9 @@ def _record(
         sec_per_kimg=_ratio(wall_sec * 1000, shown, "s/kimg"),
         scaling_efficiency=Quantity.absent("1", "needs a run of the same configuration on one worker to compare with"),
         summaries={name: _summary([line.get(name) for line in ticks], unit) for name, unit in _SERIES.items()},
-        quality=tuple(latest_quality(stats_log.lines)),
+        quality=tuple(each.quality for each in latest_judgements(stats_log.lines)),
         quality_in_training=quality_in_training(stats_log.lines, wall_sec),
-        segments=_segments(lines),
+        segments=tuple({each["from_image"]: SegmentRecord.model_validate(each) for each in segments}.values()),
         decisions=tuple(decisions(lines)),
         choices=next((line["choices"] for line in lines[::-1] if line.get("event") == "choices"), {}),
         fabric=FabricRecord.model_validate(latest["fabric"]) if latest.get("fabric") else None,
@@ -203,20 +209,6 @@ def _record(
         peak_memory_gib=_peak_memory(ticks),
         state_sha256=done["state_sha256"] if done and ended_by == "done" else {},
         versions=latest["versions"],
-    )
-
-
-def _segments(lines: Sequence[Line]) -> tuple[SegmentRecord, ...]:
-    values = (line["segment"] for line in lines if line.get("event") == "segment")
-    return tuple({each["from_image"]: SegmentRecord.model_validate(each) for each in values}.values())
-
-
-def _no_run(run_dir: Path, stats_log: StatsLog) -> TrainerError:
-    damaged = stats_log.unreadable or stats_log.lines
-    return TrainerError(
-        place=str(run_dir / STATS_FILE),
-        problem="no run has begun here" if not damaged else f"is damaged: {stats_log.losses(1)} can be read",
-        fix="start the run's train command: it resumes from its newest checkpoint and starts the file again",
     )
 
 

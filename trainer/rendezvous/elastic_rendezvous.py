@@ -168,11 +168,10 @@ class ElasticRendezvous:
 
 
 def _with_new_store(original: "NextRendezvous", meeting: Callable[[], None], joined: "Joined") -> "NextRendezvous":
-    """`next_rendezvous` with a new workers' store in every round; `joined` gives the result.
-
-    torch 2.15 opens a store only when a node is first of its group for the first time. A node that joins later then
-    waits without effect, and so does the first one (observed: 60 s, both exit with 1), and restarted workers find stale
-    addresses (observed: "Connection refused", and the job ends).
+    """`next_rendezvous` with a new workers' store in every round; `joined` gives the result. torch 2.15 opens a store
+    only when a node is first of its group for the first time. A node that joins later then waits without effect, and so
+    does the first one (observed: 60 s, both exit with 1), and restarted workers find stale addresses (observed:
+    "Connection refused", and the job ends).
     """
 
     def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
@@ -324,11 +323,10 @@ _PORT = 29400
 def meeting_argv(
     chips: int, hosts: Sequence[str], num_slices: int = 1, coordinator: str = "", key: str | None = None
 ) -> list[str]:
-    """Launcher arguments for one process per chip of this host; empty for a single device.
-
-    `hosts` are this slice's addresses in order; `coordinator` is the first host of the first slice, if there are
-    several. With a `key` file that host must already serve the store: `python -m gangway.trainer.launch.rendezvous
-    --member-key FILE`. Without one torchrun serves it there, to anyone.
+    """Launcher arguments for one process per chip of this host; empty for a single device. `hosts` are this slice's
+    addresses in order; `coordinator` is the first host of the first slice, if there are several. With a `key` file that
+    host must already serve the store: `python -m gangway.trainer.launch.rendezvous --member-key FILE`. Without one
+    torchrun serves it there, to anyone.
     """
     if len(hosts) * num_slices == 1:
         return ["--standalone", f"--nproc-per-node={chips}"] if chips > 1 else []

@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING
 
 from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
 
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
+
+
 LOOPBACK = "127.0.0.1"
 HANDSHAKE_SEC = 5.0
 MAX_STRANGERS = 512
@@ -293,9 +297,6 @@ def _get_host(writer: asyncio.StreamWriter) -> str:
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address)
 
-
-if TYPE_CHECKING:
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
 _TIMEOUT = timedelta(seconds=300)
 """torch's own."""

@@ -10,7 +10,6 @@ from gangway.trainer.records.quality import (
     QualityProtocol,
     QualityRecord,
     latest_judgements,
-    latest_quality,
     quality_in_training,
     sentence,
     value_text,
@@ -44,7 +43,7 @@ def test_the_newest_value_of_each_counts() -> None:
         {"images": 2000},
         _line("A", 7, 2000),
     ]
-    assert [(record.name, record.trained.value) for record in latest_quality(lines)] == [("A", 7), ("B", 3)]
+    assert [(record.name, record.trained.value) for _, record in latest_judgements(lines)] == [("A", 7), ("B", 3)]
     assert [(told.time, told.quality.name) for told in latest_judgements(lines)] == [
         (1e9 + 2000, "A"),
         (1e9 + 1000, "B"),
