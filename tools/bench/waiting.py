@@ -19,7 +19,7 @@ _VARIABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         _PASSIVE: {WAIT_POLICY: "PASSIVE", _SPINS: "0"},
         _SPINNING: {
             _SPINS: "300000"
-        },  # libgomp's default where neither variable is set, see gangway.trainer.core.host
+        },  # libgomp's default where neither variable is set, see gangway.trainer.core.host.wait_passively
         _SINGLE: {},
     }
 )

@@ -39,22 +39,13 @@ def add_sample(parser: Parser) -> None:
     parser.add_argument("--labels", metavar="0,1,...", help="classes to generate, in turn [all]")
     parser.add_argument("--truncation", type=positive, metavar="T", help="limit latents to -T..T, for fewer odd images")
     parser.add_argument("--interpolate", type=count, metavar="N", help="make a film with N frames between two latents")
-    parser.add_argument("--fps", type=count, default=16, help="frames per second of a film [16]")
+    parser.add_argument("--fps", dest="frames_per_sec", type=count, default=16, metavar="FPS", help="frames per second of a film [16]")
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    images = sample(
-        arguments.run_dir,
-        arguments.out,
-        num=arguments.num,
-        seed=arguments.seed,
-        labels=arguments.labels,
-        truncation=arguments.truncation,
-        interpolate=arguments.interpolate,
-        frames_per_sec=arguments.fps,
-        overwrite=arguments.overwrite,
-    )
+    names = ("num", "seed", "labels", "truncation", "interpolate", "frames_per_sec", "overwrite")
+    images = sample(arguments.run_dir, arguments.out, **{name: getattr(arguments, name) for name in names})
     print(f"wrote {arguments.out}: {arguments.num} of the generator after {images:,} images, seed {arguments.seed}")
     return 0
 

@@ -1,4 +1,5 @@
-"""What the trainer refuses at its start because of configuration and machine, for plans. No torch.
+"""What the trainer refuses at its start because of configuration and machine, for plans; and the commands that
+prepare a data set or train on it, for messages. No torch.
 
 The refusals themselves are where the trainer meets the machine (gangway.trainer.distributed, gangway.trainer.steps),
 the data (gangway.trainer.data) and the metrics (gangway.trainer.metrics); tests compare both.

@@ -1,4 +1,8 @@
-"""The order of images as a pure function of seed and images seen, a digest of it, and a prefetching loader."""
+"""Images in memory, their order as a pure function of seed and images seen, a digest of it, and a prefetching loader.
+
+Images in files are in gangway.trainer.data.shards; the two domains of a data set for translation are those of the first
+and the second label.
+"""
 
 import functools
 import time
@@ -101,7 +105,9 @@ _ALIGNED_BYTES = 512
 
 
 class PinnedBatch:
-    """Tensors by name on the CPU; `pack` puts them into one block for a single copy, page-locked with `pin`."""
+    """Tensors by name on the CPU; `pack` puts them into one block for a single copy, page-locked with `pin`: a copy
+    from ordinary memory waits for the GPU.
+    """
 
     def __init__(self, contents: Mapping[str, Tensor], *, pack: bool = False, pin: bool = False) -> None:
         self.contents, self._packed = dict(contents), None

@@ -1,4 +1,6 @@
-"""Sources of data sets with one interface: a folder, a zip archive, or a bucket (s3://, gs://, az://)."""
+"""Sources of data sets with one interface: a folder, a zip archive, or a bucket (s3://, gs://, az://);
+checks against the publisher's hash or count.
+"""
 
 import errno
 import functools
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 
 FLAG = "--allow-other-hash"
+"""Accepts other content than the publisher's; the index records it."""
 
 
 def md5_of(path: Path) -> str:

@@ -75,7 +75,8 @@ class FeatureStats:
 def frechet_distance(first: Moments, second: Moments) -> float:
     """Squared Fréchet distance of two Gaussians: |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)). The trace of (S1
     S2)^(1/2) is the sum of the square roots of the eigenvalues of R S2 R, R the symmetric root of S1: symmetric, with
-    no negative eigenvalue but by rounding, so nothing complex or singular as with scipy.linalg.sqrtm.
+    no negative eigenvalue but by rounding, so nothing complex or singular as with scipy.linalg.sqrtm. It holds with
+    fewer images than features and singular covariances (Heusel et al. 2017, arXiv:1706.08500; Dowson & Landau 1982).
     """
     difference = first.mean - second.mean
     values, vectors = np.linalg.eigh(first.covariance)

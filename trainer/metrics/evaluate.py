@@ -1,4 +1,8 @@
-"""Metrics of a generator, during training and of a checkpoint afterwards: the same protocol."""
+"""Metrics of a generator, during training and of a checkpoint afterwards, by one protocol over all workers.
+
+All random numbers depend only on the run's seed, so a value does not depend on the number of workers or the time, and
+training and `python -m gangway.trainer evaluate` give the same value for the same state.
+"""
 
 import time
 from collections.abc import Callable, Sequence

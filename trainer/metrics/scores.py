@@ -1,5 +1,5 @@
 """Scores from features or logits: Inception Score and kernel distance, as the papers and torch-fidelity compute
-them; precision, recall, density and coverage by nearest neighbours.
+them; precision, recall, density and coverage by nearest neighbours; digits recognised by a small classifier.
 """
 
 import itertools
@@ -177,8 +177,9 @@ class Recognition(NamedTuple):
 
 
 class Recogniser:
-    """FeatureExtractor whose features are the logits of ten digits. `held_out_accuracy` is on real digits that it was
-    not trained on.
+    """FeatureExtractor whose features are the logits of ten digits, only for the data set "digits". It is trained here
+    on four fifths of the 1,797 real digits, with the same result every time; the last fifth measures its
+    `held_out_accuracy`. Not an Inception Score: other network, data and formula.
     """
 
     name = "digit recognition"

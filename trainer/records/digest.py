@@ -1,4 +1,8 @@
-"""The identity of a run, and digests of records."""
+"""The identity of a run, digests of records, and hashes of the files beside a record, which its signature covers.
+
+A checkpoint's manifest has the checkpoint's hash. Names of files are looked up in the folder, never taken from an
+untrusted record.
+"""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Compute the run record from config.json and stats.jsonl."""
+"""Compute the run record from config.json and stats.jsonl. No torch."""
 
 import itertools
 import math

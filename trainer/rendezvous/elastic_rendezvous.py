@@ -3,7 +3,8 @@
 torchrun closes a rendezvous for good when an agent ends, so that a job could not start again with the same store. Here
 a node leaves at once and may join a running group, workers may restart, and nodes wait for the store
 (`gangway.trainer.launch.rendezvous`). If it is lost, workers continue until one answers again, where all nodes meet.
-Nodes exchange JSON, with the job's key through tunnels only.
+Nodes exchange strict JSON, with the job's key through tunnels only: with torchrun's pickles, a writer to the store
+could run code on every node.
 """
 
 import socket

@@ -1,7 +1,8 @@
 """Connections that only the job's nodes can make, for services without authentication such as torch's TCPStore.
 
 A front door accepts mutual TLS and forwards to a port of the loopback; a near end accepts on the loopback and forwards
-to a remote front door. Each end is an event loop in a thread: a slow or hostile peer blocks no other.
+to a remote front door. Each end is an event loop in a thread: a slow or hostile peer blocks no other. The workers'
+stores of torchrun's rounds are behind such doors.
 """
 
 import asyncio

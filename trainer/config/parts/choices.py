@@ -1,4 +1,9 @@
-"""What each architecture and each loss decides: own fields, narrower values."""
+"""Own fields and narrower limits of each architecture and each loss, as annotated classes.
+
+A part belongs to one word of a field. It lists its own fields, which keep their default with other words, and fields
+with narrower limits. The rules (gangway.trainer.config.parts.rules) and the schema for editors
+(gangway.trainer.config.editor_schema) are made from parts.
+"""
 
 import operator
 from collections.abc import Iterator, Mapping

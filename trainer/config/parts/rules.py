@@ -1,4 +1,4 @@
-"""Rules on several fields: those that follow from architecture and loss, and others."""
+"""Rules on several fields: those that follow from architecture and loss, and others; shares of a batch. No torch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from math import gcd

@@ -3,6 +3,7 @@
 schedules:
   lr_g: {from: 2e-4, to: 5e-5, over_kimg: 20000, shape: cosine, then: hold}
   r1_gamma: {steps: [[0, 1.0], [5000, 0.1]]}
+layer_rates: [{layers: "generator.first.*", lr_factor: 0.01}]
 """
 
 import itertools
