@@ -39,7 +39,8 @@ def add_sample(parser: Parser) -> None:
     parser.add_argument("--labels", metavar="0,1,...", help="classes to generate, in turn [all]")
     parser.add_argument("--truncation", type=positive, metavar="T", help="limit latents to -T..T, for fewer odd images")
     parser.add_argument("--interpolate", type=count, metavar="N", help="make a film with N frames between two latents")
-    parser.add_argument("--fps", dest="frames_per_sec", type=count, default=16, metavar="FPS", help="frames per second of a film [16]")
+    fps_help = "frames per second of a film [16]"
+    parser.add_argument("--fps", dest="frames_per_sec", type=count, default=16, metavar="FPS", help=fps_help)
     parser.set_defaults(run=_run)
 
 
