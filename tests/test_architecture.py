@@ -18,9 +18,9 @@ MAX_LOOP_LINES = 200
 FOR_STACKS = tuple(
     f"gangway.trainer.{name}"
     for name in (
-        *("config.", "records.", "core.errors.EXIT_", "core.program."),
-        *("core.regular_files.", "core.file_errors.", "core.console."),
-        "launch.node_reports.",  # `gangway job`
+        *("config.", "records.", "core.errors.EXIT_", "core.errors.as_keys", "core.regular_files.", "core.console."),
+        *("core.host.COMMANDS", "core.host.MODULE", "core.host.program"),
+        "launch.failures.lines_of_nodes",  # `gangway job`
         *(
             "__main__.run",
             "__main__.main",

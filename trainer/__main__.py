@@ -28,8 +28,7 @@ from gangway.trainer.commands.control import add_control_command
 from gangway.trainer.commands.data import add_data
 from gangway.trainer.commands.evaluate import add_evaluate
 from gangway.trainer.commands.export import add_export
-from gangway.trainer.commands.memory import add_memory, memory_text
-from gangway.trainer.commands.presets import add_presets
+from gangway.trainer.commands.presets import add_memory, add_presets, memory_text
 from gangway.trainer.commands.sample import add_sample
 from gangway.trainer.config.arguments import Parser, add_config_flags, add_run_dir, path, positive
 from gangway.trainer.config.presets import PRESETS, preset
@@ -46,9 +45,8 @@ from gangway.trainer.core.errors import (
     WorkerFailedError,
     from_validation,
 )
-from gangway.trainer.core.file_errors import check_creatable, check_working_directory, file_problem
-from gangway.trainer.core.openmp import wait_passively
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program, wait_passively
+from gangway.trainer.core.regular_files import check_creatable, check_working_directory, file_problem
 from gangway.trainer.distributed.ranks import Ranks
 from gangway.trainer.power.limits import add_power, power_asked
 
@@ -254,9 +252,8 @@ def train_config(argv: Sequence[str]) -> TrainConfig:
 
 
 def data_mistake(config: TrainConfig, data_dir: Path) -> TrainerError | None:
-    """Returns the error that `train` would raise for its data, except for damage; None where it would start.
-
-    Loads torch.
+    """Returns the error that `train` would raise for its data, except for damage; None where it would start. Loads
+    torch.
     """
     from gangway.trainer.data.dataset import check_data
 
@@ -287,7 +284,7 @@ def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -
     """Sets the pictures' size where a preset trains on a folder of them and no flag sets it."""
     if arguments.preset is None or config.dataset != "folder":
         return config
-    from gangway.trainer.data.picture_size import picture_size
+    from gangway.trainer.data.index import picture_size
 
     return config.replace(picture_size(config, _given(arguments), data_dir))
 
@@ -362,10 +359,9 @@ def _schema(arguments: argparse.Namespace) -> int:
 
 
 def run(argv: Sequence[str]) -> NoReturn:
-    """Runs `main`, then ends the process at once: all is written, and all our threads have ended.
-
-    During Python's shutdown a torch thread that is still ending aborts the process: of some forty complete runs of two
-    workers on a busy machine two ended with 134, "terminate called without an active exception".
+    """Runs `main`, then ends the process at once: all is written, and all our threads have ended. During Python's
+    shutdown a torch thread that is still ending aborts the process: of some forty complete runs of two workers on a
+    busy machine two ended with 134, "terminate called without an active exception".
     """
     wait_passively(os.environ)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as a background job has it
@@ -393,7 +389,6 @@ def _failed(error: Exception) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Ends the process at Ctrl-C while torch loads, which would swallow a KeyboardInterrupt and leave a broken NumPy.
-
     Nothing has begun by then.
     """
     if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
@@ -403,9 +398,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _lost_peers(error: BaseException) -> bool:
-    """Whether a worker failed only because peers had gone.
-
-    torch has a type for NCCL and stores, and a place in gloo's source for the rest.
+    """Whether a worker failed only because peers had gone. torch has a type for NCCL and stores, and a place in gloo's
+    source for the rest.
     """
     if "torch.distributed" not in sys.modules or not Ranks.under_torchrun():
         return False

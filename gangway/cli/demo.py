@@ -38,7 +38,7 @@ from gangway.stacks.loading.loader import find_stack_file, from_file
 from gangway.stacks.plan.gc_pause import without_gc
 from gangway.stacks.plan.plan import Plan, make_plan, run_program
 from gangway.trainer.core.errors import EXIT_INTERRUPTED
-from gangway.trainer.core.file_errors import check_reachable, file_problem
+from gangway.trainer.core.regular_files import check_reachable, file_problem
 from gangway.trainer.records.run_record import RunRecord
 
 STACK = "aws-demo"

@@ -188,7 +188,7 @@ app.command(rich_help_panel=_BILLS)(audit)
 
 
 def _run_app() -> int | str | None:
-    from gangway.trainer.core.file_errors import check_working_directory, file_problem, home_folder
+    from gangway.trainer.core.regular_files import check_working_directory, file_problem, home_folder
 
     os.environ.setdefault("HOME", str(home_folder()))  # otherwise expanding ~ may raise
     try:

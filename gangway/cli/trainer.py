@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import typer
 
-from gangway.trainer.core.program import COMMANDS
+from gangway.trainer.core.host import COMMANDS
 
 _SENTENCES = {
     "train": "Train a GAN on this machine, or resume a run.",

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gangway.jobs.job_folder import ForeignError, JobFolder, NotOwnError, OwnJobFolder, UnreadableError, user_name
-from gangway.trainer.core.file_errors import file_problem
+from gangway.trainer.core.regular_files import file_problem
 
 STATE_FILE = "state.json"
 _ID = re.compile(r"([a-z][a-z0-9-]*)-([0-9]{1,18})")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.whole_files import write_whole
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program
 from gangway.trainer.core.regular_files import read_file, read_regular
 
 if TYPE_CHECKING:

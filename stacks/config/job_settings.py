@@ -12,7 +12,7 @@ from gangway.components.core.findings import InputError, listed, nearest_hint
 from gangway.stacks.config.explain_errors import explain
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.config.values.flag_names import as_keys
+from gangway.trainer.core.errors import as_keys
 
 Settings = dict[str, StrictBool | int | float | str]
 Overrides = Mapping[str, float | str | None]

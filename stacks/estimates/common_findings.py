@@ -41,8 +41,8 @@ from gangway.stacks.estimates.run_costs import (
 from gangway.stacks.estimates.trainer_findings import round_down, trainer_findings
 from gangway.stacks.estimates.worker_memory import memory_findings
 from gangway.trainer.config.parts.fields import SELF_PREPARED
-from gangway.trainer.config.prepare_command import prepare_command
 from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.refusals import prepare_command
 
 _KNOWN_DATASETS = ("cifar10", "celeba", "ucf101", "digits")
 """Data sets with names that nothing else has."""

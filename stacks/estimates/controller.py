@@ -11,8 +11,7 @@ from gangway.stacks.estimates.autoscale import why_not_scaled
 from gangway.stacks.estimates.run_costs import rung_lines, unmet_caps
 from gangway.stacks.estimates.throughput import get_train_config
 from gangway.stacks.estimates.trainer_findings import node_of
-from gangway.trainer.config.control_bounds import misfits
-from gangway.trainer.config.refusals import refusals
+from gangway.trainer.config.refusals import bounds_misfits, refusals
 from gangway.trainer.config.values.control import Bounds, ControlSettings
 
 _PLACE = "gangway:job.controller"
@@ -59,7 +58,7 @@ def _check_run(config: StackConfig, machine: MachineType, bounds: Bounds) -> Non
     """InputError: bounds that the trainer would refuse at its start."""
     nodes, each = config.cluster.nodes, machine.num_accelerators.value
     trained, fewest = get_train_config(config, machine), max(1, nodes.min) * each
-    for found in misfits(bounds, trained, nodes.max * each, least_workers=fewest):
+    for found in bounds_misfits(bounds, trained, nodes.max * each, least_workers=fewest):
         raise InputError(
             f"{_BOUNDS}.{found.field}",
             found.problem,

@@ -22,7 +22,7 @@ from gangway.stacks.config.provider_settings import Account
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.config.yaml_file import read_yaml
 from gangway.stacks.loading.unsupported_settings import provider_mistakes, unavailable_queue
-from gangway.trainer.core.file_errors import check_reachable
+from gangway.trainer.core.regular_files import check_reachable
 
 _PULUMI_KEYS = ("config", "encryptedkey", "encryptionsalt", "environment", "secretsprovider")
 # 2035-07-02 11:30:00 +0000 UTC

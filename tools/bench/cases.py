@@ -112,7 +112,7 @@ def quality(bench: Bench) -> Iterator[Result]:
     """The preset dcgan-digits, whole, on two workers of a thread: how long, how much better, and are they digits."""
     import torch
 
-    from gangway.trainer.metrics.evaluate import evaluate
+    from gangway.trainer.metrics.evaluate import evaluate_newest
 
     bench.report("dcgan-digits, all of it")
     run_dir = bench.work_dir / "digits"
@@ -122,8 +122,8 @@ def quality(bench: Bench) -> Iterator[Result]:
     whole, distances, samples, digits = TITLES["quality"]
     yield Result(whole, seconds, "s", "<= 300 s", seconds <= 300)
     torch.set_num_threads(1)
-    record = evaluate(run_dir, run_dir / "data", None, ("fd-enl0", "digits-classes"))
-    found = {judged.name: judged for judged in record.quality}
+    records = evaluate_newest(run_dir, run_dir / "data", None, ("fd-enl0", "digits-classes"))
+    found = {judged.name: judged for judged in records}
     distance = found[FD_ENL0]
     parts = {"untrained": _known(distance.untrained), "trained": _known(distance.trained)}
     better = parts["untrained"] / parts["trained"]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.core.host import usable_cores
 from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics.collect import collect
 from gangway.trainer.metrics.inception import InceptionFeatures, reference_network

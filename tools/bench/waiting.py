@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from gangway.trainer.core.openmp import WAIT_POLICY
+from gangway.trainer.core.host import WAIT_POLICY
 from tools.bench.measuring import TITLES, Bench, absent, ahead, medians
 from tools.bench.results import Result
 from tools.bench.runs import Loop, Side, environment
@@ -19,7 +19,7 @@ _VARIABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         _PASSIVE: {WAIT_POLICY: "PASSIVE", _SPINS: "0"},
         _SPINNING: {
             _SPINS: "300000"
-        },  # libgomp's default where neither variable is set, see gangway.trainer.core.openmp
+        },  # libgomp's default where neither variable is set, see gangway.trainer.core.host.wait_passively
         _SINGLE: {},
     }
 )

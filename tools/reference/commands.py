@@ -8,7 +8,7 @@ import typer
 
 from gangway.cli.main import app
 from gangway.trainer.__main__ import _parser
-from gangway.trainer.core.program import COMMANDS, MODULE
+from gangway.trainer.core.host import COMMANDS, MODULE
 from tools.reference.markdown import code, page, section, table, text
 
 _ABOUT = f"""

@@ -11,16 +11,14 @@ from gangway.stacks.base.registry import all_providers
 from gangway.stacks.config.engines_file import EnginesFile
 from gangway.stacks.config.job_file import JobFile
 from gangway.stacks.loading.loader import stack_model
-from gangway.trainer.config.parts.architectures import ARCHITECTURES
-from gangway.trainer.config.parts.losses import LOSSES
+from gangway.trainer.config.parts.choices import ARCHITECTURES, LOSSES
 from gangway.trainer.config.presets import CATALOGUE
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import Bounds, ControlSettings
-from gangway.trainer.config.values.flag_names import as_keys
-from gangway.trainer.config.values.layer_rates import LayerRate
-from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
+from gangway.trainer.config.values.schedules import LayerRate, Ramp, Schedules, Steps
 from gangway.trainer.config.values.segments import Segment
 from gangway.trainer.core.docstrings import summary
+from gangway.trainer.core.errors import as_keys
 from tools.reference.markdown import code, page, section, table, text
 from tools.reference.models import Keys, flat
 

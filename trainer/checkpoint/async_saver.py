@@ -40,10 +40,8 @@ class Saved(NamedTuple):
 
 
 class Saver:
-    """Writes one checkpoint at a time, in the only process that writes the folder.
-
-    `done` is called in the thread after each checkpoint; `stall_sec` sums the steps' waits. Set `config` only while
-    nothing is being written.
+    """Writes one checkpoint at a time, in the only process that writes the folder. `done` is called in the thread after
+    each checkpoint; `stall_sec` sums the steps' waits. Set `config` only while nothing is being written.
     """
 
     def __init__(
@@ -62,7 +60,6 @@ class Saver:
 
     def save(self, state: Mapping[str, Any], images: int, why: str = "") -> None:
         """Copies the state (nested dicts and lists of tensors, on any device, and numbers) and writes it in the thread.
-
         Raises TrainerError: the previous save failed.
         """
         began = time.monotonic()
@@ -99,10 +96,9 @@ class Saver:
 
 
 class PartSaver(Saver):
-    """The saver of split networks: each worker writes its part, then rank 0 writes the checkpoint.
-
-    All workers call `save` together; an error on one fails all. `world` needs a separate group, as its messages come
-    from the thread (`World.for_thread`). Only rank 0 uses `identity` and `done`.
+    """The saver of split networks: each worker writes its part, then rank 0 writes the checkpoint. All workers call
+    `save` together; an error on one fails all. `world` needs a separate group, as its messages come from the thread
+    (`World.for_thread`). Only rank 0 uses `identity` and `done`.
     """
 
     def __init__(
@@ -149,10 +145,8 @@ class PartSaver(Saver):
 
 
 def copy_to_cpu(value: Any, buffers: Any = None) -> Any:
-    """Copies nested dicts and lists with their tensors to the CPU, keeping the memory layout.
-
-    Overwrites `buffers`, an earlier copy; None allocates them, page-locked for tensors on a GPU, which makes copying
-    several times faster.
+    """Copies nested dicts and lists with their tensors to the CPU, keeping the memory layout. Overwrites `buffers`, an
+    earlier copy; None allocates them, page-locked for tensors on a GPU, which makes copying several times faster.
     """
     pending: set[torch.device] = set()
     copied = _copy(value, buffers, pending)

@@ -1,12 +1,13 @@
 """Checks before loading whether a checkpoint's state fits this trainer's networks."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
+from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from torch import Tensor, nn
 
-from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from gangway.trainer.families.registry import get_family
 from gangway.trainer.phases.optimisers import get_groups
 from gangway.trainer.phases.roles import RoleSpec, ema_keys
@@ -85,3 +86,23 @@ def _moment_misfit(role: RoleSpec, config: TrainConfig, saved: object) -> str:
         if not isinstance(entry.get("step"), Tensor | int | float):
             return f"{part}, parameter {number}, has no count of steps"
     return ""
+
+
+_ANY_VALUE = RESUMABLE_CHANGES - {"kimg", "segments"}
+"""Fields that each session sets again."""
+
+
+def _as_saved(value: object, read: ValidatorFunctionWrapHandler) -> TrainConfig:
+    """Validates a saved configuration; missing fields get defaults that compute what older trainers did. Where newer
+    rules refuse fields that each session sets again, the saved values are dropped.
+    """
+    try:
+        config: TrainConfig = read(value)
+    except ValidationError:
+        if not isinstance(value, dict):
+            raise
+        config = read({name: each for name, each in value.items() if name not in _ANY_VALUE})
+    return config
+
+
+SavedConfig = Annotated[TrainConfig, WrapValidator(_as_saved)]

@@ -17,9 +17,7 @@ from gangway.trainer.checkpoint.store import Manifest
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import write_atomically
-from gangway.trainer.data.domains import numbers_by_domain
-from gangway.trainer.data.images_in_memory import ImageSource
-from gangway.trainer.data.loader import Sampler
+from gangway.trainer.data.loader import ImageSource, Sampler, numbers_by_domain
 from gangway.trainer.data.shards import ShardedImages
 from gangway.trainer.families.registry import get_family
 from gangway.trainer.networks.base import Generator
@@ -189,9 +187,8 @@ def check_samples_latents(config: TrainConfig, what: str) -> None:
 
 
 def write_samples(path: Path, images: Tensor, captions: Sequence[Sequence[str]] = ()) -> None:
-    """Writes uint8 images [N, C, H, W] as one PNG, or clips [N, C, T, H, W] as a strip and an .mp4.
-
-    `captions` has the columns' words for each of equal parts of the images. Raises TrainerError: not writable.
+    """Writes uint8 images [N, C, H, W] as one PNG, or clips [N, C, T, H, W] as a strip and an .mp4. `captions` has the
+    columns' words for each of equal parts of the images. Raises TrainerError: not writable.
     """
     if captions:
         parts = zip(images.chunk(len(captions)), captions, strict=True)
@@ -212,9 +209,8 @@ class Trained(NamedTuple):
 
 
 def load_generator(run_dir: Path, device: torch.device) -> Trained:
-    """Loads the averaged generator of the newest valid checkpoint; reports skipped ones.
-
-    Raises TrainerError: no run, no valid checkpoint, or networks that translate images.
+    """Loads the averaged generator of the newest valid checkpoint; reports skipped ones. Raises TrainerError: no run,
+    no valid checkpoint, or networks that translate images.
     """
     require_run(run_dir, ("checkpoints",))
     found = store.newest_of_run(run_dir)

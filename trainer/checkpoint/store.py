@@ -19,9 +19,8 @@ from pydantic_core import ErrorDetails
 from torch import Tensor
 
 from gangway.trainer.checkpoint import parts as parted
-from gangway.trainer.checkpoint.compatibility import misfit
+from gangway.trainer.checkpoint.compatibility import SavedConfig, misfit
 from gangway.trainer.checkpoint.parts import Part, Piece, Written
-from gangway.trainer.checkpoint.saved_config import SavedConfig
 from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from gangway.trainer.core.console import info
 from gangway.trainer.core.errors import TrainerError, diverged, from_validation
@@ -34,9 +33,8 @@ from gangway.trainer.records.digest import RunIdentity
 
 
 def state_digests(state: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the SHA-256 of each top-level part, over names, types, shapes and bits, for any memory layout.
-
-    Gathers split tensors one by one: all workers call it together.
+    """Returns the SHA-256 of each top-level part, over names, types, shapes and bits, for any memory layout. Gathers
+    split tensors one by one: all workers call it together.
     """
     return {part: _digest(value) for part, value in state.items()}
 
@@ -157,11 +155,10 @@ class Checkpoint(NamedTuple):
 
 
 def save(folder: Path, state: State, config: TrainConfig, images: int, identity: RunIdentity) -> Path:
-    """Writes a checkpoint, then deletes those older than the newest `config.keep_checkpoints` intact ones.
-
-    The first one at or after each multiple of `config.keep_every_kimg` is kept forever. `state` is nested dicts and
-    lists of tensors and numbers. Raises TrainerError: a number is not finite, the disk is full or the folder cannot be
-    written; earlier checkpoints stay intact.
+    """Writes a checkpoint, then deletes those older than the newest `config.keep_checkpoints` intact ones. The first
+    one at or after each multiple of `config.keep_every_kimg` is kept forever. `state` is nested dicts and lists of
+    tensors and numbers. Raises TrainerError: a number is not finite, the disk is full or the folder cannot be written;
+    earlier checkpoints stay intact.
     """
     # Losses are checked at intervals; a state that diverged in between must not replace good checkpoints.
     for part, value in state.items():
@@ -237,9 +234,8 @@ def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
 
 
 def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
-    """Reads one checkpoint. `damaged` is the result of `damaged_parts`; None checks its parts here.
-
-    Raises TrainerError: missing, no manifest, a wrong hash, unreadable, or code; OtherVersionError: another version.
+    """Reads one checkpoint. `damaged` is the result of `damaged_parts`; None checks its parts here. Raises
+    TrainerError: missing, no manifest, a wrong hash, unreadable, or code; OtherVersionError: another version.
     """
     if not path.is_file():
         raise TrainerError(place=str(path), problem="no such checkpoint", fix="name one of the folder's .pt files")
@@ -249,24 +245,14 @@ def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
         raise OtherVersionError.of(path, f"{networks}, and this version builds revision {here}")
     found = sha256_of(path)
     if found != manifest.sha256:
-        raise TrainerError(
-            place=str(path),
-            problem="checkpoint is corrupt: its hash is not the one in its manifest",
-            value=f"sha256 {found}",
-            allowed=f"sha256 {manifest.sha256}",
-            fix="resume without naming it: the newest valid checkpoint is taken",
-        )
+        problem = "its hash is not the one in its manifest"
+        raise _corrupt(path, problem, f"sha256 {found}", f"sha256 {manifest.sha256}")
     state, pieces = _read_state(path), tuple[Piece, ...]()
     if manifest.parts:
         state, pieces = _get_parts(path, state, manifest, damaged)
     if set(state) != set(manifest.state_sha256):
-        raise TrainerError(
-            place=str(path),
-            problem="checkpoint has not the parts that its manifest names",
-            value=", ".join(sorted(state)),
-            allowed=", ".join(sorted(manifest.state_sha256)),
-            fix="resume without it: the newest valid checkpoint is taken",
-        )
+        found, wanted = (", ".join(sorted(each)) for each in (state, manifest.state_sha256))
+        raise _unfit(path, "has not the parts that its manifest names", found, wanted)
     return Checkpoint(manifest, state, pieces, path.parent)
 
 
@@ -277,15 +263,8 @@ def _get_parts(
     for part in manifest.parts:
         found = parted.get_damage(path.parent, part) if damaged is None else damaged.get(part.file, "")
         if found:
-            raise TrainerError(
-                place=str(path),
-                problem=f"checkpoint is corrupt: {found}",
-                allowed=f"the {len(manifest.parts)} files that its workers wrote",
-                fix="resume without naming it: the newest valid checkpoint is taken",
-            )
-    state = content.get("state")
-    if not isinstance(state, dict) or not all(isinstance(part, str) for part in state):
-        raise _unreadable(path, f"a {type(state).__name__} in place of named parts")
+            raise _corrupt(path, found, None, f"the {len(manifest.parts)} files that its workers wrote")
+    state = _named_parts(path, content.get("state"))
     try:
         return state, tuple(parted.get_pieces(content.get("pieces"), state, manifest.parts))
     except ValueError as error:
@@ -315,28 +294,32 @@ def _read_state(path: Path) -> State:
             raise _unreadable(path, f"{path.stat().st_size} bytes that are no archive of torch.save")
         state = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
-        raise TrainerError(
-            place=str(path),
-            problem="checkpoint holds more than tensors and numbers, and none of it was run",
-            value=str(error).splitlines()[0],
-            allowed="what this trainer has saved",
-            fix="find out who wrote it; resume without it: the newest valid checkpoint is taken",
-        ) from None
+        problem, allowed = "holds more than tensors and numbers, and none of it was run", "what this trainer has saved"
+        fix = "find out who wrote it; resume without it"
+        raise _unfit(path, problem, str(error).splitlines()[0], allowed, fix) from None
     except _UNREADABLE as error:
         raise _unreadable(path, f"{type(error).__name__}: {(str(error) or 'no reason').splitlines()[0]}") from None
+    return _named_parts(path, state)
+
+
+def _named_parts(path: Path, state: object) -> State:
     if not isinstance(state, dict) or not all(isinstance(part, str) for part in state):
         raise _unreadable(path, f"a {type(state).__name__} in place of named parts")
     return state
 
 
+def _unfit(path: Path, problem: str, value: str | None, allowed: str, fix: str = "resume without it") -> TrainerError:
+    fix = f"{fix}: the newest valid checkpoint is taken"
+    return TrainerError(place=str(path), problem=f"checkpoint {problem}", value=value, allowed=allowed, fix=fix)
+
+
+def _corrupt(path: Path, problem: str, value: str | None, allowed: str) -> TrainerError:
+    return _unfit(path, f"is corrupt: {problem}", value, allowed, "resume without naming it")
+
+
 def _unreadable(path: Path, found: str) -> TrainerError:
-    return TrainerError(
-        place=str(path),
-        problem="checkpoint holds nothing that can be loaded, though its hash is the one in its manifest",
-        value=found,
-        allowed="what this trainer has saved",
-        fix="resume without it: the newest valid checkpoint is taken",
-    )
+    problem = "holds nothing that can be loaded, though its hash is the one in its manifest"
+    return _unfit(path, problem, found, "what this trainer has saved")
 
 
 def _accept_any(_: TrainConfig, __: State) -> str:
@@ -346,9 +329,8 @@ def _accept_any(_: TrainConfig, __: State) -> str:
 def load_newest_valid(
     folder: Path, unlike: Misfit = _accept_any, damaged: Mapping[str, str] | None = None
 ) -> tuple[Checkpoint | None, list[str]]:
-    """Returns the newest valid checkpoint, None in an empty folder, and a sentence per skipped newer one.
-
-    Raises TrainerError where none can be loaded, as starting again silently would lose the run.
+    """Returns the newest valid checkpoint, None in an empty folder, and a sentence per skipped newer one. Raises
+    TrainerError where none can be loaded, as starting again silently would lose the run.
     """
     passed_over: list[TrainerError] = []
     for path in _files(folder):
@@ -388,7 +370,6 @@ def _none_left(folder: Path, passed_over: list[TrainerError]) -> TrainerError:
 
 def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Checkpoint:
     """Returns a run's newest valid checkpoint for reading (TrainerError: none yet). `purpose` is such as " to judge".
-
     `aloud` reports skipped ones on stdout; one of several workers is enough.
     """
     found, passed_over = load_newest_valid(run_dir / "checkpoints", misfit)
@@ -428,10 +409,9 @@ def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> Non
 
 
 def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
-    """Deletes checkpoints older than the newest `keep_checkpoints` that look intact, except milestones.
-
-    Corrupt ones do not count, or they would replace good ones. It checks only manifest, run and size: hashing every
-    kept file would cost as much as the save itself, `keep` times.
+    """Deletes checkpoints older than the newest `keep_checkpoints` that look intact, except milestones. Corrupt ones do
+    not count, or they would replace good ones. It checks only manifest, run and size: hashing every kept file would
+    cost as much as the save itself, `keep` times.
     """
     num_kept, files = 0, _files(folder)
     milestones = _milestones(files, config.keep_every_kimg)

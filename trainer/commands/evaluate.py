@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from gangway.trainer.config.arguments import Parser, add_run_dir, path
 from gangway.trainer.config.values.metric_names import METRICS, parse
 from gangway.trainer.core.errors import TrainerError, from_rule
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program
 from gangway.trainer.distributed.ranks import Ranks
 
 if TYPE_CHECKING:

@@ -40,10 +40,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def export(run_dir: Path, format_name: str, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
-    """Writes the averaged generator of the newest valid checkpoint; returns the content of FILE.json.
-
-    Raises TrainerError: a wrong suffix, an existing file without `overwrite`, no checkpoint, or not writable; writes
-    are atomic.
+    """Writes the averaged generator of the newest valid checkpoint; returns the content of FILE.json. Raises
+    TrainerError: a wrong suffix, an existing file without `overwrite`, no checkpoint, or not writable; writes are
+    atomic.
     """
     chosen = FORMATS[format_name]
     if out.suffix != chosen.suffix:
@@ -67,6 +66,7 @@ def export(run_dir: Path, format_name: str, out: Path, *, overwrite: bool = Fals
     network.layout = torch.contiguous_format
     network.to(memory_format=network.layout)
     content = chosen.encode(network, manifest.config)
+    shape = ["batch", *network(*_example(manifest.config)).shape[1:]]
     sidecar = {
         "format": format_name,
         "file": out.name,
@@ -76,7 +76,7 @@ def export(run_dir: Path, format_name: str, out: Path, *, overwrite: bool = Fals
         "images": manifest.images,
         "checkpoint_sha256": manifest.sha256,
         "inputs": _inputs(manifest.config),
-        "outputs": _outputs(network, manifest.config),
+        "outputs": [{"name": "images", "dtype": "float32", "shape": shape, "values": "about -1 (black) to 1 (white)"}],
         "how_to_use": chosen.how_to_use(out.name, manifest.config),
         "config": manifest.config.model_dump(mode="json"),
         "versions": versions(),
@@ -96,11 +96,6 @@ def _inputs(config: "TrainConfig") -> list[dict[str, Any]]:
     classes = f"whole numbers, 0 to {config.num_classes - 1}"
     labels = {"name": "labels", "dtype": "int64", "shape": ["batch"], "values": classes}
     return [latents, labels] if config.num_classes else [latents]
-
-
-def _outputs(network: "Generator", config: "TrainConfig") -> list[dict[str, Any]]:
-    shape = ["batch", *network(*_example(config)).shape[1:]]
-    return [{"name": "images", "dtype": "float32", "shape": shape, "values": "about -1 (black) to 1 (white)"}]
 
 
 def _example(config: "TrainConfig") -> tuple["torch.Tensor", ...]:
@@ -125,10 +120,8 @@ def _shapes(config: "TrainConfig") -> dict[str, Any]:
 
 
 def _refusing(network: "Generator", num_classes: int) -> "torch.nn.Module":
-    """Wraps the network to refuse labels that are no class.
-
-    ONNX would count a negative one from the last class: here it becomes one above all classes, which a runtime refuses;
-    on a GPU, which does not, the image is NaN.
+    """Wraps the network to refuse labels that are no class. ONNX would count a negative one from the last class: here
+    it becomes one above all classes, which a runtime refuses; on a GPU, which does not, the image is NaN.
     """
     import torch
 
@@ -173,10 +166,6 @@ def _torch_export(network: "Generator", config: "TrainConfig") -> bytes:
     return buffer.getvalue()
 
 
-def _safetensors(network: "Generator", config: "TrainConfig") -> bytes:
-    return safetensors(network.state_dict(), {"format": "pt", "architecture": config.architecture})
-
-
 def safetensors(tensors: Mapping[str, "torch.Tensor"], metadata: Mapping[str, str]) -> bytes:
     """Writes float32 tensors in the safetensors format: the header's length, the header as JSON, then the numbers."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
@@ -198,24 +187,13 @@ class _Format(NamedTuple):
     how_to_use: Callable[[str, "TrainConfig"], list[str]]
 
 
-def _numpy_latents(config: "TrainConfig") -> str:
-    shape = f"(16, {config.z_dim})"
-    uniform = config.latents == "uniform"
-    return f"numpy.random.uniform(-1, 1, {shape})" if uniform else f"numpy.random.standard_normal({shape})"
-
-
-def _torch_latents(config: "TrainConfig") -> str:
-    return f"torch.{'rand' if config.latents == 'uniform' else 'randn'}(16, {config.z_dim})" + (
-        " * 2 - 1" if config.latents == "uniform" else ""
-    )
-
-
 def _use_onnx(file: str, config: "TrainConfig") -> list[str]:
     given = "{'latents': latents, 'labels': labels}" if config.num_classes else "{'latents': latents}"
+    draw = "uniform(-1, 1, " if config.latents == "uniform" else "standard_normal("
     return [
         "import numpy, onnxruntime",
         f"session = onnxruntime.InferenceSession('{file}')",
-        f"latents = {_numpy_latents(config)}.astype(numpy.float32)",
+        f"latents = numpy.random.{draw}(16, {config.z_dim})).astype(numpy.float32)",
         *([f"labels = numpy.arange(16) % {config.num_classes}"] if config.num_classes else []),
         f"(images,) = session.run(None, {given})",
     ]
@@ -223,10 +201,12 @@ def _use_onnx(file: str, config: "TrainConfig") -> list[str]:
 
 def _use_torch_export(file: str, config: "TrainConfig") -> list[str]:
     labels = f", torch.arange(16) % {config.num_classes}" if config.num_classes else ""
+    shape = f"(16, {config.z_dim})"
+    latents = f"torch.rand{shape} * 2 - 1" if config.latents == "uniform" else f"torch.randn{shape}"
     return [
         "import torch",
         f"generator = torch.export.load('{file}').module()",
-        f"images = generator({_torch_latents(config)}{labels})",
+        f"images = generator({latents}{labels})",
     ]
 
 
@@ -244,7 +224,13 @@ FORMATS: Mapping[str, _Format] = MappingProxyType(
     {
         "onnx": _Format(".onnx", _onnx, _use_onnx),
         "torch-export": _Format(".pt2", _torch_export, _use_torch_export),
-        "safetensors": _Format(".safetensors", _safetensors, _use_safetensors),
+        "safetensors": _Format(
+            ".safetensors",
+            lambda network, config: safetensors(
+                network.state_dict(), {"format": "pt", "architecture": config.architecture}
+            ),
+            _use_safetensors,
+        ),
     }
 )
 """What `--format` may name."""

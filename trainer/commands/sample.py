@@ -39,22 +39,14 @@ def add_sample(parser: Parser) -> None:
     parser.add_argument("--labels", metavar="0,1,...", help="classes to generate, in turn [all]")
     parser.add_argument("--truncation", type=positive, metavar="T", help="limit latents to -T..T, for fewer odd images")
     parser.add_argument("--interpolate", type=count, metavar="N", help="make a film with N frames between two latents")
-    parser.add_argument("--fps", type=count, default=16, help="frames per second of a film [16]")
+    fps_help = "frames per second of a film [16]"
+    parser.add_argument("--fps", dest="frames_per_sec", type=count, default=16, metavar="FPS", help=fps_help)
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    images = sample(
-        arguments.run_dir,
-        arguments.out,
-        num=arguments.num,
-        seed=arguments.seed,
-        labels=arguments.labels,
-        truncation=arguments.truncation,
-        interpolate=arguments.interpolate,
-        frames_per_sec=arguments.fps,
-        overwrite=arguments.overwrite,
-    )
+    names = ("num", "seed", "labels", "truncation", "interpolate", "frames_per_sec", "overwrite")
+    images = sample(arguments.run_dir, arguments.out, **{name: getattr(arguments, name) for name in names})
     print(f"wrote {arguments.out}: {arguments.num} of the generator after {images:,} images, seed {arguments.seed}")
     return 0
 
@@ -71,12 +63,11 @@ def sample(
     frames_per_sec: int = 16,
     overwrite: bool = False,
 ) -> int:
-    """Writes a grid or a film, and returns the images that the generator has been trained for.
-
-    `out` is .png, .mp4 or .gif; a PNG of clips is a strip, a row of frames for each. `labels` are comma-separated
-    classes, taken in turn, None for all; `truncation` bounds each latent's numbers; `interpolate` is frames from one
-    latent to the next, None for no film of images. TrainerError: a file that is there already, unless `overwrite`; no
-    checkpoint, an unknown suffix or class, options that do not fit, or more pixels than fit in memory.
+    """Writes a grid or a film, and returns the images that the generator has been trained for. `out` is .png, .mp4 or
+    .gif; a PNG of clips is a strip, a row of frames for each. `labels` are comma-separated classes, taken in turn, None
+    for all; `truncation` bounds each latent's numbers; `interpolate` is frames from one latent to the next, None for no
+    film of images. TrainerError: a file that is there already, unless `overwrite`; no checkpoint, an unknown suffix or
+    class, options that do not fit, or more pixels than fit in memory.
     """
     _check_suffix(out)
     import torch
@@ -116,10 +107,9 @@ def sample(
 
 
 def walk(stops: "Sequence[Tensor]", frames: int, *, straight: bool = False) -> "list[Tensor]":
-    """Latents from each stop to the next and from the last to the first, `frames` for each way.
-
-    Between independent standard normal a and b, cos t a + sin t b is standard normal at every t; a straight line would
-    pass nearer to zero, where no latent of the training lies. `straight` is for uniform ones: it keeps to -1..1.
+    """Latents from each stop to the next and from the last to the first, `frames` for each way. Between independent
+    standard normal a and b, cos t a + sin t b is standard normal at every t; a straight line would pass nearer to zero,
+    where no latent of the training lies. `straight` is for uniform ones: it keeps to -1..1.
     """
     if len(stops) == 1:
         return list(stops)
@@ -131,9 +121,8 @@ def walk(stops: "Sequence[Tensor]", frames: int, *, straight: bool = False) -> "
 
 
 def truncated(latents: "Tensor", bound: float) -> "Tensor":
-    """Maps standard normal numbers to normal ones truncated at -bound and bound, keeping ranks.
-
-    Drawing again, as in BigGAN (Brock et al. 2019, arXiv:1809.11096), has the same distribution.
+    """Maps standard normal numbers to normal ones truncated at -bound and bound, keeping ranks. Drawing again, as in
+    BigGAN (Brock et al. 2019, arXiv:1809.11096), has the same distribution.
     """
     import torch
 

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from gangway.trainer.config.parts.fields import ConfigFields
 from gangway.trainer.core.docstrings import attribute_sentences
 from gangway.trainer.core.errors import TrainerError, nearest
-from gangway.trainer.core.file_errors import check_reachable
+from gangway.trainer.core.regular_files import check_reachable
 
 T = TypeVar("T", int, float)
 _PLACE = "command line"

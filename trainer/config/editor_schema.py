@@ -12,19 +12,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, TypeAdapter, create_model
 
-from gangway.trainer.config.parts.architectures import ARCHITECTURES
+from gangway.trainer.config.parts.choices import ARCHITECTURES, LOSSES, Choice
 from gangway.trainer.config.parts.fields import AUGMENTATIONS, FOLDER_NAME, ConfigFields
-from gangway.trainer.config.parts.losses import LOSSES
-from gangway.trainer.config.parts.part import Choice
 from gangway.trainer.config.presets import CATALOGUE, PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import Bounds, ControlSettings
-from gangway.trainer.config.values.flag_names import as_keys
-from gangway.trainer.config.values.layer_rates import LayerRate
 from gangway.trainer.config.values.metric_names import METRICS, NONE
-from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
+from gangway.trainer.config.values.schedules import LayerRate, Ramp, Schedules, Steps
 from gangway.trainer.config.values.segments import Segment
 from gangway.trainer.core.docstrings import describe, summary
+from gangway.trainer.core.errors import as_keys
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _NESTED: tuple[type[BaseModel], ...] = (LayerRate, Ramp, Schedules, Segment, Steps)
@@ -39,14 +36,12 @@ Schema = dict[str, Any]
 
 def get_union(choice: Choice) -> Any:
     """The discriminated union of models, each with the fields that its word decides about."""
-    models = [_model(choice, word) for word in choice.parts]
+    models = list[type[BaseModel]]()
+    for word, part in choice.parts.items():
+        fields: dict[str, Any] = {name: (field.type, ...) for name, field in choice.fields[word].items()}
+        fields[choice.by] = (Literal[word], ...)
+        models.append(create_model(part.__name__, __config__=ConfigDict(extra="ignore"), **fields))
     return Annotated[functools.reduce(operator.or_, models), Discriminator(choice.by)]
-
-
-def _model(choice: Choice, word: str) -> type[BaseModel]:
-    fields: dict[str, Any] = {name: (field.type, ...) for name, field in choice.fields[word].items()}
-    fields[choice.by] = (Literal[word], ...)
-    return create_model(choice.parts[word].__name__, __config__=ConfigDict(extra="ignore"), **fields)
 
 
 def config_schema() -> str:
@@ -127,10 +122,6 @@ def _by_commas(names: Iterable[str]) -> str:
     return rf"^\s*({NONE}|{one}(\s*,\s*{one})*)\s*$"
 
 
-def _definition_name(choice: Choice, word: str) -> str:
-    return f"{choice.by}-{word}"
-
-
 def _parts(choice: Choice) -> Iterator[tuple[str, Schema]]:
     models = TypeAdapter(get_union(choice)).json_schema()["$defs"]
     for word, part in choice.parts.items():
@@ -140,7 +131,7 @@ def _parts(choice: Choice) -> Iterator[tuple[str, Schema]]:
                 message = {"errorMessage": as_keys("; ".join(field.narrower))}
                 properties[name] = {key: each for key, each in typed[name].items() if key != "title"} | message
         about = {"title": f"{choice.by} {word}", "description": summary(part)}
-        yield _definition_name(choice, word), {**about, "properties": properties}
+        yield f"{choice.by}-{word}", {**about, "properties": properties}
 
 
 def _conditions(base: Mapping[str, object]) -> Iterator[Schema]:
@@ -151,5 +142,5 @@ def _conditions(base: Mapping[str, object]) -> Iterator[Schema]:
             needed = [name for name, field in fields.items() if field.narrower and not field.takes(base[name])]
             yield {
                 "if": {"properties": {choice.by: {"const": word}}, "required": is_given},
-                "then": {"$ref": f"#/$defs/{_definition_name(choice, word)}", "required": needed},
+                "then": {"$ref": f"#/$defs/{choice.by}-{word}", "required": needed},
             }

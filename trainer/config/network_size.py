@@ -91,7 +91,6 @@ def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
 
 def device_gib(config: TrainConfig, images: int, parts: int = 1, span: Span | None = None) -> float:
     """Minimum GiB of a worker's device for a step on `images` images, at the largest size in `span` (None: the run).
-
     Weights, average, gradients and moments (one of `parts` if sharded; in a pipeline half of the generator's and all of
     the discriminator's) and the saved inputs of one network; or whole weights and average, as at setup. Without
     penalties, the other network's pass and library workspaces.
@@ -188,17 +187,10 @@ def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1, sp
     return next((size for size in divisors if device_gib(config, size, parts, span) <= memory_gib), None)
 
 
-class Smaller(NamedTuple):
-    """The `field` that makes the networks too large, with a `value` that fits; None without one."""
-
-    field: str
-    value: int | None
-
-
 def smaller_networks(
     config: TrainConfig, needed_gib: Callable[[TrainConfig], float], fits: Callable[[TrainConfig], bool]
-) -> Smaller:
-    """A change that fits: of the field that saves most at its default, the first half, quarter, ... or 0 classes."""
+) -> tuple[str, int | None]:
+    """The field that saves most at its default, and the first half, quarter, ... of it (or 0 classes) that fits."""
     usual = {name: TrainConfig.model_fields[name].default for name in ("ngf", "ndf", "z_dim", "num_classes")}
     less = {name: {name: min(getattr(config, name), default)} for name, default in usual.items()}
     field = min(less, key=lambda name: needed_gib(config.model_copy(update=less[name])))
@@ -206,7 +198,7 @@ def smaller_networks(
     values = [0] if field == "num_classes" else [whole >> step for step in range(1, whole.bit_length())]
     changed = ((value, config.model_copy(update={field: value})) for value in values)
     fitting_values = (value for value, each in changed if not first_broken(each) and fits(each))
-    return Smaller(field, next(fitting_values, None))
+    return field, next(fitting_values, None)
 
 
 def size_at(resolution: int, frames: int) -> tuple[int, ...]:
@@ -319,18 +311,12 @@ def _r3gan_discriminator(config: TrainConfig) -> Iterator[Layer]:
     yield _projection(config, widths[-1])
 
 
-class _Growing(NamedTuple):
-    resolutions: list[int]
-    widths: Mapping[int, int]
-    pixels: Mapping[int, int]
-    kernel: int
-
-
-def _growing(width: int, config: TrainConfig) -> _Growing:
+def _growing(width: int, config: TrainConfig) -> tuple[list[int], Mapping[int, int], Mapping[int, int], int]:
+    """Resolutions, width and pixels at each, and weights of a kernel per pair of channels."""
     resolutions = [SMALLEST << step for step in range(_doublings(config) + 1)]
     widths = {each: min(WIDEST, width * config.resolution // each) for each in resolutions}
     pixels = {each: prod(size_at(each, config.frames)) for each in resolutions}
-    return _Growing(resolutions, widths, pixels, 9 if config.frames == 1 else 27)
+    return resolutions, widths, pixels, 9 if config.frames == 1 else 27
 
 
 def _progressive_generator(config: TrainConfig, latent: int) -> Iterator[Layer]:

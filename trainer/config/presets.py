@@ -4,7 +4,6 @@ A paper's set-up is widths, batch, losses, optimiser and length; anything a Trai
 departure. A preset does not imply the paper's score: scores are in each run's run.json.
 """
 
-import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,25 +13,21 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
 from gangway.trainer.config.values.segments import Segment
 from gangway.trainer.core.errors import TrainerError, nearest
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program
 
 _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
-
-
-def _burn_in(start: float, to: float, over_kimg: float) -> Ramp:
-    """R3GAN's schedule: half a cosine, then constant."""
-    return Ramp(start=start, to=to, over_kimg=over_kimg, shape="cosine", then="hold")
 
 
 _PROGAN_LR = Steps(steps=((0, 1e-3), (5400, 1.5e-3), (6600, 2e-3), (7800, 3e-3)))
 """Changes where 128x128, 256x256 and 512x512 start to fade in, thousands of images."""
 
 
-def _r3gan(
-    own: Mapping[str, object], *, gamma: float, ema_kimg: float, augment_p: float, burn_in_kimg: float = 20_000
-) -> TrainConfig:
+def _r3gan(gamma: float, ema_kimg: float, augment_p: float, burn_in_kimg: float = 20_000, **own: object) -> TrainConfig:
     """What all presets of R3GAN's authors share, including their schedules; `own` is a preset's."""
-    ramp = functools.partial(_burn_in, over_kimg=burn_in_kimg)
+
+    def ramp(start: float, to: float) -> Ramp:  # half a cosine, then constant
+        return Ramp(start=start, to=to, over_kimg=burn_in_kimg, shape="cosine", then="hold")
+
     common = {
         "channels": 3,
         "architecture": "r3gan",
@@ -67,27 +62,44 @@ def _r3gan(
         "stats_kimg": 10.24,
         "metrics_samples": 50_000,
     }
-    return TrainConfig.model_validate({**common, **own})
+    return _config(common, **own)
 
 
-def _progan(own: Mapping[str, object]) -> TrainConfig:
-    """What progressive GANs of images and clips share; `own` is a preset's."""
-    common = {
-        "channels": 3,
-        "architecture": "progressive",
-        "loss": "wgan-gp",
-        "lr_g": 1e-3,
-        "lr_d": 1e-3,
-        "beta1": 0.0,
-        "beta2": 0.99,
-        "r1_gamma": 0.0,
-        "r1_interval": 1,
-        "gp_weight": 10.0,
-        "drift": 1e-3,
-        "ema_rampup": 0,
-        "minibatch_std": 4,
-        "metrics_samples": 50_000,
-    }
+_PROGAN = {
+    "channels": 3,
+    "architecture": "progressive",
+    "loss": "wgan-gp",
+    "lr_g": 1e-3,
+    "lr_d": 1e-3,
+    "beta1": 0.0,
+    "beta2": 0.99,
+    "r1_gamma": 0.0,
+    "r1_interval": 1,
+    "gp_weight": 10.0,
+    "drift": 1e-3,
+    "ema_rampup": 0,
+    "minibatch_std": 4,
+    "metrics_samples": 50_000,
+}
+"""What progressive GANs of images and clips share."""
+_FACES = {
+    "dataset": "celeba",
+    "resolution": 64,
+    "channels": 3,
+    "z_dim": 100,
+    "latents": "uniform",
+    "ngf": 128,
+    "ndf": 128,
+    "batch_size": 128,
+    "beta2": 0.999,
+    "checkpoint_kimg": 200,
+    "sample_kimg": 200,
+    "stats_kimg": 5,
+    "metrics_samples": 50_000,
+}
+
+
+def _config(common: Mapping[str, object], **own: object) -> TrainConfig:
     return TrainConfig.model_validate({**common, **own})
 
 
@@ -212,50 +224,13 @@ _CATALOGUE = (
         (*_DCGAN_DEPARTURES, *_AUGMENTED),
     ),
     Preset(
-        TrainConfig(
-            preset="dcgan-celeba64",
-            dataset="celeba",
-            resolution=64,
-            channels=3,
-            z_dim=100,
-            latents="uniform",
-            ngf=128,
-            ndf=128,
-            batch_size=128,
-            kimg=10_000,
-            beta2=0.999,
-            r1_gamma=1.0,
-            ema_kimg=20,
-            checkpoint_kimg=200,
-            sample_kimg=200,
-            stats_kimg=5,
-            metrics_samples=50_000,
-        ),
+        _config(_FACES, preset="dcgan-celeba64", kimg=10_000, r1_gamma=1.0, ema_kimg=20),
         "faces at 64x64, the size most papers print",
         _DCGAN,
         (*_DCGAN_DEPARTURES, *_FACES_DEPARTURES),
     ),
     Preset(
-        TrainConfig(
-            preset="dcgan-celeba64-paper",
-            dataset="celeba",
-            resolution=64,
-            channels=3,
-            z_dim=100,
-            latents="uniform",
-            ngf=128,
-            ndf=128,
-            batch_size=128,
-            kimg=4375,
-            beta2=0.999,
-            r1_gamma=0.0,
-            r1_interval=1,
-            ema_kimg=0,
-            checkpoint_kimg=200,
-            sample_kimg=200,
-            stats_kimg=5,
-            metrics_samples=50_000,
-        ),
+        _config(_FACES, preset="dcgan-celeba64-paper", kimg=4375, r1_gamma=0.0, r1_interval=1, ema_kimg=0),
         "the same as the paper has it: no penalty, no averaging",
         _DCGAN,
         (_DCGAN_NETWORKS, *_FACES_DEPARTURES),
@@ -295,7 +270,11 @@ _CATALOGUE = (
     ),
     Preset(
         _r3gan(
-            {"preset": "r3gan-cifar10", "dataset": "cifar10", "resolution": 32, "num_classes": 10, "batch_size": 512},
+            preset="r3gan-cifar10",
+            dataset="cifar10",
+            resolution=32,
+            num_classes=10,
+            batch_size=512,
             gamma=0.05,
             ema_kimg=5000,
             augment_p=0.55,
@@ -306,7 +285,10 @@ _CATALOGUE = (
     ),
     Preset(
         _r3gan(
-            {"preset": "r3gan-ffhq256", "dataset": "folder", "resolution": 256, "batch_size": 256},
+            preset="r3gan-ffhq256",
+            dataset="folder",
+            resolution=256,
+            batch_size=256,
             gamma=150.0,
             ema_kimg=500,
             augment_p=0.3,
@@ -320,20 +302,18 @@ _CATALOGUE = (
     ),
     Preset(
         _r3gan(
-            {
-                "preset": "r3gan-imagenet64",
-                "dataset": "folder",
-                "resolution": 64,
-                "num_classes": 1000,
-                "ngf": 1536,
-                "ndf": 1536,
-                "full_width_up_to": 64,
-                "group_width": 32,
-                "batch_size": 4096,
-                "batch_gpu": 32,
-                "kimg": 200_000,
-                "stats_kimg": 40.96,
-            },
+            preset="r3gan-imagenet64",
+            dataset="folder",
+            resolution=64,
+            num_classes=1000,
+            ngf=1536,
+            ndf=1536,
+            full_width_up_to=64,
+            group_width=32,
+            batch_size=4096,
+            batch_gpu=32,
+            kimg=200_000,
+            stats_kimg=40.96,
             gamma=1.0,
             ema_kimg=50_000,
             augment_p=0.4,
@@ -347,24 +327,23 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        _progan(
-            {
-                "preset": "progan-celeba128",
-                "dataset": "celeba",
-                "resolution": 128,
-                "z_dim": 512,
-                "ngf": 128,
-                "ndf": 128,
-                "batch_size": 64,
-                "kimg": 12_000,
-                "ema_kimg": 20,
-                "mirror": True,
-                "stable_kimg": 800,
-                "fade_kimg": 800,
-                "checkpoint_kimg": 200,
-                "sample_kimg": 200,
-                "stats_kimg": 5,
-            }
+        _config(
+            _PROGAN,
+            preset="progan-celeba128",
+            dataset="celeba",
+            resolution=128,
+            z_dim=512,
+            ngf=128,
+            ndf=128,
+            batch_size=64,
+            kimg=12_000,
+            ema_kimg=20,
+            mirror=True,
+            stable_kimg=800,
+            fade_kimg=800,
+            checkpoint_kimg=200,
+            sample_kimg=200,
+            stats_kimg=5,
         ),
         "faces that grow from 4x4 to 128x128",
         "Karras et al. 2018, arXiv:1710.10196, section 2 and appendix A",
@@ -374,35 +353,34 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        _progan(
-            {
-                "preset": "progan-celebahq512",
-                "dataset": "folder",
-                "resolution": 512,
-                "z_dim": 512,
-                "ngf": 32,
-                "ndf": 32,
-                "batch_size": 32,
-                "kimg": 12_000,
-                "ema_kimg": 22.2,
-                "mirror": True,
-                "stable_kimg": 600,
-                "fade_kimg": 600,
-                "schedules": Schedules(lr_g=_PROGAN_LR, lr_d=_PROGAN_LR),
-                "segments": tuple(
-                    Segment(from_image=from_image, batch_size=batch_size)
-                    for from_image, batch_size in (
-                        (0, 512),
-                        (600_000, 256),
-                        (1_800_000, 128),
-                        (3_000_000, 64),
-                        (4_200_000, 32),
-                    )
-                ),
-                "checkpoint_kimg": 200,
-                "sample_kimg": 200,
-                "stats_kimg": 5.12,
-            }
+        _config(
+            _PROGAN,
+            preset="progan-celebahq512",
+            dataset="folder",
+            resolution=512,
+            z_dim=512,
+            ngf=32,
+            ndf=32,
+            batch_size=32,
+            kimg=12_000,
+            ema_kimg=22.2,
+            mirror=True,
+            stable_kimg=600,
+            fade_kimg=600,
+            schedules=Schedules(lr_g=_PROGAN_LR, lr_d=_PROGAN_LR),
+            segments=tuple(
+                Segment(from_image=from_image, batch_size=batch_size)
+                for from_image, batch_size in (
+                    (0, 512),
+                    (600_000, 256),
+                    (1_800_000, 128),
+                    (3_000_000, 64),
+                    (4_200_000, 32),
+                )
+            ),
+            checkpoint_kimg=200,
+            sample_kimg=200,
+            stats_kimg=5.12,
         ),
         "faces that grow from 4x4 to 512x512, for a node of eight GPUs",
         "Karras et al. 2018, arXiv:1710.10196; the authors' config.py, preset-v2-8gpus",
@@ -415,25 +393,24 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        _progan(
-            {
-                "preset": "progan-video-ucf101",
-                "dataset": "ucf101",
-                "resolution": 64,
-                "frames": 16,
-                "z_dim": 128,
-                "ngf": 64,
-                "ndf": 64,
-                "batch_size": 32,
-                "kimg": 6000,
-                "ema_kimg": 10,
-                "stable_kimg": 300,
-                "fade_kimg": 300,
-                "checkpoint_kimg": 100,
-                "sample_kimg": 100,
-                "stats_kimg": 3.2,
-                "metrics_samples": 2048,
-            }
+        _config(
+            _PROGAN,
+            preset="progan-video-ucf101",
+            dataset="ucf101",
+            resolution=64,
+            frames=16,
+            z_dim=128,
+            ngf=64,
+            ndf=64,
+            batch_size=32,
+            kimg=6000,
+            ema_kimg=10,
+            stable_kimg=300,
+            fade_kimg=300,
+            checkpoint_kimg=100,
+            sample_kimg=100,
+            stats_kimg=3.2,
+            metrics_samples=2048,
         ),
         "clips of 16 frames that grow from 4x4x4 to 16x64x64",
         "Acharya et al. 2018, arXiv:1810.02419, section 3, after Karras et al. 2018, arXiv:1710.10196",
@@ -485,14 +462,13 @@ _CATALOGUE = (
 )
 
 
-def _with_table(entry: Preset) -> Preset:
-    name = entry.config.preset
-    all_departures = (*entry.departures, *departures(entry.config))
-    return entry._replace(departures=all_departures, published=PUBLISHED.get(name, {}))
-
-
 CATALOGUE: Mapping[str, Preset] = MappingProxyType(
-    {entry.config.preset: entry for entry in map(_with_table, _CATALOGUE)}
+    {
+        entry.config.preset: entry._replace(
+            departures=(*entry.departures, *departures(entry.config)), published=PUBLISHED.get(entry.config.preset, {})
+        )
+        for entry in _CATALOGUE
+    }
 )
 """Every preset with its source, by name."""
 

@@ -6,7 +6,7 @@ CUDA
 context: some hundred MiB) and the allocator's reserve are not included.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from gangway.trainer.config.network_size import (
     penalties,
     stages,
 )
-from gangway.trainer.config.replicas import largest_share, replicas
+from gangway.trainer.config.parts.rules import largest_share, replicas
 from gangway.trainer.config.segment_plan import stretches
 from gangway.trainer.config.train_config import TrainConfig
 
@@ -93,9 +93,8 @@ def get_parts(config: TrainConfig, workers: int, num_nodes: int) -> int:
 def estimate(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> StepMemory:
     """Peak on the worker with most images, in the segment and at the size that take most, and on a second stage."""
     parts = get_parts(config, workers, num_nodes)
-    return max(
-        (_at_size(config, each, workers * num_nodes, parts) for each in _sizes(config)), key=lambda each: each.total
-    )
+    sizes = [size.config for each in stretches(config) for size in stages(each.config, each.span)]
+    return max((_at_size(config, each, workers * num_nodes, parts) for each in sizes), key=lambda each: each.total)
 
 
 def least_gib(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> float:
@@ -116,12 +115,6 @@ def fitting_batch_gpu(config: TrainConfig, memory_gib: float, workers: int = 1, 
         return estimate(config.model_copy(update={"batch_gpu": size}), workers, num_nodes).total
 
     return next((size for size in candidates if needs(size) <= memory_gib), None)
-
-
-def _sizes(config: TrainConfig) -> Iterator[TrainConfig]:
-    for stretch in stretches(config):
-        for size in stages(stretch.config, stretch.span):
-            yield size.config
 
 
 def _at_size(config: TrainConfig, sized: TrainConfig, workers: int, parts: int) -> StepMemory:
@@ -152,31 +145,23 @@ def _activations(config: TrainConfig, workers: int) -> float:
     generator, discriminator = generator_size(config), discriminator_size(config)
     number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
     in_penalties = _FLOAT32 if config.precision == "fp16" else number
-    multiples = _get_multiples(config, at_peak)
-    d_step = images * (number * multiples.plain + in_penalties * multiples.penalised) * discriminator.kept
+    if config.gp_weight:
+        plain, penalised, passes = at_peak.plain, at_peak.with_gp - at_peak.plain, 2
+    elif config.r1_gamma > 0 and config.r2_gamma > 0:
+        plain, penalised, passes = 0.0, at_peak.with_both, 2
+    elif config.r1_gamma > 0 or config.r2_gamma > 0:
+        plain, penalised, passes = at_peak.plain / 2, at_peak.with_r1 - at_peak.plain / 2, 2
+    else:
+        plain, penalised, passes = at_peak.plain, 0.0, 1
+    d_step = images * (number * plain + in_penalties * penalised) * discriminator.kept
     judging = at_peak.judging + (_FRESH_REALS * at_peak.plain if config.loss == "relativistic" else 0)
     making = at_peak.making * generator_passes(config)
     g_step = number * images * (making * generator.kept + judging * discriminator.kept)
 
     # Weights in 16 bits, and scaled ones, for each pass.
     copies = (number if number < _FLOAT32 else 0) + (number if at_peak.scaled else 0)
-    d_step += copies * multiples.passes * discriminator.parameters
+    d_step += copies * passes * discriminator.parameters
     g_step += copies * (generator.parameters + discriminator.parameters)
     streams = 2 if config.g_reals == "fresh" or config.translates else 1
     size = config.channels * config.frames * config.resolution**2
     return max(d_step, g_step) + _PIXEL_BYTES * streams * images_per_worker(config, workers) * size
-
-
-class _Multiples(NamedTuple):
-    plain: float
-    penalised: float
-    passes: int
-
-
-def _get_multiples(config: TrainConfig, at_peak: _PeakMultiples) -> _Multiples:
-    if config.gp_weight:
-        return _Multiples(at_peak.plain, at_peak.with_gp - at_peak.plain, 2)
-    penalties = (config.r1_gamma > 0) + (config.r2_gamma > 0)
-    if penalties == 1:
-        return _Multiples(at_peak.plain / 2, at_peak.with_r1 - at_peak.plain / 2, 2)
-    return _Multiples(0.0, at_peak.with_both, 2) if penalties else _Multiples(at_peak.plain, 0.0, 1)

@@ -10,12 +10,10 @@ from typing import Any, Literal, Self
 from pydantic import ConfigDict, ValidationError, model_validator
 
 from gangway.trainer.config.parts.fields import ConfigFields
-from gangway.trainer.config.parts.rules import first_broken
-from gangway.trainer.config.replicas import replicas, unpaired
-from gangway.trainer.config.values.flag_names import as_keys
+from gangway.trainer.config.parts.rules import first_broken, replicas, unpaired
 from gangway.trainer.config.values.schedules import Ramp, Steps, misfit
 from gangway.trainer.config.values.segments import Bounds, Values, bounds, resolve, workers_misfit
-from gangway.trainer.core.errors import TrainerError, broken_rule, from_validation
+from gangway.trainer.core.errors import TrainerError, as_keys, broken_rule, from_validation
 from gangway.trainer.core.files import read_text_input
 
 ScheduledField = Literal["lr_g", "lr_d", "beta2", "r1_gamma", "r2_gamma", "ema_kimg"]
@@ -33,7 +31,7 @@ class TrainConfig(ConfigFields):
             raise broken_rule(broken.allowed, value=value, field=broken.field, fix=broken.advice(self))
         plain = {name: getattr(self, name) for name in self.schedules.given if name in type(self).model_fields}
         if found := misfit(self.schedules, self.kimg, plain):
-            raise broken_rule(found.allowed, value=found.value, field=f"schedules.{found.name}", fix=found.fix)
+            raise found
         self._check_segments()
         return self
 
@@ -56,7 +54,7 @@ class TrainConfig(ConfigFields):
                     fix=as_keys(details.fix),
                 ) from None
             if found := workers_misfit(values, self.group, equal_shares=self.backend == "xla"):
-                raise broken_rule(found.allowed, value=found.value, field=found.place, fix=found.fix)
+                raise found
 
     @property
     def planned(self) -> list[Values]:
@@ -138,32 +136,30 @@ class TrainConfig(ConfigFields):
         if found := unpaired(self, world_size):
             raise found
         world_size = replicas(self, world_size)
-        if self.batch_size < world_size * self.group and self.minibatch_std:
+        keeps, whole = "a run that has begun keeps its batch size", world_size * self.group
+        if self.batch_size < whole and self.minibatch_std:
             groups = self.batch_size // self.group
             raise TrainerError(
                 place="TrainConfig.minibatch_std",
                 problem=f"fewer groups in a step than workers, of which there are {world_size}",
                 value=f"{groups} groups of {self.group} in a batch of {self.batch_size}",
-                allowed=f"at most {groups} workers; a run that has begun keeps its batch size",
-                fix=f"start at most {groups} processes, or a new run with --batch-size {world_size * self.group}",
+                allowed=f"at most {groups} workers; {keeps}",
+                fix=f"start at most {groups} processes, or a new run with --batch-size {whole}",
             )
         if self.batch_size < world_size:
-            raise TrainerError(
-                place="TrainConfig.batch_size",
-                problem=f"fewer images in a step than workers, of which there are {world_size}",
-                value=self.batch_size,
-                allowed=f"at least {world_size} with {world_size} workers; a run that has begun keeps its batch size",
-                fix=f"start at most {self.batch_size} processes, or a new run with --batch-size {world_size}",
-            )
-        if equal_shares and self.batch_size % (world_size * self.group):
-            raise TrainerError(
-                place="TrainConfig.batch_size",
-                problem=f"does not divide by the {world_size} workers, and XLA's workers all have the same share",
-                value=self.batch_size,
-                allowed=f"a multiple of {world_size * self.group}; a run that has begun keeps its batch size",
-                fix="a new run with --batch-size "
-                f"{-(-self.batch_size // (world_size * self.group)) * world_size * self.group}",
-            )
+            problem = f"fewer images in a step than workers, of which there are {world_size}"
+            allowed = f"at least {world_size} with {world_size} workers"
+            fix = f"start at most {self.batch_size} processes, or a new run with --batch-size {world_size}"
+        elif equal_shares and self.batch_size % whole:
+            problem = f"does not divide by the {world_size} workers, and XLA's workers all have the same share"
+            allowed = f"a multiple of {whole}"
+            fix = f"a new run with --batch-size {-(-self.batch_size // whole) * whole}"
+        else:
+            return
+        allowed = f"{allowed}; {keeps}"
+        raise TrainerError(
+            place="TrainConfig.batch_size", problem=problem, value=self.batch_size, allowed=allowed, fix=fix
+        )
 
     def document(self) -> dict[str, Any]:
         """The fields that differ from the defaults; JSON, which `from_json` reads."""
@@ -206,25 +202,9 @@ class TrainConfig(ConfigFields):
 
 RESUMABLE_CHANGES = frozenset(
     {
-        "kimg",
-        "batch_gpu",
-        "segments",
-        "checkpoint_kimg",
-        "keep_checkpoints",
-        "keep_every_kimg",
-        "stats_kimg",
-        "sample_kimg",
-        "backend",
-        "compile",
-        "cuda_graphs",
-        "step_graph",
-        "activation_checkpointing",
-        "shard",
-        "pipeline_stages",
-        "check_gradients_steps",
-        "metrics",
-        "metrics_kimg",
-        "metrics_samples",
+        *("kimg", "batch_gpu", "segments", "checkpoint_kimg", "keep_checkpoints", "keep_every_kimg", "stats_kimg"),
+        *("sample_kimg", "backend", "compile", "cuda_graphs", "step_graph", "activation_checkpointing", "shard"),
+        *("pipeline_stages", "check_gradients_steps", "metrics", "metrics_kimg", "metrics_samples"),
     }
 )
 """Fields that may differ between the sessions of one run: they do not change what a step computes, except for rounding.

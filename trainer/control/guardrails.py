@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gangway.trainer.config.replicas import largest_share
+from gangway.trainer.config.parts.rules import largest_share
 from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings
 from gangway.trainer.control.bottleneck import has_neighbour
 from gangway.trainer.control.interval import Decision, Interval, Knobs, Value, score

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from gangway.trainer.config.replicas import largest_share
+from gangway.trainer.config.parts.rules import largest_share
 from gangway.trainer.config.values.control import Bounds
 from gangway.trainer.control.guardrails import Machine, ladders
 from gangway.trainer.control.interval import Knobs, Value

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from typing import TextIO
 
 _TTY_SEC, _LOG_SEC = 2.0, 10.0
-
-
 _lost_lines = False
 """Whether `info` has lost any: what it prints is no result, and a command without it has not failed."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -98,10 +96,6 @@ class Progress:
             self._out.write(f"{self._what}: resuming, {done:,} of {self._total:,} {self._unit} are done\n")
         for file in damaged:
             self._out.write(f"{self._what}: {file} is damaged or missing and is made again\n")
-
-    def found_all(self) -> None:
-        """Note that an earlier session did everything."""
-        self.was_complete = True
 
     def add(self, number: int) -> None:
         """Count items and show a line when one is due."""

@@ -111,13 +111,8 @@ class TrainerError(Exception):
     def fields(self) -> dict[str, Any]:
         """The constructor's arguments as plain data, to raise one rank's error on every rank."""
         value = self.value if self.value is None or isinstance(self.value, int | float | str) else str(self.value)
-        return {
-            "place": self.place,
-            "problem": self.problem,
-            "value": value,
-            "allowed": self.allowed,
-            "fix": self.fix,
-        }
+        own = {"place": self.place, "problem": self.problem, "allowed": self.allowed, "fix": self.fix}
+        return {**own, "value": value}
 
     def at(self, place: str) -> Self:
         """The same error at a place that the user knows."""
@@ -225,7 +220,8 @@ def from_validation(
         # The names of a whole configuration would fill the screen.
         allowed = ", ".join(found.siblings) if len(found.path) > 1 else ""
         return TrainerError(place=where, problem="unknown field", value=value, allowed=allowed, fix=fix)
-    likely = nearest(value, _allowed_values(first)) if isinstance(value, str) else ""
+    expected = first["ctx"]["expected"] if kind == "literal_error" else ""
+    likely = nearest(value, re.findall(r"'([^']*)'", expected)) if isinstance(value, str) else ""
     return TrainerError(
         place=where,
         problem="is null" if value is None else _REFUSED,
@@ -277,11 +273,6 @@ def _invalid_json(finding: ErrorDetails, place: str) -> TrainerError:
     )
 
 
-def _allowed_values(finding: ErrorDetails) -> list[str]:
-    expected = finding["ctx"]["expected"] if finding["type"] == "literal_error" else ""
-    return re.findall(r"'([^']*)'", expected)
-
-
 def _describe_allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
     """The accepted values in a few words: from `field` where it is known, else from the error alone."""
     context = finding.get("ctx", {})
@@ -310,3 +301,22 @@ def _describe_allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
     if kind:
         return " ".join([kind, " and ".join(bounds)]).strip()
     return finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+
+
+# A flag with its value, which is no word of the surrounding sentence.
+_FLAG = re.compile(r"--([a-z][a-z0-9-]*)(?: (?!that\b|and\b|or\b|--)([\w.][\w.-]*))?")
+_NEIGHBOURS = re.compile(r"(\b\w+: [\w.-]+) (?=\w+: )")
+
+
+def as_keys(text: str) -> str:
+    """Replace flags by fields.
+
+    >>> as_keys("--r1-gamma 0, or --loss wgan-gp; a --batch-gpu that divides --batch-size")
+    'r1_gamma: 0, or loss: wgan-gp; a batch_gpu that divides batch_size'
+    """
+
+    def field(found: re.Match[str]) -> str:
+        name, value = found[1].replace("-", "_"), found[2]
+        return name if value is None else f"{name}: {value}"
+
+    return _NEIGHBOURS.sub(r"\1, ", _FLAG.sub(field, text))

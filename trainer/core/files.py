@@ -149,9 +149,8 @@ def cannot_be_written(path: Path, error: OSError) -> TrainerError:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
-    """Open a binary file that replaces `path` when the block succeeds (TrainerError: not writable).
-
-    Its temporary name is random, against links planted in a shared folder.
+    """Open a binary file that replaces `path` when the block succeeds (TrainerError: not writable). Its temporary name
+    is random, against links planted in a shared folder.
     """
     temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}-{path.name}")
     try:

@@ -10,11 +10,19 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
 from gangway.trainer.core.errors import TrainerError, from_validation
-from gangway.trainer.data.checksums import check_count, check_md5, md5_of
 from gangway.trainer.data.decode import RESIZER, SUFFIXES, Box, PictureDecoder
 from gangway.trainer.data.index import Recipe, SourceNote, shard_size
 from gangway.trainer.data.listing import Listing, Skipped, Tally
-from gangway.trainer.data.sources import FileSet, fetch, files_in, fingerprint, read_text
+from gangway.trainer.data.sources import (
+    FileSet,
+    check_count,
+    check_md5,
+    fetch,
+    files_in,
+    fingerprint,
+    md5_of,
+    read_text,
+)
 
 _LABELS_FILE = "dataset.json"
 _MOST_CLASSES = 100_000

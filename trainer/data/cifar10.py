@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.regular_files import check_file
-from gangway.trainer.data.checksums import check_md5, md5_of
 from gangway.trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
-from gangway.trainer.data.sources import fetch, files_in, is_remote
+from gangway.trainer.data.sources import check_md5, fetch, files_in, is_remote, md5_of
 
 _PYTHON, _BINARY = "cifar-10-python.tar.gz", "cifar-10-binary.tar.gz"
 _CHECKSUMS = MappingProxyType(

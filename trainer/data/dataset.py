@@ -7,14 +7,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from gangway.trainer.config.prepare_command import prepare_command
+from gangway.trainer.config.refusals import prepare_command
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.console import Progress
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.core.program import program
-from gangway.trainer.data.domains import check_domains
+from gangway.trainer.core.host import program
 from gangway.trainer.data.index import INDEX_FILE, Recipe
-from gangway.trainer.data.loader import Sampler
+from gangway.trainer.data.loader import Sampler, check_domains
 from gangway.trainer.data.packaged_data import clips_recipe, day_dusk_recipe, digits_recipe, photos_recipe
 from gangway.trainer.data.prepare import foreign_file, prepare
 from gangway.trainer.data.shards import ShardedImages, labels_missing

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import broken_rule
+from gangway.trainer.core.host import usable_cores
 
 _OFFSET = np.dtype("<i8")
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from gangway.trainer.config.parts.fields import RESOLUTIONS
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.metric_names import NONE
 from gangway.trainer.core.errors import broken_rule, from_validation
 from gangway.trainer.core.files import read_input, write_atomically
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program
 from gangway.trainer.data.encoding import Encoding
 from gangway.trainer.data.listing import Skipped, Tally, get_kind
 
@@ -255,3 +258,20 @@ class Recipe:
 def shard_size(shape: tuple[int, ...]) -> int:
     """Images per file of at most 128 MiB, the memory needed to prepare one."""
     return max(1, min(_MOST_IMAGES, _SHARD_BYTES // int(np.prod(shape))))
+
+
+def picture_size(config: TrainConfig, given: Collection[str], folder: Path) -> Mapping[str, object]:
+    """Changes of a preset for the pictures in `folder`: resolution, channels, no colour augmentation for grey ones. No
+    field that is `given`. Empty for other data sets, a missing one, and sizes that no network makes, which
+    `open_matching` refuses. TrainerError: the index is damaged.
+    """
+    if config.dataset != "folder" or not (folder / INDEX_FILE).exists():
+        return {}
+    index = ShardIndex.read(folder)
+    channels, *_, height, width = index.shape
+    if index.dataset != "folder" or height != width or height not in RESOLUTIONS:
+        return {}
+    changes: dict[str, object] = {"resolution": height, "channels": channels}
+    if channels == 1:
+        changes["augment"] = ",".join(part for part in config.augment.split(",") if part != "color") or NONE
+    return {name: value for name, value in changes.items() if name not in given and value != getattr(config, name)}

@@ -1,4 +1,8 @@
-"""The order of images as a pure function of seed and images seen, a digest of it, and a prefetching loader."""
+"""Images in memory, their order as a pure function of seed and images seen, a digest of it, and a prefetching loader.
+
+Images in files are in gangway.trainer.data.shards; the two domains of a data set for translation are those of the first
+and the second label.
+"""
 
 import functools
 import time
@@ -6,15 +10,136 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gangway.trainer.data.images_in_memory import ImageSource
-from gangway.trainer.data.pinned_batch import PinnedBatch
+from gangway.trainer.core.errors import TrainerError
+
+
+class ImageSource(Protocol):
+    """Numbered images with or without labels."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes; 0 without labels."""
+
+    def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Copy the images of these numbers, [len(indices), C, H, W] or [len(indices), C, T, H, W]."""
+
+    def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Labels of these images, [len(indices)], in 0..num_classes-1."""
+
+    def mirrored(self) -> "ImageSource":
+        """Twice the images: mirrored left to right from `len(self)` on."""
+
+
+class ImagesInMemory:
+    """uint8 images [N, C, H, W] or clips [N, C, T, H, W], with labels [N] if `num_classes` is above 0."""
+
+    def __init__(
+        self, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, num_classes: int = 0
+    ) -> None:
+        self._images, self._labels, self.num_classes = images, labels, num_classes
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """See `ImageSource`."""
+        return self._images[indices]
+
+    def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `ImageSource`."""
+        assert self._labels is not None, "num_classes is 0 without them"
+        return self._labels[indices]
+
+    def mirrored(self) -> "ImagesInMemory":
+        """See `ImageSource`."""
+        both = np.concatenate([self._images, self._images[..., ::-1]])
+        labels = None if self._labels is None else np.concatenate([self._labels, self._labels])
+        return ImagesInMemory(both, labels, self.num_classes)
+
+
+NUM_DOMAINS = 2
+
+
+def numbers_by_domain(data: ImageSource) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Image numbers of the first and of the second domain."""
+    labels = data.labels(np.arange(len(data)))
+    return np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)
+
+
+def check_domains(data: ImageSource, place: str) -> None:
+    """TrainerError at `place` unless the images are of two non-empty domains."""
+    fix = (
+        "put the pictures into two folders in one: `data prepare folder --source THAT_FOLDER --labels`, into another "
+        "folder of shards, and name that with --data"
+    )
+    if data.num_classes != NUM_DOMAINS:
+        raise TrainerError(
+            place=place,
+            problem="these shards are not of two domains, which the networks translate between",
+            value=f"{data.num_classes} classes" if data.num_classes else "no labels",
+            allowed=f"labels of {NUM_DOMAINS} classes, one for each domain",
+            fix=fix,
+        )
+    counts = [len(numbers) for numbers in numbers_by_domain(data)]
+    if not all(counts):
+        raise TrainerError(
+            place=place,
+            problem="one of the two domains has no image",
+            value=f"{counts[0]} and {counts[1]} images",
+            allowed="at least one image of each domain",
+            fix=fix,
+        )
+
+
+_ALIGNED_BYTES = 512
+"""Alignment of tensors: kernels read whole lines of memory."""
+
+
+class PinnedBatch:
+    """Tensors by name on the CPU; `pack` puts them into one block for a single copy, page-locked with `pin`: a copy
+    from ordinary memory waits for the GPU.
+    """
+
+    def __init__(self, contents: Mapping[str, Tensor], *, pack: bool = False, pin: bool = False) -> None:
+        self.contents, self._packed = dict(contents), None
+        self._offsets: dict[str, int] = {}
+        if not pack:
+            return
+        size = 0
+        for name, tensor in contents.items():
+            self._offsets[name] = size
+            size += -(-tensor.nbytes // _ALIGNED_BYTES) * _ALIGNED_BYTES
+        self._packed = torch.empty(size, dtype=torch.uint8, pin_memory=pin)
+        self.contents = self._views(self._packed, contents)
+        for name, tensor in contents.items():
+            self.contents[name].copy_(tensor)
+
+    def to(self, device: torch.device) -> dict[str, Tensor]:
+        """The tensors on that device, copied asynchronously in stream order."""
+        if self._packed is None:
+            return {name: tensor.to(device, non_blocking=True) for name, tensor in self.contents.items()}
+        return self._views(self._packed.to(device, non_blocking=True), self.contents)
+
+    def _views(self, packed: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {
+            name: packed[offset : offset + like[name].nbytes].view(like[name].dtype).view(like[name].shape)
+            for name, offset in self._offsets.items()
+        }
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a small tensor to the device asynchronously."""
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
 
 MASK = (1 << 64) - 1
 _STRIDE, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))

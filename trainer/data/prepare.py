@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gangway.trainer.core.console import Progress
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
-from gangway.trainer.core.memory_limit import memory_limit
+from gangway.trainer.core.host import memory_limit
 from gangway.trainer.core.regular_files import open_file
 from gangway.trainer.data.encoding import encode_shard
 from gangway.trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
@@ -123,7 +123,12 @@ def _read(file: IO[bytes], recipe: Recipe, folder: Path) -> dict[int, Entry]:
         raise _occupied_error(folder, f"a {JOURNAL_FILE} that is damaged") from None
     if found != head:
         raise _occupied_error(folder, f"{found.dataset}, from another source or with other settings")
-    return {entry.number: entry for entry in map(_entry, lines) if entry is not None}
+    entries = {}
+    for line in lines:
+        with contextlib.suppress(ValidationError):
+            entry = Entry.model_validate_json(line)
+            entries[entry.number] = entry
+    return entries
 
 
 def _append(file: IO[bytes], line: BaseModel) -> None:
@@ -145,13 +150,6 @@ def _lock(file: IO[bytes], folder: Path) -> None:
                 allowed="one process at a time",
                 fix="wait until it is done, or name another folder",
             )
-
-
-def _entry(line: bytes) -> Entry | None:
-    try:
-        return Entry.model_validate_json(line)
-    except ValidationError:
-        return None
 
 
 def _occupied_error(folder: Path, content: str) -> TrainerError:
@@ -280,7 +278,7 @@ def prepare(
             # The journal only covers the shards.
             if index.labels is None or is_intact(folder / index.labels.file, index.labels.sha256):
                 if progress is not None:
-                    progress.found_all()
+                    progress.was_complete = True
                 return index
             damaged = (_LABELS_FILE,)
         items = [item for number in todo for item in recipe.get_items(number)]
@@ -302,7 +300,11 @@ def _finish(recipe: Recipe, entries: list[Entry], folder: Path) -> ShardIndex:
             value=f"{len(skipped)} broken files, the first {skipped[0][0]}",
             fix="name another source; without --skip-broken the message says what is wrong with a file",
         )
-    labels = _write_labels(recipe, entries, folder)
+    labels = None
+    if recipe.classes:
+        numbers = np.array([label for entry in entries for label in entry.labels], dtype=np.int64)
+        sha256 = _write_array(folder / _LABELS_FILE, numbers)
+        labels = LabelsFile(file=_LABELS_FILE, classes=recipe.classes, sha256=sha256)
     tally = Tally(recipe.note.skipped)
     for name, reason in skipped:
         tally.skip(get_kind(name), reason, name)
@@ -337,24 +339,12 @@ def _write_shard(recipe: Recipe, number: int, results: Generator[Result], folder
     images = np.concatenate([part.images for part in decoded]) if decoded else np.empty((0, *shape), np.uint8)
     assert images.shape[1:] == shape, "the recipe's own shape"
     assert images.dtype == np.uint8, "shards hold bytes"
-    labels = np.concatenate([_labels(part, recipe) for part in decoded]) if decoded else np.empty(0, np.int64)
+    labels = np.concatenate([np.empty(0, np.int64), *(part.labels for part in decoded if part.labels is not None)])
+    assert len(labels) == (len(images) if recipe.classes else 0), "a label for each image, or none at all"
     content = images if recipe.encoding is None else encode_shard(images, recipe.encoding)
     sha256 = _write_array(path, content) if len(images) else ""
     shard = Shard(file=path.name, num_images=len(images), sha256=sha256)
     return Entry(number=number, shard=shard, labels=tuple(labels.tolist()), skipped=tuple(skipped))
-
-
-def _labels(part: Decoded, recipe: Recipe) -> NDArray[np.int64]:
-    labels = np.empty(0, np.int64) if part.labels is None else part.labels
-    assert len(labels) == (len(part.images) if recipe.classes else 0), "a label for each image, or none at all"
-    return labels
-
-
-def _write_labels(recipe: Recipe, entries: list[Entry], folder: Path) -> LabelsFile | None:
-    if not recipe.classes:
-        return None
-    labels = np.array([label for entry in entries for label in entry.labels], dtype=np.int64)
-    return LabelsFile(file=_LABELS_FILE, classes=recipe.classes, sha256=_write_array(folder / _LABELS_FILE, labels))
 
 
 class _Hashing:

@@ -11,9 +11,9 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import sha256_of
+from gangway.trainer.core.host import usable_cores
 from gangway.trainer.core.regular_files import check_file, open_file
 from gangway.trainer.data.encoding import EncodedShard, Encoding, UndecodableError
 from gangway.trainer.data.index import (
@@ -96,8 +96,7 @@ class ShardedImages:
     def open(cls, folder: Path, *, verify: bool = True) -> Self:
         """Open the shards. `verify` compares every hash on all cores, about 1 s per GiB and core from memory. Without
         it only the labels' hash and all shapes are checked; `gangway.trainer.data.verification` does the rest while
-        training.
-        TrainerError: no index, or a file is missing or differs.
+        training. TrainerError: no index, or a file is missing or differs.
         """
         index = ShardIndex.read(folder)
         files = list(index.hashed_files())

@@ -1,4 +1,6 @@
-"""Sources of data sets with one interface: a folder, a zip archive, or a bucket (s3://, gs://, az://)."""
+"""Sources of data sets with one interface: a folder, a zip archive, or a bucket (s3://, gs://, az://);
+checks against the publisher's hash or count.
+"""
 
 import errno
 import functools
@@ -13,20 +15,61 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from gangway.trainer.core.console import Progress
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.core.file_errors import check_reachable, file_problem
 from gangway.trainer.core.files import atomic_writer
-from gangway.trainer.core.memory_limit import memory_limit
-from gangway.trainer.core.regular_files import read_file
+from gangway.trainer.core.host import memory_limit
+from gangway.trainer.core.regular_files import check_reachable, file_problem, open_file, read_file
 from gangway.trainer.data.listing import BROKEN_LINK, Listing, Tally
 
 if TYPE_CHECKING:
     from obstore.fsspec import FsspecStore
+
+
+FLAG = "--allow-other-hash"
+"""Accepts other content than the publisher's; the index records it."""
+
+
+def md5_of(path: Path) -> str:
+    """The file's MD5: what publishers of data sets state. Protects from accidents, not from forgery."""
+    with open_file(path) as file:
+        return hashlib.file_digest(cast(BufferedReader, file), lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def check_md5(path: Path, md5: str, official: Mapping[str, str], *, allow_other: bool) -> str:
+    """A sentence for the index on an archive's hash (TrainerError: not in `official`, unless `allow_other`)."""
+    if md5 in official:
+        return f"yes: md5 {md5} is that of {official[md5]}"
+    if not allow_other:
+        raise TrainerError(
+            place=str(path),
+            problem="is not the official archive: its hash is another",
+            value=f"md5 {md5}, {path.stat().st_size:,} bytes",
+            allowed=", ".join(f"md5 {known} ({what})" for known, what in official.items()),
+            fix=f"fetch it again, it may be cut short; or add {FLAG} if another one is meant",
+        )
+    return f"no: md5 {md5}, accepted by {FLAG}"
+
+
+def check_count(place: str, what: str, found: int, expected: int, *, allow_other: bool) -> str:
+    """A sentence for the index on a number of files, for sources without an archive (TrainerError: another number)."""
+    if found == expected:
+        return f"by count alone: {found:,} {what}"
+    if not allow_other:
+        raise TrainerError(
+            place=place,
+            problem=f"is not the official data set: the number of {what} is another",
+            value=found,
+            allowed=f"{expected:,}",
+            fix=f"unpack or copy it again, files may be missing; or add {FLAG} if a part is meant",
+        )
+    return f"no: {found:,} {what} in place of {expected:,}, accepted by {FLAG}"
+
 
 _GRAMMAR = MappingProxyType(
     {"s3": "s3://BUCKET/FOLDER", "gs": "gs://BUCKET/FOLDER", "az": "az://ACCOUNT/CONTAINER/FOLDER"}
@@ -172,19 +215,15 @@ def _open_store(url: str) -> tuple["FsspecStore", str]:
 
 
 def _unreachable(url: str, error: Exception) -> TrainerError:
+    first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    why = "not found" if isinstance(error, FileNotFoundError) else first_line
     return TrainerError(
         place="--source",
-        problem=f"cannot be read: {_first_line(error)}",
+        problem=f"cannot be read: {why}",
         value=url,
         allowed=f"a bucket that exists ({', '.join(_GRAMMAR.values())}), with credentials in this shell's environment",
         fix="try the cloud's own command line (aws s3 ls, gcloud storage ls, az storage blob list) with this name",
     )
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "not found"
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 class FileSet(Protocol):

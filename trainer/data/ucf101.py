@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.checksums import check_count
 from gangway.trainer.data.decode import Cut, FilmDecoder, check_cut, films_per_shard
 from gangway.trainer.data.index import Recipe, SourceNote
-from gangway.trainer.data.sources import FileSet, files_in, fingerprint, read_text
+from gangway.trainer.data.sources import FileSet, check_count, files_in, fingerprint, read_text
 
 _NUM_FILMS = 13_320
 _CLASSES = "classInd.txt"

@@ -20,9 +20,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import write_atomically
+from gangway.trainer.core.host import usable_cores
 from gangway.trainer.core.regular_files import read_file
 from gangway.trainer.data.shards import HashedFile, ShardedImages, verify_file
 from gangway.trainer.distributed.world import World
@@ -117,8 +117,9 @@ class Verification:
         if self._stop.is_set():
             return None
         found = Verified(key=key, at=time.time(), host=socket.gethostname(), sec=time.monotonic() - began)
-        if _key(self._data, files) == key:  # no file changed meanwhile
-            _remember(folder, found)
+        if _key(self._data, files) == key and (note := _find_note(folder)):  # no file changed meanwhile
+            with suppress(TrainerError):  # a full disk: the next start reads again
+                write_atomically(note, found.model_dump_json().encode())
         return found
 
 
@@ -158,10 +159,3 @@ def _recall(folder: Path, key: str) -> Verified | None:
     except (OSError, ValidationError):
         return None
     return known.model_copy(update={"remembered": True}) if known.key == key else None
-
-
-def _remember(folder: Path, found: Verified) -> None:
-    note = _find_note(folder)
-    if note is not None:
-        with suppress(TrainerError):  # a full disk: the next start reads again
-            write_atomically(note, found.model_dump_json().encode())

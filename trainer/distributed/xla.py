@@ -18,7 +18,7 @@ from torch_xla.core import xla_model  # type: ignore[import-not-found]  # as abo
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.torch_private import xla_internals
 from gangway.trainer.distributed.ranks import Ranks
-from gangway.trainer.rendezvous.slice_meeting import KEY_VARIABLE, meeting_argv
+from gangway.trainer.rendezvous.elastic_rendezvous import KEY_VARIABLE, meeting_argv
 
 pjrt, tpu = xla_internals()
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.data.pinned_batch import to_device
+from gangway.trainer.data.loader import to_device
 from gangway.trainer.networks.base import Discriminator, Generator, Network
 from gangway.trainer.networks.factory import build
 from gangway.trainer.phases.batch import Batch, Micro, Moment

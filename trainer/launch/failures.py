@@ -1,22 +1,30 @@
-"""What a failure means, pure: whether it is this node's own, and whether it ends the node or the job for good.
-
-A failure of one node ends nothing for the others.
+"""What a failure means: whether it is this node's own, and whether it ends the node or the job for good. How a node's
+state changes, and what users see of it. A failure of one node ends nothing for the others.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from gangway.trainer.core.errors import (
     COLLECTIVE_SEC,
     EXIT_BAD_INPUT,
+    EXIT_CODES,
     EXIT_ENDED_FOR_ALL,
     EXIT_FAILED,
+    EXIT_HOURS_OVER,
     EXIT_INTERRUPTED,
     EXIT_PEERS_LOST,
     EXIT_UNFIT,
     EXIT_UNHEALTHY,
+    visible,
 )
-from gangway.trainer.launch.node_state import Failure, NodeState, Standing
+from gangway.trainer.core.regular_files import read_text_file
+from gangway.trainer.launch.node_state import Failure, Interval, JobFolder, NodeState, Standing, used_sec
 
 MAX_FAILURES = 5
 WINDOW_SEC = 6 * 3600.0
@@ -54,19 +62,17 @@ def worker_exit_code(code: int) -> int:
 
 
 def own_failures(node: str, nodes: Mapping[str, NodeState], now: float) -> int:
-    """Returns how many failures within the window are this node's own.
-
-    A failure by lost peers is not, where another node failed by itself or died shortly before.
+    """Returns how many failures within the window are this node's own. A failure by lost peers is not, where another
+    node failed by itself or died shortly before.
     """
     troubles = [at for name, state in nodes.items() if name != node for at in _troubles(state, now)]
     return sum(
-        failure.at > now - WINDOW_SEC and (failure.code not in _PEER_CODES or not _is_explained(failure, troubles))
-        for failure in nodes[node].failures
+        each.at > now - WINDOW_SEC
+        and not (
+            each.code in _PEER_CODES and any(each.at - _NOTICED_SEC <= at <= each.at + _SAME_SEC for at in troubles)
+        )
+        for each in nodes[node].failures
     )
-
-
-def _is_explained(failure: Failure, troubles: Iterable[float]) -> bool:
-    return any(failure.at - _NOTICED_SEC <= at <= failure.at + _SAME_SEC for at in troubles)
 
 
 def _troubles(state: NodeState, now: float) -> Iterator[float]:
@@ -78,11 +84,10 @@ def _troubles(state: NodeState, now: float) -> Iterator[float]:
 
 
 def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: float) -> bool:
-    """Whether the job cannot continue where `node` has failed for good or waits for peers.
-
-    That is so where every node that joined has failed for good, or all that are still there failed at once; or where as
-    many failed as the job takes at most, so that the machines are not the cause, and fewer live than it needs.
-    Otherwise new nodes may replace the lost ones. Failures before a user restarted the job do not count.
+    """Whether the job cannot continue where `node` has failed for good or waits for peers. That is so where every node
+    that joined has failed for good, or all that are still there failed at once; or where as many failed as the job
+    takes at most, so that the machines are not the cause, and fewer live than it needs. Otherwise new nodes may replace
+    the lost ones. Failures before a user restarted the job do not count.
     """
     recent = {name: state for name, state in nodes.items() if state.seen_at > now - WINDOW_SEC}
     going_on = sum(state.standing is Standing.GOING_ON for state in recent.values())
@@ -114,10 +119,9 @@ def is_failure(code: int) -> bool:
 
 
 def is_bad_luck(hangs: int, failures: int) -> bool:
-    """Whether workers restart without a failure after `hangs` in a row without progress between them.
-
-    A restarted launcher counts hangs from 0, so failures count too: a run that always hangs at the same image ends
-    within the window.
+    """Whether workers restart without a failure after `hangs` in a row without progress between them. A restarted
+    launcher counts hangs from 0, so failures count too: a run that always hangs at the same image ends within the
+    window.
     """
     return hangs + failures <= _HANGS_ALLOWED
 
@@ -127,3 +131,127 @@ def lost_exit_code(node: str, nodes: Mapping[str, NodeState], job: Nodes, code: 
     if not ended_for_all(node, nodes, job, now):
         return EXIT_UNFIT
     return EXIT_BAD_INPUT if code == EXIT_BAD_INPUT else EXIT_ENDED_FOR_ALL
+
+
+KILLED = 128 + 9
+
+
+class Start(NamedTuple):
+    """A node's first state. `again`: a user restarted a job that had ended for all; `killed`: the last launcher was."""
+
+    state: NodeState
+    again: bool
+    killed: bool
+
+
+def start_state(before: NodeState | None, now: float, boot_id: str, over: int | None = None) -> Start:
+    """Continues from a node's last state, on this or another machine of its name. `over` is the code with which the job
+    ended for all; None where it has not. A job that is done does not restart. Otherwise a start on the same boot is a
+    user's decision, as no service starts a job that has ended for all; on another boot it may be a reboot or a new
+    machine. A lost node is started again by its watch.
+    """
+    before = before or NodeState(seen_at=now)
+    is_reset = before.standing in (Standing.LOST, Standing.OVER)
+    again = before.standing is Standing.OVER and bool(over) and before.boot_id == boot_id
+    is_cut_off = before.standing is Standing.GOING_ON and bool(before.boot_id)
+    killed = is_cut_off and before.boot_id == boot_id
+    gone = (before.seen_at,) if is_cut_off and not killed else ()
+    failures = () if is_reset else tuple(each for each in before.failures if each.at > now - WINDOW_SEC)
+    if killed:
+        failures = (*failures, Failure(at=before.seen_at, code=KILLED))
+    state = NodeState(
+        seen_at=now,
+        boot_id=boot_id,
+        intervals=(*before.intervals, Interval(began=now, length_sec=0)),
+        failures=failures,
+        lost_at=tuple(at for at in before.lost_at if at > now - WINDOW_SEC),
+        gone_at=tuple(at for at in (*before.gone_at, *gone) if at > now - WINDOW_SEC),
+        again_at=now if again else before.again_at,
+    )
+    return Start(state, again, killed)
+
+
+def mark_seen(state: NodeState, now: float, up_sec: float) -> NodeState:
+    """Records that the node lives, `up_sec` after its launcher's start."""
+    *past, present = state.intervals
+    grown = present.model_copy(update={"length_sec": up_sec})
+    return state.model_copy(update={"seen_at": now, "intervals": (*past, grown)})
+
+
+def add_failure(state: NodeState, now: float, code: int) -> NodeState:
+    """Records that its workers ended with a code that counts."""
+    return state.model_copy(update={"failures": (*state.failures, Failure(at=now, code=code))})
+
+
+def mark_lost(state: NodeState, now: float) -> NodeState:
+    """Records that it has failed for good."""
+    return state.model_copy(update={"standing": Standing.LOST, "lost_at": (*state.lost_at, now)})
+
+
+def mark_leaving(state: NodeState) -> NodeState:
+    """Records a signal to stop: if its launcher is killed from now on, that is no failure."""
+    return state.model_copy(update={"standing": Standing.LEFT})
+
+
+def end_state(state: NodeState, code: int | None) -> NodeState:
+    """Records its launcher's exit code; None where unknown."""
+    standing = Standing.OVER
+    if code in (EXIT_INTERRUPTED, EXIT_HOURS_OVER):
+        standing = Standing.LEFT
+    elif code == EXIT_UNFIT:
+        standing = Standing.LOST
+    elif code not in EXIT_CODES or code == EXIT_FAILED:
+        # It will be started again, unless it was too slow to stop.
+        standing = state.standing if state.standing is Standing.LEFT else Standing.GOING_ON
+    for_good = standing in (Standing.LOST, Standing.OVER)
+    return state.model_copy(update={"standing": standing, "boot_id": state.boot_id if for_good else ""})
+
+
+LAUNCH_FOLDER = ".launch"
+"""In a run's folder; holds a folder per job, named by `gangway.images.shell.life_argv`."""
+_WORDS = r"^[A-Za-z0-9', -]{1,100}$"
+
+
+class _Change(BaseModel):
+    """A line of a node's log of changes (`JobFolder.note`)."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    event: str = Field(pattern=_WORDS)
+    state: str = Field(pattern=_WORDS)
+
+
+def lines_of_nodes(run_dir: Path) -> Iterator[str]:
+    """Yields a line per job and node with its last state; nothing where no job has a folder."""
+    now = time.time()
+    for folder in sorted(path for path in (run_dir / LAUNCH_FOLDER).glob("*") if path.is_dir()):
+        job = JobFolder(folder, "")
+        nodes = job.nodes()
+        if not nodes:
+            continue
+        yield f"job {visible(folder.name)}: {used_sec(nodes) / 3600:.2f} h with a node up"
+        for name, state in nodes.items():
+            failures = own_failures(name, nodes, now)
+            yield (
+                f"  {name}: {state.standing}, seen {max(0.0, now - state.seen_at):,.0f} s ago"
+                f"{f', {failures} failures within six hours' if failures else ''}{_last_change(folder, name)}"
+            )
+        if (over := job.over()) is not None:
+            yield f"  ended for all with exit code {over.code}, {over.node} says, {_moment(over.at)}"
+
+
+def _moment(seconds: float) -> str:
+    """Formats a time, which may be out of range as a node's clock may be wrong."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+    except (OSError, OverflowError, ValueError):
+        return f"{seconds:g} s after 1970"
+
+
+def _last_change(folder: Path, node: str) -> str:
+    try:
+        *_, last = read_text_file(folder / f"node-{node}.jsonl").splitlines()
+        change = _Change.model_validate_json(last)
+    except (OSError, ValueError):
+        return ""
+    return f"; {change.event}: {change.state}"

@@ -1,6 +1,6 @@
 """The job as one node's launcher sees it: its life, its hours, and what its nodes tell each other.
 
-Decisions are pure: `lifecycle`, `failures`, `job_clock`. This module holds the files, the clocks and the thread that
+Decisions are pure: `lifecycle`, `failures`. This module holds the files, the clocks and the thread that
 updates them. Without a folder the node is alone, and its hours are this launcher's.
 """
 
@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 import traceback
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -26,18 +25,23 @@ from gangway.trainer.core.errors import (
     TrainerError,
 )
 from gangway.trainer.core.host import boot_id
-from gangway.trainer.launch import membership
 from gangway.trainer.launch.failures import (
+    KILLED,
     WINDOW_SEC,
     Nodes,
+    add_failure,
+    end_state,
     ended_for_all,
     is_failure,
     is_lost,
     lost_exit_code,
+    mark_leaving,
+    mark_lost,
+    mark_seen,
     own_failures,
+    start_state,
 )
-from gangway.trainer.launch.job_clock import used_sec
-from gangway.trainer.launch.node_state import JobFolder, NodeState
+from gangway.trainer.launch.node_state import JobFolder, NodeState, used_sec
 from gangway.trainer.rendezvous.lifecycle import Event, Life, State
 
 BEAT_SEC = 30.0
@@ -56,7 +60,7 @@ class Job:
         self.life = Life()
         self._nodes, self._folder, self._max_sec = nodes, folder, max_sec
         self._name = folder.node if folder else "this node"
-        self._state = membership.start(None, time.time(), "").state
+        self._state = start_state(None, time.time(), "").state
         self._up_since = time.monotonic()
         self._used = (0.0, self._up_since)
         self._changes: queue.SimpleQueue[tuple[str, str, int | None] | None] = queue.SimpleQueue()
@@ -75,8 +79,8 @@ class Job:
             used_hours, max_hours = self._used[0] / 3600, (self._max_sec or 0) / 3600
             announce(f"of the job's {max_hours:g} hours {used_hours:.2f} are used: raise max_hours to go on")
             self.on(Event.HOURS_OVER)
-        elif killed and is_lost(self._name, self._all_nodes(), membership.KILLED, time.time()):
-            self.on(Event.ENDED, self._settle_loss(membership.KILLED))
+        elif killed and is_lost(self._name, self._all_nodes(), KILLED, time.time()):
+            self.on(Event.ENDED, self._settle_loss(KILLED))
         self._pulse.start()
         return self
 
@@ -122,9 +126,8 @@ class Job:
         self.on(Event.HOURS_OVER if self.left_sec() <= 0 else Event.SIGNAL)
 
     def listen(self) -> None:
-        """Ends the wait for peers when the job ends for all; call it in the main thread.
-
-        Only an exception like that of a signal ends torchrun's wait.
+        """Ends the wait for peers when the job ends for all; call it in the main thread. Only an exception like that of
+        a signal ends torchrun's wait.
         """
         from torch.distributed.elastic.multiprocessing.api import SignalException
 
@@ -142,7 +145,7 @@ class Job:
         now = time.time()
         with self._lock:
             if is_failure(code):
-                self._write_state(membership.add_failure(self._state, now, code))
+                self._write_state(add_failure(self._state, now, code))
             nodes = self._all_nodes()
         if is_lost(self._name, nodes, code, now):
             code = self._settle_loss(code)
@@ -166,7 +169,7 @@ class Job:
     def _load_state(self) -> bool:
         before = self._folder.nodes().get(self._name) if self._folder else None
         over = self._folder.over() if self._folder else None
-        start = membership.start(before, time.time(), boot_id(), over.code if over else None)
+        start = start_state(before, time.time(), boot_id(), over.code if over else None)
         self._state = start.state
         if self._folder is not None and start.again:
             self._folder.forget_over()
@@ -178,7 +181,7 @@ class Job:
         """Records that this node failed for good, waits for the others, and returns the exit code."""
         now = time.time()
         with self._lock:
-            self._write_state(membership.mark_lost(self._state, now))
+            self._write_state(mark_lost(self._state, now))
         until = time.monotonic() + SETTLE_SEC
         while self._folder is not None:
             over = ended_for_all(self._name, self._all_nodes(), self._nodes, time.time())
@@ -195,7 +198,7 @@ class Job:
         return {**others, self._name: self._state}
 
     def _write_state(self, state: NodeState) -> None:
-        self._state = membership.mark_seen(state, time.time(), time.monotonic() - self._up_since)
+        self._state = mark_seen(state, time.time(), time.monotonic() - self._up_since)
         if self._folder is not None:
             self._folder.write(self._state)
 
@@ -238,13 +241,8 @@ class Job:
             self._folder.note(event, state, code)
         if state == State.STOPPING:
             with self._lock:
-                self._write_state(membership.mark_leaving(self._state))
+                self._write_state(mark_leaving(self._state))
 
     def _close(self) -> None:
         with self._lock:
-            self._write_state(membership.end(self._state, self.life.exit_code))
-
-
-def job_folder(path: str | None, node: str) -> JobFolder | None:
-    """Returns the folder of the launcher's flag; None without the flag."""
-    return JobFolder(Path(path), node) if path else None
+            self._write_state(end_state(self._state, self.life.exit_code))

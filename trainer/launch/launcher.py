@@ -37,7 +37,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
-from gangway.trainer.config.arguments import positive
 from gangway.trainer.core.console import announce, refuse, warn
 from gangway.trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -45,10 +44,12 @@ from gangway.trainer.core.errors import (
     EXIT_INTERRUPTED,
     EXIT_PEERS_LOST,
     TrainerError,
+    parse_number,
 )
 from gangway.trainer.core.torch_private import note_ends
 from gangway.trainer.launch.failures import Nodes, is_bad_luck, worker_exit_code
-from gangway.trainer.launch.job import Job, job_folder
+from gangway.trainer.launch.job import Job
+from gangway.trainer.launch.node_state import JobFolder
 from gangway.trainer.launch.watchdog import Watchdog, watch_workers
 from gangway.trainer.power import carbon_start
 from gangway.trainer.power.saved_limits import undo_left_over
@@ -64,8 +65,7 @@ from gangway.trainer.rendezvous.elastic_rendezvous import (
     wait_for_store,
 )
 from gangway.trainer.rendezvous.lifecycle import Event, State
-from gangway.trainer.rendezvous.tunnel import listen_everywhere
-from gangway.trainer.rendezvous.workers_store import keyed_store
+from gangway.trainer.rendezvous.tunnel import keyed_store, listen_everywhere
 
 _WATCH = "--watch"
 _START_WHEN = "--start-when"
@@ -82,9 +82,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs torchrun with `argv`; returns 0, the first failed worker's exit code, or 75 after a signal.
-
-    With --job-dir the code says what the end means for this node and for the job (EXIT_CODES).
+    """Runs torchrun with `argv`; returns 0, the first failed worker's exit code, or 75 after a signal. With --job-dir
+    the code says what the end means for this node and for the job (EXIT_CODES).
     """
     try:
         own, torchrun_argv = _split_arguments(argv)
@@ -94,14 +93,17 @@ def main(argv: Sequence[str]) -> int:
         parsed = _parse_torchrun(torchrun_argv)
         _check_port(parsed)
         key = _member_key(own.get(member_key.FLAG), parsed)
-        folder = job_folder(own.get("--job-dir"), own.get("--node") or socket.gethostname())
+        job_dir, node = own.get("--job-dir"), own.get("--node") or socket.gethostname()
+        folder = JobFolder(Path(job_dir), node) if job_dir else None
         with _meeting_store(own.get(_STORE), parsed, key), Job(_nodes(parsed), folder, max_sec) as job:
             if job.life.exit_code is None and not _wait_to_start(own, torchrun_argv, job.left_sec()):
                 job.on(Event.SIGNAL)
             if job.life.exit_code is None:
                 poll = NoticesFile(watched).poll if watched else None
                 with tempfile.TemporaryDirectory(prefix="gangway-") as place:
-                    watcher = Watcher(_set_notices_path(place), poll, job.left_sec)
+                    notices = Path(place, "notices.jsonl")
+                    os.environ[NOTICES_VARIABLE] = str(notices)
+                    watcher = Watcher(notices, poll, job.left_sec)
                     watchdog = watch_workers(Path(place), carbon_start.find_run_dir(torchrun_argv), hang_after_sec)
                     _run_watched(parsed, job, key, watcher, watchdog)
     except TrainerError as error:
@@ -109,11 +111,6 @@ def main(argv: Sequence[str]) -> int:
         return EXIT_BAD_INPUT
     assert job.life.exit_code is not None
     return job.life.exit_code
-
-
-def _set_notices_path(folder: str) -> Path:
-    os.environ[NOTICES_VARIABLE] = str(Path(folder, "notices.jsonl"))
-    return Path(folder, "notices.jsonl")
 
 
 def _run_watched(
@@ -150,9 +147,8 @@ def _parse_torchrun(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _check_port(parsed: argparse.Namespace) -> None:
-    """Raises TrainerError where this node serves the store and its port is taken.
-
-    torch raises the same error for a store that has gone, for which a job waits.
+    """Raises TrainerError where this node serves the store and its port is taken. torch raises the same error for a
+    store that has gone, for which a job waits.
     """
     endpoint, place = parsed.rdzv_endpoint, "--rdzv-endpoint"
     is_host = _IS_HOST.search(parsed.rdzv_conf) is not None
@@ -390,27 +386,26 @@ def _wait_to_start(own: Mapping[str, str], torchrun_argv: Sequence[str], left_se
 
 
 def _hang_after_sec(text: str) -> float | None:
-    """Returns the seconds of silence that end a step; None to learn them, infinite for never."""
+    """The seconds of silence that end a step; None to learn them, infinite for never."""
     if text in ("auto", "off"):
         return None if text == "auto" else math.inf
-    try:
-        return positive(text)
-    except argparse.ArgumentTypeError:
-        raise TrainerError(
-            place=_HANG_AFTER,
-            problem="no time after which a step counts as hanging",
-            value=text,
-            allowed="auto, off, or seconds above 0",
-            fix="leave it out: the bound is learned from the run's own steps",
-        ) from None
+    return parse_number(
+        text,
+        _is_positive,
+        place=_HANG_AFTER,
+        problem="no time after which a step counts as hanging",
+        allowed="auto, off, or seconds above 0",
+        fix="leave it out: the bound is learned from the run's own steps",
+    )
 
 
 def _max_sec(text: str | None) -> float | None:
     if text is None:
         return None
-    try:
-        return positive(text) * 3600
-    except argparse.ArgumentTypeError:
-        raise TrainerError(
-            place=_MAX_HOURS, problem="no time for a job", value=text, allowed="hours, above 0", fix=f"{_MAX_HOURS} 8"
-        ) from None
+    fix = f"{_MAX_HOURS} 8"
+    problem, allowed = "no time for a job", "hours, above 0"
+    return 3600 * parse_number(text, _is_positive, place=_MAX_HOURS, problem=problem, allowed=allowed, fix=fix)
+
+
+def _is_positive(value: float) -> bool:
+    return 0 < value < math.inf

@@ -1,4 +1,5 @@
 """The state that a job's nodes share: a file per node in the job's folder, and one for the end of the whole job.
+The job's hours are the time in which at least one of its nodes is up.
 
 Files are written atomically by the job's user; root reads none of them. A damaged file, or one of another version, is
 reported and skipped: nothing here may end a job that could continue.
@@ -8,7 +9,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -172,3 +173,22 @@ class JobFolder:
         if sentence not in self._reported:
             self._reported.add(sentence)
             announce(sentence)
+
+
+def union_sec(intervals: Iterable[Interval]) -> float:
+    """Seconds that lie in at least one of the intervals.
+
+    >>> union_sec(Interval(began=began, length_sec=10) for began in (0, 5, 90))
+    25.0
+    """
+    total, until = 0.0, float("-inf")
+    for began, ended in sorted((each.began, each.began + each.length_sec) for each in intervals):
+        total += max(0.0, ended - max(began, until))
+        until = max(until, ended)
+    return total
+
+
+def used_sec(nodes: Mapping[str, NodeState]) -> float:
+    """Returns the used seconds of a job's hours, at least each node's uptime, whatever its wall clock was set to."""
+    union = union_sec(each for state in nodes.values() for each in state.intervals)
+    return max([union, *(sum(each.length_sec for each in state.intervals) for state in nodes.values())])

@@ -27,8 +27,7 @@ from gangway.trainer.config.arguments import Parser
 from gangway.trainer.core.console import info, refuse, warn
 from gangway.trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
 from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
-from gangway.trainer.rendezvous.tunnel import LOOPBACK, listen_everywhere, why_refused
-from gangway.trainer.rendezvous.workers_store import keyed_store
+from gangway.trainer.rendezvous.tunnel import LOOPBACK, keyed_store, listen_everywhere, why_refused
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
@@ -178,9 +177,8 @@ def _socket_tables() -> list[str]:
 
 
 def connected_hosts(tables: Iterable[str], port: int, own: str = LOOPBACK) -> set[str]:
-    """Returns the hosts connected to a local port, without the store's own client at `own`.
-
-    `tables` are texts in the format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
+    """Returns the hosts connected to a local port, without the store's own client at `own`. `tables` are texts in the
+    format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
     """
     hosts: dict[str, int] = {}
     for row in (line.split() for table in tables for line in table.splitlines()[1:]):

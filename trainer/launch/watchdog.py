@@ -97,7 +97,6 @@ class _WatchedWorker:
 
 class Watchdog(threading.Thread):
     """Watches the workers whose beats are in `folder`, and kills all of this node's once one is silent for too long.
-
     Evidence goes to `run_dir`; None keeps none. `fixed_sec`: see StepBound.
     """
 

@@ -74,10 +74,8 @@ class C3D(nn.Module):
 
 
 class C3DFeatures:
-    """FeatureExtractor whose features are logits of UCF101's classes.
-
-    `weights` has the mean clip in its folder; None for the environment's. Raises TrainerError: a file is missing, or
-    holds other arrays.
+    """FeatureExtractor whose features are logits of UCF101's classes. `weights` has the mean clip in its folder; None
+    for the environment's. Raises TrainerError: a file is missing, or holds other arrays.
     """
 
     name = "video IS"

@@ -5,6 +5,7 @@ order of the float64 sums differs.
 """
 
 import itertools
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -19,9 +20,71 @@ import torch
 from numpy.typing import NDArray
 from torch import distributed as dist
 
-from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.core.host import usable_cores
 from gangway.trainer.distributed.world import World
-from gangway.trainer.metrics.frechet import FeatureStats, Moments
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean [dim] and unbiased covariance [dim, dim] of `num` feature vectors."""
+
+    mean: Matrix
+    covariance: Matrix
+    num: int
+
+
+class FeatureStats:
+    """Sums over feature vectors of length `dim`, added batch by batch in float64."""
+
+    def __init__(self, dim: int) -> None:
+        self._num = 0
+        self._sum = np.zeros(dim)
+        self._outer = np.zeros((dim, dim))
+
+    def add(self, features: Matrix) -> None:
+        """Adds [N, dim] features."""
+        self._num += len(features)
+        self._sum += features.sum(axis=0)
+        self._outer += features.T @ features
+
+    def __add__(self, other: "FeatureStats") -> "FeatureStats":
+        return self.from_sums(self.sums() + other.sums())
+
+    def sums(self) -> Matrix:
+        """Returns all sums as one vector, [1 + dim + dim * dim], to be added over workers."""
+        return np.concatenate([[self._num], self._sum, self._outer.ravel()])
+
+    @classmethod
+    def from_sums(cls, sums: Matrix) -> Self:
+        """Inverts `sums`. A count is exact in float64 up to 2**53."""
+        dim = math.isqrt(len(sums) - 1)  # dim * (dim + 1) numbers besides the count
+        stats = cls(dim)
+        stats._num, stats._sum, stats._outer = int(sums[0]), sums[1 : dim + 1], sums[dim + 1 :].reshape(dim, dim)
+        return stats
+
+    def moments(self) -> Moments:
+        """Returns mean and covariance; needs at least two vectors."""
+        assert self._num >= 2, "TrainConfig and the command line ask for two images or more"
+        mean = self._sum / self._num
+        covariance = (self._outer - self._num * np.outer(mean, mean)) / (self._num - 1)
+        return Moments(mean, covariance, self._num)
+
+
+def frechet_distance(first: Moments, second: Moments) -> float:
+    """Squared Fréchet distance of two Gaussians: |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)). The trace of (S1
+    S2)^(1/2) is the sum of the square roots of the eigenvalues of R S2 R, R the symmetric root of S1: symmetric, with
+    no negative eigenvalue but by rounding, so nothing complex or singular as with scipy.linalg.sqrtm. It holds with
+    fewer images than features and singular covariances (Heusel et al. 2017, arXiv:1706.08500; Dowson & Landau 1982).
+    """
+    difference = first.mean - second.mean
+    values, vectors = np.linalg.eigh(first.covariance)
+    root = (vectors * np.sqrt(values.clip(min=0))) @ vectors.T
+    product = root @ second.covariance @ root
+    cross = np.sqrt(np.linalg.eigvalsh((product + product.T) / 2).clip(min=0)).sum()
+    return float(difference @ difference + np.trace(first.covariance) + np.trace(second.covariance) - 2 * cross)
+
 
 T = TypeVar("T")
 _CPU_PART = 16
@@ -48,10 +111,8 @@ def go_on() -> bool:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Features of a set of images, the same on every worker.
-
-    `stats` are sums over all features; `rows` are the features [N, dim] in order, None where only the sums were
-    requested.
+    """Features of a set of images, the same on every worker. `stats` are sums over all features; `rows` are the
+    features [N, dim] in order, None where only the sums were requested.
     """
 
     stats: FeatureStats
@@ -88,10 +149,9 @@ def agree_to_go_on(world: World, ask: Ask) -> None:
 def collect(
     of: Callable[[slice], Features], num: int, dim: int, world: World, *, keep: bool, ask: Ask = go_on
 ) -> FeatureSet:
-    """Computes the features of images 0..num-1 on all workers together; every one must call.
-
-    `of` returns [rows, dim] for a range of images, with equally many rows per image; `keep` brings the features to
-    every worker. `ask` is called after each part; AbandonedError: a worker answered yes.
+    """Computes the features of images 0..num-1 on all workers together; every one must call. `of` returns [rows, dim]
+    for a range of images, with equally many rows per image; `keep` brings the features to every worker. `ask` is called
+    after each part; AbandonedError: a worker answered yes.
     """
     size = _GPU_PART if world.own_device.type == "cuda" else _CPU_PART
     parts = [slice(start, min(start + size, num)) for start in range(0, num, size)]
@@ -113,9 +173,8 @@ def collect(
 
 
 def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on, kind: Any = float) -> list[T]:
-    """Runs each job on one worker and returns all results, as `kind`, in order on every worker.
-
-    `ask` is called before each worker's next job. AbandonedError: a worker answered yes.
+    """Runs each job on one worker and returns all results, as `kind`, in order on every worker. `ask` is called before
+    each worker's next job. AbandonedError: a worker answered yes.
     """
     done: list[T] = []
     for first in range(0, len(jobs), world.world_size):
@@ -132,9 +191,8 @@ def _results(jobs: Sequence[Callable[[], T]]) -> list[T]:
 def _compute_parts(
     of: Callable[[slice], Features], mine: list[slice], rounds: int, world: World, ask: Ask
 ) -> Iterator[Features]:
-    """Yields this worker's features by part until a worker fails or requests an end.
-
-    `rounds` are the parts of the worker with the most, as all workers vote equally often.
+    """Yields this worker's features by part until a worker fails or requests an end. `rounds` are the parts of the
+    worker with the most, as all workers vote equally often.
     """
     failure: Exception | None = None
     with closing(_compute_in_threads(of, mine)) as computed:
@@ -160,9 +218,8 @@ def _raise(failure: Exception | None) -> None:
 
 
 def _compute_in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generator[Features]:
-    """Computes parts in one thread per core of this worker, or in one where a GPU computes.
-
-    Each thread computes alone: threads that share a batch on a busy machine mostly wait for each other.
+    """Computes parts in one thread per core of this worker, or in one where a GPU computes. Each thread computes alone:
+    threads that share a batch on a busy machine mostly wait for each other.
     """
     if torch.cuda.is_available():
         yield from map(of, parts)

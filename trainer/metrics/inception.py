@@ -90,10 +90,9 @@ class InceptionFeatures:
 
 
 def reference_network(path: Path | None = None, features: Sequence[str] = ("2048",)) -> nn.Module:
-    """torch-fidelity's network; `path` None leaves torch's initialisation, `features` has torch-fidelity's names.
-
-    It unpickles whatever its file holds, so it is handed one in memory that is known to hold tensors only.
-    TrainerError: the file holds something else than this network's tensors.
+    """torch-fidelity's network; `path` None leaves torch's initialisation, `features` has torch-fidelity's names. It
+    unpickles whatever its file holds, so it is handed one in memory that is known to hold tensors only. TrainerError:
+    the file holds something else than this network's tensors.
     """
     # torch-fidelity publishes no types.
     from torch_fidelity.feature_extractor_inceptionv3 import (  # type: ignore[import-untyped]

@@ -17,20 +17,18 @@ from gangway.trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_REC
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics import scores
-from gangway.trainer.metrics import scores as manifold
 from gangway.trainer.metrics.c3d import C3DFeatures
-from gangway.trainer.metrics.collect import Ask, FeatureSet, shared
+from gangway.trainer.metrics.collect import Ask, FeatureSet, frechet_distance, shared
 from gangway.trainer.metrics.features import EfficientNetLite0Features, FeatureExtractor, FrameFeatures
-from gangway.trainer.metrics.frechet import frechet_distance
 from gangway.trainer.metrics.inception import InceptionFeatures
-from gangway.trainer.metrics.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
+from gangway.trainer.metrics.scores import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
 from gangway.trainer.records.quality import PROXY_BELOW
 
 Parameters = dict[str, int | float | str]
 _SPLITS: Parameters = {"splits": scores.SPLITS, "seed_of_splits": scores.SEED}
 VIDEO_DRAWS, VIDEO_CLIPS = 10, 2048
 """Of TGAN2's scripts/compute_inception_score.py."""
-_NEIGHBOURS: Parameters = {"k": manifold.NEIGHBOURS, "k_density_coverage": manifold.COVERAGE_NEIGHBOURS}
+_NEIGHBOURS: Parameters = {"k": scores.NEIGHBOURS, "k_density_coverage": scores.COVERAGE_NEIGHBOURS}
 
 
 class WeightsPaths(NamedTuple):
@@ -115,9 +113,8 @@ def _inception_score(
 
 
 def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, given: Parameters, team: Team) -> list[Value]:
-    """As in TGAN2's scripts (Saito et al.
-
-    2020, arXiv:1811.09245): mean and deviation of each draw's undivided score. There is one draw of reals.
+    """As in TGAN2's scripts (Saito et al. 2020, arXiv:1811.09245): mean and deviation of each draw's undivided score.
+    There is one draw of reals.
     """
 
     def compute() -> list[Value]:
@@ -132,7 +129,7 @@ def _manifolds(
     extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, _: Parameters, team: Team
 ) -> list[Value]:
     network = "ENL0" if extractor.name.endswith("ENL0") else "Inception"
-    found = manifold.compare(reals.kept, fakes.kept, team.world, ask=team.ask)
+    found = scores.compare(reals.kept, fakes.kept, team.world, ask=team.ask)
     return [Value(f"{name.capitalize()}-{network}", share, "higher") for name, share in found._asdict().items()]
 
 
@@ -160,19 +157,15 @@ def _clips(counts: Counts) -> Parameters:
     return {"draws": VIDEO_DRAWS, "clips_per_draw": counts.fakes, "splits_per_draw": 1}
 
 
-def _manifold_metric(space: str) -> Metric:
-    return Metric(space, _manifolds, keeps=True, parameters=lambda _: _NEIGHBOURS)
-
-
 _METRICS: Mapping[str, Metric] = MappingProxyType(
     {
         "fid": Metric("inception", _frechet, keeps=False),
         "fid-clean": Metric("inception-clean", _frechet, keeps=False),
         "is": Metric("inception", _inception_score, keeps=True, parameters=lambda _: _SPLITS),
         "kid": Metric("inception", _kid, keeps=True, parameters=_subsets),
-        "precision-recall": _manifold_metric("inception"),
+        "precision-recall": Metric("inception", _manifolds, keeps=True, parameters=lambda _: _NEIGHBOURS),
         "fd-enl0": Metric("enl0", _frechet, keeps=False),
-        "precision-recall-enl0": _manifold_metric("enl0"),
+        "precision-recall-enl0": Metric("enl0", _manifolds, keeps=True, parameters=lambda _: _NEIGHBOURS),
         "fd-enl0-frames": Metric("enl0-frames", _frechet, keeps=False),
         "video-is": Metric(
             "c3d", _video_score, keeps=True, parameters=_clips, draws=VIDEO_DRAWS, published=VIDEO_CLIPS
@@ -202,10 +195,10 @@ def metric(name: str) -> Metric:
 def check_applies(name: str, config: TrainConfig) -> None:
     """Raises TrainerError for a metric that does not apply to the data, with an alternative."""
     if found := misfit(name, config):
-        raise _refused(name, config, found.why, found.instead)
-
-
-def _refused(name: str, config: TrainConfig, why: str, instead: str) -> TrainerError:
-    shape = f"{config.channels}x{config.frames}x{config.resolution}x{config.resolution}"
-    value = f"{name} for {config.dataset}, {shape}"
-    return TrainerError(place="--metrics", problem=f"{name} {why}", value=value, fix=f"ask for {instead}")
+        shape = f"{config.channels}x{config.frames}x{config.resolution}x{config.resolution}"
+        raise TrainerError(
+            place="--metrics",
+            problem=f"{name} {found.why}",
+            value=f"{name} for {config.dataset}, {shape}",
+            fix=f"ask for {found.instead}",
+        )

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from gangway.trainer.config.network_size import SMALLEST, size_at
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.data.pinned_batch import to_device
+from gangway.trainer.data.loader import to_device
 
 
 class ProgressiveStage(NamedTuple):

@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.data.domains import numbers_by_domain
-from gangway.trainer.data.images_in_memory import ImageSource
-from gangway.trainer.data.loader import AS_SUITS, MASK, Loader, Reading, no_draws
+from gangway.trainer.data.loader import AS_SUITS, MASK, ImageSource, Loader, Reading, no_draws, numbers_by_domain
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.progressive_schedule import ProgressiveStage, shrink
 from gangway.trainer.phases.losses import Inputs

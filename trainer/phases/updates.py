@@ -7,8 +7,7 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from gangway.trainer.data.loader import MASK
-from gangway.trainer.data.pinned_batch import to_device
+from gangway.trainer.data.loader import MASK, to_device
 from gangway.trainer.distributed.world import World
 from gangway.trainer.phases.phase import Phase, Terms, Update
 from gangway.trainer.phases.phase_clock import PhaseClock

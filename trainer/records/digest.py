@@ -1,7 +1,12 @@
-"""The identity of a run, and digests of records."""
+"""The identity of a run, digests of records, and hashes of the files beside a record, which its signature covers.
+
+A checkpoint's manifest has the checkpoint's hash. Names of files are looked up in the folder, never taken from an
+untrusted record.
+"""
 
 import hashlib
 import json
+import os
 import secrets
 import shlex
 from collections.abc import Mapping
@@ -9,12 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError, ValidationInfo, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import write_atomically
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program
+from gangway.trainer.core.regular_files import open_regular
 from gangway.trainer.records.quantity import Frozen
 from gangway.trainer.records.stats_log import STATS_FILE, StatsLog
 
@@ -47,24 +53,19 @@ class DigestedRecord(Frozen):
     @classmethod
     def _has_its_digest(cls, values: Any, info: ValidationInfo) -> Any:
         """Only for files: records in memory have no digest yet."""
-        if info.mode == "json" and isinstance(values, dict):
-            _check(values)
+        expected = values.get(DIGEST, "") if info.mode == "json" and isinstance(values, dict) else ""
+        if expected and (found := get_digest(values)) != expected:
+            raise PydanticCustomError(
+                WRONG_DIGEST,
+                "was changed after it was written: it was sealed with digest {expected}, its content has {found}",
+                {"expected": str(expected), "found": found},
+            )
         return values
 
     def write(self, path: Path) -> None:
         """Write the data with its digest atomically (TrainerError: not writable)."""
         values = with_digest(json.loads(self.model_dump_json()))
         write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-def _check(values: Mapping[str, Any]) -> None:
-    expected = values.get(DIGEST, "")
-    if expected and (found := get_digest(values)) != expected:
-        raise PydanticCustomError(
-            WRONG_DIGEST,
-            "was changed after it was written: it was sealed with digest {expected}, its content has {found}",
-            {"expected": str(expected), "found": found},
-        )
 
 
 def wrong_digest_error(error: ValidationError, path: Path) -> TrainerError | None:
@@ -123,3 +124,60 @@ def check_dataset(saved: RunIdentity, dataset_sha256: str, data_dir: Path) -> No
             allowed=f"sha256 {saved.dataset_sha256}",
             fix="name the folder of the run's own shards with --data, or start a new run in another --run-dir",
         )
+
+
+_FILES = (STATS_FILE, "reals.png", "samples.png")
+_FOLDERS = (("samples", ".png"), ("checkpoints", ".json"))
+_BLOCK_BYTES = 1 << 20
+
+
+class FileSum(Frozen):
+    """Length and SHA-256 of a file when the record was written."""
+
+    bytes: int = Field(ge=0)
+    sha256: str
+
+
+def get_sums(folder: Path) -> dict[str, FileSum]:
+    """Length and hash of each file that a record covers, by name; unreadable files are left out."""
+    found = {}
+    for name in _names(folder):
+        try:
+            found[name] = _sum(folder, name)
+        except OSError:
+            continue
+    return found
+
+
+def changed_since(folder: Path, sums: Mapping[str, FileSum], *, done: bool) -> list[str]:
+    """Names of changed or unknown files. Files may be missing, and grow while a run is not `done`."""
+    return [name for name in _names(folder) if not _is_unchanged(folder, name, sums.get(name), done)]
+
+
+def _is_unchanged(folder: Path, name: str, recorded: FileSum | None, done: bool) -> bool:
+    if recorded is None:
+        return not done
+    may_grow = name == STATS_FILE and not done
+    try:
+        return _sum(folder, name, recorded.bytes if may_grow else None) == recorded
+    except OSError:
+        return False
+
+
+def _names(folder: Path) -> list[str]:
+    found = [name for name in _FILES if os.path.lexists(folder / name)]
+    for inner, ending in _FOLDERS:
+        names = sorted(path.name for path in (folder / inner).glob(f"*{ending}"))
+        found += [f"{inner}/{name}" for name in names if not name.startswith(".")]
+    return found
+
+
+def _sum(folder: Path, name: str, first_bytes: int | None = None) -> FileSum:
+    content = hashlib.sha256()
+    with os.fdopen(open_regular(folder, name), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        remaining = size = size if first_bytes is None else min(size, first_bytes)
+        while remaining and (block := file.read(min(remaining, _BLOCK_BYTES))):
+            content.update(block)
+            remaining -= len(block)
+    return FileSum(bytes=size - remaining, sha256=content.hexdigest())

@@ -99,11 +99,6 @@ def latest_judgements(lines: Sequence[Line]) -> list[Judgement]:
     return [Judgement(line["time"], QualityRecord.model_validate(line["quality"])) for line in by_name.values()]
 
 
-def latest_quality(lines: Sequence[Line]) -> list[QualityRecord]:
-    """`latest_judgements` without times."""
-    return [judgement.quality for judgement in latest_judgements(lines)]
-
-
 def quality_in_training(lines: Sequence[Line], wall_sec: float) -> QualityInTraining | None:
     """Values computed while training, None without any; `wall_sec` is the training time of all sessions."""
     ours = [line for line in lines if line.get("event") == "quality" and "in_training" in line]

@@ -12,14 +12,31 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.docstrings import describe
 from gangway.trainer.core.errors import TrainerError, from_validation
 from gangway.trainer.core.files import read_input, read_text_input
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import code_sha256, program
 from gangway.trainer.records.decisions import CONTROLLER, DecisionRecord
-from gangway.trainer.records.digest import DigestedRecord, wrong_digest_error
-from gangway.trainer.records.file_hashes import FileSum
-from gangway.trainer.records.other_version import get_writer
+from gangway.trainer.records.digest import DigestedRecord, FileSum, wrong_digest_error
 from gangway.trainer.records.quality import QualityInTraining, QualityRecord
 from gangway.trainer.records.quantity import Frozen, Quantity
-from gangway.trainer.records.utilisation import UtilisationRecord
+
+SCHEMA_VERSION = 1
+"""Version of records. Later fields have defaults, so that all records of this version are readable."""
+
+
+def get_writer(content: bytes) -> str:
+    """Schema, code and torch of another writing version; empty for this one or an unknown one."""
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(values, dict):
+        return ""
+    schema, code, versions = (values.get(name) for name in ("schema_version", "code_sha256", "versions"))
+    if not isinstance(schema, int) or not isinstance(code, str):
+        return ""
+    if schema == SCHEMA_VERSION and code == code_sha256():
+        return ""
+    torch = versions.get("torch") if isinstance(versions, dict) else None
+    return f"schema {schema}, code {code[:12]}{f', torch {torch:.20}' if isinstance(torch, str) else ''}"
 
 
 class RunContext(Frozen):
@@ -251,6 +268,37 @@ class SegmentRecord(Frozen):
     lr_factor: float
     begun_at: int
     world_size: int
+
+
+UNCOUNTED = "the lines are of a version that did not count it"
+
+
+class UtilisationRecord(Frozen):
+    """Use of the machines, over all sessions. Shares are 0..1.
+
+    Attributes:
+        flop_per_image: counted work of a step per real image.
+        peak_flops: of one device in the run's number format.
+        mfu: model FLOPs utilisation: work over what all devices could have done at peak in that time.
+        loader_stall_share: of the wall time that steps waited for images.
+        checkpoint_stall_share: waits for a copy of the state or the previous save; saves beside training do not count.
+        telemetry_share: waits for statistics lines, sample grids and trackers.
+        controller_share: waits for decisions and their changes, in sessions with a controller.
+        cpu_utilisation: CPU time of the workers over their nodes' cores.
+        gpu_utilisation: share of the time in which a GPU ran any kernel, as NVML samples it.
+        host_memory_gib: in use on all nodes by all processes; the maximum of all lines.
+    """
+
+    flop_per_image: Quantity
+    peak_flops: Quantity
+    mfu: Quantity
+    loader_stall_share: Quantity
+    checkpoint_stall_share: Quantity
+    telemetry_share: Quantity
+    cpu_utilisation: Quantity
+    gpu_utilisation: Quantity
+    host_memory_gib: Quantity
+    controller_share: Quantity = Quantity.absent("1", UNCOUNTED)
 
 
 class RunRecord(DigestedRecord):

@@ -91,13 +91,10 @@ def read_stats_log(run_dir: Path) -> StatsLog:
     path = run_dir / STATS_FILE
     if not path.exists():
         return StatsLog([], 0)
-    texts = _content(path).decode("utf-8", "replace").split("\n")
+    content = read_input(path, "move it away; the run goes on without it", most_bytes=MOST_BYTES_OF_STATS)
+    texts = content.decode("utf-8", "replace").split("\n")
     lines = [_parse(text) for text in texts if text.strip()]
     return StatsLog([line for line in lines if line is not None], sum(line is None for line in lines))
-
-
-def _content(path: Path) -> bytes:
-    return read_input(path, "move it away; the run goes on without it", most_bytes=MOST_BYTES_OF_STATS)
 
 
 def _parse(text: str) -> Line | None:

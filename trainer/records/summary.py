@@ -1,20 +1,21 @@
-"""Compute the run record from config.json and stats.jsonl."""
+"""Compute the run record from config.json and stats.jsonl. No torch."""
 
 import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.records.cost_carbon import carbon, cost, energy, total
 from gangway.trainer.records.decisions import decisions
-from gangway.trainer.records.file_hashes import get_sums
-from gangway.trainer.records.quality import latest_quality, quality_in_training
+from gangway.trainer.records.digest import get_sums
+from gangway.trainer.records.quality import latest_judgements, quality_in_training
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import (
+    UNCOUNTED,
     DatasetRecord,
     DataVerification,
     FabricRecord,
@@ -24,9 +25,9 @@ from gangway.trainer.records.run_record import (
     SegmentRecord,
     SessionRecord,
     Summary,
+    UtilisationRecord,
 )
 from gangway.trainer.records.stats_log import STATS_FILE, Line, StatsLog, iso, read_stats_log
-from gangway.trainer.records.utilisation import utilisation
 
 SAVE_BUDGET_SEC = 20.0
 """From a notice to the saved state. Google Cloud and Azure give about 30 s in all, AWS 120."""
@@ -116,7 +117,12 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
     """The record of stats.jsonl so far; `now` distinguishes killed sessions (TrainerError: no readable run)."""
     stats_log = read_stats_log(run_dir)
     if not stats_log.beginnings:
-        raise _no_run(run_dir, stats_log)
+        damaged = stats_log.unreadable or stats_log.lines
+        raise TrainerError(
+            place=str(run_dir / STATS_FILE),
+            problem=f"is damaged: {stats_log.losses(1)} can be read" if damaged else "no run has begun here",
+            fix="start the run's train command: it resumes from its newest checkpoint and starts the file again",
+        )
     config = TrainConfig.from_file(run_dir / "config.json")
     try:
         record = _summarise_log(config, stats_log, now or time.time())
@@ -166,6 +172,7 @@ def _record(
     stops = tuple(interruptions(sessions, stats_log.beginnings, lines))
     done = next((line for line in reversed(lines) if line.get("event") == "done"), None)
     ended_by = last_session.ended_by
+    segments = [line["segment"] for line in lines if line.get("event") == "segment"]
     return RunRecord(
         id=first["run_id"],
         status="done" if ended_by == "done" else "running" if ended_by == "running" else "interrupted",
@@ -189,9 +196,9 @@ def _record(
         sec_per_kimg=_ratio(wall_sec * 1000, shown, "s/kimg"),
         scaling_efficiency=Quantity.absent("1", "needs a run of the same configuration on one worker to compare with"),
         summaries={name: _summary([line.get(name) for line in ticks], unit) for name, unit in _SERIES.items()},
-        quality=tuple(latest_quality(stats_log.lines)),
+        quality=tuple(each.quality for each in latest_judgements(stats_log.lines)),
         quality_in_training=quality_in_training(stats_log.lines, wall_sec),
-        segments=_segments(lines),
+        segments=tuple({each["from_image"]: SegmentRecord.model_validate(each) for each in segments}.values()),
         decisions=tuple(decisions(lines)),
         choices=next((line["choices"] for line in lines[::-1] if line.get("event") == "choices"), {}),
         fabric=FabricRecord.model_validate(latest["fabric"]) if latest.get("fabric") else None,
@@ -202,20 +209,6 @@ def _record(
         peak_memory_gib=_peak_memory(ticks),
         state_sha256=done["state_sha256"] if done and ended_by == "done" else {},
         versions=latest["versions"],
-    )
-
-
-def _segments(lines: Sequence[Line]) -> tuple[SegmentRecord, ...]:
-    values = (line["segment"] for line in lines if line.get("event") == "segment")
-    return tuple({each["from_image"]: SegmentRecord.model_validate(each) for each in values}.values())
-
-
-def _no_run(run_dir: Path, stats_log: StatsLog) -> TrainerError:
-    damaged = stats_log.unreadable or stats_log.lines
-    return TrainerError(
-        place=str(run_dir / STATS_FILE),
-        problem="no run has begun here" if not damaged else f"is damaged: {stats_log.losses(1)} can be read",
-        fix="start the run's train command: it resumes from its newest checkpoint and starts the file again",
     )
 
 
@@ -299,3 +292,96 @@ def _peak_memory(ticks: Sequence[Line]) -> Quantity:
     )
     peak = max(line[key] for line in ticks if line[key] is not None)
     return Quantity.measured(peak, "GiB", f"{what}, summed over workers")
+
+
+def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> UtilisationRecord:
+    """The record from statistics lines in order and the first line of each session."""
+    per_image, peak = _flops(beginnings[-1])
+    stretches = _stretches(ticks, beginnings)
+    return UtilisationRecord(
+        flop_per_image=per_image,
+        peak_flops=peak,
+        mfu=_mfu(ticks, beginnings),
+        loader_stall_share=_share(ticks, "loader_stall_sec", "time.perf_counter around the loader, slowest worker"),
+        checkpoint_stall_share=_share(ticks, "checkpoint_stall_sec", "time.monotonic around saves, slowest worker"),
+        telemetry_share=_share(ticks, "telemetry_sec", "time.monotonic around lines and grids, slowest worker"),
+        cpu_utilisation=_over_time(stretches, "cpu_utilisation", "time.process_time of workers, cores of nodes"),
+        gpu_utilisation=_over_time(stretches, "gpu_utilisation", "NVML, sampled at each line"),
+        controller_share=_share(ticks, "controller_sec", "time.monotonic around decisions, slowest worker"),
+        host_memory_gib=_peak(ticks, "host_memory_gib", "GiB", "/proc/meminfo: total less available"),
+    )
+
+
+def _flops(beginning: Line) -> tuple[Quantity, Quantity]:
+    flops = {name: Quantity.model_validate(quantity) for name, quantity in beginning.get("flops", {}).items()}
+    return flops.get("per_image", Quantity.absent("FLOP", UNCOUNTED)), flops.get(
+        "peak", Quantity.absent("FLOP/s", UNCOUNTED)
+    )
+
+
+def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
+    """Work over capacity, summed over the sessions, whose devices may differ."""
+    last_of_session = {line["session"]: line for line in ticks}
+    work, capacity = [], []
+    for beginning in beginnings:
+        last = last_of_session.get(beginning["session"])
+        per_image, peak = _flops(beginning)
+        for part in (per_image, peak):
+            if part.value is None:
+                return Quantity.absent("1", part.source)
+        if last is not None and "wall_sec" in last and per_image.value is not None and peak.value is not None:
+            work.append((last["images"] - beginning["images"]) * per_image.value)
+            capacity.append(last["wall_sec"] * beginning["world_size"] * peak.value)
+    if not math.fsum(capacity):
+        return Quantity.absent("1", "no statistics line has it")
+    return Quantity(
+        value=math.fsum(work) / math.fsum(capacity),
+        unit="1",
+        provenance="estimated",
+        source=f"images x FLOP per image / (wall time x devices x peak); peak {peak.provenance}: {peak.source}",
+        as_of=peak.as_of,
+        note=f"from the first step to the last line of {len(work)} session(s), all waits included; "
+        f"FLOP {per_image.source}",
+    )
+
+
+def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
+    counted = [line for line in ticks if key in line]
+    last_of_session: Mapping[int, Line] = {line["session"]: line for line in counted if line[key] is not None}
+    wall_sec = math.fsum(line["wall_sec"] for line in last_of_session.values())
+    if not wall_sec:
+        why = "no session had one" if counted else UNCOUNTED if ticks else "the run ended before its first line"
+        return Quantity.absent("1", why)
+    return Quantity.measured(math.fsum(line[key] for line in last_of_session.values()) / wall_sec, "1", source)
+
+
+class _Stretch(NamedTuple):
+    line: Line
+    node_sec: float
+
+
+def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stretch]:
+    nodes = {beginning["session"]: beginning["num_nodes"] for beginning in beginnings}
+    counted_sec = dict.fromkeys(nodes, 0.0)
+    found = []
+    for line in (line for line in ticks if "wall_sec" in line):  # lines of the first version have none
+        session, wall_sec = line["session"], line["wall_sec"]
+        found.append(_Stretch(line, (wall_sec - counted_sec[session]) * nodes[session]))
+        counted_sec[session] = wall_sec
+    return found
+
+
+def _over_time(stretches: Sequence[_Stretch], key: str, source: str) -> Quantity:
+    known = [stretch for stretch in stretches if stretch.line.get(key) is not None]
+    node_sec = math.fsum(stretch.node_sec for stretch in known)
+    if not node_sec:
+        return Quantity.absent("1", "no statistics line has it")
+    mean = math.fsum(stretch.line[key] * stretch.node_sec for stretch in known) / node_sec
+    return Quantity.measured(mean, "1", source, note=f"over the {node_sec:.4g} node seconds of {len(known)} lines")
+
+
+def _peak(ticks: Sequence[Line], key: str, unit: str, source: str) -> Quantity:
+    known = [line[key] for line in ticks if line.get(key) is not None]
+    if not known:
+        return Quantity.absent(unit, "no statistics line has it")
+    return Quantity.measured(max(known), unit, source, note=f"greatest of {len(known)} lines")

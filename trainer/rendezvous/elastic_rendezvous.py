@@ -3,13 +3,17 @@
 torchrun closes a rendezvous for good when an agent ends, so that a job could not start again with the same store. Here
 a node leaves at once and may join a running group, workers may restart, and nodes wait for the store
 (`gangway.trainer.launch.rendezvous`). If it is lost, workers continue until one answers again, where all nodes meet.
-Nodes exchange JSON (`meeting_state`), with the job's key through tunnels only.
+Nodes exchange strict JSON, with the job's key through tunnels only: with torchrun's pickles, a writer to the store
+could run code on every node.
 """
 
 import socket
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gangway.trainer.core.console import announce
 from gangway.trainer.core.torch_private import (
@@ -20,11 +24,9 @@ from gangway.trainer.core.torch_private import (
     serve_workers_by,
     served_store,
 )
-from gangway.trainer.rendezvous import meeting_state
 from gangway.trainer.rendezvous.lifecycle import Event
-from gangway.trainer.rendezvous.member_key import MemberKey
-from gangway.trainer.rendezvous.tunnel import LOOPBACK, NearEnd, why_refused
-from gangway.trainer.rendezvous.workers_store import WorkersStore, loopback_store
+from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
+from gangway.trainer.rendezvous.tunnel import LOOPBACK, NearEnd, WorkersStore, loopback_store, why_refused
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters
@@ -66,7 +68,7 @@ class ElasticRendezvous:
         DynamicRendezvousHandler.next_rendezvous = _with_new_store(  # type: ignore[assignment]  # torch has no hook for it
             DynamicRendezvousHandler.next_rendezvous, self._on_meeting, self._on_joined
         )
-        exchange_states(meeting_state.encode, meeting_state.decode, meeting_state.MeetingStateError)
+        exchange_states(encode_state, decode_state, MeetingStateError)
         serve_workers_by(self._serve_workers)
         serve_standalone_by(loopback_store)
 
@@ -167,11 +169,10 @@ class ElasticRendezvous:
 
 
 def _with_new_store(original: "NextRendezvous", meeting: Callable[[], None], joined: "Joined") -> "NextRendezvous":
-    """`next_rendezvous` with a new workers' store in every round; `joined` gives the result.
-
-    torch 2.15 opens a store only when a node is first of its group for the first time. A node that joins later then
-    waits without effect, and so does the first one (observed: 60 s, both exit with 1), and restarted workers find stale
-    addresses (observed: "Connection refused", and the job ends).
+    """`next_rendezvous` with a new workers' store in every round; `joined` gives the result. torch 2.15 opens a store
+    only when a node is first of its group for the first time. A node that joins later then waits without effect, and so
+    does the first one (observed: 60 s, both exit with 1), and restarted workers find stale addresses (observed:
+    "Connection refused", and the job ends).
     """
 
     def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
@@ -221,3 +222,122 @@ def wait_for_store(endpoint: str, key: MemberKey | None = None, poll_sec: float 
             reported_sec = max(waited, poll_sec)
             announce(f"waiting for the rendezvous store at {endpoint}, {waited:.0f} s so far: {reason}")
         time.sleep(poll_sec)
+
+
+MAX_BYTES = 1 << 20
+"""Enough for thousands of nodes."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_YEAR_9999_US = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+_Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+_TimeUs = Annotated[int, Field(ge=0, lt=_YEAR_9999_US)]
+_Rank = Annotated[int, Field(ge=0, lt=1 << 16)]
+_Node = tuple[Annotated[str, Field(min_length=1, max_length=1024)], _Count, _Count]
+"""Address, process and number in it."""
+
+
+class MeetingStateError(ValueError):
+    """The content is not a rendezvous state."""
+
+
+class _Meeting(BaseModel):
+    """torchrun's _RendezvousState, times in microseconds since 1970."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    round: _Count
+    complete: bool
+    deadline: _TimeUs | None
+    closed: bool
+    participants: tuple[tuple[_Node, _Rank], ...]
+    wait_list: tuple[_Node, ...]
+    redundancy_list: tuple[_Node, ...]
+    last_heartbeats: tuple[tuple[_Node, _TimeUs], ...]
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        """Every node occurs once and has a heartbeat: torchrun relies on both when it removes one."""
+        nodes = [*(node for node, _ in self.participants), *self.wait_list, *self.redundancy_list]
+        beating = [node for node, _ in self.last_heartbeats]
+        if len({*nodes}) < len(nodes) or len({*beating}) < len(beating):
+            raise ValueError("duplicate node")
+        if not {*nodes} <= {*beating}:
+            raise ValueError("a node has no heartbeat")
+        return self
+
+
+def encode_state(state: Mapping[str, Any]) -> bytes:
+    """Encode torchrun's state, nodes as tuples; equal states give equal bytes, since torchrun compares them."""
+    deadline = state["deadline"]
+    return (
+        _Meeting(
+            round=state["round"],
+            complete=state["complete"],
+            deadline=None if deadline is None else _to_us(deadline),
+            closed=state["closed"],
+            participants=tuple(sorted(state["participants"].items())),
+            wait_list=tuple(sorted(state["wait_list"])),
+            redundancy_list=tuple(sorted(state["redundancy_list"])),
+            last_heartbeats=tuple(sorted((node, _to_us(at)) for node, at in state["last_heartbeats"].items())),
+        )
+        .model_dump_json()
+        .encode()
+    )
+
+
+def decode_state(content: bytes) -> dict[str, Any]:
+    """Decode what `encode` wrote (MeetingStateError: other content)."""
+    if len(content) > MAX_BYTES:
+        raise MeetingStateError(f"{len(content)} bytes; up to {MAX_BYTES} are read")
+    try:
+        read = _Meeting.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise MeetingStateError(f"no state of a meeting: {first['msg']}") from None
+    return {
+        "round": read.round,
+        "complete": read.complete,
+        "deadline": None if read.deadline is None else _to_datetime(read.deadline),
+        "closed": read.closed,
+        "participants": dict(read.participants),
+        "wait_list": set(read.wait_list),
+        "redundancy_list": set(read.redundancy_list),
+        "last_heartbeats": {node: _to_datetime(us) for node, us in read.last_heartbeats},
+    }
+
+
+def _to_us(at: datetime) -> int:
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def _to_datetime(us: int) -> datetime:
+    return _EPOCH + us * _MICROSECOND
+
+
+KEY_VARIABLE = "GANGWAY_MEMBER_KEY"
+"""Path of the job's key for a run that is started by hand, without the launcher's flags."""
+_PORT = 29400
+"""Port of the rendezvous: the default of torchrun and gangway.trainer.launch.rendezvous."""
+
+
+def meeting_argv(
+    chips: int, hosts: Sequence[str], num_slices: int = 1, coordinator: str = "", key: str | None = None
+) -> list[str]:
+    """Launcher arguments for one process per chip of this host; empty for a single device. `hosts` are this slice's
+    addresses in order; `coordinator` is the first host of the first slice, if there are several. With a `key` file that
+    host must already serve the store: `python -m gangway.trainer.launch.rendezvous --member-key FILE`. Without one
+    torchrun serves it there, to anyone.
+    """
+    if len(hosts) * num_slices == 1:
+        return ["--standalone", f"--nproc-per-node={chips}"] if chips > 1 else []
+    # The coordinator's address may carry the port of Megascale's own.
+    first = coordinator.partition(":")[0] or hosts[0]
+    return [
+        *([FLAG, key] if key else []),
+        f"--nnodes={len(hosts) * num_slices}",
+        f"--rdzv-backend={BACKEND if key else 'c10d'}",
+        f"--rdzv-endpoint={first}:{_PORT}",
+        "--rdzv-id=gangway",
+        f"--nproc-per-node={chips}",
+    ]

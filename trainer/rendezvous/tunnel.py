@@ -1,7 +1,8 @@
 """Connections that only the job's nodes can make, for services without authentication such as torch's TCPStore.
 
 A front door accepts mutual TLS and forwards to a port of the loopback; a near end accepts on the loopback and forwards
-to a remote front door. Each end is an event loop in a thread: a slow or hostile peer blocks no other.
+to a remote front door. Each end is an event loop in a thread: a slow or hostile peer blocks no other. The workers'
+stores of torchrun's rounds are behind such doors.
 """
 
 import asyncio
@@ -9,11 +10,18 @@ import random
 import socket
 import ssl
 import threading
+import weakref
 from collections import Counter
 from contextlib import suppress
+from datetime import timedelta
 from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING
 
 from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
+
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
+
 
 LOOPBACK = "127.0.0.1"
 HANDSHAKE_SEC = 5.0
@@ -289,3 +297,43 @@ def _get_host(writer: asyncio.StreamWriter) -> str:
     address = ip_address(name[0].partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address)
+
+
+_TIMEOUT = timedelta(seconds=300)
+"""torch's own."""
+
+
+def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
+    """A store served by this process at a free port of the loopback."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as above
+
+    listening = socket.create_server((LOOPBACK, 0), backlog=1024)
+    return TCPStore(
+        LOOPBACK,
+        listening.getsockname()[1],
+        is_master=True,
+        wait_for_workers=False,
+        multi_tenant=True,
+        timeout=timeout,
+        master_listen_fd=listening.detach(),
+    )
+
+
+def keyed_store(
+    key: MemberKey, listening: socket.socket, timeout: timedelta = _TIMEOUT
+) -> tuple["TCPStore", FrontDoor]:
+    """A store on the loopback and its authenticating front door at `listening`."""
+    store = loopback_store(timeout)
+    return store, FrontDoor(key, listening, store.port)
+
+
+class WorkersStore:
+    """The workers' store of one round, until the last reference; `port` is the front door's for other nodes."""
+
+    def __init__(self, key: MemberKey | None) -> None:
+        self._store = loopback_store()
+        self.inner_port = self.port = self._store.port
+        if key is not None:
+            door = FrontDoor(key, listen_everywhere(), self.inner_port)
+            self.port = door.port
+            weakref.finalize(self, door.close)

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gangway.trainer.config.replicas import replicas
+from gangway.trainer.config.parts.rules import replicas
 from gangway.trainer.config.segment_plan import Plan, decided_values
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
@@ -21,7 +21,7 @@ from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
 from gangway.trainer.control.machine import get_machine
 from gangway.trainer.control.watch import get_history
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program
 from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics.evaluate import Moment
 from gangway.trainer.networks.precision import choose

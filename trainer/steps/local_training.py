@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.domains import check_domains
-from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.data.loader import ImagesInMemory, check_domains
 from gangway.trainer.distributed.world import World
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.phases.updates import Accumulator

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.data.pinned_batch import to_device
+from gangway.trainer.data.loader import to_device
 from gangway.trainer.distributed.world import World
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.phases.phase import Phase

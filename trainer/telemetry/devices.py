@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from gangway.trainer.core.cgroups import memory_of_groups
-from gangway.trainer.core.cores import usable_cores
-from gangway.trainer.core.openmp import WAIT_POLICY
+from gangway.trainer.core.host import WAIT_POLICY, memory_of_groups, usable_cores
 from gangway.trainer.distributed.world import World
 from gangway.trainer.power.energy import Gpu
 

@@ -22,7 +22,7 @@ from gangway.runs.run_folders import Run, read_json
 from gangway.stacks.base.extras import require
 from gangway.stacks.estimates.run_context import local_context
 from gangway.trainer.config.parts.fields import SELF_PREPARED
-from gangway.trainer.config.prepare_command import prepare_command
+from gangway.trainer.config.refusals import prepare_command
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.records.run_record import RunContext, RunRecord
 

@@ -34,7 +34,7 @@ def job(
     from gangway.jobs.systemd.controller import folder_lines
     from gangway.jobs.systemd.state import JobState
     from gangway.runs.run_store import RunStore
-    from gangway.trainer.launch.node_reports import lines_of_nodes
+    from gangway.trainer.launch.failures import lines_of_nodes
 
     if not scale and (dry_run or images is not None):
         raise InputError("--dry-run" if dry_run else "--images", "has no effect without --scale", fix="add --scale")

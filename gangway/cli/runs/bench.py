@@ -98,7 +98,7 @@ def _preset(name: str) -> "TrainConfig":
 
 
 def _make(folder: Path) -> None:
-    from gangway.trainer.core.file_errors import check_reachable
+    from gangway.trainer.core.regular_files import check_reachable
 
     check_reachable(folder)
     try:

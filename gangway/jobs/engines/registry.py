@@ -12,7 +12,7 @@ from gangway.components.estimate.regions import Place, read_place
 from gangway.jobs.base import Engine, Movable, as_movable
 from gangway.jobs.sites import Site, find_nodes
 from gangway.stacks.config.engines_file import KINDS, named_engines
-from gangway.trainer.core.file_errors import check_reachable
+from gangway.trainer.core.regular_files import check_reachable
 
 VARIABLE = "GANGWAY_ENGINE"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")

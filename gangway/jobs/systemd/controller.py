@@ -17,7 +17,7 @@ from gangway.components.core.visible import visible
 from gangway.images.shell import CONTAINER_NAME
 from gangway.runs.run_folders import STATS
 from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
-from gangway.trainer.core.program import MODULE, program
+from gangway.trainer.core.host import MODULE, program
 from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 from gangway.trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
 

@@ -15,7 +15,7 @@ from gangway.runs.run_folders import RECORD, STATS, Run, not_covered, read_json,
 from gangway.runs.signatures import UNSIGNED
 from gangway.runs.stats import read_stats
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunRecord
 

@@ -26,7 +26,7 @@ from gangway.report.comparison.series import Spread, add_note, get_spread, meter
 from gangway.report.comparison.tables import Column, Report, Row, get_report
 from gangway.report.decisions import Decided, find_decided
 from gangway.runs.run_folders import Run, not_sealed
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import program
 from gangway.trainer.core.regular_files import read_regular
 
 if TYPE_CHECKING:

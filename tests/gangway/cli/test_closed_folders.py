@@ -15,7 +15,7 @@ import typer
 
 from gangway.cli.main import app
 from gangway.trainer.__main__ import _parser
-from gangway.trainer.core.program import COMMANDS
+from gangway.trainer.core.host import COMMANDS
 from tests import other_users
 from tests.conftest import REPO
 from tests.other_users import ALICE, MALLORY

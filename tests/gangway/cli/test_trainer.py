@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gangway.cli import main as cli
-from gangway.trainer.core.program import COMMANDS
+from gangway.trainer.core.host import COMMANDS
 
 
 def gangway(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

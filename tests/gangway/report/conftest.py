@@ -134,9 +134,9 @@ def build_record() -> RunRecord:
             "quality": [
                 {
                     "name": "FD-ENL0",
-                    "untrained": measured(412.61, "", "gangway.trainer.metrics.frechet"),
-                    "trained": measured(58.317, "", "gangway.trainer.metrics.frechet"),
-                    "real_vs_real": measured(11.902, "", "gangway.trainer.metrics.frechet"),
+                    "untrained": measured(412.61, "", "gangway.trainer.metrics.collect"),
+                    "trained": measured(58.317, "", "gangway.trainer.metrics.collect"),
+                    "real_vs_real": measured(11.902, "", "gangway.trainer.metrics.collect"),
                     "protocol": protocol,
                 }
             ],

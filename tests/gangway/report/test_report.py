@@ -188,7 +188,7 @@ def test_a_run_without_curves_quality_or_interruptions_says_so(
 
 @pytest.mark.slow
 def test_a_training_that_made_it_worse_is_called_so(out: Path, inputs: dict[str, Any]) -> None:
-    worse = Quantity.measured(500.5, "", "gangway.trainer.metrics.frechet")
+    worse = Quantity.measured(500.5, "", "gangway.trainer.metrics.collect")
     quality = inputs["record"].quality[0].model_copy(update={"trained": worse})
     inputs["record"] = inputs["record"].model_copy(update={"quality": (quality,)})
     text = write_report(out, **inputs).read_text()

@@ -13,7 +13,7 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.signing_key import new_signing_key, public_half
 from gangway.runs.run_folders import find_runs, not_covered
 from gangway.runs.signatures import ForgedError, get_signature, read_private_key, read_public_key, sign
-from gangway.trainer.records.file_hashes import get_sums
+from gangway.trainer.records.digest import get_sums
 from gangway.trainer.records.run_record import RunRecord
 
 RECORDED = Path(__file__).parents[1] / "report" / "comparison" / "recorded"

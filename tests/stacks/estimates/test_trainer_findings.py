@@ -21,7 +21,7 @@ from gangway.stacks.plan.plan import make_plan
 from gangway.stacks.providers.gcp.plan import plan as plan_gcp
 from gangway.trainer.config.parts.rules import RULES
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.config.values.flag_names import as_keys
+from gangway.trainer.core.errors import as_keys
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 ONE_OF_EACH = ("aws-demo", "azure-nc-dev", "gcp-a3-spot", "gcp-v5e-pod", "hosts-lab", "openstack-gpu")

@@ -14,9 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gangway.trainer.__main__ import main
 from gangway.trainer.config.editor_schema import config_schema, get_union, settings_schema
-from gangway.trainer.config.parts.architectures import ARCHITECTURES
-from gangway.trainer.config.parts.losses import LOSSES
-from gangway.trainer.config.parts.part import Choice
+from gangway.trainer.config.parts.choices import ARCHITECTURES, LOSSES, Choice
 from gangway.trainer.config.parts.rules import PART_RULES, first_broken
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig

@@ -1,16 +1,31 @@
 """What a plan is told that the trainer would refuse is what the trainer refuses."""
 
+import shlex
 from typing import Any, get_args
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gangway.trainer.__main__ import train_config
 from gangway.trainer.config.network_size import state_gib
-from gangway.trainer.config.presets import PRESETS
-from gangway.trainer.config.refusals import DATA_SETS, Machine, refusals
+from gangway.trainer.config.parts.fields import RESOLUTIONS
+from gangway.trainer.config.presets import PRESETS, preset
+from gangway.trainer.config.refusals import (
+    DATA_SETS,
+    Machine,
+    bounds_misfits,
+    misfit,
+    refusals,
+    train_command,
+    untrainable,
+)
 from gangway.trainer.config.segment_plan import stretches
+from gangway.trainer.config.step_memory import images_per_worker
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, METRICS
+from gangway.trainer.config.values.control import Bounds
+from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, METRICS, parse
 from gangway.trainer.config.values.segments import Span
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data import cifar10
@@ -308,3 +323,86 @@ def test_the_trainer_looks_at_each_segment_at_its_own_sizes(monkeypatch: pytest.
     with start_world("gloo") as world:
         check_start(config, world)
     assert looked_at == [(each.config.batch_size, each.span) for each in stretches(config)]
+
+
+CONFIG = preset("dcgan-digits").replace({"precision": "fp32"})
+
+
+@pytest.mark.slow
+@given(
+    bound=st.tuples(st.integers(1, 600), st.integers(1, 600)).map(sorted),
+    start=st.sampled_from([8, 64, 256]),
+    workers=st.sampled_from([1, 2, 8]),
+    group=st.sampled_from([0, 4]),
+    at_once=st.none() | st.tuples(st.integers(1, 9000), st.integers(1, 9000)).map(sorted),
+    precision=st.lists(st.sampled_from(["fp32", "bf16", "fp16"]), unique=True),
+)
+def test_what_does_not_go_with_a_run_is_found_and_its_fix_does(
+    bound: list[int], start: int, workers: int, group: int, at_once: list[int] | None, precision: list[str]
+) -> None:
+    config = CONFIG.model_copy(update={"batch_size": 32 * start, "minibatch_std": group})
+    least, most = bound
+    bounds = Bounds.model_validate({"batch_size": (least, most), "batch_gpu": at_once, "precision": tuple(precision)})
+    found = {each.field: each for each in bounds_misfits(bounds, config, workers)}
+    fits = workers * config.group <= least <= config.batch_size <= most
+    assert ("batch_size" not in found) == fits
+    whole = config.model_copy(update={"batch_size": max(config.batch_size, most)})
+    share = images_per_worker(whole, workers)
+    assert ("batch_gpu" not in found) == (at_once is None or at_once[0] <= share)
+    assert ("precision" not in found) == (not precision or "fp32" in precision)
+    for each in found.values():
+        assert each.value == getattr(bounds, each.field)
+    mended = bounds.model_copy(update={name: each.fix for name, each in found.items()})
+    assert not list(bounds_misfits(mended, config, workers))
+
+
+def read(command: str) -> TrainConfig:
+    return train_config(shlex.split(command)[3:])
+
+
+@pytest.mark.parametrize(
+    ("shape", "fix"),
+    [
+        ((3, 50, 50), "--resolution 64"),
+        ((1, 8, 8), "--resolution 16"),
+        ((3, 96, 96), "--resolution 128"),
+        ((3, 1024, 1024), "--resolution 512"),
+        ((3, 16, 50, 50), "--resolution 64"),
+        ((3, 5, 64, 64), "--frames 4"),
+        ((3, 64, 32, 32), "--frames 32"),
+    ],
+)
+def test_what_no_network_trains_on_is_told_with_the_nearest_that_one_does(shape: tuple[int, ...], fix: str) -> None:
+    assert untrainable(shape).endswith(f"to train, prepare {fix}")
+    assert not train_command("folder", shape, "x")
+
+
+@pytest.mark.parametrize("dataset", ["digits", "cifar10", "celeba", "folder", "photos"])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("resolution", RESOLUTIONS)
+def test_the_command_that_trains_on_images_is_one_that_the_trainer_takes(
+    dataset: str, channels: int, resolution: int
+) -> None:
+    command = train_command(dataset, (channels, resolution, resolution), "my pictures")
+    config = read(command)
+    assert config.dataset == dataset
+    if dataset != "folder":  # there size and channels are those of the pictures
+        assert config.image_shape == (channels, resolution, resolution)
+        assert not any(misfit(name, config) for name in parse(config.metrics))
+    assert command.endswith("--data 'my pictures'")
+
+
+@pytest.mark.parametrize("dataset", ["ucf101", "clips"])
+@pytest.mark.parametrize("shape", [(3, 16, 64, 64), (1, 8, 16, 16), (3, 64, 64, 64)])
+def test_the_command_that_trains_on_clips_is_one_that_the_trainer_takes(dataset: str, shape: tuple[int, ...]) -> None:
+    config = read(train_command(dataset, shape, "x"))
+    assert (config.dataset, config.image_shape, config.architecture) == (dataset, shape, "progressive")
+    assert not any(misfit(name, config) for name in parse(config.metrics))
+
+
+def test_the_preset_on_the_same_data_set_is_proposed() -> None:
+    assert train_command("celeba", (3, 64, 64), "x").endswith("train --preset dcgan-celeba64 --data x")
+    assert train_command("digits", (1, 16, 16), "x").endswith("train --preset dcgan-digits --resolution 16 --data x")
+    assert train_command("folder", (1, 32, 32), "x").endswith("train --preset few-images --data x")
+    assert train_command("day-dusk", (3, 64, 64), "x").endswith("train --preset cyclegan-photos --data x")
+    assert "cyclegan" not in train_command("photos", (3, 64, 64), "x"), "they are of seven classes"

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.trainer.config.parts.rules import RULES, first_broken
+from gangway.trainer.config.parts.rules import RULES, first_broken, replicas
 from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.refusals import Machine, refusals
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.config.values.flag_names import as_keys
 from gangway.trainer.config.values.schedules import Schedules, Steps
 from gangway.trainer.config.values.segments import Segment
-from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.errors import TrainerError, as_keys
 
 DIGITS, WGAN, R3GAN = PRESETS["dcgan-digits"], PRESETS["wgan-gp-cifar10"], PRESETS["r3gan-cifar10"]
 PROGAN, CYCLEGAN = PRESETS["progan-celeba128"], PRESETS["cyclegan-photos"]
@@ -129,3 +129,71 @@ def test_a_file_is_told_of_its_keys() -> None:
         TrainConfig.from_json(DIGITS.to_json().replace('"metrics": "none"', '"metrics": "fd-enl0"'), "job.json")
     assert caught.value.fix.startswith("metrics: fd-enl0, metrics_kimg: 20, for example; or metrics: none, ")
     assert all("--" not in as_keys(rule.advice(DIGITS)) + as_keys(rule.allowed) for rule in RULES)
+
+
+PIPELINED = PRESETS["r3gan-cifar10"].replace({"batch_size": 24, "batch_gpu": 0, "pipeline_stages": 2})
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"architecture": "dcgan", "full_width_up_to": 32, "group_width": 16}, "pipeline_stages"),
+        ({"shard": "fsdp2"}, "shard"),
+        ({"backend": "xla"}, "backend"),
+        ({"precision": "fp16"}, "precision"),
+        ({"compile": "on"}, "compile"),
+        ({"step_graph": "on"}, "step_graph"),
+        ({"freeze": "generator.basis"}, "freeze"),
+        ({"segments": [{"from_image": 240, "workers": 2}]}, "segments"),
+        ({"segments": [{"from_image": 240, "precision": "fp32"}]}, "segments"),
+    ],
+)
+def test_what_does_not_go_with_a_pipeline_is_refused(changes: dict[str, object], field: str) -> None:
+    PRESETS["r3gan-cifar10"].replace({**changes, "pipeline_stages": 1})
+    with pytest.raises(TrainerError) as caught:
+        PRESETS["r3gan-cifar10"].replace({**changes, "pipeline_stages": 2})
+    assert caught.value.place == f"TrainConfig.{field}"
+    assert "--pipeline-stages 1" in caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["progan-celeba128", "cyclegan-photos"])
+def test_families_that_cannot_be_divided_are_refused(name: str) -> None:
+    with pytest.raises(TrainerError) as caught:
+        PRESETS[name].replace({"pipeline_stages": 2})
+    assert caught.value.place == "TrainConfig.pipeline_stages"
+
+
+@pytest.mark.parametrize(
+    ("workers", "batch_gpu", "field"),
+    [
+        (1, 0, ""),
+        (1, 8, ""),
+        (2, 0, ""),
+        (2, 8, ""),
+        (3, 0, "pipeline_stages"),
+        (4, 0, ""),
+        (4, 8, "batch_size"),  # 12 images are no whole micro-batches of 8
+        (4, 24, ""),  # larger than the share
+        (10, 0, "batch_size"),
+        (64, 0, "batch_size"),
+    ],
+)
+def test_workers_come_in_pairs_with_equal_micro_batches(workers: int, batch_gpu: int, field: str) -> None:
+    config = PIPELINED.replace({"batch_gpu": batch_gpu})
+    if not field:
+        config.check_workers(workers)
+        return
+    with pytest.raises(TrainerError) as caught:
+        config.check_workers(workers)
+    assert caught.value.place == f"TrainConfig.{field}"
+
+
+def test_a_batch_is_divided_over_pairs() -> None:
+    whole = TrainConfig.replace(PIPELINED, {"pipeline_stages": 1})
+    assert [replicas(PIPELINED, workers) for workers in (1, 2, 8)] == [1, 1, 4]
+    assert replicas(whole, 8) == 8
+
+
+def test_a_plan_for_tpus_is_refused() -> None:
+    found = {each.field: each.changes for each in refusals(PIPELINED, Machine("xla", "v5litepod-8"))}
+    assert found["pipeline_stages"] == {"pipeline_stages": 1}

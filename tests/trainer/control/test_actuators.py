@@ -14,8 +14,7 @@ from gangway.trainer.config.presets import preset
 from gangway.trainer.control.actuators import SEGMENT_KNOBS, Actuators, get_changes
 from gangway.trainer.control.interval import Decision, Knobs
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.images_in_memory import ImagesInMemory
-from gangway.trainer.data.loader import AS_SUITS
+from gangway.trainer.data.loader import AS_SUITS, ImagesInMemory
 from gangway.trainer.distributed.world import World, start_world
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.power.limits import Limiter

@@ -19,7 +19,7 @@ from torch.distributed.elastic.multiprocessing.api import SubprocessContext
 from torch.distributed.elastic.rendezvous import RendezvousStateError, dynamic_rendezvous
 
 from gangway.trainer.core import torch_private
-from gangway.trainer.rendezvous import meeting_state
+from gangway.trainer.rendezvous.elastic_rendezvous import MeetingStateError, decode_state, encode_state
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = REPOSITORY / "trainer" / "core" / "torch_private.py"
@@ -160,7 +160,7 @@ def _pickle_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_pickle_put_back")
 def test_states_of_a_rendezvous_go_through_the_store_as_we_write_them() -> None:
-    torch_private.exchange_states(meeting_state.encode, meeting_state.decode, meeting_state.MeetingStateError)
+    torch_private.exchange_states(encode_state, decode_state, MeetingStateError)
     backend, now = _Held(), datetime.now(UTC)
     writer, reader = _holder(backend), _holder(backend)
     state = writer.state

@@ -11,10 +11,10 @@ import pytest
 
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data import cifar10
-from gangway.trainer.data.checksums import md5_of
 from gangway.trainer.data.cifar10 import cifar10_recipe
 from gangway.trainer.data.prepare import prepare
 from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.sources import md5_of
 
 
 def _prepared(source: Path, out: Path, split: str = "train") -> ShardedImages:

@@ -1,26 +1,34 @@
 """What a failure means for its node and for the others: a job of several nodes in small, in any order of events."""
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from gangway.trainer.core.errors import EXIT_CODES
-from gangway.trainer.launch import membership
 from gangway.trainer.launch.failures import (
+    LAUNCH_FOLDER,
     MAX_FAILURES,
     WINDOW_SEC,
     Nodes,
+    add_failure,
+    end_state,
     ended_for_all,
     is_failure,
     is_lost,
+    lines_of_nodes,
     lost_exit_code,
+    mark_leaving,
+    mark_lost,
+    mark_seen,
     own_failures,
+    start_state,
     worker_exit_code,
 )
-from gangway.trainer.launch.job_clock import used_sec
-from gangway.trainer.launch.node_state import Failure, NodeState, Standing
+from gangway.trainer.launch.node_state import Failure, NodeState, Standing, used_sec
 from gangway.trainer.rendezvous.lifecycle import Event, Life, State
 
 NOW = 1e6
@@ -32,7 +40,7 @@ def state(*codes: int, standing: Standing = Standing.GOING_ON, at: float = NOW, 
     return NodeState(seen_at=NOW, standing=standing, failures=failures, lost_at=(NOW,) * lost)
 
 
-GONE = membership.start(None, NOW - 700, "boot").state
+GONE = start_state(None, NOW - 700, "boot").state
 """Seen last some minutes ago, and nobody has heard why."""
 
 
@@ -49,9 +57,9 @@ GONE = membership.start(None, NOW - 700, "boot").state
         (state(76, 134, at=NOW - 300), state(1, at=NOW - 179), 2),
         # Nor who lost one that was gone without a word, be it back by now or not.
         (state(76, 134), GONE, 0),
-        (state(76, 134), membership.start(GONE, NOW, "another boot").state, 0),
-        (state(76, 134), membership.mark_seen(GONE, NOW, 800), 2),
-        (state(76, 134), membership.end(GONE, 75), 2),
+        (state(76, 134), start_state(GONE, NOW, "another boot").state, 0),
+        (state(76, 134), mark_seen(GONE, NOW, 800), 2),
+        (state(76, 134), end_state(GONE, 75), 2),
         (state(1), GONE, 1),
         (state(76, 134), state(76, 134), 2),
         (state(1), state(1), 1),
@@ -92,37 +100,37 @@ def test_a_worker_cannot_say_what_only_a_launcher_may(code: int) -> None:
 
 
 def test_a_killed_launcher_is_a_failure_and_a_machine_that_lost_its_power_has_none() -> None:
-    before = membership.start(None, NOW, "boot").state
-    assert membership.start(before, NOW + 60, "boot").state.failures == (Failure(at=NOW, code=137),)
+    before = start_state(None, NOW, "boot").state
+    assert start_state(before, NOW + 60, "boot").state.failures == (Failure(at=NOW, code=137),)
     for other in (
-        membership.start(before, NOW + 60, "another boot"),
-        membership.start(membership.mark_leaving(before), NOW + 60, "boot"),
-        membership.start(membership.end(before, 75), NOW + 60, "boot"),
+        start_state(before, NOW + 60, "another boot"),
+        start_state(mark_leaving(before), NOW + 60, "boot"),
+        start_state(end_state(before, 75), NOW + 60, "boot"),
     ):
         assert (other.killed, other.state.failures) == (False, ())
 
 
 def test_a_machine_in_the_place_of_a_lost_one_has_a_clean_sheet_and_the_job_keeps_count() -> None:
-    old = membership.start(None, NOW, "boot").state
+    old = start_state(None, NOW, "boot").state
     for _ in range(MAX_FAILURES):
-        old = membership.add_failure(old, NOW, 1)
-    new = membership.start(membership.end(membership.mark_lost(old, NOW), 4), NOW + 60, "new").state
+        old = add_failure(old, NOW, 1)
+    new = start_state(end_state(mark_lost(old, NOW), 4), NOW + 60, "new").state
     assert (new.failures, new.lost_at, new.standing) == ((), (NOW,), UP)
 
 
 def test_a_job_that_somebody_begins_again_is_not_ended_by_what_was_before() -> None:
     """All have failed for good, of a full disk, say; then one after the other is started again."""
-    job, nodes = Nodes(2, 2), {name: membership.start(None, NOW, name).state for name in ("a", "b")}
+    job, nodes = Nodes(2, 2), {name: start_state(None, NOW, name).state for name in ("a", "b")}
     for name, before in nodes.items():
-        nodes[name] = membership.end(membership.mark_lost(before, NOW), 2)
+        nodes[name] = end_state(mark_lost(before, NOW), 2)
     assert ended_for_all("a", nodes, job, NOW + 60)
-    nodes["a"] = membership.start(nodes["a"], NOW + 60, "a", over=2).state
+    nodes["a"] = start_state(nodes["a"], NOW + 60, "a", over=2).state
     assert not ended_for_all("a", nodes, job, NOW + 61)
-    nodes["b"] = membership.start(nodes["b"], NOW + 62, "b").state
+    nodes["b"] = start_state(nodes["b"], NOW + 62, "b").state
     assert not ended_for_all("a", nodes, job, NOW + 63)
     assert not ended_for_all("b", nodes, job, NOW + 63)
     for name in nodes:
-        nodes[name] = membership.mark_lost(nodes[name], NOW + 90)
+        nodes[name] = mark_lost(nodes[name], NOW + 90)
     assert ended_for_all("a", nodes, job, NOW + 91), "the next failures count"
 
 
@@ -155,7 +163,7 @@ class Cluster:
         assert (node.life.exit_code is None) == (node.life.state is not State.ENDED)
         if before.exit_code is None and node.life.exit_code is not None:
             node.codes.append(node.life.exit_code)
-            self.states[name] = membership.end(self.states[name], node.life.exit_code)
+            self.states[name] = end_state(self.states[name], node.life.exit_code)
 
     def come(self, name: str, *, sick: bool) -> None:
         if name in self.up() or len(self.up()) == self.job.max or self.over():
@@ -164,7 +172,7 @@ class Cluster:
         if not node.codes or node.codes[-1] == 4:
             node.sick = sick  # another machine
         node.life = Life()
-        self.states[name] = membership.start(self.states.get(name), self.now, f"{name}-{len(node.codes)}").state
+        self.states[name] = start_state(self.states.get(name), self.now, f"{name}-{len(node.codes)}").state
         self.up_since[name] = self.now
         if self.left() <= 0:
             self.on(name, Event.HOURS_OVER)
@@ -186,7 +194,7 @@ class Cluster:
         sec = min(sec, max(self.left(), 0.0)) if self.up() else sec
         self.now += sec
         for name in self.up():
-            self.states[name] = membership.mark_seen(self.states[name], self.now, self.now - self.up_since[name])
+            self.states[name] = mark_seen(self.states[name], self.now, self.now - self.up_since[name])
         if self.left() <= 1e-6:
             for name in self.up():
                 self.on(name, Event.HOURS_OVER)
@@ -208,10 +216,10 @@ class Cluster:
         """What their launchers make of it, all at the same time."""
         for name, ended in codes.items():
             if is_failure(ended):
-                self.states[name] = membership.add_failure(self.states[name], self.now, ended)
+                self.states[name] = add_failure(self.states[name], self.now, ended)
         lost = [name for name, ended in codes.items() if is_lost(name, self.states, ended, self.now)]
         for name in lost:
-            self.states[name] = membership.mark_lost(self.states[name], self.now)
+            self.states[name] = mark_lost(self.states[name], self.now)
         final = {
             name: lost_exit_code(name, self.states, self.job, ended, self.now) if name in lost else ended
             for name, ended in codes.items()
@@ -374,8 +382,8 @@ def test_who_is_dead_for_hours_keeps_no_job_from_its_end() -> None:
 
 @pytest.mark.parametrize("code", [1, 137, 134, None])
 def test_who_was_told_to_leave_and_was_too_slow_has_left(code: int | None) -> None:
-    here = membership.mark_leaving(membership.start(None, NOW, "boot").state)
-    assert membership.end(here, code).standing is LEFT
+    here = mark_leaving(start_state(None, NOW, "boot").state)
+    assert end_state(here, code).standing is LEFT
 
 
 @pytest.mark.parametrize("standing", ["lost", "over"])
@@ -383,11 +391,41 @@ def test_who_was_told_to_leave_and_was_too_slow_has_left(code: int | None) -> No
 @pytest.mark.parametrize("boot", ["boot", "another"])
 def test_only_who_ended_with_the_job_begins_a_job_again(standing: str, over: int | None, boot: str) -> None:
     """A reboot, a new machine of the name, or the watch of one that was lost: none says that a mistake is mended."""
-    here = membership.start(None, NOW, "boot").state
-    before = (
-        membership.end(membership.mark_lost(here, NOW), 4) if standing == "lost" else membership.end(here, over or 0)
-    )
-    start = membership.start(before, NOW + 60, boot, over)
+    here = start_state(None, NOW, "boot").state
+    before = end_state(mark_lost(here, NOW), 4) if standing == "lost" else end_state(here, over or 0)
+    start = start_state(before, NOW + 60, boot, over)
     assert start.again == (standing == "over" and over in (2, 3, 5) and boot == "boot")
     assert start.state.again_at == (NOW + 60 if start.again else 0)
     assert (start.killed, start.state.failures, start.state.standing) == (False, (), UP)
+
+
+def job_folder(run_dir: Path, name: str = "job") -> Path:
+    folder = run_dir / LAUNCH_FOLDER / name
+    folder.mkdir(parents=True)
+    (folder / "node-a.json").write_text(NodeState(seen_at=1.0).model_dump_json(), "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (0, "1970-01-01 00:00 UTC"),
+        (1e15, "1e+15 s after 1970"),
+        (1e18, "1e+18 s after 1970"),
+        (-1e300, "-1e+300 s after 1970"),
+    ],
+)
+def test_any_moment_can_be_told(tmp_path: Path, at: float, said: str) -> None:
+    over = {"version": 1, "code": 1, "node": "a", "at": at}
+    (job_folder(tmp_path) / "over.json").write_text(json.dumps(over), "utf-8")
+    assert list(lines_of_nodes(tmp_path))[-1] == f"  ended for all with exit code 1, a says, {said}"
+
+
+@pytest.mark.attack("a job (uid 10001)", "names and words that act on the terminal of whoever looks")
+def test_nothing_that_a_job_wrote_acts_on_a_terminal(tmp_path: Path) -> None:
+    folder = job_folder(tmp_path, "job\x1b[31m\u202e")
+    (folder / "node-a.jsonl").write_text(json.dumps({"event": "x\x1b[31m", "state": "y"}) + "\n", "utf-8")
+    (folder / "node-b\x1b[31m.json").write_text(NodeState(seen_at=1.0).model_dump_json(), "utf-8")
+    lines = list(lines_of_nodes(tmp_path))
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)

@@ -94,7 +94,7 @@ def node(start: Callable[..., Any], port: int, nodes: str, *argv: str) -> Any:
     "value",
     [
         pytest.param(b"pickle", id="pickle"),
-        # test_meeting_state has their like without processes.
+        # test_elastic_rendezvous has their like without processes.
         pytest.param(b"[" * 100_000, id="deep", marks=pytest.mark.slow),
         pytest.param(b"{}", id="no state", marks=pytest.mark.slow),
         pytest.param(b"\xff", id="no text", marks=pytest.mark.slow),

@@ -13,8 +13,7 @@ from torch.utils.data import Dataset
 
 from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics import scores
-from gangway.trainer.metrics.collect import FeatureSet, collect
-from gangway.trainer.metrics.frechet import frechet_distance
+from gangway.trainer.metrics.collect import FeatureSet, collect, frechet_distance
 from gangway.trainer.metrics.inception import InceptionFeatures
 from tools.bench.feature_speed import RANDOM_WEIGHTS
 

@@ -18,8 +18,8 @@ from gangway.trainer.data.dataset import open_matching
 from gangway.trainer.data.packaged_data import load_digits_images
 from gangway.trainer.data.shards import ShardedImages, write_shards
 from gangway.trainer.distributed.world import World
-from gangway.trainer.metrics import evaluator as module
-from gangway.trainer.metrics.evaluator import Evaluator
+from gangway.trainer.metrics import evaluate as module
+from gangway.trainer.metrics.evaluate import Evaluator
 from gangway.trainer.metrics.features import FrameFeatures
 from gangway.trainer.metrics.metric_registry import WeightsPaths, check_applies, metric
 from gangway.trainer.metrics.scores import inception_score

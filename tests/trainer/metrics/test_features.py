@@ -5,9 +5,16 @@ import hashlib
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from sklearn.datasets import load_sample_image
+from torch import Tensor
 
-from gangway.trainer.metrics.features import EfficientNetLite0, EfficientNetLite0Features, FeatureExtractor
+from gangway.trainer.metrics.features import (
+    EfficientNetLite0,
+    EfficientNetLite0Features,
+    FeatureExtractor,
+    FrameFeatures,
+)
 
 DAISY, VIADUCT_LIKE = 985, {442, 483, 663, 698}
 """ImageNet classes: a flower's; and bell cote, castle, monastery, palace for the temple in the other photograph."""
@@ -51,3 +58,20 @@ def test_the_protocol_names_the_weights(extractor: EfficientNetLite0Features) ->
     assert extractor.name == "FD-ENL0"
     assert len(extractor.weights_sha256) == len(hashlib.sha256().hexdigest())
     assert "64x64" in extractor.resizer
+
+
+class Means:
+    """A FeatureExtractor of mean values."""
+
+    name, network, dim, weights_sha256, resizer = "FD-means", "means", 1, "abc", "none"
+
+    def __call__(self, images: Tensor) -> NDArray[np.float64]:
+        return images.double().mean(dim=(1, 2, 3)).numpy()[:, None]
+
+
+def test_frames_are_images() -> None:
+    extractor = FrameFeatures(Means())
+    clips = torch.arange(6, dtype=torch.uint8).reshape(2, 1, 3, 1, 1).expand(-1, 3, -1, 4, 4)
+    np.testing.assert_array_equal(extractor(clips), np.arange(6)[:, None])
+    assert (extractor.name, extractor.dim, extractor.weights_sha256) == ("FD-means-frames", 1, "abc")
+    assert "each frame by itself" in extractor.network

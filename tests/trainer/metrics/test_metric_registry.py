@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gangway.trainer.distributed.world import World
-from gangway.trainer.metrics.collect import AbandonedError, FeatureSet, go_on
-from gangway.trainer.metrics.frechet import FeatureStats
+from gangway.trainer.metrics.collect import AbandonedError, FeatureSet, FeatureStats, go_on
 from gangway.trainer.metrics.inception import InceptionFeatures
 from gangway.trainer.metrics.metric_registry import Counts, Team, metric
 from gangway.trainer.metrics.scores import inception_score

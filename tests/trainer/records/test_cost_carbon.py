@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.trainer.records.cost_carbon import carbon, cost, energy, total
+from gangway.trainer.records.cost_carbon import by_node, carbon, cost, energy, own_capacity, price, total
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import CarbonRecord, RunContext, SessionRecord
 
@@ -206,3 +206,45 @@ def test_a_sum_is_no_better_than_its_parts() -> None:
     assert total([measured, measured]) == Quantity.measured(2, "J", "NVML")
     assert (total([measured, listed]).provenance, total([measured, listed]).as_of) == ("estimated", "2026-01-01")
     assert total([measured, Quantity.absent("J", "no meter")]).source == "no meter"
+
+
+def context(*ladder: str, **prices: float) -> RunContext:
+    by_kind = {kind.replace("_", "-"): figure(value, "USD/h") for kind, value in prices.items()}
+    first = by_kind.get(ladder[0]) if ladder else None
+    return RunContext(capacity=ladder, usd_per_hour=first, usd_per_hour_by_kind=by_kind)
+
+
+def test_a_node_tells_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GANGWAY_CAPACITY", raising=False)
+    assert own_capacity() == ""
+    monkeypatch.setenv("GANGWAY_CAPACITY", "spot")
+    assert own_capacity() == "spot"
+
+
+def test_workers_of_a_node_tell_the_same() -> None:
+    assert by_node([(0, "spot"), (0, "spot"), (1, "on-demand"), (1, "on-demand")]) == ["spot", "on-demand"]
+
+
+@pytest.mark.parametrize(
+    ("told", "ladder", "kind", "usd"),
+    [
+        ("spot", ("spot", "on-demand"), "spot", 20.0),
+        ("on-demand", ("spot", "on-demand"), "on-demand", 50.0),
+        ("on-demand", ("spot", "capacity-block"), "capacity-block", 40.0),
+        ("on-demand", ("spot", "flex-start", "on-demand"), "on-demand", 50.0),
+        ("", ("spot",), "spot", 20.0),
+        ("", ("spot", "on-demand"), "", 20.0),
+    ],
+)
+def test_what_a_node_told_and_what_it_costs(told: str, ladder: tuple[str, ...], kind: str, usd: float) -> None:
+    prices = {"spot": 20.0, "on_demand": 50.0, "capacity_block": 40.0, "flex_start": 50.0}
+    known = context(*ladder, **{name: value for name, value in prices.items() if name.replace("_", "-") in ladder})
+    assert (price(told, known)[0], price(told, known)[1].value) == (kind, usd)
+
+
+def test_a_kind_without_a_price_is_said() -> None:
+    kind, figure_ = price("on-demand", context("spot", spot=20.0))
+    assert kind == "on-demand"
+    assert figure_ == Quantity.absent("USD/h", "the launcher gave no price of on-demand nodes")
+    assert price("on-demand", context("spot", "flex-start", "reservation"))[1].provenance == "absent"
+    assert price("", RunContext())[1].source == "the launcher gave no price"

@@ -2,13 +2,14 @@
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.records.stats_log import Line, StatsWriter, read_stats_log, require_run
+from gangway.trainer.records.stats_log import Line, SessionClock, StatsWriter, read_stats_log, require_run
 
 
 def _line(images: int, **more: Any) -> dict[str, Any]:
@@ -113,3 +114,17 @@ def test_a_directory_without_a_run_is_named_by_its_flag(tmp_path: Path) -> None:
         assert caught.value.value == str(tmp_path / path)
     StatsWriter(tmp_path).write(TICK)
     require_run(tmp_path, ("stats.jsonl",))
+
+
+def test_it_begins_with_the_time_of_day() -> None:
+    before = time.time()
+    assert before - 1 <= SessionClock().now() <= time.time() + 1
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_jump_of_the_time_of_day_is_not_seen(monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+    clock = SessionClock()
+    before = clock.now()
+    honest = time.time
+    monkeypatch.setattr(time, "time", lambda: honest() + jump)
+    assert 0 <= clock.now() - before < 60

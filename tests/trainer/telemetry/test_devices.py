@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gangway.trainer.core.cgroups import GroupMemory, memory_of_groups
+from gangway.trainer.core.host import GroupMemory, memory_of_groups
 from gangway.trainer.distributed.world import World
 from gangway.trainer.power.energy import Gpu
 from gangway.trainer.telemetry.devices import device_name, find_gpu, free_host_memory_gib, load

@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from gangway.trainer.config.values.layer_rates import LayerRatesField
 from gangway.trainer.config.values.metric_names import NONE, parse, parse_names
-from gangway.trainer.config.values.schedules import Schedules, SchedulesField
+from gangway.trainer.config.values.schedules import LayerRatesField, Schedules, SchedulesField
 from gangway.trainer.config.values.segments import SegmentsField
 from gangway.trainer.config.values.strict_numbers import Written
 from gangway.trainer.core.errors import broken_rule

@@ -3,6 +3,7 @@
 schedules:
   lr_g: {from: 2e-4, to: 5e-5, over_kimg: 20000, shape: cosine, then: hold}
   r1_gamma: {steps: [[0, 1.0], [5000, 0.1]]}
+layer_rates: [{layers: "generator.first.*", lr_factor: 0.01}]
 """
 
 import itertools
@@ -10,11 +11,12 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
-from gangway.trainer.config.values.strict_numbers import Number, Written
+from gangway.trainer.config.values.strict_numbers import LrFactor, Number, Written
 from gangway.trainer.core.errors import broken_rule
 
 
@@ -156,38 +158,42 @@ _ALLOWED: Mapping[str, tuple[Callable[[float], bool], str]] = MappingProxyType(
 )
 
 
-class Misfit(NamedTuple):
-    """Why a schedule is invalid: field, value, allowed values and fix."""
-
-    name: str
-    value: object
-    allowed: str
-    fix: str
-
-
-def misfit(schedules: Schedules, kimg: float, plain: Mapping[str, float]) -> Misfit | None:
-    """The first schedule that is invalid, shorter than `kimg` or contradicts its field's `plain` value, if any."""
+def misfit(schedules: Schedules, kimg: float, plain: Mapping[str, float]) -> PydanticCustomError | None:
+    """The broken rule of the first schedule that has a forbidden value, is shorter than `kimg` or contradicts its
+    field's `plain` value, if any.
+    """
     for name, schedule in schedules.given.items():
-        fits, allowed = _ALLOWED[name]
+        field, (fits, allowed) = f"schedules.{name}", _ALLOWED[name]
         if wrong := [value for value in schedule.values if not fits(value)]:
-            return Misfit(name, wrong[0], allowed, "change it to an allowed value")
+            return broken_rule(allowed, value=wrong[0], field=field, fix="change it to an allowed value")
         if schedule.covers_kimg < kimg:
             ends = f"it ends after {schedule.covers_kimg:g} of the run's {kimg:g} kimg"
-            return Misfit(
-                name,
-                ends,
-                f"a schedule that lasts {kimg:g} kimg, or then: hold, which keeps its last value to the end",
-                f'"then": "hold", or "over_kimg": {schedule.over_kimg + kimg - schedule.covers_kimg:g}'
-                if isinstance(schedule, Ramp)
-                else "",
-            )
-        ends_at = (schedule.values[0], schedule.values[-1])
-        if name in plain and plain[name] not in ends_at:
-            flag = f"--{name.replace('_', '-')} {ends_at[0]:g}"
-            return Misfit(
-                name,
-                f"{name} {plain[name]:g} beside a schedule from {ends_at[0]:g} to {ends_at[1]:g}",
-                f"{name} of {ends_at[0]:g} or {ends_at[1]:g}, where the schedule begins or ends, which decides",
-                f"{flag}, or another schedule: --schedules {{}} has none",
+            allowed = f"a schedule that lasts {kimg:g} kimg, or then: hold, which keeps its last value to the end"
+            fix = ""
+            if isinstance(schedule, Ramp):
+                fix = f'"then": "hold", or "over_kimg": {schedule.over_kimg + kimg - schedule.covers_kimg:g}'
+            return broken_rule(allowed, value=ends, field=field, fix=fix)
+        first, last = schedule.values[0], schedule.values[-1]
+        if name in plain and plain[name] not in (first, last):
+            return broken_rule(
+                f"{name} of {first:g} or {last:g}, where the schedule begins or ends, which decides",
+                value=f"{name} {plain[name]:g} beside a schedule from {first:g} to {last:g}",
+                field=field,
+                fix=f"--{name.replace('_', '-')} {first:g}, or another schedule: --schedules {{}} has none",
             )
     return None
+
+
+class LayerRate(Written):
+    """A different learning rate for some weights.
+
+    Attributes:
+        layers: pattern of their names, such as generator.layers.0.*; the first pattern that matches applies.
+        lr_factor: factor on the learning rate of their network, with its schedule.
+    """
+
+    layers: str = Field(min_length=1)
+    lr_factor: LrFactor
+
+
+LayerRatesField = Annotated[tuple[LayerRate, ...], BeforeValidator(from_text)]

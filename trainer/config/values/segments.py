@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from gangway.trainer.config.values.schedules import from_text
 from gangway.trainer.config.values.strict_numbers import LrFactor, Written
+from gangway.trainer.core.errors import broken_rule
 
 
 class Segment(Written):
@@ -60,17 +62,8 @@ class Values(NamedTuple):
         return {name: getattr(self, name) for name in ("batch_size", "batch_gpu", "precision")}
 
 
-class WorkersMisfit(NamedTuple):
-    """Why the planned workers cannot share a segment's batch; `place` is what to change: segments.0.workers."""
-
-    place: str
-    value: int
-    allowed: str
-    fix: str
-
-
-def workers_misfit(values: Values, group: int, *, equal_shares: bool) -> WorkersMisfit | None:
-    """What is wrong with a segment's planned workers, which need images or whole groups; None if nothing."""
+def workers_misfit(values: Values, group: int, *, equal_shares: bool) -> PydanticCustomError | None:
+    """The broken rule of a segment's planned workers, which need images or whole groups; None if they fit."""
     workers, size = values.workers, values.batch_size
     if workers is None:
         return None
@@ -89,11 +82,12 @@ def workers_misfit(values: Values, group: int, *, equal_shares: bool) -> Workers
         named = f"segments.{values.workers_of}"
         allowed = f"{images} with the {workers} workers of {named}: {why}"
         fix = f'"workers": {most} in this segment, or 0 for any number; or a larger batch_size'
-        return WorkersMisfit(f"segments.{values.number}.batch_size", size, allowed, fix)
+        return broken_rule(allowed, value=size, field=f"segments.{values.number}.batch_size", fix=fix)
     amount = "at most" if workers > groups else "such as"
     bound = f"the segment's batch_size, {size}" if group == 1 and workers > groups else f"{most}, of a batch of {size}"
     fix = f'"workers": {most}, or a larger batch_size'
-    return WorkersMisfit(f"segments.{values.number}.workers", workers, f"{amount} {bound}: {why}", fix)
+    place = f"segments.{values.number}.workers"
+    return broken_rule(f"{amount} {bound}: {why}", value=workers, field=place, fix=fix)
 
 
 def resolve(first: Values, segments: Sequence[Segment]) -> Iterator[Values]:

@@ -11,7 +11,7 @@ from gangway.cli.main import app
 from gangway.components.core.findings import InputError
 from gangway.jobs.systemd.state import JobState
 from gangway.runs.run_store import RunStore
-from gangway.trainer.launch.membership import add_failure, mark_leaving, start
+from gangway.trainer.launch.failures import add_failure, mark_leaving, start_state
 from gangway.trainer.launch.node_state import JobFolder
 from gangway.trainer.rendezvous.lifecycle import Event
 
@@ -51,9 +51,9 @@ def test_its_record_and_its_end(tmp_path: Path) -> None:
 def test_each_node_and_what_it_did_last(tmp_path: Path) -> None:
     now, folder = time.time(), tmp_path / ".launch" / "key"
     here, gone = JobFolder(folder, "node-0"), JobFolder(folder, "node-1")
-    here.write(add_failure(start(None, now, "boot").state, now, 1))
+    here.write(add_failure(start_state(None, now, "boot").state, now, 1))
     here.note(Event.JOINED.value, "training", None)
-    gone.write(mark_leaving(start(None, now - 100, "boot").state))
+    gone.write(mark_leaving(start_state(None, now - 100, "boot").state))
     said = told_of(tmp_path)
     assert "  node-0: going on, seen 0 s ago, 1 failures within six hours; enough nodes have met: training\n" in said
     assert "  node-1: left, seen 100 s ago\n" in said
@@ -65,7 +65,7 @@ def test_each_node_and_what_it_did_last(tmp_path: Path) -> None:
 @pytest.mark.parametrize("event", list(Event))
 def test_every_event_is_words_that_a_terminal_may_have(tmp_path: Path, event: Event) -> None:
     folder = JobFolder(tmp_path / ".launch" / "key", "a")
-    folder.write(start(None, time.time(), "boot").state)
+    folder.write(start_state(None, time.time(), "boot").state)
     folder.note(event.value, "training", None)
     assert f"; {event.value}: training\n" in told_of(tmp_path)
     folder.note("\x1b[31m", "training", None)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gangway.trainer.checkpoint import store
-from gangway.trainer.checkpoint.store import OtherVersionError, state_digests
+from gangway.trainer.checkpoint.store import OtherVersionError, is_finite, state_digests
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
@@ -373,3 +373,19 @@ def test_a_state_that_is_not_finite_is_not_saved(tmp_path: Path, tiny_config: Tr
         store.save(tmp_path, {**_state(1), "opt": {"state": [torch.tensor([1, bad])]}}, several, 200, IDENTITY)
     assert _names(tmp_path) == ["100"]
     assert not (tmp_path / "000000000200.json").exists()
+
+
+def test_digests_ignore_layout_and_see_bits() -> None:
+    plain = torch.arange(24.0).reshape(1, 2, 3, 4)
+    laid_out = plain.contiguous(memory_format=torch.channels_last)
+    negative_zero = plain.clone()
+    negative_zero[0, 0, 0, 0] = -0.0
+    digests = [state_digests({"g": [value]})["g"] for value in (plain, laid_out, negative_zero)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_one_bad_number_is_found_and_a_large_sum_is_none(bad: float) -> None:
+    large = torch.full((4,), 3e38)  # whose sum is infinite
+    assert is_finite({"opt": [{"step": large}], "images": 3})
+    assert not is_finite({"opt": [{"step": torch.tensor([1.0, bad])}]})

@@ -10,9 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.trainer.rendezvous.meeting_state import MAX_BYTES, MeetingStateError, decode, encode
+from gangway.trainer.launch import launcher
+from gangway.trainer.rendezvous.elastic_rendezvous import (
+    MAX_BYTES,
+    MeetingStateError,
+    decode_state,
+    encode_state,
+    meeting_argv,
+)
 
-pytestmark = pytest.mark.attack("a network neighbour", "hostile bytes as the nodes' state")
+hostile = pytest.mark.attack("a network neighbour", "hostile bytes as the nodes' state")
 
 NODES = st.tuples(st.text(min_size=1, max_size=20), st.integers(0, 2**31), st.integers(0, 2**31))
 TIMES = st.datetimes(datetime(1970, 1, 2), datetime(2199, 1, 1), timezones=st.just(UTC))
@@ -45,17 +52,21 @@ def states(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@hostile
 @given(states())
 def test_what_is_read_is_what_was_written(state: dict[str, Any]) -> None:
-    content = encode(state)
-    assert decode(content) == state
-    assert encode(decode(content)) == content, "torchrun compares the bytes"
-    later = encode({**state, "last_heartbeats": {k: t + timedelta(1) for k, t in state["last_heartbeats"].items()}})
+    content = encode_state(state)
+    assert decode_state(content) == state
+    assert encode_state(decode_state(content)) == content, "torchrun compares the bytes"
+    later = encode_state(
+        {**state, "last_heartbeats": {k: t + timedelta(1) for k, t in state["last_heartbeats"].items()}}
+    )
     assert (later != content) == bool(state["last_heartbeats"])
 
 
+@hostile
 def test_the_example_is_a_state() -> None:
-    assert decode(json.dumps(VALID).encode())["participants"] == {("one", 7, 0): 0, ("two", 8, 0): 1}
+    assert decode_state(json.dumps(VALID).encode())["participants"] == {("one", 7, 0): 0, ("two", 8, 0): 1}
 
 
 class Attack:
@@ -68,16 +79,18 @@ class Attack:
         return Path.touch, (self.path,)
 
 
+@hostile
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_pickle_is_refused_and_runs_nothing(protocol: int, tmp_path: Path) -> None:
     content = pickle.dumps(Attack(tmp_path / "run"), protocol)
     with pytest.raises(MeetingStateError):
-        decode(content)
+        decode_state(content)
     assert not (tmp_path / "run").exists()
     pickle.loads(content)
     assert (tmp_path / "run").exists(), "the attack is one"
 
 
+@hostile
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -110,15 +123,17 @@ def test_a_pickle_is_refused_and_runs_nothing(protocol: int, tmp_path: Path) -> 
 )
 def test_what_is_no_state_is_refused(name: str, value: object) -> None:
     with pytest.raises(MeetingStateError):
-        decode(json.dumps({**VALID, name: value}).encode())
+        decode_state(json.dumps({**VALID, name: value}).encode())
 
 
+@hostile
 @pytest.mark.parametrize("name", VALID)
 def test_a_state_is_whole(name: str) -> None:
     with pytest.raises(MeetingStateError):
-        decode(json.dumps({key: value for key, value in VALID.items() if key != name}).encode())
+        decode_state(json.dumps({key: value for key, value in VALID.items() if key != name}).encode())
 
 
+@hostile
 @pytest.mark.parametrize(
     "content",
     [b"", b"null", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b'{"round":' * 100_000, b" " * (MAX_BYTES + 1)],
@@ -126,10 +141,47 @@ def test_a_state_is_whole(name: str) -> None:
 )
 def test_other_bytes_are_refused(content: bytes) -> None:
     with pytest.raises(MeetingStateError):
-        decode(content)
+        decode_state(content)
 
 
+@hostile
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_in_the_same_way(content: bytes) -> None:
     with pytest.raises(MeetingStateError):
-        decode(content)
+        decode_state(content)
+
+
+HOSTS = ["10.0.0.1", "10.0.0.2"]
+
+
+def test_one_chip_needs_no_launcher_and_one_host_no_meeting() -> None:
+    assert meeting_argv(1, ["10.0.0.1"]) == []
+    assert meeting_argv(4, ["10.0.0.1"], key="job.pem") == ["--standalone", "--nproc-per-node=4"]
+
+
+def test_hosts_meet_at_the_first_of_the_first_slice() -> None:
+    assert "--rdzv-endpoint=10.0.0.1:29400" in meeting_argv(4, HOSTS)
+    several = meeting_argv(4, ["10.0.1.1", "10.0.1.2"], 3, "10.0.0.1:8080")
+    assert "--rdzv-endpoint=10.0.0.1:29400" in several
+    assert "--nnodes=6" in several
+
+
+def test_with_a_key_they_meet_by_it_and_not_as_torchrun_would() -> None:
+    argv = meeting_argv(4, HOSTS, key="job.pem")
+    assert argv[:2] == ["--member-key", "job.pem"], "the launcher's own flags come before torchrun's"
+    assert "--rdzv-backend=gangway" in argv
+    assert "--rdzv-backend=c10d" in meeting_argv(4, HOSTS)
+
+
+def test_the_launcher_reads_that_key(capfd: pytest.CaptureFixture[str]) -> None:
+    """A file that is not there ends the run before anybody is met; a run without one is warned of."""
+    argv = [
+        *meeting_argv(1, HOSTS, key="/no/such/job.pem"),
+        "-m",
+        "gangway.trainer",
+        "train",
+        "--preset",
+        "dcgan-digits",
+    ]
+    assert launcher.main(argv) == 2
+    assert "/no/such/job.pem" in capfd.readouterr().err
