@@ -1,4 +1,7 @@
-"""Applies decisions: threads, prefetch, compilation and power at once, the rest as a segment from the next step."""
+"""Applies decisions: threads, prefetch, compilation and power at once, the rest as a segment from the next step.
+
+Also the limits of the knobs on a run's machines.
+"""
 
 import math
 from collections.abc import Mapping
@@ -6,10 +9,14 @@ from collections.abc import Mapping
 import torch
 
 from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import Bounds
+from gangway.trainer.control.guardrails import Machine
 from gangway.trainer.control.interval import Decision, Knobs, Value
+from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.loader import Reading
 from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.precision import choose, slower_here
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.power.limits import Limiter
 from gangway.trainer.steps.compilation import Compilation
@@ -115,3 +122,45 @@ def get_changes(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
         return {decision.knob: decision.value}
     factor = math.sqrt(float(decision.value) / float(decision.was))
     return {"batch_size": decision.value, "lr_factor": lr_factor * factor}
+
+
+def get_machine(
+    world: World,
+    config: TrainConfig,
+    actuators: Actuators,
+    bounds: Bounds,
+    fixed: tuple[str, ...],
+    fatal: tuple[tuple[str, Value, Value], ...] = (),
+) -> Machine:
+    """Returns this session's limits; all workers call it together. `fixed` knobs cannot be turned now."""
+    cores = min(world.gather(usable_cores()))
+    limit_watts, floor = actuators.power_limits
+    return Machine(
+        cores=cores,
+        local_workers=world.world_size // world.num_nodes,
+        workers=world.world_size,
+        group=config.group,
+        on_cpu=world.device.type == "cpu",
+        limit_watts=limit_watts,
+        power_floor=floor,
+        fixed=fixed,
+        refused=_refused(world, config, bounds),
+        fatal=fatal,
+    )
+
+
+def _refused(world: World, config: TrainConfig, bounds: Bounds) -> tuple[tuple[str, str], ...]:
+    """Returns unsupported precisions of any worker's device, except for the current one."""
+    asked = [each for each in bounds.precision if each != config.precision]
+    mine = {each: _trouble(each, world, config) for each in asked}
+    found = {name: why for each in world.gather(mine) for name, why in each.items() if why}
+    return tuple(found.items())
+
+
+def _trouble(precision: str, world: World, config: TrainConfig) -> str:
+    try:
+        choose(precision, world.device)
+        config.replace({"precision": precision})
+    except TrainerError as error:
+        return error.problem or str(error).split("\n", maxsplit=1)[0]
+    return slower_here(precision, world.device)

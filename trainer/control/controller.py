@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
-from gangway.trainer.control.decide import Outcome, get_policy, next_decision
+from gangway.trainer.control.decide import Outcome, get_policy, next_decision, shorten
 from gangway.trainer.control.fatal import BEGUN
 from gangway.trainer.control.guardrails import Machine
-from gangway.trainer.control.history import shorten
 from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
 from gangway.trainer.control.watch import Watch
 from gangway.trainer.distributed.world import World

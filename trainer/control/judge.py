@@ -13,9 +13,19 @@ from statistics import mean, median, stdev
 from typing import Literal, NamedTuple
 
 from gangway.trainer.config.values.control import JUDGE, ControlSettings
-from gangway.trainer.control.bottleneck import MEMORY_SHARE, Kind, bottleneck, has_neighbour, memory_share
 from gangway.trainer.control.guardrails import MOST_FAILURES, failures
-from gangway.trainer.control.interval import Decision, Interval, Knobs, find_noise_scale, score
+from gangway.trainer.control.interval import (
+    MEMORY_SHARE,
+    Decision,
+    Interval,
+    Kind,
+    Knobs,
+    bottleneck,
+    find_noise_scale,
+    has_neighbour,
+    memory_share,
+    score,
+)
 
 QUALITY_KNOBS = ("batch_size", "precision")
 """Knobs that affect what is learnt."""

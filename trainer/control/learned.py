@@ -12,10 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gangway.trainer.config.values.control import JUDGE
-from gangway.trainer.control.bottleneck import has_neighbour
-from gangway.trainer.control.interval import Decision, Interval, Value, score
+from gangway.trainer.control.interval import Decision, Interval, Room, Value, has_neighbour, score
 from gangway.trainer.control.judge import SETTLE
-from gangway.trainer.control.policy import Room
 
 _WATCHED = 2
 """Intervals on each side of a change whose means are compared."""

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangway.trainer.config.values.control import UNITS
-from gangway.trainer.control.interval import Decision, Interval, Knobs, Value, find_noise_scale, score
-from gangway.trainer.control.policy import Room
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Room, Value, find_noise_scale, score
 
 Vector = NDArray[np.float64]
 

@@ -7,12 +7,10 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from gangway.trainer.config.values.control import JUDGE, ControlSettings
-from gangway.trainer.control.bottleneck import bottleneck
-from gangway.trainer.control.decide import get_policy, next_decision
+from gangway.trainer.control.decide import get_policy, next_decision, shorten
 from gangway.trainer.control.fatal import Fatal, fatal_changes
 from gangway.trainer.control.guardrails import Machine
-from gangway.trainer.control.history import shorten
-from gangway.trainer.control.interval import Decision, Interval
+from gangway.trainer.control.interval import Decision, Interval, bottleneck
 from gangway.trainer.core.errors import from_validation
 from gangway.trainer.records.decisions import CONTROLLER
 from gangway.trainer.records.stats_log import Line

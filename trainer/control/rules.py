@@ -4,10 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from gangway.trainer.config.values.control import JUDGE
-from gangway.trainer.control.bottleneck import Kind, bottleneck, has_neighbour
-from gangway.trainer.control.interval import Decision, Interval, Value, efficiency, find_noise_scale
+from gangway.trainer.control.interval import (
+    Decision,
+    Interval,
+    Kind,
+    Room,
+    Value,
+    bottleneck,
+    efficiency,
+    find_noise_scale,
+    has_neighbour,
+)
 from gangway.trainer.control.judge import MOST_SLOWER
-from gangway.trainer.control.policy import Room
 
 _IN_A_ROW = 2
 """Intervals that must say the same before anything is done: one may be a hiccup."""
@@ -31,7 +39,7 @@ class Rules:
     name = "rules"
 
     def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
-        """See `gangway.trainer.control.policy.Policy`."""
+        """See `gangway.trainer.control.interval.Policy`."""
         recent = history[-_IN_A_ROW:]
         if any(each.invalid for each in recent):
             return None

@@ -8,27 +8,59 @@ import contextlib
 import dataclasses
 import datetime
 import importlib.util
+import json
 import math
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gangway.trainer.core.errors import COLLECTIVE_SEC, LoneError, TrainerError, WorkerFailedError
-from gangway.trainer.distributed import messages
-from gangway.trainer.distributed.async_allreduce import AsyncAllreduce
-from gangway.trainer.distributed.flat_average import FlatAverage
+from gangway.trainer.distributed.averages import AsyncAllreduce, FlatAverage
 from gangway.trainer.distributed.ranks import Ranks
 from gangway.trainer.distributed.sharded_modules import accumulate, is_sharded, watching
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
+
+
+MAX_BYTES = 1 << 28
+"""Limit for one worker's message; distances of a large data set take some millions."""
+
+
+def encode(value: object, kind: Any = None) -> bytes:
+    """Encode a value of type `kind`, None for plain JSON (TypeError or pydantic's error: another type).
+
+    No pickles: they would run code on every worker that reads them.
+    """
+    plain = value if kind is None else _adapter(kind).dump_python(value, warnings="error")
+    return json.dumps(plain).encode()
+
+
+def decode(content: bytes, kind: Any = None) -> Any:
+    """Decode what `encode` wrote; floats are bit-identical. ValueError: not of that type."""
+    try:
+        return json.loads(content) if kind is None else _adapter(kind).validate_json(content, strict=True)
+    except RecursionError:
+        raise ValueError("JSON that goes too deep") from None
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise ValueError(f"not what was agreed upon: {first['msg']}") from None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Cached: creating one takes milliseconds."""
+    return TypeAdapter(kind)
+
 
 T = TypeVar("T")
 Shard = Literal["ddp", "fsdp2", "hsdp"]
@@ -275,14 +307,14 @@ class World:
         """Every worker's small value by rank, on every worker: JSON or the type `kind` (ValueError on all: invalid)."""
         if self.control is None:
             return [value]
-        return [messages.decode(content, kind) for content in self._gather_bytes(messages.encode(value, kind))]
+        return [decode(content, kind) for content in self._gather_bytes(encode(value, kind))]
 
     def _gather_bytes(self, mine: bytes) -> list[bytes]:
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
         dist.all_gather(lengths, torch.tensor([len(mine)]), group=self.control)
         sizes = [int(length) for length in lengths]
-        if not all(0 <= size <= messages.MAX_BYTES for size in sizes):
-            raise ValueError(f"workers have {sizes} bytes to tell; up to {messages.MAX_BYTES} are read")
+        if not all(0 <= size <= MAX_BYTES for size in sizes):
+            raise ValueError(f"workers have {sizes} bytes to tell; up to {MAX_BYTES} are read")
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
         padded[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
         tables = [torch.empty_like(padded) for _ in sizes]

@@ -16,8 +16,7 @@ from gangway.trainer.networks.base import Network
 from gangway.trainer.networks.cyclegan import PatchDiscriminator, Translator
 from gangway.trainer.networks.factory import initialise
 from gangway.trainer.phases.batch import Batch, Micro, Moment, Unpaired
-from gangway.trainer.phases.phase import Phase, Terms, Update
-from gangway.trainer.phases.roles import RoleSpec
+from gangway.trainer.phases.phase import Phase, RoleSpec, Terms, Update
 
 A_TO_B, B_TO_A, JUDGE_A, JUDGE_B = "a_to_b", "b_to_a", "discriminator_a", "discriminator_b"
 

@@ -17,8 +17,7 @@ from gangway.trainer.networks.base import Discriminator, Generator, Network
 from gangway.trainer.networks.factory import build
 from gangway.trainer.phases.batch import Batch, Micro, Moment
 from gangway.trainer.phases.losses import MEANS, DLoss, DLossOnFakes, GLoss, Inputs
-from gangway.trainer.phases.phase import Phase, Terms, Update
-from gangway.trainer.phases.roles import RoleSpec
+from gangway.trainer.phases.phase import Phase, RoleSpec, Terms, Update
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 

@@ -1,13 +1,15 @@
 """The base classes of all networks, and conditioning on the class."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from gangway.trainer.distributed.gathered_window import GatheredWindow
+from gangway.trainer.distributed.sharded_modules import GatheredWindow
 from gangway.trainer.networks.precision import Precision
 from gangway.trainer.networks.progressive_schedule import ProgressiveStage
 
@@ -75,7 +77,7 @@ class Network(nn.Module):
 
 
 class Generator(Network):
-    """Latents to images. One that can be divided over workers (gangway.trainer.networks.halves) is `begin`, units,
+    """Latents to images. One that can be divided over workers (gangway.trainer.steps.pipeline) is `begin`, units,
     `finish`."""
 
     finishing: ClassVar[tuple[str, ...]] = ()
@@ -145,3 +147,20 @@ class ProjectionHead(nn.Module):
         class_score = (self.embedding(labels) * pooled).sum(dim=1)
         combined: Tensor = logits + self._scale * class_score
         return combined
+
+
+def recompute(network: Network) -> None:
+    """Makes units keep only their inputs, and recompute themselves in the backward (activation checkpointing).
+
+    Later copies would use this network's weights. A penalty's double backward keeps what its first backward recomputed,
+    so it gains less. FSDP2 gathers a unit's weights before its backward.
+    """
+    for unit in network.units():
+        unit.forward = partial(_run_checkpointed, unit.forward)
+
+
+def _run_checkpointed(forward: Callable[..., Any], *inputs: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*inputs)
+    # Networks draw nothing, so no random state is restored; reentrant checkpoints have no double backward.
+    return checkpoint(forward, *inputs, use_reentrant=False, preserve_rng_state=False)

@@ -2,7 +2,7 @@
 
 A whole loss is one graph: the fakes, the penalties (`DLoss.functional`: torch.func differentiates inside the graph)
 and, with several workers, the averages of its gradients, which travel during the backward
-(gangway.trainer.distributed.in_graph_average). The trial makes training's own passes (`Phase.run`) on the first step's
+(gangway.trainer.distributed.averages). The trial makes training's own passes (`Phase.run`) on the first step's
 images, compiled and eager, compares the gradients and leaves no trace. Where a later shape fails to compile, that pass
 and all later ones are eager. PyTorch/XLA compiles by itself.
 """
@@ -24,7 +24,7 @@ from gangway.trainer.core.torch_private import (
     order_graphs,
     set_compiled_call,
 )
-from gangway.trainer.distributed.in_graph_average import InGraphAverage, averages_first
+from gangway.trainer.distributed.averages import InGraphAverage, averages_first
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.base import Network
 from gangway.trainer.phases.batch import Batch

@@ -16,7 +16,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.distributed.sharded_modules import is_sharded, local, placed, whole
 from gangway.trainer.families.registry import get_family
-from gangway.trainer.networks.base import Discriminator, Generator, Network
+from gangway.trainer.networks.base import Discriminator, Generator, Network, recompute
 from gangway.trainer.networks.layers import small_maps, use_matrix_products
 from gangway.trainer.networks.precision import LossScale, Precision, Products
 from gangway.trainer.networks.progressive_schedule import phase_at
@@ -30,8 +30,7 @@ from gangway.trainer.phases.optimisers import (
     load_moments,
     saved_moments,
 )
-from gangway.trainer.phases.recomputing import recompute
-from gangway.trainer.phases.roles import Role, RoleSpec, ema_parts
+from gangway.trainer.phases.phase import Role, RoleSpec, ema_parts
 from gangway.trainer.steps.pipeline import Stage
 
 

@@ -1,23 +1,27 @@
 """One training step of networks, a batch and a world, which may be a single process without a group.
 
 It uses no reporter, run directory, lock or notice. The loop (gangway.trainer.run.loop) calls it, and so do benchmarks,
-tuning, federation clients (gangway.trainer.steps.local_training) and tests.
+tuning, federation clients (gangway.trainer.steps.step) and tests.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.domains import check_domains
+from gangway.trainer.data.images_in_memory import ImagesInMemory
 from gangway.trainer.distributed.world import World
 from gangway.trainer.families.registry import get_family
 from gangway.trainer.phases import augment
 from gangway.trainer.phases.batch import Batch, Micro
-from gangway.trainer.phases.phase import Phase, Update
-from gangway.trainer.phases.roles import Role
+from gangway.trainer.phases.phase import Phase, Role, Update
 from gangway.trainer.phases.updates import Accumulator, get_update
 from gangway.trainer.steps.state import TrainState
 
@@ -178,3 +182,50 @@ def _resting(roles: Sequence[Role]) -> Iterator[None]:
     finally:
         for role in roles:
             role.network.learn(on=True)
+
+
+class LocalRound(NamedTuple):
+    """A round's real images, and the mean of each loss over its steps, by name; None for a penalty that no step had."""
+
+    images: int
+    losses: dict[str, float | None]
+
+
+def local_train(
+    state: TrainState, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, *, steps: int = 1
+) -> LocalRound:
+    """Makes `steps` steps on uint8 `images` [N, C, H, W], or clips, such as a federation client's; writes no file.
+
+    Changes the state in place. The images' order and all random numbers depend on the seed and the images seen. Raises
+    TrainerError for images of another shape than the configuration's, or missing labels.
+    """
+    config = state.config
+    if images.shape[1:] != config.image_shape or not len(images):
+        raise TrainerError(
+            place="images",
+            problem="are not what the state's networks make",
+            value=f"{images.dtype} {images.shape}",
+            allowed=f"uint8 [N, {', '.join(map(str, config.image_shape))}], one image at least",
+            fix="resize them, or create the state of a configuration of their size",
+        )
+    if config.num_labels and labels is None:
+        kind = "domains" if config.translates else "classes"
+        raise TrainerError(
+            place="labels",
+            problem=f"are missing, and the networks know {config.num_labels} {kind}",
+            allowed=f"[{len(images)}] whole numbers below {config.num_labels}",
+            fix="give them, or create the state of a configuration without",
+        )
+    source = ImagesInMemory(images, labels, config.num_labels)
+    if config.translates:
+        check_domains(source, "labels")
+    device = next(next(iter(state.roles.values())).network.parameters()).device
+    world, phases = World.alone(device), get_phases(state)
+    game, sums, begun = new_game(phases, config, world), Accumulator(phases, device), state.images
+    batch = Batch(config, world, source, state.images)
+    try:
+        for _ in range(steps):
+            step(state, batch, game, sums)
+    finally:
+        batch.close()
+    return LocalRound(state.images - begun, sums.means([sums.cpu().tolist()]))

@@ -7,7 +7,7 @@ penalties are a graph each.
 
 The inputs, which are copied to the graph's memory, and Python's counters stay outside. Several workers record and
 decide together: each phase's gradients are averaged inside the graph, in one message after its backward
-(gangway.trainer.distributed.flat_average), and the slowest worker's times count.
+(gangway.trainer.distributed.averages), and the slowest worker's times count.
 """
 
 import time
@@ -22,11 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.distributed.flat_average import FlatAverage
+from gangway.trainer.distributed.averages import FlatAverage
 from gangway.trainer.distributed.world import World
 from gangway.trainer.phases.batch import Batch, Micro
-from gangway.trainer.phases.phase import Phase
-from gangway.trainer.phases.roles import ema_parts
+from gangway.trainer.phases.phase import Phase, ema_parts
 from gangway.trainer.phases.updates import Accumulator
 from gangway.trainer.steps.state import TrainState
 from gangway.trainer.steps.step import Game, adapt, is_penalised, make, play, step

@@ -3,29 +3,158 @@
 Sums of seconds (`..._sec`) count from the session's start, so that a lost line loses nothing.
 """
 
+import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.core.errors import diverged
+from gangway.trainer.core.errors import TrainerError, diverged
 from gangway.trainer.data.loader import MASK
 from gangway.trainer.distributed.sharded_modules import gradients, whole
 from gangway.trainer.distributed.world import World
-from gangway.trainer.phases.roles import Role
+from gangway.trainer.phases.phase import Role
 from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.power.carbon_start import start_decision
 from gangway.trainer.power.energy import EnergyReading, NoMeter, choose_readers, merge, read_all
+from gangway.trainer.power.forecast import Forecast, read_forecast
+from gangway.trainer.records.cost_carbon import price
 from gangway.trainer.records.run_record import RunContext
 from gangway.trainer.steps.noise_scale import NO_LOOKS, Looks, NoiseScale
 from gangway.trainer.steps.state import TrainState
 from gangway.trainer.telemetry.devices import Load, find_gpu, load
 from gangway.trainer.telemetry.flops import StepFlops
-from gangway.trainer.telemetry.resources import ResourceMeter
-from gangway.trainer.telemetry.running_costs import GridIntensity, usd_per_hour
+
+Energy = dict[str, EnergyReading]
+
+
+class ResourceMeter:
+    """One session's figures of machines, by the first worker's clock; `loads` are all workers' at its start.
+
+    A missing or stuck meter gives None, never zero.
+    """
+
+    def __init__(self, loads: Sequence[Load], now: float) -> None:
+        self._loads, self._time = loads, now
+        self._joules: dict[str, float] = {}
+
+    def since(self, loads: Sequence[Load], energy: Energy, now: float) -> dict[str, Any]:
+        """The figures since the last call; `energy` is of all devices since the session began."""
+        elapsed_sec = now - self._time
+        cores = sum(each.cores for each in loads)
+        busy_sec = _cpu_sec(loads) - _cpu_sec(self._loads)
+        gpu_gib = _known(each.gpu_gib for each in loads)
+        gpu_busy = _known(each.gpu_utilisation for each in loads)
+        figures = {
+            "cores": cores,
+            "rss_gib": sum(each.rss_gib for each in loads),
+            "host_memory_gib": sum(each.host_memory_gib for each in loads),
+            "host_memory_share": max(_known(each.host_memory_share for each in loads), default=None),
+            "cpu_utilisation": busy_sec / elapsed_sec / cores,
+            "cpu_wait_share": self._cpu_wait_share(loads, busy_sec),
+            "neighbour_cores": self._neighbour_cores(loads, elapsed_sec),
+            "gpu_gib": sum(gpu_gib) if gpu_gib else None,
+            "gpu_memory_share": max(_known(each.gpu_memory_share for each in loads), default=None),
+            "gpu_utilisation": sum(gpu_busy) / len(gpu_busy) if gpu_busy else None,
+            "read_bytes_per_sec": self._read_bytes_per_sec(loads, elapsed_sec),
+            "watts": self._watts(energy, elapsed_sec),
+        }
+        self._loads, self._time = loads, now
+        return figures
+
+    def _cpu_wait_share(self, loads: Sequence[Load], busy_sec: float) -> float | None:
+        now, before = (_known(each.cpu_wait_sec for each in those) for those in (loads, self._loads))
+        if len(now) < len(loads) or len(before) < len(self._loads):
+            return None
+        waited_sec = max(0.0, sum(now) - sum(before))  # threads that have ended count no longer
+        return waited_sec / (waited_sec + busy_sec) if waited_sec else 0.0
+
+    def _neighbour_cores(self, loads: Sequence[Load], elapsed_sec: float) -> float | None:
+        """Returns None where a node's kernel does not count, or its counters stop or go back."""
+        cores = 0.0
+        before, after = _hosts(self._loads), _hosts(loads)
+        for node in {each.node for each in loads}:
+            if node not in before or node not in after:
+                return None
+            busy_sec, all_sec = (now - then for now, then in zip(after[node], before[node], strict=True))
+            if all_sec <= 0 or busy_sec < 0:
+                return None
+            own_sec = _cpu_sec(_of(node, loads)) - _cpu_sec(_of(node, self._loads))
+            # A container's quota is less than the processors: others' use of the rest does not slow it.
+            beside = max(0, round(all_sec / elapsed_sec) - sum(each.cores for each in _of(node, loads)))
+            cores += max(0.0, (busy_sec - own_sec) / elapsed_sec - beside)
+        return cores
+
+    def _read_bytes_per_sec(self, loads: Sequence[Load], elapsed_sec: float) -> float | None:
+        now, before = (_known(each.read_bytes for each in those) for those in (loads, self._loads))
+        if len(now) < len(loads) or len(before) < len(loads) or sum(now) < sum(before):
+            return None
+        return (sum(now) - sum(before)) / elapsed_sec
+
+    def _watts(self, energy: Energy, elapsed_sec: float) -> float | None:
+        """Returns None where a device has no meter or model, or its meter is stuck, as the sum would be incomplete."""
+        joules = {device: reading.joules for device, reading in energy.items() if reading.joules is not None}
+        used = [all_of_it - self._joules.get(device, 0.0) for device, all_of_it in joules.items()]
+        self._joules = joules
+        known = used and len(used) == len(energy)
+        return sum(used) / elapsed_sec if known and min(used) > 0 else None
+
+
+def _of(node: int, loads: Sequence[Load]) -> list[Load]:
+    return [each for each in loads if each.node == node]
+
+
+def _hosts(loads: Sequence[Load]) -> dict[int, tuple[float, float]]:
+    """Returns busy and total processor seconds of each node whose kernel counts."""
+    return {each.node: each.host_sec for each in loads if each.host_sec is not None}
+
+
+def _cpu_sec(loads: Sequence[Load]) -> float:
+    return sum(each.cpu_sec for each in loads)
+
+
+def _known(figures: Iterator[float | None]) -> list[float]:
+    return [figure for figure in figures if figure is not None]
+
+
+_MOMENT = timedelta(seconds=1)
+
+
+def usd_per_hour(context: RunContext, capacity: Sequence[str]) -> float | None:
+    """Returns the price of all nodes by their kind; None where one has none."""
+    prices = [price(kind, context)[1].value for kind in capacity]
+    known = [each for each in prices if each is not None]
+    return sum(known) if known and len(known) == len(prices) else None
+
+
+class GridIntensity:
+    """Grams of CO2e per kWh: from the launcher's forecast file while it reaches, else the launcher's figure."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._forecast = _forecast_at_hand()
+        self._given = None if context.intensity_g_per_kwh is None else context.intensity_g_per_kwh.value
+
+    def now(self, moment: datetime | None = None) -> float | None:
+        """Returns it for a moment or now; None where unknown."""
+        moment = moment or datetime.now(UTC)
+        forecast = None if self._forecast is None else self._forecast.mean(moment, moment + _MOMENT)
+        return self._given if forecast is None else forecast
+
+
+def _forecast_at_hand() -> Forecast | None:
+    where = str(start_decision().get("forecast", ""))
+    if where.startswith(("http://", "https://")) or not where or not Path(where).is_file():
+        return None
+    with contextlib.suppress(TrainerError):  # no longer what the launcher has read
+        return read_forecast(where)
+    return None
+
 
 _STARVED = 0.3
 """Share of their time for which threads had no core, from which on it is told: a run is then half as slow again."""

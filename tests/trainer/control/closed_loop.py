@@ -12,8 +12,7 @@ from typing import NamedTuple
 from gangway.trainer.config.values.control import ControlSettings, Objective
 from gangway.trainer.control.decide import Outcome, get_policy, next_decision
 from gangway.trainer.control.guardrails import Machine
-from gangway.trainer.control.interval import Interval, Knobs, Value, efficiency, score
-from gangway.trainer.control.policy import Policy
+from gangway.trainer.control.interval import Interval, Knobs, Policy, Value, efficiency, score
 
 SECONDS = 10.0
 

@@ -6,8 +6,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from gangway.trainer.config.values.control import Bounds, Objective
-from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
-from gangway.trainer.control.policy import Allowed, Room
+from gangway.trainer.control.interval import Allowed, Decision, Interval, Knobs, Room, Value
 from tests.trainer.control.closed_loop import Plant, turned
 
 BOUNDS = Bounds(batch_size=(32, 512), loader_threads=(1, 4), prefetch=(1, 4), threads=(1, 4))

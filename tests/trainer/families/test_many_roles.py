@@ -33,7 +33,7 @@ from gangway.trainer.steps import state
 from gangway.trainer.steps import step
 from gangway.trainer.phases.losses import GLoss
 from gangway.trainer.phases.phase import Phase, Terms
-from gangway.trainer.phases.roles import RoleSpec
+from gangway.trainer.phases.phase import RoleSpec
 
 
 class Encoder(Network):

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from gangway.trainer.distributed import messages
-from gangway.trainer.distributed.world import World
+from gangway.trainer.distributed.world import World, decode, encode
 from gangway.trainer.power.energy import Gpu
 
 LIMIT_MW = 700_000
@@ -149,7 +148,7 @@ def gpu() -> Gpu:
 
 
 def _sent(value: Any, kind: Any) -> Any:
-    return messages.decode(messages.encode(value, kind), kind)
+    return decode(encode(value, kind), kind)
 
 
 class Group:

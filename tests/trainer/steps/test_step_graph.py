@@ -296,7 +296,7 @@ import json, runpy, sys
 from pathlib import Path
 import torch
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.distributed.flat_average import FlatAverage
+from gangway.trainer.distributed.averages import FlatAverage
 from gangway.trainer.distributed.world import start_world
 
 config, folder, how = TrainConfig.from_file(Path(sys.argv[1])), Path(sys.argv[2]), sys.argv[3]
