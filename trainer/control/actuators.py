@@ -90,7 +90,12 @@ class Actuators:
             case "threads":
                 torch.set_num_threads(int(value))
             case "power_share":
-                self._limit(float(value))
+                share = float(value)
+                trouble = "power is nobody's to limit here" if self._limiter is None else self._limiter.set_share(share)
+                self._power_share = 1.0 if trouble else share  # after one the limiter puts all back, now or at the end
+                if trouble:
+                    fix = "leave watts out of bounds"
+                    raise TrainerError(place="power_share", problem=trouble, value=f"{share:g}", fix=fix)
             case "compile":
                 self._switch(str(value))
             case _:
@@ -102,15 +107,6 @@ class Actuators:
                 place="compile", problem="the losses are not compiled", value=value, fix="leave compile out of bounds"
             )
         self._compiled.switch(on=value == "on")
-
-    def _limit(self, share: float) -> None:
-        trouble = "power is nobody's to limit here" if self._limiter is None else self._limiter.set_share(share)
-        if trouble:
-            self._power_share = 1.0  # The limiter has put all back, or tries so again at the end.
-            raise TrainerError(
-                place="power_share", problem=trouble, value=f"{share:g}", fix="leave watts out of bounds"
-            )
-        self._power_share = share
 
 
 def get_changes(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
@@ -133,8 +129,19 @@ def get_machine(
     fatal: tuple[tuple[str, Value, Value], ...] = (),
 ) -> Machine:
     """Returns this session's limits; all workers call it together. `fixed` knobs cannot be turned now."""
+
+    def trouble(precision: str) -> str:
+        try:
+            choose(precision, world.device)
+            config.replace({"precision": precision})
+        except TrainerError as error:
+            return error.problem or str(error).split("\n", maxsplit=1)[0]
+        return slower_here(precision, world.device)
+
     cores = min(world.gather(usable_cores()))
     limit_watts, floor = actuators.power_limits
+    troubles = {each: trouble(each) for each in bounds.precision if each != config.precision}
+    refused = {name: why for each in world.gather(troubles) for name, why in each.items() if why}  # on any worker
     return Machine(
         cores=cores,
         local_workers=world.world_size // world.num_nodes,
@@ -144,23 +151,6 @@ def get_machine(
         limit_watts=limit_watts,
         power_floor=floor,
         fixed=fixed,
-        refused=_refused(world, config, bounds),
+        refused=tuple(refused.items()),
         fatal=fatal,
     )
-
-
-def _refused(world: World, config: TrainConfig, bounds: Bounds) -> tuple[tuple[str, str], ...]:
-    """Returns unsupported precisions of any worker's device, except for the current one."""
-    asked = [each for each in bounds.precision if each != config.precision]
-    mine = {each: _trouble(each, world, config) for each in asked}
-    found = {name: why for each in world.gather(mine) for name, why in each.items() if why}
-    return tuple(found.items())
-
-
-def _trouble(precision: str, world: World, config: TrainConfig) -> str:
-    try:
-        choose(precision, world.device)
-        config.replace({"precision": precision})
-    except TrainerError as error:
-        return error.problem or str(error).split("\n", maxsplit=1)[0]
-    return slower_here(precision, world.device)

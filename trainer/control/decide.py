@@ -21,8 +21,7 @@ from gangway.trainer.control.learned import Learned
 from gangway.trainer.control.model import Model
 from gangway.trainer.control.rules import Rules
 
-MOST_INTERVALS = 2000
-"""Newest intervals, all of which are kept; older ones do not describe the machine as it is now."""
+MOST_INTERVALS = 2000  # Newest intervals, all of which are kept; older ones do not describe the machine as it is now
 
 
 def shorten(history: Sequence[Interval], settings: ControlSettings) -> list[Interval]:
@@ -37,7 +36,9 @@ def shorten(history: Sequence[Interval], settings: ControlSettings) -> list[Inte
     near = max(LONGEST * settings.patience + 1, LONGEST * BEFORE)
     kept_places = {0, *(place for place in range(old) if history[place].guard is not None)}
     for place in range(min(old + near, len(history))):
-        if _is_change(history, place):
+        each = history[place]
+        is_other = place > 0 and each.knobs != history[place - 1].knobs
+        if is_other or each.decision is not None or each.failed is not None:
             kept_places.update(range(place - near, place + near + 1))
     found, left_out_sec = list[Interval](), 0.0
     for place, each in enumerate(history):
@@ -47,12 +48,6 @@ def shorten(history: Sequence[Interval], settings: ControlSettings) -> list[Inte
         found.append(each._replace(seconds=left_out_sec + each.seconds) if left_out_sec else each)
         left_out_sec = 0.0
     return found
-
-
-def _is_change(history: Sequence[Interval], place: int) -> bool:
-    each = history[place]
-    is_other = place > 0 and each.knobs != history[place - 1].knobs
-    return is_other or each.decision is not None or each.failed is not None
 
 
 def standing_decisions(history: Sequence[Interval]) -> dict[str, Value]:
@@ -66,19 +61,12 @@ def standing_decisions(history: Sequence[Interval]) -> dict[str, Value]:
 
 
 class Outcome(NamedTuple):
-    """The result of one decision.
+    """The result of one decision."""
 
-    Attributes:
-        decision: None for no change.
-        why: the reason for no change.
-        warning: whether to show that reason to the user.
-        verdict: on the last change; None where its figures are not trusted.
-    """
-
-    decision: Decision | None = None
-    why: str = ""
-    warning: bool = False
-    verdict: Verdict | None = None
+    decision: Decision | None = None  # None for no change
+    why: str = ""  # the reason for no change
+    warning: bool = False  # whether to show that reason to the user
+    verdict: Verdict | None = None  # on the last change; None where its figures are not trusted
 
 
 def get_policy(settings: ControlSettings) -> Policy:

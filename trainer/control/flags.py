@@ -13,7 +13,6 @@ from gangway.trainer.config.values.control import ControlSettings, Objective
 from gangway.trainer.core.console import warn
 from gangway.trainer.core.errors import TrainerError, from_validation
 from gangway.trainer.power.limits import POWER_FLAG, PowerAsked
-from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunContext
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def _check_objective(objective: Objective, context: RunContext) -> None:
     if objective not in wanted:
         return
     name, found = wanted[objective]
-    if not any(_is_known(each) for each in found):
+    if not any(each is not None and each.value for each in found):
         raise TrainerError(
             place=OBJECTIVE_FLAG,
             problem=f"the launcher has told no {name} above 0, which {objective} is counted by",
@@ -134,7 +133,3 @@ def _check_objective(objective: Objective, context: RunContext) -> None:
             allowed="time or energy without it",
             fix=f"--context FILE with {name}, as a stack's machines have it; or another objective",
         )
-
-
-def _is_known(quantity: Quantity | None) -> bool:
-    return quantity is not None and bool(quantity.value)

@@ -15,12 +15,12 @@ from gangway.trainer.core.errors import from_validation
 from gangway.trainer.records.decisions import CONTROLLER
 from gangway.trainer.records.stats_log import Line
 
+# What a replay cannot tell.
 UNKNOWN = (
     "Nobody knows what a change that was not made would have brought, nor what its policy would have seen and decided "
     "after it: a policy is asked about what the run really did, after each interval, and never followed. What it wants "
     "several times in a row is counted once. Undoing is the judge's, whichever policy decides, and no policy's change."
 )
-"""What a replay cannot tell."""
 
 
 class Recorded(NamedTuple):
@@ -114,8 +114,8 @@ def recorded(lines: Sequence[Line], place: str) -> Recorded | None:
     told = {name: found["machine"][name] for name in Machine._fields if name in found["machine"]}
     refused = tuple((name, why) for name, why in told.get("refused", ()))
     fatal = tuple((knob, was, value) for knob, was, value in told.get("fatal", ()))
-    told = {**told, "fixed": tuple(told["fixed"]), "refused": refused, "fatal": fatal}
-    return Recorded(settings, Machine(**told), found["seed"], tuple(fatal_changes(lines, settings.interval_sec)))
+    machine = Machine(**{**told, "fixed": tuple(told["fixed"]), "refused": refused, "fatal": fatal})
+    return Recorded(settings, machine, found["seed"], tuple(fatal_changes(lines, settings.interval_sec)))
 
 
 def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded | None = None) -> Replay:
@@ -140,12 +140,7 @@ def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded 
 
 def _machine(last: Interval) -> Machine:
     nodes = max(1, last.knobs.nodes)
-    return Machine(
-        max(1, last.cores // nodes),
-        local_workers=max(1, last.workers // nodes),
-        workers=last.workers,
-        on_cpu=last.on_cpu,
-    )
+    return Machine(max(1, last.cores // nodes), max(1, last.workers // nodes), last.workers, on_cpu=last.on_cpu)
 
 
 def _change(decision: Decision | None) -> tuple[object, object] | None:

@@ -90,8 +90,7 @@ def whole(value: Any) -> Any:
     return [whole(item) for item in value] if isinstance(value, list) else value
 
 
-SIZE = 2
-"""Units that stay gathered in a backward: the most recently read ones."""
+SIZE = 2  # Units that stay gathered in a backward: the most recently read ones
 
 
 class _SavedWeight(NamedTuple):

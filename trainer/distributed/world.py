@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
-MAX_BYTES = 1 << 28
-"""Limit for one worker's message; distances of a large data set take some millions."""
+MAX_BYTES = 1 << 28  # Limit for one worker's message; distances of a large data set take some millions
 
 
 def encode(value: object, kind: Any = None) -> bytes:
@@ -69,34 +68,28 @@ _SHARED_FAILURE = "All workers know of this error and stop."
 """Ends a traceback and marks an exception that all workers know of."""
 REPLICATE, SHARD = "dp_replicate", "dp_shard"
 """Mesh dimensions along which workers see different images, with the same weights or a part of them each."""
-STAGES = "pp"
-"""Mesh dimension along which workers see the same images and each computes a part of a pass."""
+STAGES = "pp"  # Mesh dimension along which workers see the same images and each computes a part of a pass
 
 
 @dataclass(frozen=True)
 class World:
-    """This worker's place.
+    """This worker's place."""
 
-    Attributes:
-        rank: 0..world_size-1 over all nodes; decides who writes and the order of gathered values. `dp_rank` decides
-            about images, `shard_rank` about weights.
-        backend: gloo, nccl, xla, or none for a single process.
-        control_ref: of `control`, weak: a group's thread that outlives the interpreter aborts the process.
-        thread_ref: of the group for `for_thread`.
-        mesh: all workers by REPLICATE and SHARD, one of them, or by REPLICATE and STAGES; None for a single process.
-    """
-
+    # 0..world_size-1 over all nodes; decides who writes and the order of gathered values. `dp_rank` decides about
+    # images, `shard_rank` about weights
     rank: int
     local_rank: int
     world_size: int
     node_rank: int
     num_nodes: int
     device: torch.device
-    backend: str
+    backend: str  # gloo, nccl, xla, or none for a single process
     backend_reason: str
+    # of `control`, weak: a group's thread that outlives the interpreter aborts the process
     control_ref: "weakref.ref[dist.ProcessGroup] | None" = None
+    # all workers by REPLICATE and SHARD, one of them, or by REPLICATE and STAGES; None for a single process
     mesh: "DeviceMesh | None" = None
-    thread_ref: "weakref.ref[dist.ProcessGroup] | None" = None
+    thread_ref: "weakref.ref[dist.ProcessGroup] | None" = None  # of the group for `for_thread`
 
     @classmethod
     def alone(cls, device: torch.device) -> Self:

@@ -15,18 +15,13 @@ from gangway.trainer.networks.progressive_schedule import ProgressiveStage
 
 
 class Network(nn.Module):
-    """A network without buffers that treats images apart, except in groups (`TrainConfig.group`).
-
-    `precision` None is that of the inputs, float32.
-    """
+    """A network without buffers that treats images apart, except in groups (`TrainConfig.group`)."""
 
     precision: Precision | None = None
-    frozen: frozenset[str] = frozenset()
-    """Names of parameters that keep their values."""
+    frozen: frozenset[str] = frozenset()  # Names of parameters that keep their values
     layout: torch.memory_format = torch.contiguous_format
     """Memory layout of its feature maps: that of its weights (gangway.trainer.networks.factory)."""
-    gathered: GatheredWindow | None = None
-    """A sharded network's access to its whole weights."""
+    gathered: GatheredWindow | None = None  # A sharded network's access to its whole weights
 
     def learn(self, *, on: bool) -> None:
         """Turns its parameters' gradients on or off; frozen ones never have any."""
@@ -77,8 +72,7 @@ class Network(nn.Module):
 
 
 class Generator(Network):
-    """Latents to images. One that can be divided over workers (gangway.trainer.steps.pipeline) is `begin`, units,
-    `finish`."""
+    """Latents to images. One that can be divided (gangway.trainer.steps.pipeline) is `begin`, units, `finish`."""
 
     finishing: ClassVar[tuple[str, ...]] = ()
     """Names of `finish`'s parts; parts outside of these and of units belong to `begin`."""
@@ -109,8 +103,7 @@ class Discriminator(Network):
         raise NotImplementedError
 
     def __call__(self, images: Tensor, labels: Tensor | None = None, *, twice: bool = False) -> Tensor:
-        """See `forward`; `twice` where a penalty differentiates the logits once more
-        (gangway.trainer.networks.precision)."""
+        """See `forward`; `twice` where a penalty differentiates the logits once more (see `Precision`)."""
         return self._run(images, labels, twice=twice)
 
 

@@ -15,12 +15,10 @@ from gangway.trainer.networks.precision import Products
 
 _TINY = 1e-8
 _KERNEL_SIDE, _HALF = 4, 2
-_AT_ONCE = 1 << 22
-"""Numbers in a matrix of windows, which fits into a cache and into memory that the allocator keeps."""
+_AT_ONCE = 1 << 22  # Numbers in a matrix of windows, which fits into a cache and into memory that the allocator keeps
 _KERNEL, _STRIDE, _PADDING = 4, 2, 1
 _FEW_CHANNELS = 4
-_SMALL_WIDTH = 4
-"""Of feature maps. The library gives a matrix unit, which takes 16 pixels, one row of them at a time."""
+_SMALL_WIDTH = 4  # Of feature maps. The library gives a matrix unit, which takes 16 pixels, one row of them at a time
 
 
 class PixelNorm(nn.Module):
@@ -64,10 +62,7 @@ def halve(images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def weight_gradient(images: Tensor, features: Tensor) -> Tensor:
-    """Returns the derivative of sum(convolution(images) * features) by the weight [O, C, 4, 4], channels last.
-
-    `images` are [N, C, 2 H, 2 W], `features` [N, O, H, W].
-    """
+    """Returns the derivative of sum(convolution(images) * features) by the weight [O, C, 4, 4], channels last."""
     width, channels = features.shape[1], images.shape[1]
     given = features.movedim(1, -1).reshape(-1, width)
     total = images.new_zeros(
@@ -190,7 +185,6 @@ def _is_ours(tensor: Tensor, channels: int, products: Products) -> bool:
 
 
 def _kind(tensor: Tensor) -> torch.dtype:
-    """Returns the type in which autocast would compute a convolution."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else tensor.dtype
 
 

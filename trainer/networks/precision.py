@@ -16,8 +16,7 @@ from gangway.trainer.distributed.world import World
 
 _BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
 _CPUINFO = Path("/proc/cpuinfo")
-_FIRST_SCALE = 2.0**12
-"""torch's 65536 would overflow in the first steps of most runs; the scale grows from here."""
+_FIRST_SCALE = 2.0**12  # torch's 65536 would overflow in the first steps of most runs; the scale grows from here
 
 
 class Products(enum.Enum):
@@ -30,22 +29,14 @@ class Products(enum.Enum):
 
 @dataclass(frozen=True)
 class Precision:
-    """One network's precision.
+    """One network's precision."""
 
-    Attributes:
-        name: in the configuration.
-        dtype: of the forward passes; None for float32, without autocast.
-        exact_penalty: whether passes that are differentiated twice are float32 anyway.
-        reason: for the record.
-        products: what this CPU was measured to compute faster as matrix products in this dtype.
-    """
-
-    name: str
+    name: str  # in the configuration
     device_type: str
-    dtype: torch.dtype | None
-    exact_penalty: bool
-    reason: str
-    products: Products = Products.NONE
+    dtype: torch.dtype | None  # of the forward passes; None for float32, without autocast
+    exact_penalty: bool  # whether passes that are differentiated twice are float32 anyway
+    reason: str  # for the record
+    products: Products = Products.NONE  # what this CPU was measured to compute faster as matrix products in this dtype
 
     def autocast(self, *, twice: bool) -> contextlib.AbstractContextManager[object]:
         """Returns the context for one forward pass; `twice`: a penalty differentiates the result twice."""
@@ -123,10 +114,7 @@ def choose_kernels(device: torch.device, *, deterministic: bool, channels_last: 
 
 @contextlib.contextmanager
 def without_tf32() -> Iterator[None]:
-    """A block, or as `@without_tf32()` a function, with real float32 on CUDA.
-
-    For metrics, whose values must depend neither on training options nor on the GPU, so cuDNN does not benchmark.
-    """
+    """A block, or `@without_tf32()` a function, with real float32 on CUDA, for metrics; without cuDNN's benchmarks."""
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     tried = torch.backends.cudnn.benchmark
     set_tf32(enabled=False)

@@ -23,8 +23,7 @@ from gangway.trainer.networks.progressive_schedule import ProgressiveStage, enla
 
 _SLOPE = 0.2
 _GAIN = math.sqrt(2)
-_TINY = 1e-8
-"""From the paper's code; keeps the root differentiable where a group's images are equal."""
+_TINY = 1e-8  # From the paper's code; keeps the root differentiable where a group's images are equal
 
 
 class EqualConv(nn.Module):
@@ -61,10 +60,7 @@ class _EqualLinear(nn.Module):
 
 
 class _Growing:
-    """Sizes of both networks: `width` channels at full resolution, doubled at each half of it up to 512.
-
-    `frames` is 1 for images.
-    """
+    """Sizes of both networks: `width` channels at full resolution, doubled at each half of it up to 512."""
 
     def __init__(self, width: int, resolution: int, frames: int) -> None:
         self.frames, self.dims = frames, 2 if frames == 1 else 3

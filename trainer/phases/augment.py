@@ -9,16 +9,13 @@ from torch.nn import functional as F
 
 from gangway.trainer.config.train_config import TrainConfig
 
-UNIFORMS = 7
-"""Uniform numbers in [0, 1) consumed for each image: 3 colour, 2 translation, 2 cutout."""
+UNIFORMS = 7  # Uniform numbers in [0, 1) consumed for each image: 3 colour, 2 translation, 2 cutout
 
-GATES = 3
-"""Further columns where not every image is augmented: 1 for each part that this image gets, else 0."""
+GATES = 3  # Further columns where not every image is augmented: 1 for each part that this image gets, else 0
 
 _SHIFT = 1 / 8
 _HOLE = 1 / 2
-EVERY_STEPS = 4
-"""Steps between two adjustments, over which the signs are averaged, as in the paper."""
+EVERY_STEPS = 4  # Steps between two adjustments, over which the signs are averaged, as in the paper
 
 
 def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
@@ -46,7 +43,6 @@ def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
 
 
 def _per_image(values: Tensor, images: Tensor) -> Tensor:
-    """Reshapes [N] to [N, 1, 1, ...] for broadcasting."""
     return values.reshape(-1, *[1] * (images.dim() - 1))
 
 

@@ -20,21 +20,14 @@ from gangway.trainer.phases.batch import Batch, Micro, Moment
 
 
 class RoleSpec(NamedTuple):
-    """A family's declaration of a role.
+    """A family's declaration of a role."""
 
-    Attributes:
-        name: in messages and configurations, such as generator.
-        key: in checkpoints and statistics, such as g.
-        network: with its initial weights, on the CPU.
-        lr: field of TrainConfig that has its step size; None for a network that does not learn.
-        averaged: whether an average over time is kept. Metrics and samples use the first averaged role.
-    """
-
-    name: str
-    key: str
-    network: Network
+    name: str  # in messages and configurations, such as generator
+    key: str  # in checkpoints and statistics, such as g
+    network: Network  # with its initial weights, on the CPU
+    # field of TrainConfig that has its step size; None for a network that does not learn
     lr: Literal["lr_g", "lr_d"] | None
-    averaged: bool = False
+    averaged: bool = False  # whether an average over time is kept. Metrics and samples use the first averaged role
 
 
 @dataclass
@@ -71,8 +64,7 @@ def ema_parts(roles: Iterable[Role]) -> dict[str, Network]:
 
 
 T = TypeVar("T")
-Update = Callable[[], None]
-"""Acts only at its first call."""
+Update = Callable[[], None]  # Acts only at its first call
 
 
 class Terms(NamedTuple):
@@ -83,30 +75,20 @@ class Terms(NamedTuple):
 
 
 class Phase(ABC, Generic[T]):
-    """One phase; T is the type of a micro-batch's inputs.
+    """One phase; T is the type of a micro-batch's inputs."""
 
-    Attributes:
-        key: in statistics, such as d.
-        label: of its loss, in sentences.
-        roles: names of those that learn in it.
-        resting: names of those that are used without gradients.
-        means: names of `Terms.means`, the loss first; ADA uses `real_sign`.
-        overlaps: whether `run` may start before the previous phase's updates; it then calls `settle` for them.
-        variants: possible values of `penalised`, with words for each.
-        loss: a module with exactly the learning parameters, wrapped for data parallelism.
-        batches: updates in a step, each on its own batch of real images; 0 for one update on the last batch.
-        penalties: weights of the means that are computed only in penalised steps.
-    """
-
-    key: ClassVar[str]
-    label: ClassVar[str]
-    roles: ClassVar[tuple[str, ...]]
-    resting: ClassVar[tuple[str, ...]] = ()
-    means: ClassVar[tuple[str, ...]]
+    key: ClassVar[str]  # in statistics, such as d
+    label: ClassVar[str]  # of its loss, in sentences
+    roles: ClassVar[tuple[str, ...]]  # names of those that learn in it
+    resting: ClassVar[tuple[str, ...]] = ()  # names of those that are used without gradients
+    means: ClassVar[tuple[str, ...]]  # names of `Terms.means`, the loss first; ADA uses `real_sign`
+    # whether `run` may start before the previous phase's updates; it then calls `settle` for them
     overlaps: ClassVar[bool] = False
+    # possible values of `penalised`, with words for each
     variants: ClassVar[Mapping[bool, str]] = MappingProxyType({False: ""})
-    loss: nn.Module
-    batches: int = 0
+    loss: nn.Module  # a module with exactly the learning parameters, wrapped for data parallelism
+    batches: int = 0  # updates in a step, each on its own batch of real images; 0 for one update on the last batch
+    # weights of the means that are computed only in penalised steps
     penalties: Mapping[str, float] = MappingProxyType({})
 
     def positions(self, config: TrainConfig, images: int) -> Sequence[int]:

@@ -16,8 +16,7 @@ from torch import Tensor
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.phases.augment import GATES, UNIFORMS
 
-_NUMBERS = 8
-"""Numbers per counter value: four words of 64 bits, two numbers each."""
+_NUMBERS = 8  # Numbers per counter value: four words of 64 bits, two numbers each
 
 
 class Purpose(enum.IntEnum):

@@ -14,10 +14,8 @@ from gangway.trainer.data.pinned_batch import to_device
 from gangway.trainer.distributed.world import World
 from gangway.trainer.phases.phase import Phase, Role, Terms, Update
 
-_EVERY = 16
-"""On a GPU one step of so many is timed, including the first."""
-_MOST = 64
-"""Most timed steps of one clock on a GPU, to limit the number of events."""
+_EVERY = 16  # On a GPU one step of so many is timed, including the first
+_MOST = 64  # Most timed steps of one clock on a GPU, to limit the number of events
 
 
 class PhaseClock:
@@ -85,10 +83,7 @@ class PhaseClock:
 
 
 class Accumulator:
-    """Sums since the last line, over a step's `phases`.
-
-    `order` is the digest of this worker's order of images (gangway.trainer.data.loader); `clock` times the phases.
-    """
+    """Sums over a step's `phases`; `order` digests this worker's order of images; `clock` times the phases."""
 
     def __init__(self, phases: Sequence[Phase[Any]], device: torch.device, clock: PhaseClock | None = None) -> None:
         self.phases, self.clock = tuple(phases), clock or PhaseClock()

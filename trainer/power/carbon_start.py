@@ -27,8 +27,7 @@ from gangway.trainer.core.errors import TrainerError, parse_number
 from gangway.trainer.power.forecast import CARBON, QUANTITIES, Forecast, Quantity, read_forecast
 from gangway.trainer.records.stats_log import STATS_FILE
 
-START_VARIABLE = "GANGWAY_START"
-"""Environment variable with the launcher's decision for its workers, as a JSON object."""
+START_VARIABLE = "GANGWAY_START"  # Environment variable with the launcher's decision for its workers, as a JSON object
 _FLAG = "--start-when"
 _WHEN = re.compile(r"\s*(?P<word>carbon|usd)\s*<\s*(?P<limit>[0-9]+(?:\.[0-9]+)?)\s*,\s*by\s*=\s*(?P<by>\S+)\s*")
 _GRID = timedelta(minutes=5)

@@ -30,29 +30,21 @@ TOKEN_VARIABLE = "GANGWAY_CARBON_TOKEN"
 _GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
 _TIMEOUT_SEC = 30.0
 _MOST_BYTES = 10_000_000
-_SHOWN = 120
-"""Characters of an answer that a message quotes."""
+_SHOWN = 120  # Characters of an answer that a message quotes
 _TIME = "time"
 
 
 class Quantity(NamedTuple):
-    """What is forecast.
+    """What is forecast."""
 
-    Attributes:
-        word: the first word of a condition.
-        best: name of the lowest value.
-        below: upper limit of every value; `absurd` is the message for larger ones.
-        services: whether the services know it.
-    """
-
-    word: str
+    word: str  # the first word of a condition
     column: str
     unit: str
-    best: str
+    best: str  # name of the lowest value
     digits: str
-    below: float
+    below: float  # upper limit of every value; `absurd` is the message for larger ones
     absurd: str
-    services: bool
+    services: bool  # whether the services know it
 
     def in_words(self, value: float) -> str:
         """A value with its unit."""

@@ -31,9 +31,7 @@ CLOCK_FLAG = "--clock-limit-mhz"
 
 
 class Report(NamedTuple):
-    """What one node did: power limit by GPU, None if unchanged; why it failed, empty on success. `floor` is the lowest
-    share of its original limit that every GPU of the node can have.
-    """
+    """A node's power limits by GPU (None: unchanged), the least share of the original that all can have; or why not."""
 
     watts: dict[str, float | None]
     floor: float = 0.0
@@ -151,8 +149,7 @@ def _check(flag: str, value: float, allowed: Range, unit: str, name: str) -> Non
         )
 
 
-LADDER = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Shares of a GPU's original limit."""
+LADDER = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # Shares of a GPU's original limit
 WINDOW_SEC = 20.0
 _SETTLE_SEC = 3.0
 _SAMPLE_SEC = 1.0
@@ -260,27 +257,20 @@ class Search:
         )
 
 
-OnEvent = Callable[..., object]
-"""Writes an event by name with details."""
+OnEvent = Callable[..., object]  # Writes an event by name with details
 _AUTO = "auto"
 _SLOWDOWN_FLAG = "--max-slowdown"
 
 
 class PowerAsked(NamedTuple):
-    """The requested limits of each GPU; None leaves a limit.
-
-    Attributes:
-        auto: search the power limit with the most images per joule, `window_sec` per step.
-        max_slowdown: share of images per second that the search may lose, 0..1.
-        shares: whether a controller may set shares of the limits while the run trains.
-    """
+    """The requested limits of each GPU; None leaves a limit."""
 
     watts: float | None = None
-    auto: bool = False
+    auto: bool = False  # search the power limit with the most images per joule, `window_sec` per step
     clock_mhz: int | None = None
-    max_slowdown: float = 0.05
+    max_slowdown: float = 0.05  # share of images per second that the search may lose, 0..1
     window_sec: float = WINDOW_SEC
-    shares: bool = False
+    shares: bool = False  # whether a controller may set shares of the limits while the run trains
 
     @property
     def anything(self) -> bool:

@@ -73,8 +73,7 @@ class Request(IntEnum):
     NOTHING = 0
     SAVE = 1
     STOP = 2
-    FAIL = 3
-    """A worker's checkpoint failed or its data is damaged: all stop at once, with its error."""
+    FAIL = 3  # A worker's checkpoint failed or its data is damaged: all stop at once, with its error
 
 
 class Interruption:
@@ -158,8 +157,7 @@ def _follow_launcher() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
-PATIENCE_SEC = 5.0
-"""After the signal: a step that ends within it leads to the regular stop of all workers."""
+PATIENCE_SEC = 5.0  # After the signal: a step that ends within it leads to the regular stop of all workers
 _POLL_SEC = 0.1
 
 
@@ -199,8 +197,7 @@ class Leaving:
 
 
 POLL_SEC = 0.25
-STALE_SEC = 60.0
-"""The machine's service rewrites the file every few seconds, after each answer of the cloud."""
+STALE_SEC = 60.0  # The machine's service rewrites the file every few seconds, after each answer of the cloud
 
 Poll = Callable[[], Iterable[tuple[Kind, str]]]
 """Returns kind and deadline (as the cloud writes it, or empty) of every notice that holds now."""

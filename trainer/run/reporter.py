@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gangway.trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saved, Saver
-from gangway.trainer.checkpoint.resume import Restored, find_damage
+from gangway.trainer.checkpoint.resume import find_damage
 from gangway.trainer.checkpoint.samples import get_captions, num_shown, run_grid, write_samples
 from gangway.trainer.checkpoint.store import state_digests
 from gangway.trainer.config.segment_plan import Stretch, unreached
@@ -28,7 +28,6 @@ from gangway.trainer.core.files import write_atomically
 from gangway.trainer.core.host import code_sha256, versions
 from gangway.trainer.core.program import program
 from gangway.trainer.data.loader import Sampler
-from gangway.trainer.data.shards import ShardedImages
 from gangway.trainer.data.verification import Verification, Verified
 from gangway.trainer.distributed.fabric import nccl_versions, unqualified
 from gangway.trainer.distributed.world import World, is_shared_failure
@@ -53,7 +52,9 @@ from gangway.trainer.telemetry.tracking import TrackedRun, check_targets, open_f
 
 
 class RunWriter:
-    """One session's open files; writes `config`. Raises TrainerError: not writable, or parts of two runs.
+    """One session's open files, in the one worker that writes them; writes config.json.
+
+    Raises TrainerError: not writable, or parts of two runs.
 
     Attributes:
         past_hints: causes of hints that earlier sessions gave.
@@ -61,18 +62,11 @@ class RunWriter:
     """
 
     def __init__(
-        self,
-        run_dir: Path,
-        config: TrainConfig,
-        context: RunContext,
-        options: RunOptions,
-        endpoint: MetricsEndpoint | None,
-        data: ShardedImages,
-        restored: Restored,
-        images: int,
+        self, run_dir: Path, ready: Ready, context: RunContext, options: RunOptions, endpoint: MetricsEndpoint | None
     ) -> None:
-        stats_log = read_stats_log(run_dir)
-        identity = identify(run_dir, stats_log, restored.identity, context.run_id, config.preset, data.index.sha256)
+        config, restored, images = ready.config, ready.restored, ready.state.images
+        stats_log, sha256 = read_stats_log(run_dir), ready.data.index.sha256
+        identity = identify(run_dir, stats_log, restored.identity, context.run_id, config.preset, sha256)
         self.past_hints = frozenset(str(line.get("cause")) for line in stats_log.lines if line.get("event") == EVENT)
         damage = list(find_damage(run_dir, stats_log, identity, restored))
         self._dir = run_dir
@@ -114,10 +108,8 @@ class RunWriter:
 
     def saved(self, saved: Saved) -> None:
         """Writes an event for a checkpoint on disk; called by the thread that saves."""
-        noticed = {"why": saved.why} if saved.why else {}
-        self.event(
-            "checkpoint", saved.images, file=saved.path.name, sec=saved.sec, stall_sec=saved.stall_sec, **noticed
-        )
+        details = {"file": saved.path.name, "sec": saved.sec, "stall_sec": saved.stall_sec}
+        self.event("checkpoint", saved.images, **details, **({"why": saved.why} if saved.why else {}))
 
 
 _SLOW_VERIFICATION_SEC = 10.0
@@ -169,11 +161,8 @@ class Reporter:
 
     def _is_own_error(self, error: BaseException) -> bool:
         """Whether this session failed by itself: a broken connection alone means that another worker was killed."""
-        return (
-            self._world.world_size == 1
-            or isinstance(error, TrainerError | WorkerFailedError)
-            or is_shared_failure(error)
-        )
+        is_reported = isinstance(error, TrainerError | WorkerFailedError) or is_shared_failure(error)
+        return self._world.world_size == 1 or is_reported
 
     def begin(self, ready: Ready, fabric: FabricRecord) -> None:
         """Writes the first event, the real images and the first samples; then the clock starts.
@@ -192,34 +181,20 @@ class Reporter:
         }
         grid = None if state.images else self._grid(state)
         world.run_on_rank0(lambda: self._open(ready, facts, grid))
+        writer = self._opened
         if state.is_split:
-            self._saver = self._part_saver()
-        elif self._opened is not None:
-            self._saver = self._opened.saver
+            owner, saved = (None, lambda _: None) if writer is None else (writer.identity, writer.saved)
+            self._saver = PartSaver(self._dir / "checkpoints", self._config, owner, saved, world.for_thread())
+        if writer is not None:
+            self._saver = writer.saver = self._saver or writer.saver
         self._start_state = state
         self._meters = Meters(self._config, world, self._context, state.images, flops, facts["capacity"])
-
-    def _part_saver(self) -> PartSaver:
-        folder, world, writer = self._dir / "checkpoints", self._world.for_thread(), self._opened
-        if writer is None:
-            return PartSaver(folder, self._config, None, lambda _: None, world)
-        writer.saver = PartSaver(folder, self._config, writer.identity, writer.saved, world)
-        return writer.saver
 
     def _open(self, ready: Ready, facts: Mapping[str, Any], grid: Callable[[], Tensor] | None) -> None:
         state, data, world = ready.state, ready.data, self._world
         if data.folder.resolve() != (self._dir / "data").resolve():
             self._data_flag = ("--data", str(data.folder))
-        writer = self._opened = RunWriter(
-            self._dir,
-            self._config,
-            self._context,
-            self._options,
-            self._endpoint,
-            data,
-            ready.restored,
-            state.images,
-        )
+        writer = self._opened = RunWriter(self._dir, ready, self._context, self._options, self._endpoint)
         images = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
         real_images = torch.from_numpy(images)
         write_samples(self._dir / "reals.png", real_images)
@@ -275,14 +250,8 @@ class Reporter:
         self._telemetry_sec += looks.sec
         with self._timed():
             checkpoint_sec = 0.0 if self._saver is None else self._saver.stall_sec
-            stalls = Stalls(
-                loader_stall_sec,
-                checkpoint_sec,
-                self._telemetry_sec,
-                self._metrics_sec,
-                allreduce_sec,
-                controller_sec,
-            )
+            own_sec = self._telemetry_sec, self._metrics_sec
+            stalls = Stalls(loader_stall_sec, checkpoint_sec, *own_sec, allreduce_sec, controller_sec)
             line: Line = self._meters.line(state, accumulator, stalls, looks)
             if knobs is not None:
                 line["knobs"] = knobs._asdict()
@@ -294,7 +263,6 @@ class Reporter:
         return line
 
     def _note_verification(self, state: TrainState) -> None:
-        """Writes once when, and by whom, each node's data was compared with its hashes."""
         if self._verification is None or self._is_verification_noted:
             return
         own = self._world.local_rank == 0, self._world.node_rank, self._verification.outcome
@@ -469,8 +437,6 @@ class Reporter:
         return self._opened
 
     def _grid(self, state: TrainState) -> Callable[[], Tensor]:
-        """Returns what computes a grid of the averages; split ones are computed now, on all workers together."""
-
         def compute() -> Tensor:
             return run_grid(state, self._data, self._world.own_device)
 

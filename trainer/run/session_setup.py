@@ -2,7 +2,7 @@
 
 import ctypes
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from gangway.trainer.checkpoint.resume import (
     restore,
 )
 from gangway.trainer.config.network_size import host_gib, smaller_networks
-from gangway.trainer.config.refusals import Refusal, device_memory, xla_memory
+from gangway.trainer.config.refusals import device_memory, xla_memory
 from gangway.trainer.config.segment_plan import Stretch, check_workers, stretches_from
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import ControlSettings
@@ -71,8 +71,8 @@ def check_networks_fit(config: TrainConfig, world: World, span: Span | None = No
 
     Before they are built: the kernel would promise the memory, then kill the process that uses it. A step's tensors are
     only estimated (gangway.trainer.config.step_memory), so they refuse nothing. `span` limits the check to a part of
-    the run, for networks that grow; None for all of it. Each worker builds both
-    networks and the generator's average on the CPU; training there adds gradients and Adam's two moments.
+    the run, for networks that grow; None for all of it. Each worker builds both networks and the generator's average on
+    the CPU; training there adds gradients and Adam's two moments.
     """
     trains_here = world.device.type == "cpu" and config.shard == "ddp"
     workers = world.world_size // world.num_nodes
@@ -80,12 +80,8 @@ def check_networks_fit(config: TrainConfig, world: World, span: Span | None = No
     memory_gib = device_memory_gib(world.device)
     if memory_gib is None:
         return
-    found: Iterable[Refusal]
-    if world.on_xla:
-        found = xla_memory(config, memory_gib, "this device", span)
-    else:
-        found = device_memory(config, workers, world.num_nodes, memory_gib, "this GPU", span)
-    for one in found:
+    on_gpu = partial(device_memory, config, workers, world.num_nodes, memory_gib, "this GPU", span)
+    for one in xla_memory(config, memory_gib, "this device", span) if world.on_xla else on_gpu():
         flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in one.changes.items())
         raise TrainerError(
             place=f"TrainConfig.{one.field}",
@@ -140,7 +136,6 @@ def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
 
 
 def _allocator_message(error: RuntimeError) -> str:
-    """Returns the allocator's message; empty for any other error."""
     if isinstance(error, torch.OutOfMemoryError):
         return str(error).split(". ", maxsplit=1)[0]
     refused = _CPU_REFUSED.search(str(error))
@@ -149,26 +144,16 @@ def _allocator_message(error: RuntimeError) -> str:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """One session's options of the command line, beside TrainConfig.
+    """One session's options of the command line, beside TrainConfig."""
 
-    Attributes:
-        resume: continue from the newest valid checkpoint; False refuses a directory that has one.
-        metrics_port: for Prometheus; None for no endpoint.
-        fabric_min_gbps: least bus bandwidth with which the run starts, Gbit/s; None for any fabric.
-        track: further targets that rank 0 reports to, see gangway.trainer.telemetry.
-        log_json: print the lines of stats.jsonl instead of sentences about them.
-        reading: how images are read by default.
-        control: the controller's settings; None for no controller.
-    """
-
-    resume: bool = True
-    metrics_port: int | None = None
-    fabric_min_gbps: float | None = None
-    track: tuple[str, ...] = ()
-    log_json: bool = False
+    resume: bool = True  # continue from the newest valid checkpoint; False refuses a directory that has one
+    metrics_port: int | None = None  # for Prometheus; None for no endpoint
+    fabric_min_gbps: float | None = None  # least bus bandwidth with which the run starts, Gbit/s; None for any fabric
+    track: tuple[str, ...] = ()  # further targets that rank 0 reports to, see gangway.trainer.telemetry
+    log_json: bool = False  # print the lines of stats.jsonl instead of sentences about them
     power: PowerAsked = NOTHING_ASKED
-    reading: Reading = AS_SUITS
-    control: ControlSettings | None = None
+    reading: Reading = AS_SUITS  # how images are read by default
+    control: ControlSettings | None = None  # the controller's settings; None for no controller
 
     def say(self, sentence: str) -> None:
         """Prints a sentence, on stderr where stdout is for JSON alone."""
@@ -179,31 +164,20 @@ PLAIN = RunOptions()
 
 
 class Ready(NamedTuple):
-    """What a worker needs for its first step.
+    """What a worker needs for its first step."""
 
-    Attributes:
-        config: of the run, with the segments that a controller decided.
-        verification: of the data's files; use it as a context.
-        complete: whether the run is done already.
-        allocator: the C library's memory setting.
-        choices: each with its reason.
-    """
-
-    config: TrainConfig
+    config: TrainConfig  # of the run, with the segments that a controller decided
     state: TrainState
     data: ShardedImages
-    verification: Verification
+    verification: Verification  # of the data's files; use it as a context
     restored: Restored
-    complete: bool
-    allocator: str
-    choices: dict[str, str]
+    complete: bool  # whether the run is done already
+    allocator: str  # the C library's memory setting
+    choices: dict[str, str]  # each with its reason
 
 
 def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[str, Precision]:
-    """Checks configuration, workers and machine before data is read; returns the precisions of the segments ahead.
-
-    Raises TrainerError on every rank. Plans use the same rules (`gangway.trainer.config.refusals`).
-    """
+    """Checks configuration, workers and machine before data is read; returns the precisions of the segments ahead."""
     precisions = _check_segments(config, world, images)
     check_graphs(config, world.device)
     check_layers(config)
@@ -217,10 +191,7 @@ def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[s
 def _check_segments(config: TrainConfig, world: World, images: int) -> Mapping[str, Precision]:
     check_workers(config, images, world.world_size, equal_shares=world.on_xla)
     ahead = stretches_from(config, images)
-    found: dict[str, Precision] = {}
-    for each in ahead:
-        found[each.config.precision] = world.run_on_all(partial(_choose_precision, each, world))
-    return found
+    return {each.config.precision: world.run_on_all(partial(_choose_precision, each, world)) for each in ahead}
 
 
 def _choose_precision(stretch: Stretch, world: World) -> Precision:
@@ -238,10 +209,7 @@ def check_layers(config: TrainConfig) -> None:
 
 
 def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
-    """Makes this worker ready; all workers call it together. Prepares missing shards in `data_dir`.
-
-    `resume` False refuses a directory that has a checkpoint. Raises TrainerError on every rank.
-    """
+    """Makes this worker ready; collective. `resume` False refuses a directory that has a checkpoint (TrainerError)."""
     seen = max(world.gather(newest_images(run_dir / "checkpoints") if world.rank == 0 else 0))
     precisions = check_start(config, world, seen)
     set_tf32(enabled=config.tf32)

@@ -47,10 +47,7 @@ def parts_of_half(generator: Generator, half: int) -> list[nn.Parameter]:
 
 
 class _Half(Generator):
-    """Part of a generator, with its weights and precision.
-
-    Halves exchange float32 rows, whose memory order does not depend on the layout of feature maps and gradients.
-    """
+    """Part of a generator. Halves exchange float32 rows, whose memory order depends on no layout of feature maps."""
 
     def __init__(self, whole: Generator, half: int) -> None:
         super().__init__()
@@ -125,10 +122,7 @@ class StageLink(NamedTuple):
         return self.stage == 0
 
     def schedule(self, module: nn.Module, micros: Sequence[Micro[Inputs]], *, learns: bool) -> PipelineScheduleSingle:
-        """Returns the schedule of micro-batches through this stage's `module`; both stages call it together.
-
-        It sets shapes, which torch would otherwise send between workers as pickles.
-        """
+        """Returns the schedule of micro-batches through `module`, with shapes, which torch would send as pickles."""
         inputs = micros[0].inputs
         size = len(inputs.latents)
         rows = torch.empty(size, self.features, device="meta", requires_grad=learns)
@@ -143,7 +137,7 @@ class StageLink(NamedTuple):
             return ScheduleGPipe(stage, len(micros), scale_grads=False)
         # One backward after each forward keeps the activations of only two micro-batches.
         kind = Schedule1F1B if len(micros) >= NUM_STAGES else ScheduleGPipe
-        return kind(stage, len(micros), loss_fn=_weighted, scale_grads=False)
+        return kind(stage, len(micros), loss_fn=lambda loss, weight: (loss * weight).sum(), scale_grads=False)
 
 
 class Stage:
@@ -161,9 +155,7 @@ class Stage:
     def phases(self, config: TrainConfig) -> Sequence[Phase[Any]]:
         """Returns the phases of a step on this stage; only the second one learns from the discriminator's."""
         given = config, self.half, self._discriminator, self._link
-        if self._link.is_first:
-            return FakesSender(*given), GeneratorFirst(*given)
-        return FakesJudge(*given), GeneratorSecond(*given)
+        return DiscriminatorStage(*given), GeneratorStage(*given)
 
     def to_complete(self, value: Any) -> Any:
         """Moves nested dicts and lists to the CPU and fills meta tensors from the other stage. Collective."""
@@ -184,16 +176,18 @@ class Stage:
         return tensor if is_here else sent
 
 
-class _DiscriminatorStage(DiscriminatorPhase):
-    """The discriminator's phase, whose fakes pass both stages without gradients."""
+class DiscriminatorStage(DiscriminatorPhase):
+    """The discriminator's phase, whose fakes pass both stages without gradients; nothing learns on the first."""
 
     def __init__(
         self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
     ) -> None:
         super().__init__(config, half, discriminator)
         self._link = link
-        self._through: nn.Module = half if link.is_first else nn.Identity()
         self._schedules: dict[tuple[int, int], PipelineScheduleSingle] = {}
+        self._through: nn.Module = nn.Identity()
+        if link.is_first:
+            self._through, self.loss = half, nn.Identity()  # type: ignore[assignment]  # nothing learns here
 
     @torch.no_grad()
     def _features(self, micros: Sequence[Micro[Inputs]]) -> Sequence[Tensor]:
@@ -203,16 +197,6 @@ class _DiscriminatorStage(DiscriminatorPhase):
         rows = schedule.step(arg_mbs=fed)
         return () if rows is None else rows.split(len(micros[0].inputs.latents))
 
-
-class FakesSender(_DiscriminatorStage):
-    """The discriminator's phase on the first stage, where nothing learns."""
-
-    def __init__(
-        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
-    ) -> None:
-        super().__init__(config, half, discriminator, link)
-        self.loss = nn.Identity()  # type: ignore[assignment]  # nothing learns here
-
     def passes(
         self,
         world: World,
@@ -223,34 +207,18 @@ class FakesSender(_DiscriminatorStage):
         penalised: bool,
         settle: Update | None,
     ) -> Iterator[tuple[Micro[Inputs], Terms]]:
-        """See `Phase`."""
-        self._features(list(micros))
-        return iter(())
-
-
-class FakesJudge(_DiscriminatorStage):
-    """The discriminator's phase on the second stage: the plain step's, on features."""
-
-    def passes(
-        self,
-        world: World,
-        loss: nn.Module,
-        micros: Iterable[Micro[Inputs]],
-        backward: Backward,
-        *,
-        penalised: bool,
-        settle: Update | None,
-    ) -> Iterator[tuple[Micro[Inputs], Terms]]:
-        """See `Phase`."""
+        """See `Phase`: on the second stage the plain step's, on features."""
         listed = list(micros)
         rows = self._features(listed)
+        if self._link.is_first:
+            return iter(())
         fed = [
             replace(micro, inputs=micro.inputs._replace(latents=each)) for micro, each in zip(listed, rows, strict=True)
         ]
         return super().passes(world, loss, fed, backward, penalised=penalised, settle=settle)
 
 
-class _GeneratorStage(GeneratorPhase):
+class GeneratorStage(GeneratorPhase):
     """The generator's phase: features go forward and gradients back, per micro-batch."""
 
     overlaps = False
@@ -264,13 +232,6 @@ class _GeneratorStage(GeneratorPhase):
         # torch's stage calls what data parallelism wraps.
         self.loss = half if link.is_first else JudgedRows(GLoss(half, discriminator, config))
 
-    def _schedule(self, loss: nn.Module, micros: Sequence[Micro[Inputs]]) -> PipelineScheduleSingle:
-        return _get_schedule(self._schedules, self._link, loss, micros, learns=True)
-
-
-class GeneratorFirst(_GeneratorStage):
-    """The generator's phase on the first stage."""
-
     def passes(
         self,
         world: World,
@@ -281,30 +242,18 @@ class GeneratorFirst(_GeneratorStage):
         penalised: bool,
         settle: Update | None,
     ) -> Iterator[tuple[Micro[Inputs], Terms]]:
-        """See `Phase`."""
-        listed = list(micros)
-        self._schedule(loss, listed).step(arg_mbs=[_latents(micro.inputs) for micro in listed])
-        return iter(())
-
-
-class GeneratorSecond(_GeneratorStage):
-    """The generator's phase on the second stage."""
-
-    def passes(
-        self,
-        world: World,
-        loss: nn.Module,
-        micros: Iterable[Micro[Inputs]],
-        backward: Backward,
-        *,
-        penalised: bool,
-        settle: Update | None,
-    ) -> Iterator[tuple[Micro[Inputs], Terms]]:
-        """See `Phase`: torch's schedule calls backward itself, on each loss times its weight."""
+        """See `Phase`: torch's schedule calls backward itself, on the second stage on each loss times its weight."""
         listed, losses = list(micros), list[Tensor]()
-        fed = [_batch_kwargs(micro.inputs) for micro in listed]
+        schedule = _get_schedule(self._schedules, self._link, loss, listed, learns=True)
+        if self._link.is_first:
+            schedule.step(arg_mbs=[_latents(micro.inputs) for micro in listed])
+            return
+        given = (
+            [(name, each) for name, each in micro.inputs._asdict().items() if each is not None] for micro in listed
+        )
+        fed = [{name: each for name, each in named if name != "latents"} for named in given]
         weights = [torch.tensor(micro.weight, device=self._link.device) for micro in listed]
-        self._schedule(loss, listed).step(kwarg_mbs=fed, target_mbs=weights, losses=losses, return_outputs=False)
+        schedule.step(kwarg_mbs=fed, target_mbs=weights, losses=losses, return_outputs=False)
         for micro, weighted in zip(listed, losses, strict=True):
             total = weighted.detach() / micro.weight
             yield micro, Terms(total, total[None])
@@ -340,11 +289,3 @@ def _get_schedule(
 
 def _latents(inputs: Inputs) -> tuple[Tensor, ...]:
     return (inputs.latents,) if inputs.labels is None else (inputs.latents, inputs.labels)
-
-
-def _batch_kwargs(inputs: Inputs) -> dict[str, Tensor]:
-    return {name: each for name, each in inputs._asdict().items() if each is not None and name != "latents"}
-
-
-def _weighted(loss: Tensor, weight: Tensor) -> Tensor:
-    return (loss * weight).sum()

@@ -81,7 +81,10 @@ def divide(state: TrainState, config: TrainConfig, world: World) -> str:
     _keep_only(state.discriminator, list(state.discriminator.parameters()) if stage else [], world.device)
     for role in state.learners:
         role.optimizer = adam_of_stage(role, state.config)
-    shape = _feature_shape(config)
+    with torch.device("meta"):
+        whole = next(spec.network for spec in get_family(config).roles(config) if spec.name == "generator")
+    assert isinstance(whole, Generator), "of that name"
+    shape = feature_shape(whole, config.z_dim, config.num_classes)
     half = SecondHalf(generator, shape) if stage else FirstHalf(generator)
     state.stage = Stage.of(world, half, state.discriminator, torch.Size(shape).numel())
     pairs = world.dp_size
@@ -98,10 +101,3 @@ def _keep_only(network: nn.Module, here: list[nn.Parameter], device: torch.devic
         for name, parameter in module.named_parameters(recurse=False):
             to = parameter.to(device) if id(parameter) in here_ids else parameter.to("meta")
             setattr(module, name, nn.Parameter(to.detach(), requires_grad=parameter.requires_grad))
-
-
-def _feature_shape(config: TrainConfig) -> tuple[int, ...]:
-    with torch.device("meta"):
-        network = next(spec.network for spec in get_family(config).roles(config) if spec.name == "generator")
-    assert isinstance(network, Generator), "of that name"
-    return feature_shape(network, config.z_dim, config.num_classes)

@@ -1,7 +1,7 @@
 """One training step of networks, a batch and a world, which may be a single process without a group.
 
 It uses no reporter, run directory, lock or notice. The loop (gangway.trainer.run.loop) calls it, and so do benchmarks,
-tuning, federation clients (gangway.trainer.steps.step) and tests.
+tuning, federation clients (`local_train`) and tests.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,28 +19,25 @@ from gangway.trainer.data.domains import check_domains
 from gangway.trainer.data.images_in_memory import ImagesInMemory
 from gangway.trainer.distributed.world import World
 from gangway.trainer.families.registry import get_family
+from gangway.trainer.networks.base import Network
 from gangway.trainer.phases import augment
 from gangway.trainer.phases.batch import Batch, Micro
-from gangway.trainer.phases.phase import Phase, Role, Update
+from gangway.trainer.phases.phase import Phase, Update
 from gangway.trainer.phases.updates import Accumulator, get_update
 from gangway.trainer.steps.state import TrainState
 
-Feed = Callable[[Phase[Any], int], Iterable[Micro[Any]]]
-"""Returns a phase's micro-batches of the batch after `images`."""
+Feed = Callable[[Phase[Any], int], Iterable[Micro[Any]]]  # Returns a phase's micro-batches of the batch after `images`
 
 
 class Game(NamedTuple):
-    """The phases of a step, and their losses wrapped by `World.wrap`, by key.
-
-    Attributes:
-        at_once: whether every update follows its gradients at once, evaluated in each phase. Otherwise an update whose
-            averages still travel waits until the next phase needs it.
-    """
+    """The phases of a step, and their losses wrapped by `World.wrap`, by key."""
 
     config: TrainConfig
     world: World
     phases: Sequence[Phase[Any]]
     losses: Mapping[str, nn.Module]
+    # Whether every update follows its gradients at once, evaluated in each phase. Otherwise an update whose averages
+    # still travel waits until the next phase needs it.
     at_once: Callable[[], bool] = lambda: True
 
 
@@ -102,10 +99,7 @@ def play(
     penalised: bool,
     meanwhile: Callable[[], object],
 ) -> Tensor:
-    """Makes all phases of a step; `missing` then holds the deferred updates, see `step`.
-
-    Returns the sum of the reals' signs, a scalar on the device.
-    """
+    """Makes all phases of a step; returns the sum of the reals' signs. `missing` then holds the deferred updates."""
     world, signs = game.world, torch.zeros((), device=game.world.device)
     for phase in game.phases:
         last_phase = phase is game.phases[-1]
@@ -116,7 +110,7 @@ def play(
         sums.clock.enter(phase.key)
         loss, roles = game.losses[phase.key], [state.roles[name] for name in phase.roles]
         is_late = last_phase or (world.is_late(loss) and not game.at_once())
-        with _resting([state.roles[name] for name in phase.resting]):
+        with resting([state.roles[name].network for name in phase.resting]):
             # One update per batch.
             positions = phase.positions(game.config, state.images)
             for images in positions:
@@ -174,14 +168,15 @@ def make(missing: list[Update]) -> None:
 
 
 @contextmanager
-def _resting(roles: Sequence[Role]) -> Iterator[None]:
-    for role in roles:
-        role.network.learn(on=False)
+def resting(networks: Sequence[Network]) -> Iterator[None]:
+    """A block in which networks are used without gradients."""
+    for network in networks:
+        network.learn(on=False)
     try:
         yield
     finally:
-        for role in roles:
-            role.network.learn(on=True)
+        for network in networks:
+            network.learn(on=True)
 
 
 class LocalRound(NamedTuple):

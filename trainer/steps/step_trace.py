@@ -28,10 +28,8 @@ from gangway.trainer.steps.state import TrainState
 from gangway.trainer.steps.step import get_phases, make, new_game, play
 
 _META = torch.device("meta")
-_STEPS = 2
-"""The second one starts with the gradients of the first."""
-_MICRO_BATCHES = 2
-"""Likewise."""
+_STEPS = 2  # The second one starts with the gradients of the first
+_MICRO_BATCHES = 2  # Likewise
 _LOWERED = frozenset({F.conv2d, F.conv3d, F.conv_transpose2d, F.conv_transpose3d, F.linear, torch.matmul})
 """Operations of the networks here that autocast computes in 16 bits."""
 
@@ -75,10 +73,7 @@ class LiveBytes:
 
 
 def trace_step(config: TrainConfig, workers: int = 1) -> StepMemory:
-    """Traces the peak of a step with penalties on the worker with most images; gradients are those at the peak.
-
-    Growing networks are traced at the largest size that the run reaches.
-    """
+    """Traces the peak of a step with penalties on the worker with most images, with networks at their largest size."""
     config = config.within(config.planned[-1])
     with _META:
         state = _state(config)
@@ -101,10 +96,7 @@ def _bytes(tensors: Iterable[Tensor | None]) -> int:
 
 
 def _state(config: TrainConfig) -> TrainState:
-    """Returns the state at the run's last step, on meta.
-
-    SGD stands for Adam, whose fused kernels need no memory besides moments but do not exist for meta.
-    """
+    """Returns the state at the run's last step, on meta; SGD stands for Adam, whose fused kernels it lacks."""
     state = TrainState.create(config, _META)
     state.images = max(0, config.total_images - 2 * config.step_images)
     state.advance()

@@ -22,15 +22,12 @@ _SURE_LOSS = 0.1
 relativistic loss, of which it is the logits' distance. Runs that learnt had 0.16 or more in their surest line."""
 _SURE_STEPS = 500
 """So long D has to be that sure: it often is for the first tens of steps, until G has found the pictures' colours."""
-_FALLEN = 0.9
-"""G catches up where its loss in the second half of that time is below so much of the first half's."""
+_FALLEN = 0.9  # G catches up where its loss in the second half of that time is below so much of the first half's
 _SAME = 0.05
 """Spread of the samples, as a share of the real images', below which they look alike. Runs that learn had 0.15 or more
 in their first grids and 0.5 later."""
-_SAME_GRIDS = 2
-"""So many grids in a row: an average that is still young may be grey for one."""
-_UNPENALISED = ("wgan-gp", "lsgan")
-"""Losses that have no R1, and of which no value says how often D is right."""
+_SAME_GRIDS = 2  # So many grids in a row: an average that is still young may be grey for one
+_UNPENALISED = ("wgan-gp", "lsgan")  # Losses that have no R1, and of which no value says how often D is right
 
 
 class Hint(NamedTuple):
@@ -82,10 +79,7 @@ class CollapseWatch:
         )
 
     def grid(self, samples: Tensor, images: int) -> Hint | None:
-        """Checks uint8 samples of the fixed latents after `images`.
-
-        Ignores untrained generators and repeated states.
-        """
+        """Checks uint8 samples of the fixed latents after `images`, of trained generators, and each state once."""
         if images in (0, self._seen):
             return None
         self._seen = images
@@ -127,7 +121,6 @@ def _gentler(config: TrainConfig) -> str:
 
 
 def _constant(config: TrainConfig) -> list[str]:
-    """Returns the flag that disables schedules, which would override the others."""
     return ["--schedules {}"] if config.schedules.given else []
 
 

@@ -26,37 +26,26 @@ _COUNTED = 8
 
 
 class Load(NamedTuple):
-    """One worker's use of its machine.
+    """One worker's use of its machine."""
 
-    Attributes:
-        rss_gib: peak resident set of this process.
-        gpu_gib: peak of the GPU memory it allocated since the load before; None without a GPU.
-        gpu_utilisation: share of the last second or so in which the GPU ran a kernel, 0..1; None where nobody can tell.
-        cpu_sec: CPU time of this process so far, all its threads.
-        cores: that its node's workers may use, by quota too; 0 on all but one of them, so that they add up.
-        host_memory_gib: in use on its node, by all processes; likewise.
-        cpu_wait_sec: for how long its threads were ready so far and had no core; None where the kernel does not count.
-        node: rank of its node.
-        host_sec: for how long the processors that the node's workers may run on were busy so far, for whomever, and how
-            long they were there; None of all but one worker of the node, and where the kernel does not count.
-        host_memory_share: in use, of what there is on its node or, if that is fuller, of what its container or job may
-            have; None of all but one worker of the node.
-        gpu_memory_share: peak of what it allocated of its GPU's memory; None without a GPU.
-        read_bytes: that it has read from disks so far; None where nobody can tell.
-    """
-
-    rss_gib: float
-    gpu_gib: float | None
+    rss_gib: float  # peak resident set of this process
+    gpu_gib: float | None  # peak of the GPU memory it allocated since the load before; None without a GPU
+    # share of the last second or so in which the GPU ran a kernel, 0..1; None where nobody can tell
     gpu_utilisation: float | None
-    cpu_sec: float
-    cores: int
-    host_memory_gib: float
+    cpu_sec: float  # CPU time of this process so far, all its threads
+    cores: int  # that its node's workers may use, by quota too; 0 on all but one of them, so that they add up
+    host_memory_gib: float  # in use on its node, by all processes; likewise
+    # for how long its threads were ready so far and had no core; None where the kernel does not count
     cpu_wait_sec: float | None = None
-    node: int = 0
+    node: int = 0  # rank of its node
+    # for how long the processors that the node's workers may run on were busy so far, for whomever, and how long they
+    # were there; None of all but one worker of the node, and where the kernel does not count
     host_sec: tuple[float, float] | None = None
+    # in use, of what there is on its node or, if that is fuller, of what its container or job may have; None of all but
+    # one worker of the node
     host_memory_share: float | None = None
-    gpu_memory_share: float | None = None
-    read_bytes: int | None = None
+    gpu_memory_share: float | None = None  # peak of what it allocated of its GPU's memory; None without a GPU
+    read_bytes: int | None = None  # that it has read from disks so far; None where nobody can tell
 
 
 def load(world: World) -> Load:
@@ -124,7 +113,6 @@ def _host_memory_share() -> float:
 
 
 def _host_memory_gib() -> float:
-    """Returns the memory that new processes cannot have without swapping."""
     total, available = _meminfo_gib()
     return total - available
 

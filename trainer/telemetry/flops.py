@@ -21,8 +21,7 @@ from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunContext
 
 _COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
-_IMAGES = 4
-"""Of the batch that is counted; a step's work grows with its images alone."""
+_IMAGES = 4  # Of the batch that is counted; a step's work grows with its images alone
 
 
 def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Quantity:
@@ -63,10 +62,7 @@ def step_flops(config: TrainConfig, device: str, context: RunContext) -> StepFlo
 
 
 def count_step(config: TrainConfig) -> Quantity:
-    """Returns a step's work per real image, FLOP: all discriminator updates, the generator's, lazy penalties.
-
-    For translating networks, per image of each domain.
-    """
+    """Returns a step's work per real image, or image of each domain, FLOP: all updates, with lazy penalties."""
     if config.architecture == "progressive":
         return Quantity.absent("FLOP", "networks that grow do another amount of work at each resolution")
     if config.translates:
@@ -82,7 +78,6 @@ def count_step(config: TrainConfig) -> Quantity:
 
 
 def _translation(config: TrainConfig) -> float:
-    """Returns all phases' work for an image of each domain."""
     roles = {role.name: role.network.to("meta") for role in cyclegan.roles(config)}
     work = 0.0
     with torch.device("meta"):
@@ -132,10 +127,7 @@ def _generator_step(config: TrainConfig, networks: _Networks) -> int:
 
 
 class _Counter:
-    """Sums each operation's work.
-
-    FlopCounterMode hooks into autograd in a way that forbids autograd.grad, and with it the penalties.
-    """
+    """Sums each operation's work; FlopCounterMode hooks into autograd so that autograd.grad is forbidden."""
 
     def __init__(self) -> None:
         self.flops: int = 0

@@ -111,7 +111,6 @@ def _of(node: int, loads: Sequence[Load]) -> list[Load]:
 
 
 def _hosts(loads: Sequence[Load]) -> dict[int, tuple[float, float]]:
-    """Returns busy and total processor seconds of each node whose kernel counts."""
     return {each.node: each.host_sec for each in loads if each.host_sec is not None}
 
 
@@ -158,8 +157,7 @@ def _forecast_at_hand() -> Forecast | None:
 
 _STARVED = 0.3
 """Share of their time for which threads had no core, from which on it is told: a run is then half as slow again."""
-_MUST_BE_FINITE = ("loss_", "grad_norm_")
-"""How the names of such figures begin."""
+_MUST_BE_FINITE = ("loss_", "grad_norm_")  # How the names of such figures begin
 _WAITS: Mapping[str, str] = MappingProxyType(
     {
         "loader": "loader_stall_sec",
@@ -174,23 +172,14 @@ _WAITS: Mapping[str, str] = MappingProxyType(
 
 
 class Stalls(NamedTuple):
-    """What steps have waited for since the session began, on one worker, seconds.
+    """What steps have waited for since the session began, on one worker, seconds."""
 
-    Attributes:
-        loader: for images.
-        checkpoint: for a copy of the state, or for the save before.
-        telemetry: for statistics lines, sample grids and whoever follows the run.
-        metrics: for quality metrics, which no step waits for: a line's rates leave them out.
-        allreduce: for other workers' gradients; None where nobody measures that.
-        controller: for a controller, that it decided and that it was carried out; None without one.
-    """
-
-    loader: float
-    checkpoint: float
-    telemetry: float
-    metrics: float = 0.0
-    allreduce: float | None = None
-    controller: float | None = None
+    loader: float  # for images
+    checkpoint: float  # for a copy of the state, or for the save before
+    telemetry: float  # for statistics lines, sample grids and whoever follows the run
+    metrics: float = 0.0  # for quality metrics, which no step waits for: a line's rates leave them out
+    allreduce: float | None = None  # for other workers' gradients; None where nobody measures that
+    controller: float | None = None  # for a controller, that it decided and that it was carried out; None without one
 
 
 class _Own(NamedTuple):
@@ -206,10 +195,7 @@ class _Own(NamedTuple):
 
 
 class Meters:
-    """The figures of one session, whose clock starts at construction.
-
-    `images` were seen before; `capacity` is each node's kind, by rank, empty where unknown.
-    """
+    """The figures of one session, after `images`, whose clock starts now; `capacity` is each node's kind, or empty."""
 
     def __init__(
         self,
@@ -322,7 +308,6 @@ class _Waits:
         self._sums = dict.fromkeys(_WAITS, 0.0)
 
     def after(self, stalls: list[Stalls]) -> dict[str, Any]:
-        """Returns the sums by their names in a line, None where no worker measures them."""
         found: dict[str, Any] = {}
         for name, key in _WAITS.items():
             of_each = [
@@ -348,7 +333,6 @@ def _joules(energy: dict[str, EnergyReading]) -> dict[str, Any]:
 
 
 def _scheduled(state: TrainState) -> dict[str, dict[str, float]]:
-    """Returns scheduled values of the last step; empty without schedules."""
     last, given = state.images - state.config.step_images, state.config.schedules.given
     return {"scheduled": {name: schedule.at(last) for name, schedule in given.items()}} if given else {}
 

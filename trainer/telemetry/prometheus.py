@@ -71,8 +71,7 @@ GAUGES: Mapping[str, Gauge] = MappingProxyType(
     }
 )
 """By key of a statistics line."""
-PHASE_GAUGE = Gauge("phase_seconds", "time of one step on the slowest worker, by phase")
-"""Has the label `phase`."""
+PHASE_GAUGE = Gauge("phase_seconds", "time of one step on the slowest worker, by phase")  # Has the label `phase`
 
 
 def check_port(port: int) -> None:
@@ -85,10 +84,7 @@ def check_port(port: int) -> None:
 
 @contextlib.contextmanager
 def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | None"]:
-    """Yields the endpoint on rank 0, None on other ranks or without a port.
-
-    Raises TrainerError on every rank: the port is in use.
-    """
+    """Yields the endpoint on rank 0, None on others or without a port (TrainerError on every rank: port in use)."""
     endpoint = world.run_on_all(lambda: None if port is None or world.rank else MetricsEndpoint(port))
     try:
         yield endpoint

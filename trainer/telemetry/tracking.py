@@ -24,10 +24,8 @@ _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 _FORBIDDEN = re.compile(r"[/\\#?%:]")
 _EXIT_CODES = {"done": 0, "interrupted": 0, "failed": 1}
 _QUEUE_LINES = 256
-_DONE_SEC = 60.0
-"""How long the end of a run waits for its trackers together."""
-_CLOSE_SEC = 5.0
-"""The same where the run is interrupted or has failed: a spot instance has 30 s in all."""
+_DONE_SEC = 60.0  # How long the end of a run waits for its trackers together
+_CLOSE_SEC = 5.0  # The same where the run is interrupted or has failed: a spot instance has 30 s in all
 _FLAG = "--track"
 
 
@@ -71,10 +69,7 @@ def scalars(line: Line) -> dict[str, float]:
 
 
 class TensorBoardTracker:
-    """Scalars and sample grids over images seen (OSError: not writable).
-
-    Hides what an earlier session wrote beyond the images it resumes from.
-    """
+    """Scalars and sample grids over images seen (OSError); hides an earlier session's beyond the resumed images."""
 
     def __init__(self, run: TrackedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -105,10 +100,7 @@ class TensorBoardTracker:
 
 
 class MlflowTracker:
-    """Metrics over images seen, the configuration as parameters and sample grids as artifacts.
-
-    Raises MlflowException: the server cannot be reached, or refuses.
-    """
+    """Metrics over images seen, configuration as parameters, grids as artifacts. Raises MlflowException."""
 
     def __init__(self, run: TrackedRun) -> None:
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # which may be for JSON alone
@@ -187,10 +179,7 @@ Task = Callable[[Tracker], None]
 
 
 class Feed:
-    """One tracker with its thread, in which `make` opens it, since importing and connecting may take seconds.
-
-    `warn` gets the first failure as a sentence.
-    """
+    """One tracker with its thread, where `make` opens it, as that may take seconds; `warn` gets the first failure."""
 
     def __init__(self, name: str, make: Callable[[], Tracker], warn: Callable[[str], None]) -> None:
         self._name, self._make, self._warn = name, make, warn

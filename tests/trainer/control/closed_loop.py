@@ -19,29 +19,21 @@ SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Plant:
-    """A node of so many cores, with one worker.
+    """A node of so many cores, with one worker."""
 
-    Attributes:
-        cores: of the node.
-        read_sec: of a core, to read and decode an image.
-        compute_sec: of a core, to compute one; so much that can be shared by threads, `serial` of it cannot.
-        step_sec: of any step, whatever its batch.
-        noise_scale: of gradients.
-        neighbour: cores that others use, by the share of the run that has passed.
-        spread: relative deviation of what a meter shows from what is; `noise_spread` that of the noise scale.
-        device: whether a GPU computes, which needs no core and shows how busy it is.
-    """
-
-    cores: int = 4
-    read_sec: float = 0.0002
+    cores: int = 4  # of the node
+    read_sec: float = 0.0002  # of a core, to read and decode an image
+    # of a core, to compute one; so much that can be shared by threads, `serial` of it cannot
     compute_sec: float = 0.004
     serial: float = 0.1
-    step_sec: float = 0.002
-    noise_scale: float | None = None
+    step_sec: float = 0.002  # of any step, whatever its batch
+    noise_scale: float | None = None  # of gradients
+    # cores that others use, by the share of the run that has passed
     neighbour: Callable[[float], float] = lambda passed: 0.0
+    # relative deviation of what a meter shows from what is; `noise_spread` that of the noise scale
     spread: float = 0.005
     noise_spread: float = 0.1
-    device: bool = False
+    device: bool = False  # whether a GPU computes, which needs no core and shows how busy it is
 
     def interval(self, images: int, knobs: Knobs, passed: float, seconds: float, draw: random.Random) -> Interval:
         """What is seen of so many seconds."""

@@ -23,8 +23,7 @@ from gangway.trainer.steps.state import TrainState
 from gangway.trainer.steps.step import get_phases, new_game, step
 
 SIZE = 4000
-TRUE = 60.0
-"""tr(Sigma) / |G|^2 of the gradients below."""
+TRUE = 60.0  # tr(Sigma) / |G|^2 of the gradients below
 CPU = torch.device("cpu")
 
 

@@ -25,8 +25,7 @@ class _Group:
     """May be weakly referred to."""
 
 
-GROUP: Any = _Group()
-"""Stands for the control group, whose all_gather is replaced."""
+GROUP: Any = _Group()  # Stands for the control group, whose all_gather is replaced
 
 
 @pytest.fixture

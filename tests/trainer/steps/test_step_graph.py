@@ -26,8 +26,7 @@ from gangway.trainer.steps.step import get_phases, new_game
 from gangway.trainer.steps.step_graph import TIMED, WARM_UP, StepGraph, _Snapshot, cuda_recorder
 
 Families = dict[str, tuple[TrainConfig, Path]]
-FIXED = ("dcgan", "dcgan-ada", "resnet", "r3gan", "cyclegan")
-"""Families whose networks do not grow."""
+FIXED = ("dcgan", "dcgan-ada", "resnet", "r3gan", "cyclegan")  # Families whose networks do not grow
 
 
 def stand_in(state: TrainState) -> Callable[[Callable[[], None]], Callable[[], None]]:
