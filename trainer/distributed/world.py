@@ -318,11 +318,13 @@ class World:
         """Run the action on every worker; a failure on one ends it on all, so that none waits forever. TrainerError on
         every worker: the first one's. WorkerFailedError: another worker failed; that one raises its own error.
         """
+        outcome, failure, own = None, None, None
         try:
-            outcome, failure = action(), None
+            outcome = action()
         except Exception as error:
-            outcome, failure = None, error
-        reports = self.gather(None if failure is None else _report(failure))
+            failure, text = error, "".join(traceback.format_exception_only(error)).strip()
+            own = error.fields() if isinstance(error, TrainerError) else text
+        reports = self.gather(own)
         if failure is not None:
             failure.add_note(_SHARED_FAILURE)
             raise failure
@@ -343,12 +345,6 @@ def _data_dimensions(mesh: "DeviceMesh") -> list[tuple[int, str]]:
 def is_shared_failure(error: BaseException) -> bool:
     """Whether all workers know of the error because it arose in a collective action."""
     return _SHARED_FAILURE in getattr(error, "__notes__", ())
-
-
-def _report(failure: Exception) -> dict[str, Any] | str:
-    if isinstance(failure, TrainerError):
-        return failure.fields()
-    return "".join(traceback.format_exception_only(failure)).strip()
 
 
 def require_xla() -> None:

@@ -55,8 +55,9 @@ class DiscriminatorPhase(Phase[Inputs]):
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Inputs]]:
         """See `Phase`."""
         config = self._config
-        if not _has_constant_gammas(config):
-            now = torch.tensor([config.at(name, moment.images) for name in ("r1_gamma", "r2_gamma")])
+        gammas = ("r1_gamma", "r2_gamma")
+        if not config.schedules.given.keys().isdisjoint(gammas):
+            now = torch.tensor([config.at(name, moment.images) for name in gammas])
             here = to_device(now, batch.device)
             # Always in the same memory, which a recorded step reads.
             self._gammas = here if self._gammas is None else self._gammas.copy_(here)
@@ -89,7 +90,3 @@ class GeneratorPhase(Phase[Inputs]):
         """See `Phase`: the fakes are made before the discriminator has to be settled."""
         total = loss(inputs, settle)
         return Terms(total, total.detach()[None])
-
-
-def _has_constant_gammas(config: TrainConfig) -> bool:
-    return config.schedules.given.keys().isdisjoint(("r1_gamma", "r2_gamma"))

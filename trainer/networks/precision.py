@@ -50,7 +50,8 @@ def choose(name: str, device: torch.device) -> Precision:
     if name == "fp32":
         return Precision(name, kind, None, False, "fp32: asked for, or nothing else was")
     if name == "bf16":
-        if kind == "cuda" and not _has_bf16(device):
+        # AMD's GPUs have it, and are cuda devices too.
+        if kind == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
             raise TrainerError(
                 place="TrainConfig.precision",
                 problem=f"{torch.cuda.get_device_name(device)} is older than bfloat16 (compute capability 8.0)",
@@ -80,11 +81,6 @@ def slower_here(name: str, device: torch.device) -> str:
     if name == "fp16":
         return "a CPU computes it slower than fp32"
     return "" if cpu_flags() & set(_BF16_FLAGS) else "this CPU has no such instructions: it will be slower than fp32"
-
-
-def _has_bf16(device: torch.device) -> bool:
-    """AMD's GPUs have it, and are cuda devices too."""
-    return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def set_tf32(*, enabled: bool) -> None:

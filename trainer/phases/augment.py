@@ -28,17 +28,12 @@ def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
         return images
     assert uniforms is not None, "they are drawn for every other policy"
     gates = uniforms[:, UNIFORMS:].bool() if uniforms.shape[1] > UNIFORMS else None
-    parts = (
-        ("color", _color, slice(0, 3)),
-        ("translation", _translation, slice(3, 5)),
-        ("cutout", _cutout, slice(5, 7)),
-    )
+    parts = ("color", _color, slice(0, 3)), ("translation", _translation, slice(3, 5)), ("cutout", _cutout, slice(5, 7))
     for number, (part, augment, columns) in enumerate(parts):
         if part in policy.split(","):
             augmented = augment(images, uniforms[:, columns])
-            images = (
-                augmented if gates is None else torch.where(_per_image(gates[:, number], images), augmented, images)
-            )
+            is_augmented = None if gates is None else _per_image(gates[:, number], images)
+            images = augmented if is_augmented is None else torch.where(is_augmented, augmented, images)
     return images
 
 

@@ -329,11 +329,8 @@ class Limiter:
             self.floor = max(report.floor for report in reports)
             self.limit_watts = min(watts for report in reports for watts in report.watts.values() if watts is not None)
         if request.auto:
-            self._search = Search(
-                [share for share in LADDER if share >= self.floor] or [1.0],
-                request.max_slowdown,
-                request.window_sec,
-            )
+            ladder = [share for share in LADDER if share >= self.floor] or [1.0]
+            self._search = Search(ladder, request.max_slowdown, request.window_sec)
         self.choice = request.describe()
         self._record_limits(reports, self.choice)
 
@@ -342,7 +339,8 @@ class Limiter:
         search = self._search
         if search is None:
             return False
-        if not _is_measured(line):
+        sources = {source for name, (_, source, _) in line["energy"].items() if "/gpu" in name}
+        if sources != {"measured"}:
             self._give_up(["the search needs NVML's energy counter, and not every GPU of the run has one"])
             return True
         step = search.see(line)
@@ -425,11 +423,6 @@ def limiting(
         limiter.undo()
 
 
-def _is_measured(line: Mapping[str, Any]) -> bool:
-    sources = [source for name, (_, source, _) in line["energy"].items() if "/gpu" in name]
-    return bool(sources) and all(source == "measured" for source in sources)
-
-
 def _warn(sentence: str) -> None:
     announce(f"warning: {sentence}")
 
@@ -460,12 +453,8 @@ def power_asked(arguments: argparse.Namespace) -> PowerAsked:
     if not request.auto:
         _warn(f"{_SLOWDOWN_FLAG} is ignored without {POWER_FLAG} {_AUTO}")
         return request
+    allowed, fix = "0 up to but not 1", f"{_SLOWDOWN_FLAG} 0.05"
     share = parse_number(
-        slowdown,
-        lambda value: 0 <= value < 1,
-        place=_SLOWDOWN_FLAG,
-        problem="no share",
-        allowed="0 up to but not 1",
-        fix=f"{_SLOWDOWN_FLAG} 0.05",
+        slowdown, lambda value: 0 <= value < 1, place=_SLOWDOWN_FLAG, problem="no share", allowed=allowed, fix=fix
     )
     return request._replace(max_slowdown=share)

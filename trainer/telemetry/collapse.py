@@ -89,11 +89,14 @@ class CollapseWatch:
         if self._same < _SAME_GRIDS or CONSTANT_OUTPUT in self._reported:
             return None
         self._reported.add(CONSTANT_OUTPUT)
+        config = self._config
+        flags = [*_constant(config), f"--lr-g {config.lr_g / 2:g} --lr-d {config.lr_d / 2:g}"]
+        flags += [] if config.loss in _UNPENALISED else [_heavier_penalty(config)]
         return Hint(
             CONSTANT_OUTPUT,
             ratio,
             f"the samples are all alike: in {_SAME_GRIDS} grids in a row they differ by {ratio:.1%} of what the real "
-            f"images differ by. {_restart(_gentler(self._config))}",
+            f"images differ by. {_restart(' '.join(flags))}",
         )
 
 
@@ -113,11 +116,6 @@ def _weaker_discriminator(config: TrainConfig, augment_p: float) -> str:
     if config.augment == NONE and config.loss == "nonsaturating":
         changes.append("--ada-target 0.6")
     return " ".join([*changes, *_constant(config), f"--lr-d {config.lr_d / 2:g}", _heavier_penalty(config)])
-
-
-def _gentler(config: TrainConfig) -> str:
-    slower = " ".join([*_constant(config), f"--lr-g {config.lr_g / 2:g} --lr-d {config.lr_d / 2:g}"])
-    return slower if config.loss in _UNPENALISED else f"{slower} {_heavier_penalty(config)}"
 
 
 def _constant(config: TrainConfig) -> list[str]:

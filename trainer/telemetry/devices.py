@@ -52,21 +52,13 @@ def load(world: World) -> Load:
     """Measures this worker's load; resets a GPU's peak of memory, so that each line has its own."""
     # Kilobytes on Linux.
     rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
-    first = world.local_rank == 0
-    cores = usable_cores() if first else 0
-    own = Load(
-        rss_gib,
-        None,
-        None,
-        time.process_time(),
-        cores,
-        _host_memory_gib() if first else 0.0,
-        _cpu_wait_sec(),
-        world.node_rank,
-        _host_sec() if first else None,
-        _host_memory_share() if first else None,
-        read_bytes=_read_bytes(),
-    )
+    own = Load(rss_gib, None, None, time.process_time(), 0, 0.0, _cpu_wait_sec(), world.node_rank)
+    own = own._replace(read_bytes=_read_bytes())
+    if world.local_rank == 0:
+        total, available = _meminfo_gib()
+        share = max([1 - available / total, *(group.used / group.limit for group in memory_of_groups())])
+        own = own._replace(cores=usable_cores(), host_sec=_host_sec())
+        own = own._replace(host_memory_gib=total - available, host_memory_share=share)
     if world.device.type != "cuda":
         return own
     gpu_gib, all_gib = torch.cuda.max_memory_allocated(world.device) / _GIB, device_memory_gib(world.device)
@@ -105,16 +97,6 @@ def _read_bytes() -> int | None:
         return int(rows["read_bytes"])
     except (OSError, ValueError, KeyError):
         return None
-
-
-def _host_memory_share() -> float:
-    total, available = _meminfo_gib()
-    return max([1 - available / total, *(group.used / group.limit for group in memory_of_groups())])
-
-
-def _host_memory_gib() -> float:
-    total, available = _meminfo_gib()
-    return total - available
 
 
 def device_memory_gib(device: torch.device) -> float | None:

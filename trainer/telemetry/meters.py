@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -122,9 +121,6 @@ def _known(figures: Iterator[float | None]) -> list[float]:
     return [figure for figure in figures if figure is not None]
 
 
-_MOMENT = timedelta(seconds=1)
-
-
 def usd_per_hour(context: RunContext, capacity: Sequence[str]) -> float | None:
     """Returns the price of all nodes by their kind; None where one has none."""
     prices = [price(kind, context)[1].value for kind in capacity]
@@ -136,39 +132,23 @@ class GridIntensity:
     """Grams of CO2e per kWh: from the launcher's forecast file while it reaches, else the launcher's figure."""
 
     def __init__(self, context: RunContext) -> None:
-        self._forecast = _forecast_at_hand()
+        self._forecast: Forecast | None = None
+        where = str(start_decision().get("forecast", ""))
+        if not where.startswith(("http://", "https://")) and where and Path(where).is_file():
+            with contextlib.suppress(TrainerError):  # no longer what the launcher has read
+                self._forecast = read_forecast(where)
         self._given = None if context.intensity_g_per_kwh is None else context.intensity_g_per_kwh.value
 
     def now(self, moment: datetime | None = None) -> float | None:
         """Returns it for a moment or now; None where unknown."""
         moment = moment or datetime.now(UTC)
-        forecast = None if self._forecast is None else self._forecast.mean(moment, moment + _MOMENT)
+        forecast = None if self._forecast is None else self._forecast.mean(moment, moment + timedelta(seconds=1))
         return self._given if forecast is None else forecast
-
-
-def _forecast_at_hand() -> Forecast | None:
-    where = str(start_decision().get("forecast", ""))
-    if where.startswith(("http://", "https://")) or not where or not Path(where).is_file():
-        return None
-    with contextlib.suppress(TrainerError):  # no longer what the launcher has read
-        return read_forecast(where)
-    return None
 
 
 _STARVED = 0.3
 """Share of their time for which threads had no core, from which on it is told: a run is then half as slow again."""
 _MUST_BE_FINITE = ("loss_", "grad_norm_")  # How the names of such figures begin
-_WAITS: Mapping[str, str] = MappingProxyType(
-    {
-        "loader": "loader_stall_sec",
-        "checkpoint": "checkpoint_stall_sec",
-        "telemetry": "telemetry_sec",
-        "metrics": "metrics_sec",
-        "allreduce": "allreduce_wait_sec",
-        "controller": "controller_sec",
-    }
-)
-"""Fields of `Stalls`, and keys of a line."""
 
 
 class Stalls(NamedTuple):
@@ -180,6 +160,13 @@ class Stalls(NamedTuple):
     metrics: float = 0.0  # for quality metrics, which no step waits for: a line's rates leave them out
     allreduce: float | None = None  # for other workers' gradients; None where nobody measures that
     controller: float | None = None  # for a controller, that it decided and that it was carried out; None without one
+
+
+# Keys of a line, in the order of the fields of `Stalls`.
+_WAITS = (
+    *("loader_stall_sec", "checkpoint_stall_sec", "telemetry_sec", "metrics_sec", "allreduce_wait_sec"),
+    "controller_sec",
+)
 
 
 class _Own(NamedTuple):
@@ -228,6 +215,7 @@ class Meters:
         now, workers = everyone[0].now, len(everyone)
         waits = self._waits.after([own.stalls for own in everyone])
         energy = merge([own.energy for own in everyone])
+        joules = [reading.joules for reading in energy.values() if reading.joules is not None]
         stepping_sec = now - self._last_time - (waits["metrics_sec"] - self._last_metrics_sec)
         images_per_sec = (state.images - self._last_images) / stepping_sec
         self._looks_sec += max(own.looks.sec for own in everyone)
@@ -255,10 +243,11 @@ class Meters:
             "mfu": self.flops.utilisation(images_per_sec, workers),
             **self._resources.since([own.load for own in everyone], energy, now),
             **waits,
-            "phase_sec": _slowest([own.phase_sec for own in everyone]),
+            "phase_sec": {key: max(own.phase_sec.get(key, 0.0) for own in everyone) for key in everyone[0].phase_sec},
             "usd_per_hour": self._usd_per_hour,
             "g_per_kwh": everyone[0].g_per_kwh,
-            **_joules(energy),
+            "energy_joules": sum(joules) if joules else None,
+            "energy": {device: list(reading) for device, reading in energy.items()},
         }
         self._last_time, self._last_images, self._last_metrics_sec = now, state.images, waits["metrics_sec"]
         return line
@@ -309,27 +298,13 @@ class _Waits:
 
     def after(self, stalls: list[Stalls]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for name, key in _WAITS.items():
-            of_each = [
-                (getattr(now, name), getattr(then, name)) for now, then in zip(stalls, self._before, strict=True)
-            ]
+        for place, key in enumerate(_WAITS):
+            of_each = [(now[place], then[place]) for now, then in zip(stalls, self._before, strict=True)]
             grown = [now - (then or 0.0) for now, then in of_each if now is not None]
-            self._sums[name] += max(grown, default=0.0)
-            found[key] = self._sums[name] if grown else None
+            self._sums[key] += max(grown, default=0.0)
+            found[key] = self._sums[key] if grown else None
         self._before = stalls
         return found
-
-
-def _slowest(workers: list[dict[str, float]]) -> dict[str, float]:
-    return {key: max(each.get(key, 0.0) for each in workers) for key in workers[0]}
-
-
-def _joules(energy: dict[str, EnergyReading]) -> dict[str, Any]:
-    known = [reading.joules for reading in energy.values() if reading.joules is not None]
-    return {
-        "energy_joules": sum(known) if known else None,
-        "energy": {device: list(reading) for device, reading in energy.items()},
-    }
 
 
 def _scheduled(state: TrainState) -> dict[str, dict[str, float]]:

@@ -128,24 +128,6 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._free.release()
 
 
-class _Gauges:
-    """The gauges of a line; missing figures have no sample, which Prometheus treats as absent."""
-
-    def __init__(self) -> None:
-        self.line: Mapping[str, Any] = {}
-
-    def collect(self) -> Iterator["Metric"]:
-        from prometheus_client.core import GaugeMetricFamily
-
-        line = self.line  # another one may come meanwhile
-        for key, gauge in GAUGES.items():
-            yield GaugeMetricFamily(f"{PREFIX}{gauge.name}", gauge.help, line.get(key))
-        phases = GaugeMetricFamily(f"{PREFIX}{PHASE_GAUGE.name}", PHASE_GAUGE.help, labels=["phase"])
-        for phase, sec in line.get("phase_sec", {}).items():
-            phases.add_metric([phase], sec)
-        yield phases
-
-
 class MetricsEndpoint:
     """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics.
 
@@ -155,8 +137,9 @@ class MetricsEndpoint:
     def __init__(self, port: int, address: str = "0.0.0.0") -> None:
         from prometheus_client import CollectorRegistry, make_wsgi_app
 
-        self._gauges, registry = _Gauges(), CollectorRegistry(auto_describe=True)
-        registry.register(self._gauges)
+        self._line: Mapping[str, Any] = {}
+        registry = CollectorRegistry(auto_describe=True)
+        registry.register(self)
         try:
             self._server = _Server((address, port))
         except OSError as error:
@@ -174,7 +157,19 @@ class MetricsEndpoint:
 
     def show(self, line: Mapping[str, Any]) -> None:
         """Shows a statistics line."""
-        self._gauges.line = line
+        self._line = line
+
+    def collect(self) -> Iterator["Metric"]:
+        """Yields the gauges; missing figures have no sample, which Prometheus treats as absent."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        line = self._line  # another one may come meanwhile
+        for key, gauge in GAUGES.items():
+            yield GaugeMetricFamily(f"{PREFIX}{gauge.name}", gauge.help, line.get(key))
+        phases = GaugeMetricFamily(f"{PREFIX}{PHASE_GAUGE.name}", PHASE_GAUGE.help, labels=["phase"])
+        for phase, sec in line.get("phase_sec", {}).items():
+            phases.add_metric([phase], sec)
+        yield phases
 
     def close(self) -> None:
         """Stops listening."""

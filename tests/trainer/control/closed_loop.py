@@ -36,7 +36,6 @@ class Plant:
     device: bool = False  # whether a GPU computes, which needs no core and shows how busy it is
 
     def interval(self, images: int, knobs: Knobs, passed: float, seconds: float, draw: random.Random) -> Interval:
-        """What is seen of so many seconds."""
         others = self.neighbour(passed)
         free = max(0.5, self.cores - others)
         batch = knobs.batch_size
@@ -80,7 +79,6 @@ class Plant:
 
 
 def turned(knobs: Knobs, values: Mapping[str, Value]) -> Knobs:
-    """The same but for these."""
     return functools.reduce(lambda now, each: now.with_value(*each), values.items(), knobs)
 
 
@@ -107,7 +105,6 @@ class Loop:
     power_floor: float = 1.0
 
     def run(self) -> Run:
-        """Trains."""
         draw, history, outcomes = random.Random(self.seed), list[Interval](), list[Outcome]()
         policy = self.policy or get_policy(self.settings)
         machine = Machine(
@@ -143,7 +140,6 @@ class Loop:
         return self._goodput(history)
 
     def made(self, history: Sequence[Interval]) -> float:
-        """What a history made of the objective, in that of as many intervals with the knobs that it began with."""
         moments = [number / self.intervals for number in range(len(history))]
         scores = [self._score(each.knobs, passed) for each, passed in zip(history, moments, strict=True)]
         return math.fsum(scores) / math.fsum(self._score(self.start, passed) for passed in moments)
@@ -153,7 +149,6 @@ class Loop:
         return median(self._score(each.knobs, 1.0) for each in history[-9:])
 
     def best(self, allowed: Mapping[str, Sequence[Value]]) -> float:
-        """The most that any of these settings scores at the end."""
         settings = itertools.product(*allowed.values())
         asked = (turned(self.start, dict(zip(allowed, values, strict=True))) for values in settings)
         return max(self._score(knobs, 1.0) for knobs in asked)

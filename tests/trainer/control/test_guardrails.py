@@ -153,23 +153,17 @@ def test_nobody_counting_waits_was_once_written_as_none_of_them() -> None:
     assert next_decision(history, asked, ControlSettings(), START, Machine(4)).decision is not None
 
 
-def test_no_more_changes_an_hour_than_allowed() -> None:
-    limited = ControlSettings(decisions_per_hour=3, min_gain=0.0, patience=1, interval_sec=10)
-    run = Loop(Plant(), START, limited, intervals=360, policy=Restless(_another)).run()
-    made = [number for number, each in enumerate(run.history) if each.decision and each.decision.policy != JUDGE]
-    assert made
-    for number in made:
-        assert sum(number - 359 <= other <= number for other in made) <= 3
-
-
-@pytest.mark.parametrize(("rate", "hours", "most"), [(0.5, 2.0, 1), (2.5, 1.2, 3), (0.25, 4.0, 1)])
-def test_parts_of_a_change_an_hour_are_honoured(rate: float, hours: float, most: int) -> None:
-    limited = ControlSettings(decisions_per_hour=rate, min_gain=0.0, patience=1, interval_sec=60)
+@pytest.mark.parametrize(
+    ("rate", "interval_sec", "hours", "most"),
+    [(3, 10, 1.0, 3), (0.5, 60, 2.0, 1), (2.5, 60, 1.2, 3), (0.25, 60, 4.0, 1)],
+)
+def test_no_more_changes_an_hour_than_allowed(rate: float, interval_sec: float, hours: float, most: int) -> None:
+    limited = ControlSettings(decisions_per_hour=rate, min_gain=0.0, patience=1, interval_sec=interval_sec)
     run = Loop(Plant(), START, limited, intervals=900, policy=Restless(_another)).run()
     made = [number for number, each in enumerate(run.history) if each.decision and each.decision.policy != JUDGE]
     assert len(made) > 1
     for number in made:
-        assert sum(number - 60 * hours < other <= number for other in made) <= most
+        assert sum(number - 3600 / interval_sec * hours < other <= number for other in made) <= most
 
 
 def test_a_start_out_of_bounds_may_stay_and_is_nothing_to_return_to() -> None:

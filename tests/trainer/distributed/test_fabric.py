@@ -210,7 +210,6 @@ print(torch.torch_asks(), loaded_nccl())
 
 
 def compiled(folder: Path, name: str, text: str, *options: str) -> Path:
-    """A shared library of a few lines."""
     folder.mkdir(exist_ok=True)
     (folder / "source.c").write_text(text)
     library = folder / name

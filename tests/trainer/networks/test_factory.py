@@ -113,7 +113,6 @@ MORE: dict[str, tuple[str, dict[str, object]]] = {
 
 
 def shrunk(preset: str, changes: dict[str, object]) -> TrainConfig:
-    """A preset's networks at 16x16 with few channels; growing ones at full size from the first step."""
     config = PRESETS[preset]
     width = 32 if config.architecture == "r3gan" else 4
     small = {"resolution": 16, "ngf": width, "ndf": width, "batch_size": 4, "batch_gpu": 0, "precision": "fp32"}
@@ -151,7 +150,6 @@ def layouts(config: TrainConfig) -> Counter[str]:
 
 
 def _layout(maps: torch.Tensor) -> str:
-    """NHWC, NCHW, or either where the strides do not tell."""
     if maps.dim() != 4 or maps.shape[1] == 1 or maps.shape[2] * maps.shape[3] == 1:
         return "either"
     return "NHWC" if maps.is_contiguous(memory_format=torch.channels_last) else "NCHW"
@@ -165,7 +163,6 @@ def test_no_convolution_gets_maps_in_another_layout_than_its_network(preset: str
 
 
 def test_the_second_half_of_a_generator_keeps_the_layout() -> None:
-    """It is given rows, which have lost it."""
     config = shrunk("r3gan-cifar10", {"num_classes": 0})
     generator, latents = build(config)[0], torch.randn(2, config.z_dim)
     shape = feature_shape(build(config)[0].to("meta"), config.z_dim, 0)

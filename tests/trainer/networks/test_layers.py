@@ -29,7 +29,6 @@ def _filled(shape: tuple[int, ...], seed: int) -> Tensor:
 
 
 def _stock(layer: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What the library computes with the layer's parameters."""
     weight, bias = layer.weight, layer.bias
     assert isinstance(weight, Tensor)
     assert isinstance(bias, Tensor)
@@ -123,7 +122,6 @@ def test_many_channels_and_a_compiler_get_the_librarys_own(kind: str, monkeypatc
 
 
 def _small_layer_and_inputs(kind: str, products: Products = Products.ALL) -> tuple[Doubling | Halving, Tensor]:
-    """With features of four by four pixels."""
     layer, shape = (Doubling(6, 5), (3, 6, 4, 4)) if kind == "to" else (Halving(5, 6), (3, 5, 8, 8))
     assert use_matrix_products(layer, products) == 1
     return layer, _filled(shape, 1)

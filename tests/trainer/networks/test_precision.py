@@ -170,7 +170,6 @@ def test_without_tf32_cudnn_tries_nothing_out(tried: bool, monkeypatch: pytest.M
 
 @pytest.fixture
 def _kernels_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the test sets for the whole process goes back to what it was."""
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     before = torch.backends.cudnn.benchmark
     yield

@@ -101,7 +101,6 @@ TINY = ADAPTIVE.replace({"resolution": 16, "ngf": 1, "ndf": 1, "z_dim": 1})
 
 
 def next_p(p: float, sign: int, config: TrainConfig = ADAPTIVE) -> torch.Tensor:
-    """As a step has it."""
     return adapt_p(torch.tensor(p, dtype=torch.float64), torch.tensor(sign), EVERY_STEPS * config.step_images, config)
 
 

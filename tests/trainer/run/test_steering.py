@@ -111,7 +111,6 @@ def test_what_is_decided_is_done_and_written_down(
 def test_a_run_that_goes_on_has_what_was_decided_and_ends_equal(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, scripted: Callable[[Script], None]
 ) -> None:
-    """The command that began it says nothing of what was decided; without a controller it goes on all the same."""
     scripted(SCRIPT)
     whole = _train(config, tmp_path / "whole", digits_dir)
     cut = config.replace({"checkpoint_kimg": 0.016})
@@ -175,7 +174,6 @@ def test_compiled_losses_are_switched_off_and_stay_so_when_the_run_goes_on(
 def test_planned_with_what_was_decided_a_new_run_is_the_same(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, scripted: Callable[[Script], None]
 ) -> None:
-    """Whoever reproduces a run has no controller, and needs none."""
     scripted(SCRIPT)
     first = _train(config, tmp_path / "first", digits_dir)
     again = _train(TrainConfig.from_file(tmp_path / "first" / "config.json"), tmp_path / "again", digits_dir, None)

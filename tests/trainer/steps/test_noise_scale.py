@@ -143,7 +143,6 @@ def trained(config: TrainConfig, data: Path, looks: int) -> dict[str, Any]:
 
 
 def due(config: TrainConfig, *, steps: int = 600, has_scale: bool = False) -> list[int]:
-    """Steps that are looked at."""
     probe: Any = NoiseProbe(config, World.alone(CPU), [LinearPhase(Parts(1), 0)])  # type: ignore[list-item]
     role = SimpleNamespace(scale=LossScale("cpu", enabled=has_scale))
     return [at for at in range(steps) if probe.is_due(SimpleNamespace(step=at, roles={"linear": role}))]

@@ -376,7 +376,6 @@ def _window(network: dict[str, Any], parts: int) -> int:
 
 @pytest.mark.slow
 def test_bf16_is_near_fp32(trained: Path) -> None:
-    """Weights are gathered in bfloat16 there, but for the stages that compute in float32."""
     exact = _losses(_told(trained, "both penalties, classes", "fsdp2"))
     for how in ("ddp", "fsdp2"):
         rounded = _losses(_told(trained, "bfloat16", how))

@@ -64,21 +64,18 @@ class Run:
         self.graph = StepGraph(config, graph.pop("record", record), **{"measured": False, **graph})
 
     def steps(self, number: int) -> "Run":
-        """Makes so many."""
         for _ in range(number):
             self.graph.step(self.state, self.batch, self.game, self.sums, lambda: None)
         return self
 
     @property
     def gradients(self) -> list[torch.Tensor]:
-        """After the last step, of all that learn."""
         every = (p.grad for role in self.state.learners for p in role.network.parameters())
         return [gradient for gradient in every if gradient is not None]
 
 
 @pytest.fixture
 def run_of() -> Iterator[Callable[..., Run]]:
-    """Makes runs, whose threads end with the test."""
     made: list[Run] = []
 
     def make(*args: Any, **graph: Any) -> Run:
