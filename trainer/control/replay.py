@@ -128,19 +128,17 @@ def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded 
     ended = [] if own is None else [each.decision for each in own.fatal]
     for last in history:
         seen = shorten([*seen, last._replace(decision=None, failed=None)], settings)
-        known = own is not None and own.machine.workers == last.workers
-        machine = own.at(last.images) if own is not None and known else _machine(last)
+        nodes = max(1, last.knobs.nodes)
+        cores, workers = max(1, last.cores // nodes), max(1, last.workers // nodes)
+        machine = Machine(cores, workers, last.workers, on_cpu=last.on_cpu)
+        if own is not None and own.machine.workers == last.workers:
+            machine = own.at(last.images)
         outcome = next_decision(seen, policy, settings, start, machine, seed=seed)
         seen[-1] = seen[-1]._replace(decision=last.decision, failed=last.failed)
         # What no session has outlived was decided there, whatever the next one then did about it.
         did = last.failed if last.failed in ended else last.decision
         rows.append(Row(last.images, *bottleneck(last), outcome.decision, outcome.why, did))
     return Replay(settings.policy, rows)
-
-
-def _machine(last: Interval) -> Machine:
-    nodes = max(1, last.knobs.nodes)
-    return Machine(max(1, last.cores // nodes), max(1, last.workers // nodes), last.workers, on_cpu=last.on_cpu)
 
 
 def _change(decision: Decision | None) -> tuple[object, object] | None:

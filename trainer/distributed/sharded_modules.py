@@ -1,7 +1,7 @@
 """Queries and gathers for networks whose parameters are split over workers (gangway.trainer.steps.sharding)."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +32,7 @@ def accumulate(module: nn.Module, *, last: bool) -> None:
 
 
 def watching(module: nn.Module) -> AbstractContextManager[object]:
-    """Apply the gathered windows (gangway.trainer.distributed.sharded_modules) in a module's forward and backward."""
+    """Apply the gathered windows in a module's forward and backward."""
     blocks = contextlib.ExitStack()
     for part in split_parts(module):
         if (window := getattr(part, "gathered", None)) is not None:
@@ -60,7 +60,12 @@ def placed(value: Any, like: Mapping[Any, Tensor]) -> Any:
         if tensor.device.type == "meta":
             same = other is not None and hasattr(other, "placements") and tensor.shape == other.shape
             return torch.empty_like(other) if same else torch.empty(tensor.shape, dtype=tensor.dtype)
-        return _split_like(tensor, other)
+        if not hasattr(other, "placements") or hasattr(tensor, "placements") or tensor.shape != other.shape:
+            return tensor
+        from torch.distributed.tensor import distribute_tensor
+
+        own = tensor.to(other.device).contiguous()
+        return distribute_tensor(own, other.device_mesh, other.placements, src_data_rank=None)
 
     def each(item: Any, other: Any) -> Any:
         if isinstance(item, Tensor):
@@ -72,22 +77,18 @@ def placed(value: Any, like: Mapping[Any, Tensor]) -> Any:
     return each(value, None)
 
 
-def _split_like(tensor: Any, other: Any) -> Any:
-    if not hasattr(other, "placements") or hasattr(tensor, "placements") or tensor.shape != other.shape:
-        return tensor
-    from torch.distributed.tensor import distribute_tensor
-
-    own = tensor.to(other.device).contiguous()
-    return distribute_tensor(own, other.device_mesh, other.placements, src_data_rank=None)
-
-
 def whole(value: Any) -> Any:
     """Gather every sharded tensor in nested dicts and lists; all workers call this together."""
+    return map_tensors(value, lambda tensor: tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor)
+
+
+def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Change every tensor in nested dicts and lists, in order."""
     if isinstance(value, Tensor):
-        return value.full_tensor() if hasattr(value, "full_tensor") else value
+        return change(value)
     if isinstance(value, dict):
-        return {key: whole(item) for key, item in value.items()}
-    return [whole(item) for item in value] if isinstance(value, list) else value
+        return {key: map_tensors(item, change) for key, item in value.items()}
+    return [map_tensors(item, change) for item in value] if isinstance(value, list) else value
 
 
 SIZE = 2  # Units that stay gathered in a backward: the most recently read ones

@@ -129,13 +129,16 @@ class World:
     @property
     def shard_rank(self) -> int:
         """This worker's part of a sharded network; workers with the same one hold the same numbers."""
-        names = () if self.mesh is None else self.mesh.mesh_dim_names or ()
-        return self.mesh.get_local_rank(SHARD) if self.mesh is not None and SHARD in names else 0
+        return self.mesh.get_local_rank(SHARD) if self.mesh is not None and SHARD in self._dimensions else 0
 
     @property
     def is_pipelined(self) -> bool:
         """Whether each worker is one stage of a pipeline."""
-        return self.mesh is not None and STAGES in (self.mesh.mesh_dim_names or ())
+        return STAGES in self._dimensions
+
+    @property
+    def _dimensions(self) -> tuple[str, ...]:
+        return () if self.mesh is None else self.mesh.mesh_dim_names or ()
 
     @property
     def stage(self) -> int:
@@ -164,7 +167,7 @@ class World:
     @property
     def first_with_part(self) -> list[int]:
         """For each rank the first rank with the same part of a sharded network, or the same stage."""
-        names = () if self.mesh is None else self.mesh.mesh_dim_names or ()
+        names = self._dimensions
         divides = STAGES if STAGES in names else SHARD
         if self.mesh is None or divides not in names:
             return [0] * self.world_size

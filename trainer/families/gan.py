@@ -55,9 +55,8 @@ class DiscriminatorPhase(Phase[Inputs]):
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Inputs]]:
         """See `Phase`."""
         config = self._config
-        gammas = ("r1_gamma", "r2_gamma")
-        if not config.schedules.given.keys().isdisjoint(gammas):
-            now = torch.tensor([config.at(name, moment.images) for name in gammas])
+        if not config.schedules.given.keys().isdisjoint(("r1_gamma", "r2_gamma")):
+            now = torch.tensor([config.at(name, moment.images) for name in ("r1_gamma", "r2_gamma")])
             here = to_device(now, batch.device)
             # Always in the same memory, which a recorded step reads.
             self._gammas = here if self._gammas is None else self._gammas.copy_(here)

@@ -199,7 +199,14 @@ def _cast(tensor: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, 
     return tensor.to(kind), weight.to(kind), bias.to(kind)
 
 
-class _Double(torch.autograd.Function):
+class _Resize(torch.autograd.Function):
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, Products], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+        ctx.products = inputs[3]
+
+
+class _Double(_Resize):
     """The transposed convolution; without a bias where it is a gradient."""
 
     @staticmethod
@@ -209,11 +216,6 @@ class _Double(torch.autograd.Function):
         if weight.shape[1] <= _FEW_CHANNELS:
             return _double_by_convolution(features, weight, bias)
         return F.conv_transpose2d(features, weight, bias, _STRIDE, _PADDING)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, Products], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[:2])
-        ctx.products = inputs[3]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -229,7 +231,7 @@ class _Double(torch.autograd.Function):
         return feature_gradient, kernel_gradient, _bias_gradient(gradient) if by_bias else None, None
 
 
-class _Halve(torch.autograd.Function):
+class _Halve(_Resize):
     """The convolution, whose gradients can be differentiated again for a penalty."""
 
     @staticmethod
@@ -237,11 +239,6 @@ class _Halve(torch.autograd.Function):
         if products is Products.ALL:
             return halve(images, weight, bias)
         return F.conv2d(images, weight, bias, _STRIDE, _PADDING)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Products], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[:2])
-        ctx.products = inputs[3]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:

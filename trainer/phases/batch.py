@@ -19,7 +19,7 @@ from gangway.trainer.data.loader import AS_SUITS, MASK, Loader, Reading, no_draw
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.progressive_schedule import ProgressiveStage, shrink
 from gangway.trainer.phases.losses import Inputs
-from gangway.trainer.phases.rng import FreshRng, StepRng
+from gangway.trainer.phases.rng import StepRng
 
 _STREAM_OF_G = 1  # The generator's separate real images, in another order
 _STREAM_OF_B = 2  # The second domain's images, likewise
@@ -85,7 +85,7 @@ class Batch:
         self._loader = loader(draw=draw_step, among=own_numbers)
         self._fresh: Loader | None = None
         if config.g_reals == "fresh":
-            self._fresh = loader(draw=FreshRng(config, self._slice), stream=_STREAM_OF_G)
+            self._fresh = loader(draw=StepRng(config, self._slice).for_fresh, stream=_STREAM_OF_G)
         share = self._slice.stop - self._slice.start
         size = config.batch_gpu or share
         self._parts = [slice(start, min(start + size, share)) for start in range(0, share, size)]

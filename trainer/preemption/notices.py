@@ -89,7 +89,8 @@ class Interruption:
         """Install the handlers, in the main thread; a second signal during the checkpoint is harmless."""
         self._saved_size = self._file_size()  # a restarted worker does not save for an old notice
         if Ranks.under_torchrun():
-            _follow_launcher()
+            # The kernel sends SIGTERM when the launcher is killed: this worker would train on, unobserved.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
         self._reader, writer = os.pipe()
         for pipe in (self._reader, writer):
             os.set_blocking(pipe, False)
@@ -150,11 +151,6 @@ class Interruption:
             return self._notices.stat().st_size if self._notices is not None else 0
         except FileNotFoundError:
             return 0
-
-
-def _follow_launcher() -> None:
-    """Let the kernel send SIGTERM when the launcher is killed: this worker would train on, unobserved."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 PATIENCE_SEC = 5.0  # After the signal: a step that ends within it leads to the regular stop of all workers
@@ -243,7 +239,8 @@ class Watcher(threading.Thread):
                 if kind not in self._known:
                     self._known.add(kind)
                     notice = write_notice(self._file, kind, deadline)
-                    announce(_sentence(notice))
+                    what = "saving and stopping" if notice.stops else "saving once and continuing"
+                    announce(f"{kind}{f' at {deadline}' if deadline else ''}: {what}")
                     if notice.stops:
                         os.kill(os.getpid(), signal.SIGTERM)
                         return
@@ -268,8 +265,3 @@ class Watcher(threading.Thread):
             return []
         self._last_error = ""
         return found
-
-
-def _sentence(notice: Notice) -> str:
-    what = "saving and stopping" if notice.stops else "saving once and continuing"
-    return f"{notice.kind}{f' at {notice.deadline}' if notice.deadline else ''}: {what}"

@@ -65,10 +65,6 @@ class RuntimeDecisions:
         """Replaces choices that change with a segment, each with its reason; `note` writes them."""
         self._fixed = {**self._fixed, **choices}
 
-    def close(self) -> None:
-        """Frees the step graph."""
-        self.graph.close()
-
     def note(self, state: TrainState) -> None:
         """Writes all choices."""
         power = {} if self._limiter is None else {"power": self._limiter.choice}
@@ -198,7 +194,7 @@ class _Loop:
         self._past_stall_sec = 0.0
 
     def close(self) -> None:
-        self._decisions.close()
+        self._decisions.graph.close()
 
     def run(self) -> bool:
         state, plan = self._state, self._plan
@@ -237,7 +233,7 @@ class _Loop:
         if self._config.precision != self._state.config.precision:
             self._decisions.update(precision=self._state.use(choose(self._config.precision, self._world.device)))
         self._state.enter(self._config)
-        self._decisions.close()
+        self._decisions.graph.close()
         self._decisions.graph = step_graph(self._config, self._world)
         self._probe = NoiseProbe(self._config, self._world, self._phases)
 

@@ -44,10 +44,7 @@ from gangway.trainer.steps.sharding import divide, shard
 from gangway.trainer.steps.state import TrainState
 from gangway.trainer.telemetry.devices import device_memory_gib, free_host_memory_gib
 
-# From malloc.h of glibc.
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_KEEP_BYTES = 1 << 30
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # From malloc.h of glibc
 _GIB = 1 << 30
 _CPU_REFUSED = re.compile(r"DefaultCPUAllocator: .*allocate (\d+) bytes")
 """torch raises a plain RuntimeError with this message."""
@@ -62,7 +59,7 @@ def keep_freed_memory() -> str:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return "unchanged: the C library has no mallopt"
-    done = mallopt(_M_MMAP_THRESHOLD, _KEEP_BYTES) and mallopt(_M_TRIM_THRESHOLD, _KEEP_BYTES)
+    done = mallopt(_M_MMAP_THRESHOLD, _GIB) and mallopt(_M_TRIM_THRESHOLD, _GIB)
     return "glibc, freed memory kept" if done else "unchanged: mallopt refused"
 
 

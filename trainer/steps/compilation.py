@@ -29,7 +29,7 @@ from gangway.trainer.networks.base import Network
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.phases.phase import Phase
 from gangway.trainer.steps.state import TrainState
-from gangway.trainer.steps.step import is_penalised, resting
+from gangway.trainer.steps.step import first_failure, is_penalised, resting
 
 # Largest relative difference between compiled and eager gradients of a pass; the larger one with 16 bits and less.
 _CLOSE, _NEAR = {"fp32": 1e-3}, 5e-2
@@ -104,12 +104,11 @@ class Compilation:
         """Whether a compilation failed on any worker since the last call; all then continue eagerly. Collective."""
         if not self._phases:
             return False
-        failures = _gather_failures(self._failure, world)
-        if failures:
+        if failure := first_failure(self._failure, world):
             _uncompile(self._phases, self.losses)
-            self.choice, self._phases = f"off: given up before {images:,} images, since {failures[0]}", ()
+            self.choice, self._phases = f"off: given up before {images:,} images, since {failure}", ()
             self._able = ()
-        return bool(failures)
+        return bool(failure)
 
     def _guard(self, loss: nn.Module, name: str) -> None:
         """Falls back to the eager pass where compilation fails; other workers share only gradients, and need not."""
@@ -163,13 +162,13 @@ def compile_losses(
     for phase in phases:
         phase.differentiate_inside(on=True)
         losses[phase.key].compile(fullgraph=True, dynamic=False, **options)
-    failures = _gather_failures(_first_failure(passes), world) if inside else []
-    if not failures:
+    failure = first_failure(_try_forward(passes), world) if inside else ""
+    if not failure:
         times = _TIMES_WITH_GRAPHS if config.cuda_graphs else _TIMES
-        failures = _gather_failures(_compare(passes, expected, _CLOSE.get(config.precision, _NEAR), times), world)
-    if failures:
+        failure = first_failure(_compare(passes, expected, _CLOSE.get(config.precision, _NEAR), times), world)
+    if failure:
         _uncompile(phases, losses)
-        return Compilation(f"off: tried, and {failures[0]}", _wrapped(phases, world))
+        return Compilation(f"off: tried, and {failure}", _wrapped(phases, world))
     graphs = " with CUDA graphs" if config.cuda_graphs else ""
     averages = ", averages between workers included" if inside else ""
     choice = f"on{graphs}: asked for ({config.compile}), and every pass's gradients agree with those without{averages}"
@@ -196,10 +195,6 @@ def _uncompile(phases: Phases, losses: Losses) -> None:
     for phase in phases:
         set_compiled_call(_compiled_part(phase, losses), None)
         phase.differentiate_inside(on=False)
-
-
-def _gather_failures(failure: str, world: World) -> list[str]:
-    return [text for text in world.gather(failure) if text]
 
 
 def _why_not(config: TrainConfig, world: World) -> str:
@@ -237,7 +232,7 @@ def _totals(
         yield micro.weight * phase.run(loss, micro.inputs, penalised=penalised, settle=None).total
 
 
-def _first_failure(passes: Sequence[Pass]) -> str:
+def _try_forward(passes: Sequence[Pass]) -> str:
     """Returns why a forward does not compile, or empty; tried before backwards, in which other workers would wait."""
     for each in passes:
         try:

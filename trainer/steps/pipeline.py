@@ -16,6 +16,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.sharded_modules import map_tensors
 from gangway.trainer.distributed.world import STAGES, World
 from gangway.trainer.families.gan import DiscriminatorPhase, GeneratorPhase
 from gangway.trainer.networks.base import Discriminator, Generator
@@ -159,11 +160,7 @@ class Stage:
 
     def to_complete(self, value: Any) -> Any:
         """Moves nested dicts and lists to the CPU and fills meta tensors from the other stage. Collective."""
-        if isinstance(value, Tensor):
-            return self._from_its_stage(value.detach()).cpu()
-        if isinstance(value, dict):
-            return {key: self.to_complete(item) for key, item in value.items()}
-        return [self.to_complete(item) for item in value] if isinstance(value, list) else value
+        return map_tensors(value, lambda tensor: self._from_its_stage(tensor.detach()).cpu())
 
     def _from_its_stage(self, tensor: Tensor) -> Tensor:
         link, is_here = self._link, not tensor.is_meta

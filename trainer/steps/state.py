@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.distributed.sharded_modules import is_sharded, local, placed, whole
+from gangway.trainer.distributed.sharded_modules import is_sharded, local, map_tensors, placed, whole
 from gangway.trainer.families.registry import get_family
 from gangway.trainer.networks.base import Discriminator, Generator, Network, recompute
 from gangway.trainer.networks.layers import small_maps, use_matrix_products
@@ -198,7 +198,9 @@ class TrainState:
         return self.live() if self.is_split and self.stage is None else self.state_dict()
 
     def _whole(self, value: Any) -> Any:
-        return _on_cpu(value) if self.stage is None else self.stage.to_complete(value)
+        if self.stage is not None:
+            return self.stage.to_complete(value)
+        return map_tensors(value, lambda tensor: whole(tensor).detach().cpu())
 
     def live(self) -> dict[str, Any]:
         """Returns `state_dict` without a copy: the tensors that the next step changes, on their device and split."""
@@ -274,12 +276,3 @@ def _role(spec: RoleSpec, device: torch.device) -> Role:
     ema = copy.deepcopy(spec.network).eval().requires_grad_(False).to(device) if spec.averaged else None
     scale = LossScale(device.type, enabled=False)
     return Role(spec.name, spec.key, spec.network.to(device), spec.lr, None, ema, scale)
-
-
-def _on_cpu(value: Any) -> Any:
-    """Moves nested dicts and lists to the CPU; tensors already there are not copied."""
-    if isinstance(value, torch.Tensor):
-        return whole(value).detach().cpu()
-    if isinstance(value, dict):
-        return {key: _on_cpu(item) for key, item in value.items()}
-    return [_on_cpu(item) for item in value] if isinstance(value, list) else value

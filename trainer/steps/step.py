@@ -179,6 +179,11 @@ def resting(networks: Sequence[Network]) -> Iterator[None]:
             network.learn(on=True)
 
 
+def first_failure(own: str, world: World) -> str:
+    """Returns the first worker's failure on all workers; empty where none failed."""
+    return next(filter(None, world.gather(own)), "")
+
+
 class LocalRound(NamedTuple):
     """A round's real images, and the mean of each loss over its steps, by name; None for a penalty that no step had."""
 

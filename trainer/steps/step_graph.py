@@ -28,7 +28,7 @@ from gangway.trainer.phases.batch import Batch, Micro
 from gangway.trainer.phases.phase import Phase, ema_parts
 from gangway.trainer.phases.updates import Accumulator
 from gangway.trainer.steps.state import TrainState
-from gangway.trainer.steps.step import Game, adapt, is_penalised, make, play, step
+from gangway.trainer.steps.step import Game, adapt, first_failure, is_penalised, make, play, step
 
 WARM_UP, TIMED = 4, 8
 """Steps of the more common kind for choosing kernels and allocating memory, and for timing each way."""
@@ -139,7 +139,7 @@ class StepGraph:
             return
         step(state, batch, game, sums, meanwhile)
         differs = attempt.found.difference(_Outcome(state, attempt.before), self._config)
-        if failure := _first_failure(differs, game.world):
+        if failure := first_failure(differs, game.world):
             self._give_up(f"tried, and {failure}")
             return
         self._recorded[kind] = attempt.graph
@@ -164,7 +164,7 @@ class StepGraph:
                     graph = self._record_step(kind, state, batch, inside)
             except _UnrecordedError as error:
                 failure = f"tried, and {error}"
-        if failure := _first_failure(failure, game.world):
+        if failure := first_failure(failure, game.world):
             return failure
         assert before is not None, "a failure returns earlier"
         assert graph is not None, "likewise"
@@ -244,10 +244,6 @@ def _why_not(config: TrainConfig, world: World) -> str:
         "beta2 has a schedule, and would be a constant of the graph": "beta2" in config.schedules.given,
     }
     return next((why for why, applies in reasons.items() if applies), "")
-
-
-def _first_failure(failure: str, world: World) -> str:
-    return next(filter(None, world.gather(failure)), "")
 
 
 def cuda_recorder() -> Recorder:
@@ -341,14 +337,11 @@ class _Snapshot:
             message = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise _UnrecordedError(f"it cannot be recorded: {message}") from error
         finally:
-            self._restore(state)
-
-    @torch.no_grad()
-    def _restore(self, state: TrainState) -> None:
-        for tensor, value in zip(_changing(state), self._values, strict=True):
-            tensor.copy_(value)
-        for role, scale in zip(state.learners, self._scales, strict=True):
-            role.scale.load_state_dict(scale)
+            with torch.no_grad():
+                for tensor, value in zip(_changing(state), self._values, strict=True):
+                    tensor.copy_(value)
+            for role, scale in zip(state.learners, self._scales, strict=True):
+                role.scale.load_state_dict(scale)
 
 
 class _Outcome:

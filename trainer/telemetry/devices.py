@@ -56,15 +56,19 @@ def load(world: World) -> Load:
     own = own._replace(read_bytes=_read_bytes())
     if world.local_rank == 0:
         total, available = _meminfo_gib()
-        share = max([1 - available / total, *(group.used / group.limit for group in memory_of_groups())])
+        host_share = max([1 - available / total, *(group.used / group.limit for group in memory_of_groups())])
         own = own._replace(cores=usable_cores(), host_sec=_host_sec())
-        own = own._replace(host_memory_gib=total - available, host_memory_share=share)
+        own = own._replace(host_memory_gib=total - available, host_memory_share=host_share)
     if world.device.type != "cuda":
         return own
     gpu_gib, all_gib = torch.cuda.max_memory_allocated(world.device) / _GIB, device_memory_gib(world.device)
     torch.cuda.reset_peak_memory_stats(world.device)
     share = gpu_gib / all_gib if all_gib else None
-    return own._replace(gpu_gib=gpu_gib, gpu_utilisation=_gpu_utilisation(world.device), gpu_memory_share=share)
+    try:
+        utilisation = torch.cuda.utilization(world.device) / 100
+    except Exception:  # NVML's own errors: parts of a GPU (MIG) and some virtual ones have no such counter
+        utilisation = None
+    return own._replace(gpu_gib=gpu_gib, gpu_utilisation=utilisation, gpu_memory_share=share)
 
 
 def _cpu_wait_sec() -> float | None:
@@ -119,13 +123,6 @@ def _meminfo_gib() -> tuple[float, float]:
     rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     total, available = (int(rows[name].split()[0]) * 1024 / _GIB for name in ("MemTotal", "MemAvailable"))
     return total, available
-
-
-def _gpu_utilisation(device: torch.device) -> float | None:
-    try:
-        return torch.cuda.utilization(device) / 100
-    except Exception:  # NVML's own errors: parts of a GPU (MIG) and some virtual ones have no such counter
-        return None
 
 
 def find_gpu(world: World) -> Gpu | None:

@@ -64,8 +64,11 @@ def count_step(config: TrainConfig) -> Quantity:
     """Returns a step's work per real image, or image of each domain, FLOP: all updates, with lazy penalties."""
     if config.architecture == "progressive":
         return Quantity.absent("FLOP", "networks that grow do another amount of work at each resolution")
-    if config.translates:
-        return Quantity(value=_translation(config), unit="FLOP", provenance="estimated", source=_COUNTED)
+    per_image = _translation(config) if config.translates else _per_image(config)
+    return Quantity(value=per_image, unit="FLOP", provenance="estimated", source=_COUNTED)
+
+
+def _per_image(config: TrainConfig) -> float:
     generator, discriminator = build(config)
     generator.to("meta")
     discriminator.to("meta")
@@ -83,8 +86,7 @@ def count_step(config: TrainConfig) -> Quantity:
             GLoss(generator, discriminator, config)(inputs).backward()
     plain, with_penalties = d_work
     d_step = plain + (with_penalties - plain) / config.r1_interval
-    per_image = (d_step + sum(g_work) / config.d_steps) / _IMAGES
-    return Quantity(value=per_image, unit="FLOP", provenance="estimated", source=_COUNTED)
+    return (d_step + sum(g_work) / config.d_steps) / _IMAGES
 
 
 def _translation(config: TrainConfig) -> float:

@@ -219,6 +219,7 @@ class Meters:
         stepping_sec = now - self._last_time - (waits["metrics_sec"] - self._last_metrics_sec)
         images_per_sec = (state.images - self._last_images) / stepping_sec
         self._looks_sec += max(own.looks.sec for own in everyone)
+        last, given = state.images - state.config.step_images, state.config.schedules.given  # of the last step
         line: dict[str, Any] = {
             "images": state.images,
             "step": state.step,
@@ -229,7 +230,7 @@ class Meters:
             "order": f"{sum(own.order for own in everyone[self._world.last_stage]) & MASK:016x}",
             "augment_p": float(state.augment_p),
             "resolution": state.phase.resolution,
-            **_scheduled(state),
+            **({"scheduled": {name: schedule.at(last) for name, schedule in given.items()}} if given else {}),
             **{
                 f"grad_norm_{phase.key}": _grad_norm([state.roles[name] for name in phase.roles], self._world)
                 for phase in sums.phases
@@ -305,11 +306,6 @@ class _Waits:
             found[key] = self._sums[key] if grown else None
         self._before = stalls
         return found
-
-
-def _scheduled(state: TrainState) -> dict[str, dict[str, float]]:
-    last, given = state.images - state.config.step_images, state.config.schedules.given
-    return {"scheduled": {name: schedule.at(last) for name, schedule in given.items()}} if given else {}
 
 
 def _grad_norm(roles: Sequence[Role], world: World) -> float:
