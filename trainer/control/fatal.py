@@ -166,10 +166,7 @@ def is_possible_cause(why: str) -> bool:
 
 
 def to_undo(fatal: Sequence[Fatal], decided: Mapping[str, Value]) -> list[Decision]:
-    """Returns the decisions that undo fatal changes kept in a checkpoint; `decided` has the run's decided values.
-
-    Values of the run's own plan stay, as do values that the run has trained with since.
-    """
+    """Returns the decisions that undo fatal changes kept in a checkpoint, unless trained with since then."""
     found = dict[str, Decision]()
     for each in fatal:
         made = each.decision

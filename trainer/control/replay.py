@@ -94,10 +94,7 @@ class Replay(NamedTuple):
 
 
 def recorded(lines: Sequence[Line], place: str) -> Recorded | None:
-    """Returns the newest session with a controller and statistics; None without one.
-
-    Raises TrainerError, naming `place`: settings of another version.
-    """
+    """Returns the newest session with a controller and lines, or None. TrainerError: another version's settings."""
     begun: Line | None = None
     found: Line | None = None
     for line in lines:

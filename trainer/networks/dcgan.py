@@ -81,10 +81,7 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images to logits by convolutions that halve the size, down to 4x4. High means real.
-
-    `width` is that of the first feature map, each later one has twice as many channels; otherwise as `Generator`.
-    """
+    """Images to logits by convolutions that halve the size, to 4x4. `width` is the first map's. High means real."""
 
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()

@@ -169,10 +169,7 @@ class LossScale:
         torch.autograd.backward(loss if self._scaler is None else self._scaler.scale(loss))
 
     def step(self, world: World, *optimizers: torch.optim.Optimizer) -> None:
-        """Makes the optimisers' step on unscaled gradients.
-
-        With a gradient that is not finite it skips the step and halves the scale, on the device without a wait.
-        """
+        """Makes the optimisers' step; with a gradient that is not finite skips it and halves the scale."""
         if self._scaler is None:
             for optimizer in optimizers:
                 world.step(optimizer)

@@ -165,10 +165,7 @@ class Reporter:
         return self._world.world_size == 1 or is_reported
 
     def begin(self, ready: Ready, fabric: FabricRecord) -> None:
-        """Writes the first event, the real images and the first samples; then the clock starts.
-
-        Raises TrainerError on every rank: not writable, or parts of two runs are there.
-        """
+        """Writes the first event, images and samples; then the clock starts. TrainerError: not writable."""
         world, state = self._world, ready.state
         self._config, self._verification = ready.config, ready.verification
         self._saved_images = state.images if state.images else -1
@@ -307,10 +304,7 @@ class Reporter:
         self._world.run_on_rank0(lambda: moment.write(self._writer.event, self._writer.say, state.images))
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
-        """Starts to save the state unless it is saved already; `end` and the next save wait for it.
-
-        `notices` are the workers' that requested it. Raises TrainerError on every rank: the previous save failed.
-        """
+        """Starts to save an unsaved state; the next save waits for it. TrainerError everywhere: the last failed."""
         if state.images != self._saved_images:
             why = next((notice.kind for notice in notices if notice is not None), "")
             live = state.live()

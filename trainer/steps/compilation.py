@@ -258,10 +258,7 @@ def _gradients(each: Pass) -> Tensor:
 
 
 def _compare(passes: Sequence[Pass], expected: Sequence[Tensor], tolerance: float, times: int) -> str:
-    """Returns why the compiled losses are wrong; empty where they are right.
-
-    Runs all passes `times` in a step's order, as one may overwrite another's memory in CUDA graphs.
-    """
+    """Returns why compiled losses are wrong, or empty; `times`, as CUDA graphs may overwrite each other."""
     failure = ""
     for each, wanted in [*zip(passes, expected, strict=True)] * times:
         try:

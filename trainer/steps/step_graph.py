@@ -351,10 +351,7 @@ class _Outcome:
         self._changes = _row([now - was for now, was in zip(_weights(state), before.weights, strict=True)])
 
     def difference(self, eager: "_Outcome", config: TrainConfig) -> str:
-        """Returns how it differs from an eager step; empty where it does not.
-
-        A deterministic run, which must not depend on a clock, allows no difference.
-        """
+        """Returns how it differs from an eager step, or empty. Deterministic runs allow no difference."""
         exact = config.deterministic
         for what, found, wanted, bound in (
             ("gradients", self._gradients, eager._gradients, 0.0 if exact else _CLOSE.get(config.precision, _NEAR)),
