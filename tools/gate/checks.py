@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gangway.trainer.power.node import POWER_FLAG
+from gangway.trainer.power.limits import POWER_FLAG
 from tools.gate.machine import Machine
 from tools.gate.outcome import Outcome, worst_difference
 from tools.gate.runs import DCGAN, FAMILIES, Gate, Speed, Trained

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from gangway.trainer.families.registry import get_family
 from gangway.trainer.phases.optimisers import get_groups
-from gangway.trainer.phases.roles import RoleSpec, ema_keys
+from gangway.trainer.phases.phase import RoleSpec, ema_keys
 
 
 def misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:

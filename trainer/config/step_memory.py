@@ -127,7 +127,7 @@ def _at_size(config: TrainConfig, sized: TrainConfig, workers: int, parts: int) 
         whole_g, in_use, parts = whole_g / parts, [in_use[0] / parts, in_use[1]], 1
     elif parts > 1:
         unit = largest_unit(config)
-        # The two most recent units (gangway.trainer.distributed.gathered_window) and the one being computed.
+        # The two most recent units (gangway.trainer.distributed.sharded_modules) and the one being computed.
         gathered = 3 * unit
         # Whole gradients and the message; with a penalty all of the discriminator's wait for the logits' part.
         averaged = 2 * max(unit, whole_d if penalties(config) else 0)

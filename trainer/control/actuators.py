@@ -1,4 +1,7 @@
-"""Applies decisions: threads, prefetch, compilation and power at once, the rest as a segment from the next step."""
+"""Applies decisions: threads, prefetch, compilation and power at once, the rest as a segment from the next step.
+
+Also the limits of the knobs on a run's machines.
+"""
 
 import math
 from collections.abc import Mapping
@@ -6,10 +9,14 @@ from collections.abc import Mapping
 import torch
 
 from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import Bounds
+from gangway.trainer.control.guardrails import Machine
 from gangway.trainer.control.interval import Decision, Knobs, Value
+from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.loader import Reading
 from gangway.trainer.distributed.world import World
+from gangway.trainer.networks.precision import choose, slower_here
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.power.limits import Limiter
 from gangway.trainer.steps.compilation import Compilation
@@ -83,7 +90,12 @@ class Actuators:
             case "threads":
                 torch.set_num_threads(int(value))
             case "power_share":
-                self._limit(float(value))
+                share = float(value)
+                trouble = "power is nobody's to limit here" if self._limiter is None else self._limiter.set_share(share)
+                self._power_share = 1.0 if trouble else share  # after one the limiter puts all back, now or at the end
+                if trouble:
+                    fix = "leave watts out of bounds"
+                    raise TrainerError(place="power_share", problem=trouble, value=f"{share:g}", fix=fix)
             case "compile":
                 self._switch(str(value))
             case _:
@@ -96,15 +108,6 @@ class Actuators:
             )
         self._compiled.switch(on=value == "on")
 
-    def _limit(self, share: float) -> None:
-        trouble = "power is nobody's to limit here" if self._limiter is None else self._limiter.set_share(share)
-        if trouble:
-            self._power_share = 1.0  # The limiter has put all back, or tries so again at the end.
-            raise TrainerError(
-                place="power_share", problem=trouble, value=f"{share:g}", fix="leave watts out of bounds"
-            )
-        self._power_share = share
-
 
 def get_changes(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
     """Returns the segment fields that a decision sets. Step sizes scale with the square root of the batch.
@@ -115,3 +118,39 @@ def get_changes(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
         return {decision.knob: decision.value}
     factor = math.sqrt(float(decision.value) / float(decision.was))
     return {"batch_size": decision.value, "lr_factor": lr_factor * factor}
+
+
+def get_machine(
+    world: World,
+    config: TrainConfig,
+    actuators: Actuators,
+    bounds: Bounds,
+    fixed: tuple[str, ...],
+    fatal: tuple[tuple[str, Value, Value], ...] = (),
+) -> Machine:
+    """Returns this session's limits; all workers call it together. `fixed` knobs cannot be turned now."""
+
+    def trouble(precision: str) -> str:
+        try:
+            choose(precision, world.device)
+            config.replace({"precision": precision})
+        except TrainerError as error:
+            return error.problem or str(error).split("\n", maxsplit=1)[0]
+        return slower_here(precision, world.device)
+
+    cores = min(world.gather(usable_cores()))
+    limit_watts, floor = actuators.power_limits
+    troubles = {each: trouble(each) for each in bounds.precision if each != config.precision}
+    refused = {name: why for each in world.gather(troubles) for name, why in each.items() if why}  # on any worker
+    return Machine(
+        cores=cores,
+        local_workers=world.world_size // world.num_nodes,
+        workers=world.world_size,
+        group=config.group,
+        on_cpu=world.device.type == "cpu",
+        limit_watts=limit_watts,
+        power_floor=floor,
+        fixed=fixed,
+        refused=tuple(refused.items()),
+        fatal=fatal,
+    )

@@ -7,22 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
-from gangway.trainer.control.decide import Outcome, get_policy, next_decision
+from gangway.trainer.control.decide import Outcome, get_policy, next_decision, shorten
 from gangway.trainer.control.fatal import BEGUN
 from gangway.trainer.control.guardrails import Machine
-from gangway.trainer.control.history import shorten
 from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
 from gangway.trainer.control.watch import Watch
 from gangway.trainer.distributed.world import World
 from gangway.trainer.records.stats_log import Line
 
-_MOST_FAILURES = 3
-"""Errors of the controller itself in a row after which it is disabled."""
+_MOST_FAILURES = 3  # Errors of the controller itself in a row after which it is disabled
 
 
 Event = Callable[..., None]
-
-
 Say = Callable[[str], None]
 
 
@@ -103,7 +99,11 @@ class Controller:
         try:
             return self._find_decision(line)
         except Exception as error:  # a bug, or a folder that does not answer, must not end the run
-            self._fail(error, line["images"])
+            self._failures += 1
+            why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
+            self._event("controller-failed", line["images"], why=why, times=self._failures)
+            ends = "; the run goes on as it is, without it" if self._failures >= _MOST_FAILURES else ""
+            self._say(f"warning: the controller failed ({why}){ends}")
             return None
 
     def _find_decision(self, line: Line) -> Decision | None:
@@ -141,13 +141,6 @@ class Controller:
             self._event("controller-idle", images, why=outcome.why)
             self._say(f"controller: nothing is changed: {outcome.why}")
         self._last_reason = outcome.why
-
-    def _fail(self, error: Exception, images: int) -> None:
-        self._failures += 1
-        why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
-        self._event("controller-failed", images, why=why, times=self._failures)
-        ends = "; the run goes on as it is, without it" if self._failures >= _MOST_FAILURES else ""
-        self._say(f"warning: the controller failed ({why}){ends}")
 
     def _is_off(self, images: int) -> bool:
         off = self._switch.exists()

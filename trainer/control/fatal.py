@@ -15,10 +15,8 @@ from gangway.trainer.control.interval import Decision, Value
 from gangway.trainer.control.watch import get_decision, training_sec
 from gangway.trainer.records.stats_log import Line
 
-BEGUN = "decision-begun"
-"""The event before a decision is applied, as the session may not live to write the next one."""
-FATAL = "decision-fatal"
-"""The event with which a later session reports a fatal change, once."""
+BEGUN = "decision-begun"  # The event before a decision is applied, as the session may not live to write the next one
+FATAL = "decision-fatal"  # The event with which a later session reports a fatal change, once
 _KILLED = "it says nothing more, as when it is killed"
 _OWN_ERRORS = ("TrainerError", "UnhealthyError", "InUseError")
 """Of input, data, disk and checkpoints. A LoneError is not one: a step ran out of memory."""
@@ -27,23 +25,15 @@ _LOST_PEERS = ("DistBackendError", "DistNetworkError", "DistStoreError")
 
 
 class Fatal(NamedTuple):
-    """One fatal change.
+    """One fatal change."""
 
-    Attributes:
-        session: that made it, after `images`.
-        why: the last error of the session that it ended.
-        is_trained: whether the run later trained with that value for an interval.
-        is_reported: whether the log has its `FATAL` event.
-        known_from: images at the start of the first session after it.
-    """
-
-    session: int
+    session: int  # that made it, after `images`
     images: int
     decision: Decision
-    why: str
-    is_trained: bool = False
-    is_reported: bool = False
-    known_from: int = 0
+    why: str  # the last error of the session that it ended
+    is_trained: bool = False  # whether the run later trained with that value for an interval
+    is_reported: bool = False  # whether the log has its `FATAL` event
+    known_from: int = 0  # images at the start of the first session after it
 
     @property
     def limit(self) -> tuple[str, Value, Value]:
@@ -69,22 +59,14 @@ class Fatal(NamedTuple):
 
 
 class _Trial(NamedTuple):
-    """A change that has not lasted an interval yet.
-
-    Attributes:
-        begun: the line at which its interval starts in this session.
-        is_spared: whether the session ended for another reason, so that the next one continues the trial.
-    """
-
     fatal: Fatal
-    begun: Line | None = None
-    is_spared: bool = False
+    begun: Line | None = None  # the line at which its interval starts in this session
+    is_spared: bool = False  # whether the session ended for another reason, so that the next one continues the trial
 
     def matches(self, knob: str, value: object) -> bool:
         return (self.fatal.decision.knob, self.fatal.decision.value) == (knob, value)
 
     def after(self, line: Line) -> "_Trial | None":
-        """Returns the trial after a line of statistics; None where that has another value."""
         knob = self.fatal.decision.knob
         if not self.matches(knob, line["knobs"].get(knob)):
             return None
@@ -145,7 +127,6 @@ def _unfinished_trial(session: Sequence[Line], trial: _Trial | None, interval_se
 
 
 def _after_event(trial: _Trial, line: Line) -> _Trial | None:
-    """Returns the trial after another event; None where it is over."""
     match line.get("event"):
         case "failed":
             return trial if trial.is_spared else trial.after_error(line["why"])
@@ -185,10 +166,7 @@ def is_possible_cause(why: str) -> bool:
 
 
 def to_undo(fatal: Sequence[Fatal], decided: Mapping[str, Value]) -> list[Decision]:
-    """Returns the decisions that undo fatal changes kept in a checkpoint; `decided` has the run's decided values.
-
-    Values of the run's own plan stay, as do values that the run has trained with since.
-    """
+    """Returns the decisions that undo fatal changes kept in a checkpoint, unless trained with since then."""
     found = dict[str, Decision]()
     for each in fatal:
         made = each.decision

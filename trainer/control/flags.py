@@ -1,4 +1,4 @@
-"""The controller's flags of `train`, parsed into gangway.trainer.config.values.control."""
+"""The controller's flags of `train`: parsed, and checked against the run before data is touched."""
 
 import argparse
 import json
@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from gangway.trainer.config.arguments import count
-from gangway.trainer.config.values.control import ControlSettings
+from gangway.trainer.config.control_bounds import misfits
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.control import ControlSettings, Objective
 from gangway.trainer.core.console import warn
 from gangway.trainer.core.errors import TrainerError, from_validation
-from gangway.trainer.power.limits import PowerAsked
-from gangway.trainer.power.node import POWER_FLAG
+from gangway.trainer.power.limits import POWER_FLAG, PowerAsked
+from gangway.trainer.records.run_record import RunContext
 
 if TYPE_CHECKING:
     from gangway.trainer.data.loader import Reading
+
 
 MODE_FLAG, POLICY_FLAG, OBJECTIVE_FLAG, MORE_FLAG = "--controller", "--policy", "--objective", "--control"
 LOADER_FLAG, PREFETCH_FLAG = "--loader-threads", "--prefetch"
@@ -100,3 +103,33 @@ def _more(text: str | None) -> dict[str, object]:
             fix="write it in quotes for the shell",
         )
     return found
+
+
+def check_control(settings: ControlSettings, config: TrainConfig, context: RunContext, workers: int) -> None:
+    """Raises TrainerError for an objective without its figures, or bounds that exclude the run's initial values."""
+    _check_objective(settings.objective, context)
+    # A run may continue with fewer workers, whose shares are larger: values unusable in this session are idle bounds.
+    for found in misfits(settings.bounds, config, workers, least_workers=1):
+        raise TrainerError(
+            place=f"{MORE_FLAG}: bounds.{found.field}",
+            problem=found.problem,
+            value=json.dumps(found.value),
+            allowed=found.allowed,
+            fix=f'"{found.field}": {json.dumps(found.fix)}, or another --{found.field.replace("_", "-")}',
+        )
+
+
+def _check_objective(objective: Objective, context: RunContext) -> None:
+    prices = [context.usd_per_hour, *context.usd_per_hour_by_kind.values()]
+    wanted = {"cost": ("usd_per_hour", prices), "carbon": ("intensity_g_per_kwh", [context.intensity_g_per_kwh])}
+    if objective not in wanted:
+        return
+    name, found = wanted[objective]
+    if not any(each is not None and each.value for each in found):
+        raise TrainerError(
+            place=OBJECTIVE_FLAG,
+            problem=f"the launcher has told no {name} above 0, which {objective} is counted by",
+            value=objective,
+            allowed="time or energy without it",
+            fix=f"--context FILE with {name}, as a stack's machines have it; or another objective",
+        )

@@ -1,58 +1,42 @@
 """Limits of a policy: the values that it may choose, trust in meters, limits of rate and loss."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gangway.trainer.config.parts.rules import largest_share
 from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings
-from gangway.trainer.control.bottleneck import has_neighbour
-from gangway.trainer.control.interval import Decision, Interval, Knobs, Value, score
-from gangway.trainer.power.search import LADDER
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Value, has_neighbour, score
+from gangway.trainer.power.limits import LADDER
 
-_MOST_LOADERS = 16
-"""Of one worker; more threads compete for the interpreter lock."""
+_MOST_LOADERS = 16  # Of one worker; more threads compete for the interpreter lock
 _PREFETCH = (1, 2, 4, 8)
-_FROZEN = 10
-"""Intervals with a bit-identical figure after which its meter counts as broken."""
-_MEASURED = (
-    *("device_use", "device_memory_share", "host_memory_share", "watts"),
-    *("neighbour_cores", "cpu_wait_share"),
-)
-"""Figures that may be absent, but not disappear."""
-_COOL_DOWN = 20
-"""Intervals in which an undone value is not retried; doubled each time, up to `_MOST_COOL_DOWN`."""
+_FROZEN = 10  # Intervals with a bit-identical figure after which its meter counts as broken
+# Figures that may be absent, but not disappear.
+_MEASURED = ("device_use", "device_memory_share", "host_memory_share", "watts", "neighbour_cores", "cpu_wait_share")
+_COOL_DOWN = 20  # Intervals in which an undone value is not retried; doubled each time, up to `_MOST_COOL_DOWN`
 _MOST_COOL_DOWN = 1280
 LOST_SHARE = 0.01
 """Share of the time so far that failed changes may cost: with the last one, a well-tuned run stays within 2 %."""
-MOST_FAILURES = 3
-"""Failures of one knob, by policy or judge, after which it is not touched again."""
+MOST_FAILURES = 3  # Failures of one knob, by policy or judge, after which it is not touched again
 _HOUR_SEC = 3600.0
 
 
 class Machine(NamedTuple):
-    """What limits the knobs on a run's machines.
+    """What limits the knobs on a run's machines."""
 
-    Attributes:
-        cores: of one node.
-        local_workers: of one node; `workers` of all.
-        group: images; a worker's share is a multiple of it.
-        limit_watts: least power limit of the GPUs; None without a limiter. `power_floor` is the least share.
-        fixed: knobs that cannot be turned now.
-        refused: unsupported number formats, each with the reason.
-        fatal: knob, old value and value of each fatal change.
-    """
-
-    cores: int
-    local_workers: int = 1
+    cores: int  # of one node
+    local_workers: int = 1  # of one node; `workers` of all
     workers: int = 1
-    group: int = 1
+    group: int = 1  # images; a worker's share is a multiple of it
     on_cpu: bool = True
+    # least power limit of the GPUs; None without a limiter. `power_floor` is the least share
     limit_watts: float | None = None
     power_floor: float = 1.0
-    fixed: tuple[str, ...] = ()
-    refused: tuple[tuple[str, str], ...] = ()
-    fatal: tuple[tuple[str, Value, Value], ...] = ()
+    fixed: tuple[str, ...] = ()  # knobs that cannot be turned now
+    refused: tuple[tuple[str, str], ...] = ()  # unsupported number formats, each with the reason
+    fatal: tuple[tuple[str, Value, Value], ...] = ()  # knob, old value and value of each fatal change
 
 
 def allowed_values(
@@ -65,8 +49,10 @@ def allowed_values(
         here: Value = getattr(now, knob)
         if knob in machine.fixed or failures(history, knob) >= MOST_FAILURES:
             continue
-        excluded = cooling(history, knob, values, machine.group) | _fatal_values(machine, knob, values, now)
         as_number = _get_ordinal(knob, now, machine.workers, machine.group)
+        ended = [(as_number(tried), as_number(was)) for name, was, tried in machine.fatal if name == knob]
+        excluded = cooling(history, knob, values, machine.group)
+        excluded |= {value for value in values for pair in ended if _is_at_least(as_number(value), *pair)}
         if knob == "batch_gpu":  # nor more images at once than a worker has
             excluded |= {value for value in values if float(value) > float(as_number(0))}
         choices = tuple(
@@ -165,12 +151,6 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value], gro
     return {value for value in values for back, beyond in cold if _is_at_least(as_number(value), beyond, back)}
 
 
-def _fatal_values(machine: Machine, knob: str, values: Sequence[Value], now: Knobs) -> set[Value]:
-    ended = [(was, tried) for name, was, tried in machine.fatal if name == knob]
-    as_number = _get_ordinal(knob, now, machine.workers, machine.group)
-    return {value for value in values for was, tried in ended if _is_at_least(*map(as_number, (value, tried, was)))}
-
-
 def _get_ordinal(knob: str, knobs: Knobs, workers: int, group: int) -> Callable[[Value], Value]:
     """Maps a knob's values to comparable numbers: `batch_gpu` 0 is a worker's whole share."""
     share = largest_share(knobs.batch_size, workers, group)
@@ -228,19 +208,16 @@ def lost_sec(history: Sequence[Interval]) -> float:
     for place, each in enumerate(history):
         if each.decision is not None and each.decision.policy == JUDGE:
             since = next((number for number in reversed(range(place)) if history[number].decision is not None), 0)
-            lost += sum(tried.seconds for tried in history[since + 1 : place + 1]) * max(
-                0.0, each.decision.expected_gain
-            )
+            tried_sec = sum(tried.seconds for tried in history[since + 1 : place + 1])
+            lost += tried_sec * max(0.0, each.decision.expected_gain)
     return lost
 
 
 def loss_reason(history: Sequence[Interval], settings: ControlSettings) -> str:
     """Returns why no more changes may be tried; empty where they may."""
     lost, past = lost_sec(history), math.fsum(each.seconds for each in history)
-    for limit, of_what in (
-        (settings.lost_sec, "all that may be"),
-        (LOST_SHARE * past, f"{LOST_SHARE:.0%} of the time"),
-    ):
+    limits = (settings.lost_sec, "all that may be"), (LOST_SHARE * past, f"{LOST_SHARE:.0%} of the time")
+    for limit, of_what in limits:
         if lost > limit:
             return f"{lost:.0f} s were lost by what was tried, more than {of_what}: {limit:.0f} s"
     return ""
@@ -253,3 +230,65 @@ def refusal_reason(decision: Decision, values: dict[str, tuple[Value, ...]], now
     if decision.value == getattr(now, decision.knob) or decision.was != getattr(now, decision.knob):
         return f"{decision.policy} wants {decision.knob} from {decision.was} to {decision.value}, which is no change"
     return ""
+
+
+_CLUSTER_BOUNDS: Mapping[str, str] = MappingProxyType({"nodes": "", "usd_per_hour": ", and keeps to it"})
+
+
+def idle_bounds(bounds: Bounds, start: Knobs, machine: Machine) -> Iterator[tuple[str, str]]:
+    """Yields each field of the bounds that a session with these knobs cannot fully use, and why."""
+    found = ladders(bounds, start, machine)
+    for name in sorted(bounds.model_fields_set):
+        if not getattr(bounds, name):
+            continue
+        knob = "power_share" if name == "watts" else name
+        if name in _CLUSTER_BOUNDS:
+            more = _CLUSTER_BOUNDS[name]
+            yield (
+                name,
+                f"ignored: a run starts and stops no nodes, and asks for none; job.autoscale of a stack does{more}",
+            )
+        elif knob in machine.fixed:
+            yield name, "ignored: it cannot be changed in this session"
+        elif knob not in found:
+            nobody = "nobody limits the power of its devices here"
+            yield name, f"ignored: {nobody if name == 'watts' else 'operators run on the device, and not on a CPU'}"
+        elif name == "watts":
+            yield from _watts(bounds, machine, found[knob])
+        elif name == "precision":
+            left_out = [f"{each} is left out: {why}" for each, why in machine.refused if each in bounds.precision]
+            if left_out:
+                yield name, "; ".join(left_out)
+            elif set(found[knob]) <= {start.precision}:
+                yield name, f"ignored: there is no format in it but {start.precision} itself"
+        elif name != "compile":
+            yield from _numbers(name, bounds, start, machine, found[knob])
+
+
+def _watts(bounds: Bounds, machine: Machine, shares: Sequence[Value]) -> Iterator[tuple[str, str]]:
+    assert bounds.watts is not None and machine.limit_watts is not None, "else there were no shares"  # noqa: PT018
+    (least, most), limit = bounds.watts, machine.limit_watts
+    can = f"from {machine.power_floor * limit:.0f} to {limit:.0f} W, in tenths of {limit:.0f}"
+    if not shares:
+        yield "watts", f"ignored: no limit from {least:g} to {most:g} W is one that every GPU can have, {can}"
+    elif most > limit or least < machine.power_floor * limit:
+        yield "watts", f"what the GPUs cannot have of it is ignored: they can have {can}"
+
+
+def _numbers(
+    name: str, bounds: Bounds, start: Knobs, machine: Machine, values: Sequence[Value]
+) -> Iterator[tuple[str, str]]:
+    least, most = getattr(bounds, name)
+    now = getattr(start, name)
+    if name == "batch_gpu":
+        share = largest_share(start.batch_size, machine.workers, machine.group)
+        now = now or share
+        if bounds.batch_size is None and most > share:
+            yield name, f"what is above a worker's share of the batch, {share} images, is ignored"
+    # A single value is useful for a knob that would vary without bounds: it fixes it.
+    if all(value == now for value in values) and (least < most or "batch" in name):
+        groups = f", and whole groups of {machine.group} images" if machine.group > 1 and "batch" in name else ""
+        steps = f"powers of two times or parts of {now}{groups}" if "batch" in name else "its steps"
+        yield name, f"ignored: there is no value from {least} to {most} but {now} itself: {steps} are tried"
+    elif not least <= now <= most:
+        yield name, f"the run begins with {now}, outside of {least} to {most}: there is no way back to that"

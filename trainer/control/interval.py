@@ -1,52 +1,35 @@
-"""One interval of training as policies see it, equal on every worker.
+"""One interval of training, equal on every worker; its bottleneck; and the policies that read a history of intervals.
 
 None is a missing figure: no meter, no price, or not enough data.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from statistics import median
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from gangway.trainer.config.values.control import Objective
 
 Value = int | float | str
-_MOST_SHARE = 1.1
-"""Above 1, as parts of the time are measured by separate clocks."""
-_SHARES = frozenset(
-    {
-        *("loader_share", "allreduce_share", "checkpoint_share", "cpu_wait_share"),
-        *("device_use", "cpu_use", "device_memory_share", "host_memory_share"),
-    }
-)
-_NOISE_SCALES = 5
-"""Most recent estimates that count."""
+_MOST_SHARE = 1.1  # Above 1, as parts of the time are measured by separate clocks
+_OTHER_SHARES = ("device_use", "cpu_use")
+_NOISE_SCALES = 5  # Most recent estimates that count
 
 
 class Knobs(NamedTuple):
-    """What may change while a run trains.
+    """What may change while a run trains."""
 
-    Attributes:
-        batch_size: global batch.
-        batch_gpu: images a worker takes at once; 0 for all of its share.
-        precision: of the forward passes.
-        loader_threads: of one worker.
-        prefetch: batches read ahead.
-        threads: of one worker's operators on a CPU.
-        power_share: of each GPU's own power limit, 0..1.
-        compile: of the losses, on or off.
-    """
-
-    batch_size: int
-    batch_gpu: int = 0
-    precision: str = "fp32"
-    loader_threads: int = 1
-    prefetch: int = 2
-    threads: int = 1
-    power_share: float = 1.0
+    batch_size: int  # global batch
+    batch_gpu: int = 0  # images a worker takes at once; 0 for all of its share
+    precision: str = "fp32"  # of the forward passes
+    loader_threads: int = 1  # of one worker
+    prefetch: int = 2  # batches read ahead
+    threads: int = 1  # of one worker's operators on a CPU
+    power_share: float = 1.0  # of each GPU's own power limit, 0..1
     nodes: int = 1
-    compile: str = "off"
+    compile: str = "off"  # of the losses, on or off
 
     def with_value(self, knob: str, value: Value) -> "Knobs":
         """Returns them with one changed."""
@@ -54,80 +37,49 @@ class Knobs(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """One change of one knob.
+    """One change of one knob."""
 
-    Attributes:
-        knob: a field of `Knobs`.
-        policy: that decided; `judge` for an undo.
-        reason: with its figures.
-        expected_gain: share of the objective; 0.1 is a tenth more.
-        undone_if: what would undo it, in words.
-    """
-
-    knob: str
+    knob: str  # a field of `Knobs`
     value: Value
     was: Value
-    policy: str
-    reason: str
-    expected_gain: float
-    undone_if: str
+    policy: str  # that decided; `judge` for an undo
+    reason: str  # with its figures
+    expected_gain: float  # share of the objective; 0.1 is a tenth more
+    undone_if: str  # what would undo it, in words
 
 
 class Interval(NamedTuple):
-    """One interval of training.
+    """One interval of training."""
 
-    Attributes:
-        images: real images shown before its end.
-        seconds: that it took, quality metrics left out.
-        images_per_sec: of all workers.
-        resolution: of the images that growing networks make, pixels; the speed depends on it.
-        phase_sec: seconds of one step's phases, by key, of the slowest worker; empty where not measured.
-        loader_share: of its time, waiting for images, 0..1.
-        allreduce_share: waiting for other workers' gradients; None with one worker, or where not measured.
-        checkpoint_share: waiting for saves.
-        device_use: of the GPU, 0..1; None without one, or without a meter.
-        device_memory_share: of the GPU's memory in use at most, within it.
-        cpu_use: of all cores of its nodes, by the workers, 0..1.
-        cpu_wait_share: of their threads' time, ready and without a core; None where the kernel does not count it.
-        neighbour_cores: cores that other processes of the nodes used, in all.
-        cores: of all its nodes.
-        host_memory_share: of its fullest node.
-        watts: of all devices, by meter or model; None where one has neither.
-        noise_scale: gradient noise scale (McCandlish et al. 2018), images.
-        usd_per_hour: price of all nodes now.
-        g_per_kwh: carbon intensity of the grid now.
-        guard: the last value of the guard metric (lower is better) that was measured within it.
-        decision: made at its end and applied.
-        failed: made at its end, but not applied.
-        told: broken meters, in words; such an interval is not used.
-    """
-
-    images: int
-    seconds: float
-    images_per_sec: float
+    images: int  # real images shown before its end
+    seconds: float  # that it took, quality metrics left out
+    images_per_sec: float  # of all workers
     knobs: Knobs
     workers: int = 1
-    resolution: int = 0
+    resolution: int = 0  # of the images that growing networks make, pixels; the speed depends on it
+    # seconds of one step's phases, by key, of the slowest worker; empty where not measured
     phase_sec: Mapping[str, float] = MappingProxyType({})
-    loader_share: float = 0.0
+    loader_share: float = 0.0  # of its time, waiting for images, 0..1
+    # waiting for other workers' gradients; None with one worker, or where not measured
     allreduce_share: float | None = None
-    checkpoint_share: float = 0.0
+    checkpoint_share: float = 0.0  # waiting for saves
     on_cpu: bool = True
-    device_use: float | None = None
-    device_memory_share: float | None = None
-    cpu_use: float = 0.0
+    device_use: float | None = None  # of the GPU, 0..1; None without one, or without a meter
+    device_memory_share: float | None = None  # of the GPU's memory in use at most, within it
+    cpu_use: float = 0.0  # of all cores of its nodes, by the workers, 0..1
+    # of their threads' time, ready and without a core; None where the kernel does not count it
     cpu_wait_share: float | None = 0.0
-    neighbour_cores: float | None = None
-    cores: int = 1
-    host_memory_share: float | None = None
-    watts: float | None = None
-    noise_scale: float | None = None
-    usd_per_hour: float | None = None
-    g_per_kwh: float | None = None
-    guard: float | None = None
-    decision: Decision | None = None
-    failed: Decision | None = None
-    told: tuple[str, ...] = ()
+    neighbour_cores: float | None = None  # cores that other processes of the nodes used, in all
+    cores: int = 1  # of all its nodes
+    host_memory_share: float | None = None  # of its fullest node
+    watts: float | None = None  # of all devices, by meter or model; None where one has neither
+    noise_scale: float | None = None  # gradient noise scale (McCandlish et al. 2018), images
+    usd_per_hour: float | None = None  # price of all nodes now
+    g_per_kwh: float | None = None  # carbon intensity of the grid now
+    guard: float | None = None  # the last value of the guard metric (lower is better) that was measured within it
+    decision: Decision | None = None  # made at its end and applied
+    failed: Decision | None = None  # made at its end, but not applied
+    told: tuple[str, ...] = ()  # broken meters, in words; such an interval is not used
 
     @property
     def invalid(self) -> tuple[str, ...]:
@@ -141,7 +93,7 @@ class Interval(NamedTuple):
                 continue
             if not (math.isfinite(value) and value >= 0):
                 found.append(f"{name} is {value:g}")
-            elif name in _SHARES and value > _MOST_SHARE:
+            elif (name.endswith("_share") or name in _OTHER_SHARES) and value > _MOST_SHARE:
                 found.append(f"{name} is {value:g}, which is no share")
         return tuple(found)
 
@@ -177,13 +129,8 @@ def find_noise_scale(history: Sequence[Interval]) -> float | None:
 
 
 def score(interval: Interval, objective: Objective, base: int) -> float | None:
-    """Returns goodput a second, dollar, joule or gram (`gangway.trainer.config.values.control.UNITS`); None without
-    figures.
-
-    `base` is the run's first batch.
-    """
-    knobs = interval.knobs
-    goodput = interval.images_per_sec * efficiency(interval.noise_scale, knobs.batch_size, base)
+    """Returns goodput a second, dollar, joule or gram, None without figures; `base` is the run's first batch."""
+    goodput = interval.images_per_sec * efficiency(interval.noise_scale, interval.knobs.batch_size, base)
     match objective:
         case "time":
             per_sec: float | None = 1.0
@@ -195,3 +142,117 @@ def score(interval: Interval, objective: Objective, base: int) -> float | None:
             known = interval.watts is not None and interval.g_per_kwh is not None
             per_sec = (interval.watts or 0.0) * (interval.g_per_kwh or 0.0) / 3.6e6 if known else None
     return goodput / per_sec if per_sec else None
+
+
+LOADER_SHARE = 0.1  # Share of time waiting for images. A loader that keeps up waits only for the first batch
+_ALLREDUCE_SHARE = 0.25  # Share of time waiting for gradients; part of it is the workers' skew
+_CHECKPOINT_SHARE = 0.1
+CPU_WAIT_SHARE = 0.1
+"""Share of their time that threads were ready without a core. A machine without neighbours shows 1 to 3 %."""
+_NEIGHBOUR_CORES, _NEIGHBOUR_SHARE = 0.25, 0.05
+"""Cores used by others, and their share of a node's, that count as a neighbour: a quiet machine of two cores shows 0.01
+to 0.06. Threads that meet after every operator are as slow as the one that shares its core: half a used core has halved
+the speed of a run on two.
+"""
+MEMORY_SHARE = 0.93  # Of a device or host: above it a larger tensor ends the run
+_DEVICE_USE = 0.85  # Of a busy GPU (NVML's share of time with a kernel running)
+_CPU_USE = 0.85
+
+
+class Kind(StrEnum):
+    """What limits a run's speed."""
+
+    DATA = "data"
+    HOST = "host"
+    DEVICE = "device"
+    NETWORK = "network"
+    MEMORY = "memory"
+    WAITING = "waiting"
+
+
+class Bottleneck(NamedTuple):
+    """A kind and its evidence in words."""
+
+    kind: Kind
+    evidence: str
+
+
+def bottleneck(now: Interval) -> Bottleneck:
+    """Returns the first that applies of memory, data, host, network and checkpoints, else device or unknown waits."""
+    for place, share in (("the device's", now.device_memory_share), ("the host's", now.host_memory_share)):
+        if share is not None and share >= MEMORY_SHARE:
+            return Bottleneck(Kind.MEMORY, f"{share:.0%} of {place} memory is in use")
+    if now.loader_share >= LOADER_SHARE:
+        threads = f"{now.knobs.loader_threads} loader thread{'s' * (now.knobs.loader_threads > 1)} a worker"
+        return Bottleneck(Kind.DATA, f"steps waited for images {now.loader_share:.0%} of the time, with {threads}")
+    if now.cpu_wait_share is not None and now.cpu_wait_share >= CPU_WAIT_SHARE:
+        others = f", and others use {now.neighbour_cores:.1f} of {now.cores}" if has_neighbour(now) else ""
+        return Bottleneck(Kind.HOST, f"threads had no core {now.cpu_wait_share:.0%} of their time{others}")
+    if now.allreduce_share is not None and now.allreduce_share >= _ALLREDUCE_SHARE:
+        waited = f"steps waited for other workers' gradients {now.allreduce_share:.0%} of the time"
+        return Bottleneck(Kind.NETWORK, waited)
+    if now.checkpoint_share >= _CHECKPOINT_SHARE:
+        return Bottleneck(Kind.WAITING, f"steps waited for checkpoints {now.checkpoint_share:.0%} of the time")
+    if now.device_use is not None:
+        if now.device_use >= _DEVICE_USE:
+            return Bottleneck(Kind.DEVICE, f"the device computed {now.device_use:.0%} of the time")
+        return Bottleneck(Kind.WAITING, f"the device computed {now.device_use:.0%} of the time, and no meter says why")
+    if not now.on_cpu:
+        return Bottleneck(Kind.DEVICE, "steps wait for nothing else, and no meter says how busy the device is")
+    if now.cpu_use >= _CPU_USE or now.knobs.threads * now.workers >= now.cores:
+        return Bottleneck(Kind.DEVICE, f"workers used {now.cpu_use:.0%} of {now.cores} cores")
+    return Bottleneck(Kind.WAITING, f"workers used {now.cpu_use:.0%} of {now.cores} cores, with nothing to wait for")
+
+
+def memory_share(interval: Interval) -> float:
+    """Of the device or the host, whichever is fuller; 0 where both are unknown."""
+    return max(interval.device_memory_share or 0.0, interval.host_memory_share or 0.0)
+
+
+def has_neighbour(interval: Interval) -> bool | None:
+    """Whether other processes use its cores; None where unknown."""
+    if interval.neighbour_cores is None:
+        return None
+    node_cores = interval.cores / max(1, interval.knobs.nodes)  # on one of them they slow down all
+    return interval.neighbour_cores >= max(_NEIGHBOUR_CORES, _NEIGHBOUR_SHARE * node_cores)
+
+
+Allowed = Mapping[str, Sequence[Value]]
+"""By knob, its possible values including the current one, in rising order; missing knobs stay."""
+
+
+class Room(NamedTuple):
+    """What a policy may choose from."""
+
+    allowed: Allowed  # see `Allowed`; what has just been undone is left out for a while
+    objective: Objective  # what there should be more of
+    start: Knobs  # the knobs that the run began with
+    on_cpu: bool  # whether workers compute there: a GPU may be without a meter, and is none the less one
+    seed: int = 0  # of the run; for policies that draw
+
+
+class Policy(Protocol):
+    """Returns one change, or none, for a history; gangway.trainer.control.judge and guardrails judge and limit it.
+
+    Pure, so that recorded runs can be replayed and resumed ones continue with what it learnt.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name in the stack file and the record."""
+        ...
+
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
+        """Returns the next change, or None. `history` is not empty, and no decision waits to be judged."""
+        ...
+
+
+class Fixed:
+    """Changes nothing: the control arm of an experiment."""
+
+    name = "fixed"
+
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
+        """See `Policy`."""
+        del history, room
+        return None

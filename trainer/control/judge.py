@@ -13,41 +13,38 @@ from statistics import mean, median, stdev
 from typing import Literal, NamedTuple
 
 from gangway.trainer.config.values.control import JUDGE, ControlSettings
-from gangway.trainer.control.bottleneck import MEMORY_SHARE, Kind, bottleneck, has_neighbour, memory_share
 from gangway.trainer.control.guardrails import MOST_FAILURES, failures
-from gangway.trainer.control.interval import Decision, Interval, Knobs, find_noise_scale, score
+from gangway.trainer.control.interval import (
+    MEMORY_SHARE,
+    Decision,
+    Interval,
+    Kind,
+    Knobs,
+    bottleneck,
+    find_noise_scale,
+    has_neighbour,
+    memory_share,
+    score,
+)
 
-QUALITY_KNOBS = ("batch_size", "precision")
-"""Knobs that affect what is learnt."""
-SETTLE = 1
-"""Intervals after a change that do not count."""
-BEFORE = 5
-"""Intervals before it that it is compared with, at most."""
-LONGEST = 3
-"""Times its patience: the longest wait for a change where meters break, or neighbours come or go."""
-MOST_SLOWER = 0.25
-"""Share of images/s that freeing memory may cost, as a run out of memory ends."""
-_FREED = 0.02
-"""Least share of the memory that a useful change frees."""
-_NOISES = 1.0
-"""Standard errors that a gain must exceed."""
-_GUARD_VALUES = 3
-"""Values of the guard before a change from which its noise is estimated."""
+QUALITY_KNOBS = ("batch_size", "precision")  # Knobs that affect what is learnt
+SETTLE = 1  # Intervals after a change that do not count
+BEFORE = 5  # Intervals before it that it is compared with, at most
+LONGEST = 3  # Times its patience: the longest wait for a change where meters break, or neighbours come or go
+MOST_SLOWER = 0.25  # Share of images/s that freeing memory may cost, as a run out of memory ends
+_FREED = 0.02  # Least share of the memory that a useful change frees
+_NOISES = 1.0  # Standard errors that a gain must exceed
+_GUARD_VALUES = 3  # Values of the guard before a change from which its noise is estimated
 _GUARD_NOISES = 2.0
-_FEW_VALUES_SHARE = 0.1
-"""Tolerance of the guard where its noise is unknown: about the difference between two seeds."""
+_FEW_VALUES_SHARE = 0.1  # Tolerance of the guard where its noise is unknown: about the difference between two seeds
 
 
 class Verdict(NamedTuple):
-    """The verdict on the last change.
-
-    Attributes:
-        decision: the judged change; None for none.
-        gain: share of the objective; None where unknown. For an undo without enough intervals, its cost in those.
-    """
+    """The verdict on the last change."""
 
     state: Literal["nothing", "wait", "kept", "undo"]
-    decision: Decision | None = None
+    decision: Decision | None = None  # the judged change; None for none
+    # share of the objective; None where unknown. For an undo without enough intervals, its cost in those
     gain: float | None = None
     why: str = ""
 
@@ -73,7 +70,6 @@ def judge(history: Sequence[Interval], settings: ControlSettings, start: Knobs) 
 
 
 def _is_stuck(verdict: Verdict, history: Sequence[Interval]) -> bool:
-    """Whether the knob to turn back has failed too often."""
     return verdict.decision is not None and failures(history, verdict.decision.knob) >= MOST_FAILURES
 
 
@@ -87,8 +83,7 @@ def _judge_interrupted(history: Sequence[Interval], undone_at: int, settings: Co
         return Verdict("nothing")
     verdict = _compare(history[: undone_at + 1], place, decision, settings, start)
     if verdict.state == "wait" and not _frees_memory(history[place], decision):
-        why = f"nobody knows what it brought: {undone.knob} was undone meanwhile"
-        verdict = Verdict("undo", decision, None, why)
+        verdict = Verdict("undo", decision, why=f"nobody knows what it brought: {undone.knob} was undone meanwhile")
     return verdict if verdict.state == "undo" and not _is_stuck(verdict, history) else Verdict("nothing")
 
 
@@ -119,7 +114,10 @@ def _compare(
         return Verdict("kept", decision, None, "the run's plan has changed others meanwhile: nobody can tell of it")
     before = _comparable_before(history, place)
     scores_after, scores_before = measure.score_all(after), measure.score_all(before)
-    gain = _gain(scores_before, scores_after)
+    gain = None
+    if scores_before and scores_after:
+        was = median(scores_before)
+        gain = median(scores_after) / was - 1 if was > 0 else math.inf
     if gain is None or len(after) < settings.patience:
         why = f"no figure for {settings.objective}"
         if is_other_now or (scores_before and len(alike) < settings.patience):
@@ -128,9 +126,11 @@ def _compare(
             why = "no estimate of the gradients' noise before it"
         lost = gain if gain is not None and gain < 0 else None
         return Verdict("undo", decision, lost, f"nobody knows what it brought: {why}")
-    noise = _relative_error(scores_before)
     if frees:
         return _judge_memory(before, after, decision, gain)
+    # The standard error of the mean as a share of it; 0 for a single value.
+    middle, number = mean(scores_before), len(scores_before)
+    noise = stdev(scores_before) / math.sqrt(number) / middle if number > 1 and middle > 0 else 0.0
     if gain < settings.min_gain:
         return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, of {settings.min_gain:.0%} that it has to")
     if gain < _NOISES * noise:
@@ -187,18 +187,6 @@ class _Measure(NamedTuple):
         return [found for each in intervals if (found := self.score(each)) is not None]
 
 
-def _gain(before: Sequence[float], after: Sequence[float]) -> float | None:
-    if not before or not after:
-        return None
-    was = median(before)
-    return median(after) / was - 1 if was > 0 else math.inf
-
-
-def _relative_error(values: Sequence[float]) -> float:
-    """Returns the standard error of the mean as a share of it; 0 for a single value."""
-    return stdev(values) / math.sqrt(len(values)) / mean(values) if len(values) > 1 and mean(values) > 0 else 0.0
-
-
 def _comparable_before(history: Sequence[Interval], place: int) -> list[Interval]:
     """Returns the valid intervals before a change with the same knobs, conditions, bottleneck and neighbours."""
     last, found = history[place], list[Interval]()
@@ -220,17 +208,14 @@ def _last_change(history: Sequence[Interval]) -> int | None:
 
 def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
     """Returns an undo where the guard worsened since the last standing quality change, and since another was undone."""
-    changes = [number for number, each in enumerate(history) if _changes_quality(each.decision)]
+    changes = [number for number, each in enumerate(history) if each.decision and each.decision.knob in QUALITY_KNOBS]
     place = next((number for number in reversed(changes) if _is_standing(history, number)), None)
     if place is None:
         return None
     decision = _made(history, place)
     since = max([place, *(number for number in changes if _made(history, number).policy == JUDGE)])
-    guards = [
-        (number, each.guard)
-        for number, each in enumerate(history)
-        if each.guard is not None and math.isfinite(each.guard)
-    ]
+    values = ((number, each.guard) for number, each in enumerate(history))
+    guards = [(number, value) for number, value in values if value is not None and math.isfinite(value)]
     before = [value for number, value in guards if number <= place]
     after = [value for number, value in guards if number > since + SETTLE]
     if not before or not after:
@@ -269,10 +254,6 @@ def _guard_limit(before: Sequence[float]) -> float:
     slope = (last[-1] - last[0]) / (len(last) - 1)
     rest = [value - last[0] - slope * number for number, value in enumerate(last)]
     return max(last[-1], mean(last[-2:])) + _GUARD_NOISES * stdev(rest) + 0.01 * abs(last[-1])
-
-
-def _changes_quality(decision: Decision | None) -> bool:
-    return decision is not None and decision.knob in QUALITY_KNOBS
 
 
 def undo_change(verdict: Verdict) -> Decision:

@@ -12,23 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from gangway.trainer.config.values.control import JUDGE
-from gangway.trainer.control.bottleneck import has_neighbour
-from gangway.trainer.control.interval import Decision, Interval, Value, score
+from gangway.trainer.control.interval import Decision, Interval, Room, Value, has_neighbour, score
 from gangway.trainer.control.judge import SETTLE
-from gangway.trainer.control.policy import Room
 
-_WATCHED = 2
-"""Intervals on each side of a change whose means are compared."""
-_NOISE = 0.02
-"""Standard deviation of one measured reward."""
-_LEAST, _MOST = -0.9, 9.0
-"""Rewards beyond are taken for these: an interval that stood still is no measure of a change."""
-_HOPE, _HOPE_SD = 0.1, 0.1
-"""Reward of an arm that its context speaks for, before it was tried."""
-_NO_HOPE, _NO_HOPE_SD = -0.05, 0.03
-"""Reward of any other arm, before it was tried: most changes do not pay."""
-_STEP_SD = 0.03
-"""By how much one step of a knob may differ from its others."""
+_WATCHED = 2  # Intervals on each side of a change whose means are compared
+_NOISE = 0.02  # Standard deviation of one measured reward
+_LEAST, _MOST = -0.9, 9.0  # Rewards beyond are taken for these: an interval that stood still is no measure of a change
+_HOPE, _HOPE_SD = 0.1, 0.1  # Reward of an arm that its context speaks for, before it was tried
+_NO_HOPE, _NO_HOPE_SD = -0.05, 0.03  # Reward of any other arm, before it was tried: most changes do not pay
+_STEP_SD = 0.03  # By how much one step of a knob may differ from its others
 _DATA_BOUND, _VERY_DATA_BOUND = 0.05, 0.3
 _CROWDED_SHARE = 0.1
 _IDLE_DEVICE = 0.7
@@ -37,39 +29,22 @@ _SMALL_BATCH = 4.0
 
 
 class Context(NamedTuple):
-    """What an interval was like, in few classes.
+    """What an interval was like, in few classes."""
 
-    Attributes:
-        data: 0 where steps did not wait for images, 1 where they did, 2 where they did for long.
-        crowded: by other processes, or by threads of its own.
-        idle: a GPU that waits; None without one, or without a meter.
-        batch: -1 for small beside the noise scale, 1 for large; None where nobody knows.
-    """
-
-    data: int
-    crowded: bool
-    idle: bool | None
-    batch: int | None
+    data: int  # 0 where steps did not wait for images, 1 where they did, 2 where they did for long
+    crowded: bool  # by other processes, or by threads of its own
+    idle: bool | None  # a GPU that waits; None without one, or without a meter
+    batch: int | None  # -1 for small beside the noise scale, 1 for large; None where nobody knows
 
 
+# What of a context a knob's rewards hang on; the rest is not told apart, or every trial would be the first.
 _MATTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "loader_threads": ("data", "crowded"),
-        "prefetch": ("data", "crowded"),
-        "threads": ("data", "crowded"),
-        "batch_size": ("data", "batch"),
-        "batch_gpu": ("data", "idle"),
-        "precision": ("data", "idle"),
-        "power_share": ("data", "idle"),
-        "compile": ("data", "idle"),
-        "nodes": ("data", "batch"),
-    }
+    dict.fromkeys(("loader_threads", "prefetch", "threads"), ("data", "crowded"))
+    | dict.fromkeys(("batch_size", "nodes"), ("data", "batch"))
+    | dict.fromkeys(("batch_gpu", "precision", "power_share", "compile"), ("data", "idle"))
 )
-"""What of a context a knob's rewards hang on; the rest is not told apart, or every trial would be the first."""
 
-
-Seen = tuple[tuple[str, int | None], ...]
-"""What matters of a context, by name."""
+Seen = tuple[tuple[str, int | None], ...]  # What matters of a context, by name
 
 
 class Arm(NamedTuple):
@@ -144,13 +119,14 @@ class Learned:
         if best is None:
             return None
         drawn, arm, belief = best
+        context = ", ".join(f"{name} {value}" for name, value in arm.context)
         return Decision(
             knob=arm.knob,
             value=arm.value,
             was=arm.was,
             policy=self.name,
             reason=f"drew {drawn:+.1%} for it, of {belief.mean:+.1%} ± {belief.sd:.1%} after {belief.trials} trials of "
-            f"such changes ({_words(arm)}); what did not pay has cost {lost_sec:.0f} s of {self._lost_sec:.0f} s",
+            f"such changes ({context}); what did not pay has cost {lost_sec:.0f} s of {self._lost_sec:.0f} s",
             expected_gain=belief.mean,
             undone_if=f"it brings less than {self._least:.0%}",
         )
@@ -225,16 +201,13 @@ def _arms(last: Interval, room: Room) -> Iterator[Arm]:
 
 def _arm(interval: Interval, knob: str, was: Value, value: Value) -> Arm:
     context = context_of(interval)._asdict()
-    return Arm(knob, _is_up(knob, was, value), was, value, tuple((name, context[name]) for name in _MATTERS[knob]))
-
-
-def _is_up(knob: str, was: Value, value: Value) -> bool:
-    """Precisions go up by name: bf16, fp16, fp32. A `batch_gpu` of 0 is all images at once."""
     if isinstance(value, str) or isinstance(was, str):
-        return str(value) > str(was)
-    if knob == "batch_gpu":
-        return (value or math.inf) > (was or math.inf)
-    return value > was
+        up = str(value) > str(was)  # precisions by name: bf16, fp16, fp32
+    elif knob == "batch_gpu":
+        up = (value or math.inf) > (was or math.inf)  # 0 is all images at once
+    else:
+        up = value > was
+    return Arm(knob, up, was, value, tuple((name, context[name]) for name in _MATTERS[knob]))
 
 
 def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> Belief:
@@ -262,12 +235,6 @@ def _prior(arm: Arm, *, on_cpu: bool) -> Belief:
             hope = not arm.up and context["idle"] is False
         case "compile":
             hope = not arm.up and on_cpu and data == 0
-        case "nodes" | "batch_gpu":
-            hope = arm.up and data == 0
         case _:
-            hope = False
+            hope = arm.knob in ("nodes", "batch_gpu") and arm.up and data == 0
     return Belief(_HOPE, _HOPE_SD, 0) if hope else Belief(_NO_HOPE, _NO_HOPE_SD, 0)
-
-
-def _words(arm: Arm) -> str:
-    return ", ".join(f"{name} {value}" for name, value in arm.context)

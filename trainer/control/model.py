@@ -11,32 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangway.trainer.config.values.control import UNITS
-from gangway.trainer.control.interval import Decision, Interval, Knobs, Value, find_noise_scale, score
-from gangway.trainer.control.policy import Room
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Room, Value, find_noise_scale, score
 
 Vector = NDArray[np.float64]
 
-_NUM_FITTED = 200
-"""Intervals that are fitted."""
-_HALF_LIFE = 30.0
-"""Intervals after which one counts half: machines and networks change."""
+_NUM_FITTED = 200  # Intervals that are fitted
+_HALF_LIFE = 30.0  # Intervals after which one counts half: machines and networks change
 _BUSY_PRIOR = (0.2, 0.05, 0.25, 0.5, 0.3)
 """Shares of a step's work before anything but the present setting was seen; see `_work`. They are what makes a first
 try of a knob look worth it or not, and count as much as a few intervals.
 """
-_DATA_PRIOR = (0.95, 0.05)
-"""Shares of reading images that loader threads divide, and that they do not."""
-_WATTS_PRIOR = (0.4, 0.6)
-"""Shares of power that an idle device takes, and that grow with its work."""
+_DATA_PRIOR = (0.95, 0.05)  # Shares of reading images that loader threads divide, and that they do not
+_WATTS_PRIOR = (0.4, 0.6)  # Shares of power that an idle device takes, and that grow with its work
 _PRIOR_WEIGHT = 0.3
-_DATA_BOUND = 0.03
-"""Share of time waited for images from which a step lasts as long as reading does."""
-_UNREAD = 0.5
-"""Share of a step that reading is taken to last where no step has waited for it."""
+_DATA_BOUND = 0.03  # Share of time waited for images from which a step lasts as long as reading does
+_UNREAD = 0.5  # Share of a step that reading is taken to last where no step has waited for it
 _HALF_PRECISION = 0.6
 """Time of an image in 16 bits on a GPU, in that of 32, before it was tried; on a CPU nothing is expected of it."""
-_POWER = -1 / 3
-"""Dynamic power grows with the cube of a clock, so that time grows with this power of the limit."""
+_POWER = -1 / 3  # Dynamic power grows with the cube of a clock, so that time grows with this power of the limit
 
 
 class Forecast(NamedTuple):
@@ -59,7 +51,7 @@ class StepModel:
     def __init__(self, history: Sequence[Interval], *, on_cpu: bool) -> None:
         self._last, self._on_cpu = history[-1], on_cpu
         weights = 0.5 ** (np.arange(len(history))[::-1] / _HALF_LIFE)
-        steps = np.array([_step_sec(each) for each in history])
+        steps = np.array([each.knobs.batch_size / each.images_per_sec for each in history])
         waits = np.array([min(each.loader_share, 0.99) for each in history])
         work = np.array([_work(each.knobs, each, on_cpu=on_cpu) for each in history])
         reading = np.array([_reading(each.knobs, each) for each in history])
@@ -174,10 +166,6 @@ def _moving(knobs: Knobs, busy: float) -> Vector:
     return np.array([1.0, busy * knobs.power_share])
 
 
-def _step_sec(interval: Interval) -> float:
-    return interval.knobs.batch_size / interval.images_per_sec
-
-
 def _local(knobs: Knobs, seen: Interval) -> tuple[float, float]:
     """Returns workers, and images of one of them, for an interval with other knobs."""
     workers = seen.workers * knobs.nodes / seen.knobs.nodes
@@ -236,9 +224,7 @@ def _choices(history: Sequence[Interval], room: Room, present: Knobs, knows_nois
     reads = [each.loader_share for each in history if each.knobs == present]
     is_read_soon = bool(reads) and max(reads) <= _DATA_BOUND
     for knob, values in room.allowed.items():
-        if knob == "prefetch" or (knob == "batch_size" and not knows_noise):
-            continue
-        if knob == "loader_threads" and is_read_soon:
+        if knob == "prefetch" or {"batch_size": not knows_noise, "loader_threads": is_read_soon}.get(knob):
             continue
         now = getattr(present, knob)
         seen = {getattr(each.knobs, knob) for each in history} | {now}

@@ -7,22 +7,20 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from gangway.trainer.config.values.control import JUDGE, ControlSettings
-from gangway.trainer.control.bottleneck import bottleneck
-from gangway.trainer.control.decide import get_policy, next_decision
+from gangway.trainer.control.decide import get_policy, next_decision, shorten
 from gangway.trainer.control.fatal import Fatal, fatal_changes
 from gangway.trainer.control.guardrails import Machine
-from gangway.trainer.control.history import shorten
-from gangway.trainer.control.interval import Decision, Interval
+from gangway.trainer.control.interval import Decision, Interval, bottleneck
 from gangway.trainer.core.errors import from_validation
 from gangway.trainer.records.decisions import CONTROLLER
 from gangway.trainer.records.stats_log import Line
 
+# What a replay cannot tell.
 UNKNOWN = (
     "Nobody knows what a change that was not made would have brought, nor what its policy would have seen and decided "
     "after it: a policy is asked about what the run really did, after each interval, and never followed. What it wants "
     "several times in a row is counted once. Undoing is the judge's, whichever policy decides, and no policy's change."
 )
-"""What a replay cannot tell."""
 
 
 class Recorded(NamedTuple):
@@ -96,10 +94,7 @@ class Replay(NamedTuple):
 
 
 def recorded(lines: Sequence[Line], place: str) -> Recorded | None:
-    """Returns the newest session with a controller and statistics; None without one.
-
-    Raises TrainerError, naming `place`: settings of another version.
-    """
+    """Returns the newest session with a controller and lines, or None. TrainerError: another version's settings."""
     begun: Line | None = None
     found: Line | None = None
     for line in lines:
@@ -116,8 +111,8 @@ def recorded(lines: Sequence[Line], place: str) -> Recorded | None:
     told = {name: found["machine"][name] for name in Machine._fields if name in found["machine"]}
     refused = tuple((name, why) for name, why in told.get("refused", ()))
     fatal = tuple((knob, was, value) for knob, was, value in told.get("fatal", ()))
-    told = {**told, "fixed": tuple(told["fixed"]), "refused": refused, "fatal": fatal}
-    return Recorded(settings, Machine(**told), found["seed"], tuple(fatal_changes(lines, settings.interval_sec)))
+    machine = Machine(**{**told, "fixed": tuple(told["fixed"]), "refused": refused, "fatal": fatal})
+    return Recorded(settings, machine, found["seed"], tuple(fatal_changes(lines, settings.interval_sec)))
 
 
 def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded | None = None) -> Replay:
@@ -130,24 +125,17 @@ def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded 
     ended = [] if own is None else [each.decision for each in own.fatal]
     for last in history:
         seen = shorten([*seen, last._replace(decision=None, failed=None)], settings)
-        known = own is not None and own.machine.workers == last.workers
-        machine = own.at(last.images) if own is not None and known else _machine(last)
+        nodes = max(1, last.knobs.nodes)
+        cores, workers = max(1, last.cores // nodes), max(1, last.workers // nodes)
+        machine = Machine(cores, workers, last.workers, on_cpu=last.on_cpu)
+        if own is not None and own.machine.workers == last.workers:
+            machine = own.at(last.images)
         outcome = next_decision(seen, policy, settings, start, machine, seed=seed)
         seen[-1] = seen[-1]._replace(decision=last.decision, failed=last.failed)
         # What no session has outlived was decided there, whatever the next one then did about it.
         did = last.failed if last.failed in ended else last.decision
         rows.append(Row(last.images, *bottleneck(last), outcome.decision, outcome.why, did))
     return Replay(settings.policy, rows)
-
-
-def _machine(last: Interval) -> Machine:
-    nodes = max(1, last.knobs.nodes)
-    return Machine(
-        max(1, last.cores // nodes),
-        local_workers=max(1, last.workers // nodes),
-        workers=last.workers,
-        on_cpu=last.on_cpu,
-    )
 
 
 def _change(decision: Decision | None) -> tuple[object, object] | None:

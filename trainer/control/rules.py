@@ -4,19 +4,25 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from gangway.trainer.config.values.control import JUDGE
-from gangway.trainer.control.bottleneck import Kind, bottleneck, has_neighbour
-from gangway.trainer.control.interval import Decision, Interval, Value, efficiency, find_noise_scale
+from gangway.trainer.control.interval import (
+    Decision,
+    Interval,
+    Kind,
+    Room,
+    Value,
+    bottleneck,
+    efficiency,
+    find_noise_scale,
+    has_neighbour,
+)
 from gangway.trainer.control.judge import MOST_SLOWER
-from gangway.trainer.control.policy import Room
 
-_IN_A_ROW = 2
-"""Intervals that must say the same before anything is done: one may be a hiccup."""
+_IN_A_ROW = 2  # Intervals that must say the same before anything is done: one may be a hiccup
 _FAR = 4.0
 """How far the batch may be from the gradient noise scale, as a factor, before it is changed: near it, half the images
 or half the steps are what either way would save (McCandlish et al. 2018), and the scale is an estimate.
 """
-_STARVED = 0.5
-"""Share of the time that steps wait for images, from which on one thread more is too little."""
+_STARVED = 0.5  # Share of the time that steps wait for images, from which on one thread more is too little
 _GAIN_OF_16_BITS, _GAIN_OF_POWER, _GAIN_OF_KERNELS = 0.2, 0.05, 0.1
 """Expected of another number format, of a lower power limit and of torch's own kernels: what a try is worth, no
 promise.
@@ -31,16 +37,15 @@ class Rules:
     name = "rules"
 
     def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
-        """See `gangway.trainer.control.policy.Policy`."""
+        """See `gangway.trainer.control.interval.Policy`."""
         recent = history[-_IN_A_ROW:]
         if any(each.invalid for each in recent):
             return None
         kinds = {bottleneck(each).kind for each in recent}
         if len(recent) < _IN_A_ROW or len(kinds) > 1 or len({each.knobs for each in recent}) > 1:
             return None
-        rules = (*_BY_KIND[kinds.pop()], _neighbour_gone, _batch, _format, _uncompiled, _power)
-        found = (rule(history, room) for rule in rules)
-        return next((decision for decision in found if decision is not None), None)
+        rules = (_BY_KIND.get(kinds.pop()), _neighbour_gone, _batch, _format, _uncompiled, _power)
+        return next((found for rule in rules if rule is not None and (found := rule(history, room))), None)
 
 
 def _loader_threads(history: Sequence[Interval], room: Room) -> Decision | None:
@@ -85,9 +90,8 @@ def _neighbour_gone(history: Sequence[Interval], room: Room) -> Decision | None:
         return None
     if before not in room.allowed.get("threads", ()):
         return None
-    reason = (
-        f"others use {last.neighbour_cores or 0.0:.1f} cores now, and a worker had {before} threads before they came"
-    )
+    others = f"others use {last.neighbour_cores or 0.0:.1f} cores now"
+    reason = f"{others}, and a worker had {before} threads before they came"
     return _decision(last, "threads", before, reason, 0.1, "images/s do not rise")
 
 
@@ -176,26 +180,23 @@ def _power(history: Sequence[Interval], room: Room) -> Decision | None:
     value = _next(last, room, "power_share", up=False)
     if room.objective not in ("energy", "carbon") or value is None or last.watts is None:
         return None
-    reason = (
-        f"{last.watts:,.0f} W make {last.images_per_sec:,.0f} images/s: fewer watts often cost less than their share"
-    )
+    speed = f"{last.watts:,.0f} W make {last.images_per_sec:,.0f} images/s"
+    reason = f"{speed}: fewer watts often cost less than their share"
     return _decision(last, "power_share", value, reason, _GAIN_OF_POWER, "images/J do not rise")
 
 
-_BY_KIND: Mapping[Kind, tuple[Rule, ...]] = MappingProxyType(
+_BY_KIND: Mapping[Kind, Rule] = MappingProxyType(
     {
-        Kind.DATA: (_loader_threads,),
-        Kind.HOST: (_fewer_threads,),
-        Kind.MEMORY: (_less_memory,),
-        Kind.DEVICE: (_more_threads,),
-        Kind.NETWORK: (),
-        Kind.WAITING: (_more_threads,),
+        Kind.DATA: _loader_threads,
+        Kind.HOST: _fewer_threads,
+        Kind.MEMORY: _less_memory,
+        Kind.DEVICE: _more_threads,
+        Kind.WAITING: _more_threads,
     }
 )
 
 
 def _next(last: Interval, room: Room, knob: str, *, up: bool) -> Value | None:
-    """Returns the next value of a numeric knob; None without one."""
     now = float(getattr(last.after, knob))
     beyond = [value for value in room.allowed.get(knob, ()) if (float(value) > now if up else float(value) < now)]
     return None if not beyond else beyond[0] if up else beyond[-1]

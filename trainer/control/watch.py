@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gangway.trainer.config.values.metric_names import FD_ENL0, of_frames
@@ -11,18 +11,15 @@ from gangway.trainer.records.stats_log import Line
 
 GUARDS = (FD_ENL0, of_frames(FD_ENL0))
 """Values that need no download and that fall as a generator gets better: of pictures, and of clips. A run has one."""
+# Of a session, that intervals are differences of: they only grow.
 _SUMS = (
     *("metrics_sec", "telemetry_sec", "loader_stall_sec", "checkpoint_stall_sec", "allreduce_wait_sec"),
     "energy_joules",
 )
-"""Of a session, that intervals are differences of: they only grow."""
 
 
 class Watch:
-    """Groups a run's lines until they last `interval_sec`.
-
-    A session's first line starts one, as earlier steps warm up.
-    """
+    """Groups a run's lines until they last `interval_sec`, from a session's first line on, as earlier steps warm up."""
 
     def __init__(self, interval_sec: float) -> None:
         self._interval_sec = interval_sec
@@ -48,7 +45,8 @@ class Watch:
         self._lines.append(line)
         if len(self._lines) == 1:
             return None
-        if training_sec(self._lines[0], line) < self._interval_sec and _is_later(self._lines[-2], line):
+        is_later = line["wall_sec"] > self._lines[-2]["wall_sec"]
+        if is_later and training_sec(self._lines[0], line) < self._interval_sec:
             return None
         found = interval(self._lines, self._guard)
         self._lines, self._guard = [line], None
@@ -65,6 +63,13 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
         grown: float = last[name] - first[name]
         return grown * per_sec
 
+    def known(name: str) -> list[float]:
+        return [line[name] for line in new if line.get(name) is not None]
+
+    def mean(name: str) -> float | None:
+        values = known(name)
+        return math.fsum(values) / len(values) if values else None
+
     waited = _grown(first, last, "allreduce_wait_sec")
     return Interval(
         images=last["images"],
@@ -79,13 +84,13 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
         checkpoint_share=share("checkpoint_stall_sec"),
         # Of a trainer that did not say it: torch has a figure of every GPU's memory, and of a CPU none.
         on_cpu=last.get("on_cpu", last.get("gpu_memory_share") is None),
-        device_use=_mean(new, "gpu_utilisation"),
-        device_memory_share=_most(new, "gpu_memory_share"),
-        cpu_use=_mean(new, "cpu_utilisation") or 0.0,
-        cpu_wait_share=_mean(new, "cpu_wait_share"),
-        neighbour_cores=_mean(new, "neighbour_cores"),
+        device_use=mean("gpu_utilisation"),
+        device_memory_share=max(known("gpu_memory_share"), default=None),
+        cpu_use=mean("cpu_utilisation") or 0.0,
+        cpu_wait_share=mean("cpu_wait_share"),
+        neighbour_cores=mean("neighbour_cores"),
         cores=last.get("cores", 1),
-        host_memory_share=_most(new, "host_memory_share"),
+        host_memory_share=max(known("host_memory_share"), default=None),
         watts=_watts(first, last),
         noise_scale=last.get("noise_scale"),
         usd_per_hour=last.get("usd_per_hour"),
@@ -145,21 +150,20 @@ def training_sec(first: Line, last: Line) -> float:
     return float(spent[1] - spent[0])
 
 
-def _is_later(before: Line, line: Line) -> bool:
-    return bool(line["wall_sec"] > before["wall_sec"])
-
-
 def _troubles(lines: Sequence[Line]) -> Iterable[str]:
     """Yields impossible figures, which must not be used."""
     for before, line in itertools.pairwise(lines):
-        if not _is_later(before, line):
+        if line["wall_sec"] <= before["wall_sec"]:
             yield f"the clock went from {before['wall_sec']:.1f} s to {line['wall_sec']:.1f} s"
         if line["images"] <= before["images"]:
             yield f"images went from {before['images']:,} to {line['images']:,}"
         for name in _SUMS:
             if (_grown(before, line, name) or 0.0) < 0:
                 yield f"{name} went from {before[name]:g} to {line[name]:g}"
-    for name, value in itertools.chain.from_iterable(map(_figures, lines)):
+    figures = ((*line.items(), *(line.get("phase_sec") or {}).items()) for line in lines)
+    for name, value in itertools.chain.from_iterable(figures):
+        if not isinstance(value, int | float):
+            continue
         if not math.isfinite(value):
             yield f"{name} is {value}"
         elif name.endswith(("_sec", "_utilisation", "_share")) and value < 0:
@@ -169,25 +173,6 @@ def _troubles(lines: Sequence[Line]) -> Iterable[str]:
         yield f"the steps have taken {seconds:g} s"
 
 
-def _figures(line: Line) -> Iterator[tuple[str, float]]:
-    for name, value in (*line.items(), *(line.get("phase_sec") or {}).items()):
-        if isinstance(value, int | float):
-            yield name, value
-
-
 def _grown(first: Line, last: Line, name: str) -> float | None:
     before, after = first.get(name), last.get(name)
     return None if before is None or after is None else after - before
-
-
-def _known(lines: Sequence[Line], name: str) -> list[float]:
-    return [line[name] for line in lines if line.get(name) is not None]
-
-
-def _mean(lines: Sequence[Line], name: str) -> float | None:
-    values = _known(lines, name)
-    return math.fsum(values) / len(values) if values else None
-
-
-def _most(lines: Sequence[Line], name: str) -> float | None:
-    return max(_known(lines, name), default=None)

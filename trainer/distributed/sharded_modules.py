@@ -1,12 +1,16 @@
 """Queries and gathers for networks whose parameters are split over workers (gangway.trainer.steps.sharding)."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 
 def split_parts(module: nn.Module) -> Iterator[Any]:
@@ -28,7 +32,7 @@ def accumulate(module: nn.Module, *, last: bool) -> None:
 
 
 def watching(module: nn.Module) -> AbstractContextManager[object]:
-    """Apply the gathered windows (gangway.trainer.distributed.gathered_window) in a module's forward and backward."""
+    """Apply the gathered windows in a module's forward and backward."""
     blocks = contextlib.ExitStack()
     for part in split_parts(module):
         if (window := getattr(part, "gathered", None)) is not None:
@@ -56,7 +60,12 @@ def placed(value: Any, like: Mapping[Any, Tensor]) -> Any:
         if tensor.device.type == "meta":
             same = other is not None and hasattr(other, "placements") and tensor.shape == other.shape
             return torch.empty_like(other) if same else torch.empty(tensor.shape, dtype=tensor.dtype)
-        return _split_like(tensor, other)
+        if not hasattr(other, "placements") or hasattr(tensor, "placements") or tensor.shape != other.shape:
+            return tensor
+        from torch.distributed.tensor import distribute_tensor
+
+        own = tensor.to(other.device).contiguous()
+        return distribute_tensor(own, other.device_mesh, other.placements, src_data_rank=None)
 
     def each(item: Any, other: Any) -> Any:
         if isinstance(item, Tensor):
@@ -68,19 +77,76 @@ def placed(value: Any, like: Mapping[Any, Tensor]) -> Any:
     return each(value, None)
 
 
-def _split_like(tensor: Any, other: Any) -> Any:
-    if not hasattr(other, "placements") or hasattr(tensor, "placements") or tensor.shape != other.shape:
-        return tensor
-    from torch.distributed.tensor import distribute_tensor
-
-    own = tensor.to(other.device).contiguous()
-    return distribute_tensor(own, other.device_mesh, other.placements, src_data_rank=None)
-
-
 def whole(value: Any) -> Any:
     """Gather every sharded tensor in nested dicts and lists; all workers call this together."""
+    return map_tensors(value, lambda tensor: tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor)
+
+
+def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Change every tensor in nested dicts and lists, in order."""
     if isinstance(value, Tensor):
-        return value.full_tensor() if hasattr(value, "full_tensor") else value
+        return change(value)
     if isinstance(value, dict):
-        return {key: whole(item) for key, item in value.items()}
-    return [whole(item) for item in value] if isinstance(value, list) else value
+        return {key: map_tensors(item, change) for key, item in value.items()}
+    return [map_tensors(item, change) for item in value] if isinstance(value, list) else value
+
+
+SIZE = 2  # Units that stay gathered in a backward: the most recently read ones
+
+
+class _SavedWeight(NamedTuple):
+    storage: torch.UntypedStorage
+    unit: "FSDPModule"
+    tensor: Tensor
+
+
+class GatheredWindow:
+    """Regathers weights that a double backward reads, a few at a time; `units` of fully_shard include the network.
+
+    A penalty differentiates the logits inside the forward and is differentiated itself in the backward
+    (gangway.trainer.phases.losses). FSDP2 frees a unit's weights after its first backward, but the graph of the double
+    backward saved them (torch 2.15: "its data is not allocated yet"). FSDP2 only empties the storage of a gathered
+    weight and refills the same one later, so it is enough to recognise saved weights and gather their unit before they
+    are read.
+    """
+
+    def __init__(self, units: Sequence["FSDPModule"]) -> None:
+        self._units: dict[int, tuple[torch.UntypedStorage, FSDPModule]] = {}
+        self._read: list[FSDPModule] = []
+        for unit in units:
+            assert isinstance(unit, nn.Module), "a part of the network"
+            unit.register_forward_pre_hook(self._register)  # after FSDP2's own, which gathers
+
+    def watching(self) -> AbstractContextManager[object]:
+        """A block in which saved tensors are checked for weights."""
+        return saved_tensors_hooks(self._pack, self._unpack)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the gathered weights at present."""
+        return sum(storage.nbytes() for storage, _ in self._units.values())
+
+    def _register(self, unit: Any, _: object) -> None:
+        """Remember the storages of a gathered unit, which stay the same each time."""
+        for parameter in unit.parameters():
+            if not hasattr(parameter, "full_tensor"):
+                storage = parameter.untyped_storage()
+                self._units.setdefault(id(storage), (storage, unit))
+
+    def _pack(self, tensor: Tensor) -> Tensor | _SavedWeight:
+        # Detached: a graph that saves its own result would keep itself alive.
+        plain = tensor if tensor.is_leaf else tensor.detach()
+        found = self._units.get(id(tensor.untyped_storage()))
+        return plain if found is None else _SavedWeight(*found, plain)
+
+    def _unpack(self, saved: Tensor | _SavedWeight) -> Tensor:
+        if isinstance(saved, Tensor):
+            return saved
+        if not self._read or self._read[-1] is not saved.unit:
+            others = [unit for unit in self._read if unit is not saved.unit]
+            while len(others) >= SIZE:
+                others.pop(0).reshard()
+            self._read = [*others, saved.unit]
+        if not saved.storage.nbytes():
+            saved.unit.unshard()
+        return saved.tensor

@@ -8,27 +8,58 @@ import contextlib
 import dataclasses
 import datetime
 import importlib.util
+import json
 import math
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gangway.trainer.core.errors import COLLECTIVE_SEC, LoneError, TrainerError, WorkerFailedError
-from gangway.trainer.distributed import messages
-from gangway.trainer.distributed.async_allreduce import AsyncAllreduce
-from gangway.trainer.distributed.flat_average import FlatAverage
+from gangway.trainer.distributed.averages import AsyncAllreduce, FlatAverage
 from gangway.trainer.distributed.ranks import Ranks
 from gangway.trainer.distributed.sharded_modules import accumulate, is_sharded, watching
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
+
+
+MAX_BYTES = 1 << 28  # Limit for one worker's message; distances of a large data set take some millions
+
+
+def encode(value: object, kind: Any = None) -> bytes:
+    """Encode a value of type `kind`, None for plain JSON (TypeError or pydantic's error: another type).
+
+    No pickles: they would run code on every worker that reads them.
+    """
+    plain = value if kind is None else _adapter(kind).dump_python(value, warnings="error")
+    return json.dumps(plain).encode()
+
+
+def decode(content: bytes, kind: Any = None) -> Any:
+    """Decode what `encode` wrote; floats are bit-identical. ValueError: not of that type."""
+    try:
+        return json.loads(content) if kind is None else _adapter(kind).validate_json(content, strict=True)
+    except RecursionError:
+        raise ValueError("JSON that goes too deep") from None
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise ValueError(f"not what was agreed upon: {first['msg']}") from None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Cached: creating one takes milliseconds."""
+    return TypeAdapter(kind)
+
 
 T = TypeVar("T")
 Shard = Literal["ddp", "fsdp2", "hsdp"]
@@ -37,34 +68,28 @@ _SHARED_FAILURE = "All workers know of this error and stop."
 """Ends a traceback and marks an exception that all workers know of."""
 REPLICATE, SHARD = "dp_replicate", "dp_shard"
 """Mesh dimensions along which workers see different images, with the same weights or a part of them each."""
-STAGES = "pp"
-"""Mesh dimension along which workers see the same images and each computes a part of a pass."""
+STAGES = "pp"  # Mesh dimension along which workers see the same images and each computes a part of a pass
 
 
 @dataclass(frozen=True)
 class World:
-    """This worker's place.
+    """This worker's place."""
 
-    Attributes:
-        rank: 0..world_size-1 over all nodes; decides who writes and the order of gathered values. `dp_rank` decides
-            about images, `shard_rank` about weights.
-        backend: gloo, nccl, xla, or none for a single process.
-        control_ref: of `control`, weak: a group's thread that outlives the interpreter aborts the process.
-        thread_ref: of the group for `for_thread`.
-        mesh: all workers by REPLICATE and SHARD, one of them, or by REPLICATE and STAGES; None for a single process.
-    """
-
+    # 0..world_size-1 over all nodes; decides who writes and the order of gathered values. `dp_rank` decides about
+    # images, `shard_rank` about weights
     rank: int
     local_rank: int
     world_size: int
     node_rank: int
     num_nodes: int
     device: torch.device
-    backend: str
+    backend: str  # gloo, nccl, xla, or none for a single process
     backend_reason: str
+    # of `control`, weak: a group's thread that outlives the interpreter aborts the process
     control_ref: "weakref.ref[dist.ProcessGroup] | None" = None
+    # all workers by REPLICATE and SHARD, one of them, or by REPLICATE and STAGES; None for a single process
     mesh: "DeviceMesh | None" = None
-    thread_ref: "weakref.ref[dist.ProcessGroup] | None" = None
+    thread_ref: "weakref.ref[dist.ProcessGroup] | None" = None  # of the group for `for_thread`
 
     @classmethod
     def alone(cls, device: torch.device) -> Self:
@@ -104,13 +129,16 @@ class World:
     @property
     def shard_rank(self) -> int:
         """This worker's part of a sharded network; workers with the same one hold the same numbers."""
-        names = () if self.mesh is None else self.mesh.mesh_dim_names or ()
-        return self.mesh.get_local_rank(SHARD) if self.mesh is not None and SHARD in names else 0
+        return self.mesh.get_local_rank(SHARD) if self.mesh is not None and SHARD in self._dimensions else 0
 
     @property
     def is_pipelined(self) -> bool:
         """Whether each worker is one stage of a pipeline."""
-        return self.mesh is not None and STAGES in (self.mesh.mesh_dim_names or ())
+        return STAGES in self._dimensions
+
+    @property
+    def _dimensions(self) -> tuple[str, ...]:
+        return () if self.mesh is None else self.mesh.mesh_dim_names or ()
 
     @property
     def stage(self) -> int:
@@ -139,7 +167,7 @@ class World:
     @property
     def first_with_part(self) -> list[int]:
         """For each rank the first rank with the same part of a sharded network, or the same stage."""
-        names = () if self.mesh is None else self.mesh.mesh_dim_names or ()
+        names = self._dimensions
         divides = STAGES if STAGES in names else SHARD
         if self.mesh is None or divides not in names:
             return [0] * self.world_size
@@ -275,14 +303,14 @@ class World:
         """Every worker's small value by rank, on every worker: JSON or the type `kind` (ValueError on all: invalid)."""
         if self.control is None:
             return [value]
-        return [messages.decode(content, kind) for content in self._gather_bytes(messages.encode(value, kind))]
+        return [decode(content, kind) for content in self._gather_bytes(encode(value, kind))]
 
     def _gather_bytes(self, mine: bytes) -> list[bytes]:
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
         dist.all_gather(lengths, torch.tensor([len(mine)]), group=self.control)
         sizes = [int(length) for length in lengths]
-        if not all(0 <= size <= messages.MAX_BYTES for size in sizes):
-            raise ValueError(f"workers have {sizes} bytes to tell; up to {messages.MAX_BYTES} are read")
+        if not all(0 <= size <= MAX_BYTES for size in sizes):
+            raise ValueError(f"workers have {sizes} bytes to tell; up to {MAX_BYTES} are read")
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
         padded[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
         tables = [torch.empty_like(padded) for _ in sizes]
@@ -293,11 +321,13 @@ class World:
         """Run the action on every worker; a failure on one ends it on all, so that none waits forever. TrainerError on
         every worker: the first one's. WorkerFailedError: another worker failed; that one raises its own error.
         """
+        outcome, failure, own = None, None, None
         try:
-            outcome, failure = action(), None
+            outcome = action()
         except Exception as error:
-            outcome, failure = None, error
-        reports = self.gather(None if failure is None else _report(failure))
+            failure, text = error, "".join(traceback.format_exception_only(error)).strip()
+            own = error.fields() if isinstance(error, TrainerError) else text
+        reports = self.gather(own)
         if failure is not None:
             failure.add_note(_SHARED_FAILURE)
             raise failure
@@ -318,12 +348,6 @@ def _data_dimensions(mesh: "DeviceMesh") -> list[tuple[int, str]]:
 def is_shared_failure(error: BaseException) -> bool:
     """Whether all workers know of the error because it arose in a collective action."""
     return _SHARED_FAILURE in getattr(error, "__notes__", ())
-
-
-def _report(failure: Exception) -> dict[str, Any] | str:
-    if isinstance(failure, TrainerError):
-        return failure.fields()
-    return "".join(traceback.format_exception_only(failure)).strip()
 
 
 def require_xla() -> None:

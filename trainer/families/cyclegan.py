@@ -16,8 +16,7 @@ from gangway.trainer.networks.base import Network
 from gangway.trainer.networks.cyclegan import PatchDiscriminator, Translator
 from gangway.trainer.networks.factory import initialise
 from gangway.trainer.phases.batch import Batch, Micro, Moment, Unpaired
-from gangway.trainer.phases.phase import Phase, Terms, Update
-from gangway.trainer.phases.roles import RoleSpec
+from gangway.trainer.phases.phase import Phase, RoleSpec, Terms, Update
 
 A_TO_B, B_TO_A, JUDGE_A, JUDGE_B = "a_to_b", "b_to_a", "discriminator_a", "discriminator_b"
 
@@ -103,10 +102,7 @@ class GeneratorsLoss(nn.Module):
         self._identity = config.cycle_weight * config.identity_weight
 
     def forward(self, real: Unpaired, before_judging: Callable[[], object] | None = None) -> tuple[Tensor, Tensor]:
-        """Returns the scalar loss, and `GeneratorsPhase.means` (loss, cycle and identity), unweighted sums over both.
-
-        `before_judging` is called after all images are made.
-        """
+        """Returns the scalar loss and `GeneratorsPhase.means`; `before_judging` is called after all images are made."""
         (judges,) = self._judges
         if self._identity:  # images are independent, so one pass makes both
             fake_b, same_b = self.a_to_b(torch.cat([real.a, real.b])).chunk(2)

@@ -17,8 +17,7 @@ from gangway.trainer.networks.base import Discriminator, Generator, Network
 from gangway.trainer.networks.factory import build
 from gangway.trainer.phases.batch import Batch, Micro, Moment
 from gangway.trainer.phases.losses import MEANS, DLoss, DLossOnFakes, GLoss, Inputs
-from gangway.trainer.phases.phase import Phase, Terms, Update
-from gangway.trainer.phases.roles import RoleSpec
+from gangway.trainer.phases.phase import Phase, RoleSpec, Terms, Update
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 
@@ -56,7 +55,7 @@ class DiscriminatorPhase(Phase[Inputs]):
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Inputs]]:
         """See `Phase`."""
         config = self._config
-        if not _has_constant_gammas(config):
+        if not config.schedules.given.keys().isdisjoint(("r1_gamma", "r2_gamma")):
             now = torch.tensor([config.at(name, moment.images) for name in ("r1_gamma", "r2_gamma")])
             here = to_device(now, batch.device)
             # Always in the same memory, which a recorded step reads.
@@ -90,7 +89,3 @@ class GeneratorPhase(Phase[Inputs]):
         """See `Phase`: the fakes are made before the discriminator has to be settled."""
         total = loss(inputs, settle)
         return Terms(total, total.detach()[None])
-
-
-def _has_constant_gammas(config: TrainConfig) -> bool:
-    return config.schedules.given.keys().isdisjoint(("r1_gamma", "r2_gamma"))

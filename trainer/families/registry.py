@@ -9,8 +9,7 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.families import cyclegan, gan
 from gangway.trainer.networks.base import Network
 from gangway.trainer.phases.batch import Unpaired
-from gangway.trainer.phases.phase import Phase
-from gangway.trainer.phases.roles import RoleSpec
+from gangway.trainer.phases.phase import Phase, RoleSpec
 
 
 class Family(NamedTuple):

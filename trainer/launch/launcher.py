@@ -53,8 +53,7 @@ from gangway.trainer.launch.node_state import JobFolder
 from gangway.trainer.launch.watchdog import Watchdog, watch_workers
 from gangway.trainer.power import carbon_start
 from gangway.trainer.power.saved_limits import undo_left_over
-from gangway.trainer.preemption.notices import NOTICES_VARIABLE
-from gangway.trainer.preemption.watcher import NoticesFile, Watcher
+from gangway.trainer.preemption.notices import NOTICES_VARIABLE, NoticesFile, Watcher
 from gangway.trainer.rendezvous import member_key
 from gangway.trainer.rendezvous.elastic_rendezvous import (
     BACKEND,

@@ -1,30 +1,27 @@
 """The base classes of all networks, and conditioning on the class."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from gangway.trainer.distributed.gathered_window import GatheredWindow
+from gangway.trainer.distributed.sharded_modules import GatheredWindow
 from gangway.trainer.networks.precision import Precision
 from gangway.trainer.networks.progressive_schedule import ProgressiveStage
 
 
 class Network(nn.Module):
-    """A network without buffers that treats images apart, except in groups (`TrainConfig.group`).
-
-    `precision` None is that of the inputs, float32.
-    """
+    """A network without buffers that treats images apart, except in groups (`TrainConfig.group`)."""
 
     precision: Precision | None = None
-    frozen: frozenset[str] = frozenset()
-    """Names of parameters that keep their values."""
+    frozen: frozenset[str] = frozenset()  # Names of parameters that keep their values
     layout: torch.memory_format = torch.contiguous_format
     """Memory layout of its feature maps: that of its weights (gangway.trainer.networks.factory)."""
-    gathered: GatheredWindow | None = None
-    """A sharded network's access to its whole weights."""
+    gathered: GatheredWindow | None = None  # A sharded network's access to its whole weights
 
     def learn(self, *, on: bool) -> None:
         """Turns its parameters' gradients on or off; frozen ones never have any."""
@@ -75,8 +72,7 @@ class Network(nn.Module):
 
 
 class Generator(Network):
-    """Latents to images. One that can be divided over workers (gangway.trainer.networks.halves) is `begin`, units,
-    `finish`."""
+    """Latents to images. One that can be divided (gangway.trainer.steps.pipeline) is `begin`, units, `finish`."""
 
     finishing: ClassVar[tuple[str, ...]] = ()
     """Names of `finish`'s parts; parts outside of these and of units belong to `begin`."""
@@ -107,8 +103,7 @@ class Discriminator(Network):
         raise NotImplementedError
 
     def __call__(self, images: Tensor, labels: Tensor | None = None, *, twice: bool = False) -> Tensor:
-        """See `forward`; `twice` where a penalty differentiates the logits once more
-        (gangway.trainer.networks.precision)."""
+        """See `forward`; `twice` where a penalty differentiates the logits once more (see `Precision`)."""
         return self._run(images, labels, twice=twice)
 
 
@@ -145,3 +140,20 @@ class ProjectionHead(nn.Module):
         class_score = (self.embedding(labels) * pooled).sum(dim=1)
         combined: Tensor = logits + self._scale * class_score
         return combined
+
+
+def recompute(network: Network) -> None:
+    """Makes units keep only their inputs, and recompute themselves in the backward (activation checkpointing).
+
+    Later copies would use this network's weights. A penalty's double backward keeps what its first backward recomputed,
+    so it gains less. FSDP2 gathers a unit's weights before its backward.
+    """
+    for unit in network.units():
+        unit.forward = partial(_run_checkpointed, unit.forward)
+
+
+def _run_checkpointed(forward: Callable[..., Any], *inputs: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*inputs)
+    # Networks draw nothing, so no random state is restored; reentrant checkpoints have no double backward.
+    return checkpoint(forward, *inputs, use_reentrant=False, preserve_rng_state=False)

@@ -20,10 +20,7 @@ _DEVIATION = 0.02
 
 
 class Translator(Network):
-    """Images of one domain to the other's, of the same size.
-
-    `width` is that of the first and last feature maps; in the middle there are four times as many channels.
-    """
+    """Images of one domain to the other's. `width` is that of the first and last feature maps."""
 
     def __init__(self, width: int, channels: int, resolution: int) -> None:
         super().__init__()
@@ -104,10 +101,7 @@ class _Block(nn.Module):
 
 
 def _instance_norm(width: int) -> nn.Module:
-    """Returns group normalisation with one channel per group.
-
-    torch 2.15's InstanceNorm2d gives wrong gradients on a CPU for one image with an incoming channels_last gradient.
-    """
+    """One channel per group: torch 2.15's InstanceNorm2d has wrong gradients on a CPU for one channels_last image."""
     return nn.GroupNorm(width, width, affine=False)
 
 

@@ -19,15 +19,11 @@ from gangway.trainer.networks.layers import Doubling, Halving, PixelNorm
 
 _SMALLEST = 4
 _SLOPE = 0.2
-_TO_FEATURES = -2
-"""Index of the discriminator's last convolution."""
+_TO_FEATURES = -2  # Index of the discriminator's last convolution
 
 
 class _FromVector(nn.ConvTranspose2d):
-    """A transposed convolution of one pixel as a matrix product, several times as fast on a CPU.
-
-    The result has the weight's layout, so that later layers need not convert it.
-    """
+    """A transposed convolution of one pixel as a matrix product, in the weight's layout: faster on a CPU."""
 
     def forward(self, vectors: Tensor, output_size: list[int] | None = None) -> Tensor:
         """[N, in_channels] to [N, out_channels, *kernel_size]."""
@@ -85,10 +81,7 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images to logits by convolutions that halve the size, down to 4x4. High means real.
-
-    `width` is that of the first feature map, each later one has twice as many channels; otherwise as `Generator`.
-    """
+    """Images to logits by convolutions that halve the size, to 4x4. `width` is the first map's. High means real."""
 
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()

@@ -45,10 +45,7 @@ def _family(config: TrainConfig) -> tuple[Generator, Discriminator]:
 
 
 def build(config: TrainConfig) -> tuple[Generator, Discriminator]:
-    """Builds both networks on the CPU with the initial weights of `config.seed`, equal for every device.
-
-    For any architecture whose generator makes images from latents.
-    """
+    """Builds both networks on the CPU with the initial weights of `config.seed`, equal for every device."""
     return initialise(config, lambda: _family(config))
 
 

@@ -15,12 +15,10 @@ from gangway.trainer.networks.precision import Products
 
 _TINY = 1e-8
 _KERNEL_SIDE, _HALF = 4, 2
-_AT_ONCE = 1 << 22
-"""Numbers in a matrix of windows, which fits into a cache and into memory that the allocator keeps."""
+_AT_ONCE = 1 << 22  # Numbers in a matrix of windows, which fits into a cache and into memory that the allocator keeps
 _KERNEL, _STRIDE, _PADDING = 4, 2, 1
 _FEW_CHANNELS = 4
-_SMALL_WIDTH = 4
-"""Of feature maps. The library gives a matrix unit, which takes 16 pixels, one row of them at a time."""
+_SMALL_WIDTH = 4  # Of feature maps. The library gives a matrix unit, which takes 16 pixels, one row of them at a time
 
 
 class PixelNorm(nn.Module):
@@ -64,10 +62,7 @@ def halve(images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def weight_gradient(images: Tensor, features: Tensor) -> Tensor:
-    """Returns the derivative of sum(convolution(images) * features) by the weight [O, C, 4, 4], channels last.
-
-    `images` are [N, C, 2 H, 2 W], `features` [N, O, H, W].
-    """
+    """Returns the derivative of sum(convolution(images) * features) by the weight [O, C, 4, 4], channels last."""
     width, channels = features.shape[1], images.shape[1]
     given = features.movedim(1, -1).reshape(-1, width)
     total = images.new_zeros(
@@ -190,7 +185,6 @@ def _is_ours(tensor: Tensor, channels: int, products: Products) -> bool:
 
 
 def _kind(tensor: Tensor) -> torch.dtype:
-    """Returns the type in which autocast would compute a convolution."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else tensor.dtype
 
 
@@ -205,7 +199,14 @@ def _cast(tensor: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, 
     return tensor.to(kind), weight.to(kind), bias.to(kind)
 
 
-class _Double(torch.autograd.Function):
+class _Resize(torch.autograd.Function):
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, Products], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+        ctx.products = inputs[3]
+
+
+class _Double(_Resize):
     """The transposed convolution; without a bias where it is a gradient."""
 
     @staticmethod
@@ -215,11 +216,6 @@ class _Double(torch.autograd.Function):
         if weight.shape[1] <= _FEW_CHANNELS:
             return _double_by_convolution(features, weight, bias)
         return F.conv_transpose2d(features, weight, bias, _STRIDE, _PADDING)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, Products], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[:2])
-        ctx.products = inputs[3]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -235,7 +231,7 @@ class _Double(torch.autograd.Function):
         return feature_gradient, kernel_gradient, _bias_gradient(gradient) if by_bias else None, None
 
 
-class _Halve(torch.autograd.Function):
+class _Halve(_Resize):
     """The convolution, whose gradients can be differentiated again for a penalty."""
 
     @staticmethod
@@ -243,11 +239,6 @@ class _Halve(torch.autograd.Function):
         if products is Products.ALL:
             return halve(images, weight, bias)
         return F.conv2d(images, weight, bias, _STRIDE, _PADDING)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Products], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[:2])
-        ctx.products = inputs[3]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:

@@ -16,8 +16,7 @@ from gangway.trainer.distributed.world import World
 
 _BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
 _CPUINFO = Path("/proc/cpuinfo")
-_FIRST_SCALE = 2.0**12
-"""torch's 65536 would overflow in the first steps of most runs; the scale grows from here."""
+_FIRST_SCALE = 2.0**12  # torch's 65536 would overflow in the first steps of most runs; the scale grows from here
 
 
 class Products(enum.Enum):
@@ -30,22 +29,14 @@ class Products(enum.Enum):
 
 @dataclass(frozen=True)
 class Precision:
-    """One network's precision.
+    """One network's precision."""
 
-    Attributes:
-        name: in the configuration.
-        dtype: of the forward passes; None for float32, without autocast.
-        exact_penalty: whether passes that are differentiated twice are float32 anyway.
-        reason: for the record.
-        products: what this CPU was measured to compute faster as matrix products in this dtype.
-    """
-
-    name: str
+    name: str  # in the configuration
     device_type: str
-    dtype: torch.dtype | None
-    exact_penalty: bool
-    reason: str
-    products: Products = Products.NONE
+    dtype: torch.dtype | None  # of the forward passes; None for float32, without autocast
+    exact_penalty: bool  # whether passes that are differentiated twice are float32 anyway
+    reason: str  # for the record
+    products: Products = Products.NONE  # what this CPU was measured to compute faster as matrix products in this dtype
 
     def autocast(self, *, twice: bool) -> contextlib.AbstractContextManager[object]:
         """Returns the context for one forward pass; `twice`: a penalty differentiates the result twice."""
@@ -59,7 +50,8 @@ def choose(name: str, device: torch.device) -> Precision:
     if name == "fp32":
         return Precision(name, kind, None, False, "fp32: asked for, or nothing else was")
     if name == "bf16":
-        if kind == "cuda" and not _has_bf16(device):
+        # AMD's GPUs have it, and are cuda devices too.
+        if kind == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
             raise TrainerError(
                 place="TrainConfig.precision",
                 problem=f"{torch.cuda.get_device_name(device)} is older than bfloat16 (compute capability 8.0)",
@@ -91,11 +83,6 @@ def slower_here(name: str, device: torch.device) -> str:
     return "" if cpu_flags() & set(_BF16_FLAGS) else "this CPU has no such instructions: it will be slower than fp32"
 
 
-def _has_bf16(device: torch.device) -> bool:
-    """AMD's GPUs have it, and are cuda devices too."""
-    return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
-
-
 def set_tf32(*, enabled: bool) -> None:
     """Lets CUDA's matrix units round float32 inputs to TF32 (10 bits of mantissa); no effect elsewhere."""
     torch.backends.cuda.matmul.allow_tf32 = enabled
@@ -123,10 +110,7 @@ def choose_kernels(device: torch.device, *, deterministic: bool, channels_last: 
 
 @contextlib.contextmanager
 def without_tf32() -> Iterator[None]:
-    """A block, or as `@without_tf32()` a function, with real float32 on CUDA.
-
-    For metrics, whose values must depend neither on training options nor on the GPU, so cuDNN does not benchmark.
-    """
+    """A block, or `@without_tf32()` a function, with real float32 on CUDA, for metrics; without cuDNN's benchmarks."""
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     tried = torch.backends.cudnn.benchmark
     set_tf32(enabled=False)
@@ -185,10 +169,7 @@ class LossScale:
         torch.autograd.backward(loss if self._scaler is None else self._scaler.scale(loss))
 
     def step(self, world: World, *optimizers: torch.optim.Optimizer) -> None:
-        """Makes the optimisers' step on unscaled gradients.
-
-        With a gradient that is not finite it skips the step and halves the scale, on the device without a wait.
-        """
+        """Makes the optimisers' step; with a gradient that is not finite skips it and halves the scale."""
         if self._scaler is None:
             for optimizer in optimizers:
                 world.step(optimizer)

@@ -10,6 +10,7 @@ layers exist from the start. In evaluation images are enlarged to full size by r
 import itertools
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +24,7 @@ from gangway.trainer.networks.progressive_schedule import ProgressiveStage, enla
 
 _SLOPE = 0.2
 _GAIN = math.sqrt(2)
-_TINY = 1e-8
-"""From the paper's code; keeps the root differentiable where a group's images are equal."""
+_TINY = 1e-8  # From the paper's code; keeps the root differentiable where a group's images are equal
 
 
 class EqualConv(nn.Module):
@@ -60,11 +60,8 @@ class _EqualLinear(nn.Module):
         return F.linear(features, self.weight * self._scale, self.bias)
 
 
-class _Growing:
-    """Sizes of both networks: `width` channels at full resolution, doubled at each half of it up to 512.
-
-    `frames` is 1 for images.
-    """
+class _Sizes:
+    """Sizes of both networks: `width` channels at full resolution, doubled at each half of it up to 512."""
 
     def __init__(self, width: int, resolution: int, frames: int) -> None:
         self.frames, self.dims = frames, 2 if frames == 1 else 3
@@ -76,12 +73,30 @@ class _Growing:
     def in_use(self, phase: ProgressiveStage) -> list[int]:
         return [each for each in self.resolutions if each <= phase.resolution]
 
-    def idle(self, phase: ProgressiveStage, blocks: nn.ModuleDict, ports: nn.ModuleDict) -> list[nn.Parameter]:
-        """Returns parameters of unreached blocks, and of ports (to or from images) at other sizes."""
-        open_ports = {phase.resolution} | ({phase.resolution // 2} if phase.fade is not None else set())
-        idle = [blocks[name] for name in blocks if int(name) > phase.resolution]
-        idle += [ports[name] for name in ports if int(name) not in open_ports]
+
+class _Growing(base.Network):
+    """What both networks have in common: a block per resolution, and layers to or from images of each."""
+
+    _ports: ClassVar[str]  # Name of those layers
+    blocks: nn.ModuleDict
+    _sizes: _Sizes
+    _phase: ProgressiveStage
+
+    def enter(self, phase: ProgressiveStage) -> None:
+        """Sets the resolution of its images."""
+        self._phase = phase
+
+    def idle(self) -> list[nn.Parameter]:
+        """Returns parameters of unreached blocks, and of layers to or from images of other sizes."""
+        phase, ports = self._phase, getattr(self, self._ports)
+        in_use = {phase.resolution} | ({phase.resolution // 2} if phase.fade is not None else set())
+        idle = [self.blocks[name] for name in self.blocks if int(name) > phase.resolution]
+        idle += [ports[name] for name in ports if int(name) not in in_use]
         return list(itertools.chain.from_iterable(module.parameters() for module in idle))
+
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return list(self.blocks.values())
 
 
 def with_group_deviation(features: Tensor, group: int) -> Tensor:
@@ -102,14 +117,16 @@ def with_group_deviation(features: Tensor, group: int) -> Tensor:
     return torch.cat([features, channel], dim=1)
 
 
-class Generator(base.Generator):
+class Generator(_Growing, base.Generator):
     """Latents to images or clips. `width` is the last feature map's, `resolution` 4 times a power of two, from 16."""
+
+    _ports = "to_image"
 
     def __init__(
         self, z_dim: int, width: int, channels: int, resolution: int, frames: int = 1, num_classes: int = 0
     ) -> None:
         super().__init__()
-        self._sizes = sizes = _Growing(width, resolution, frames)
+        self._sizes = sizes = _Sizes(width, resolution, frames)
         self.with_class = ClassEmbedding(z_dim, num_classes)
         self.norm = PixelNorm()
         # The gain is the paper's: a sixteenth of the sum over a 4x4 kernel.
@@ -125,18 +142,6 @@ class Generator(base.Generator):
             self.blocks[str(each)] = nn.Sequential(*layers)
             self.to_image[str(each)] = EqualConv(outputs, channels, 1, sizes.dims, gain=1.0)
         self._phase = ProgressiveStage(resolution)
-
-    def enter(self, phase: ProgressiveStage) -> None:
-        """Sets the resolution of its images."""
-        self._phase = phase
-
-    def idle(self) -> list[nn.Parameter]:
-        """Returns parameters of layers that are not used yet, or no more."""
-        return self._sizes.idle(self._phase, self.blocks, self.to_image)
-
-    def units(self) -> Sequence[nn.Module]:
-        """See `Network`."""
-        return list(self.blocks.values())
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, z_dim] to [N, C, H, W] or [N, C, T, H, W], about -1..1; of full size in evaluation."""
@@ -157,18 +162,20 @@ class Generator(base.Generator):
         return images if self.training else enlarge(images, sizes.full_size)
 
 
-class Discriminator(base.Discriminator):
+class Discriminator(_Growing, base.Discriminator):
     """Images or clips to logits, the generator's mirror; `width` is the first feature map's. High means real.
 
     The deviation over `group` images is added to the last feature maps; 0 for none.
     """
+
+    _ports = "from_image"
 
     def __init__(
         self, width: int, channels: int, resolution: int, frames: int = 1, num_classes: int = 0, group: int = 0
     ) -> None:
         super().__init__()
         self._group = group
-        self._sizes = sizes = _Growing(width, resolution, frames)
+        self._sizes = sizes = _Sizes(width, resolution, frames)
         self.blocks, self.from_image = nn.ModuleDict(), nn.ModuleDict()
         for smaller, each in itertools.pairwise([SMALLEST, *sizes.resolutions]):
             inputs, outputs = sizes.widths[each], sizes.widths[smaller]
@@ -183,18 +190,6 @@ class Discriminator(base.Discriminator):
         self.last = _EqualLinear(widest, 1, gain=1.0)
         self.with_projection = ProjectionHead(widest, num_classes)
         self._phase = ProgressiveStage(resolution)
-
-    def enter(self, phase: ProgressiveStage) -> None:
-        """Sets the resolution of the images to judge."""
-        self._phase = phase
-
-    def idle(self) -> list[nn.Parameter]:
-        """Returns parameters of layers that are not used yet, or no more."""
-        return self._sizes.idle(self._phase, self.blocks, self.from_image)
-
-    def units(self) -> Sequence[nn.Module]:
-        """See `Network`."""
-        return list(self.blocks.values())
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, C, H, W] or [N, C, T, H, W] of the phase's size, in -1..1, to [N] logits."""

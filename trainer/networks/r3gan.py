@@ -35,10 +35,7 @@ _GAIN = math.sqrt(2 / (1 + _SLOPE**2))
 
 
 class Widths(NamedTuple):
-    """Channels of feature maps: `full` up to the size `full_up_to`, then halved with each doubling.
-
-    `group` is a 3x3 convolution's group.
-    """
+    """Channels of feature maps: `full` up to the size `full_up_to`, then halved with each doubling; `group` for 3x3."""
 
     full: int
     full_up_to: int
@@ -134,10 +131,7 @@ class Discriminator(base.Discriminator):
 
 
 class _Stage(nn.Module):
-    """One resolution: a change of size by `scale` and of width, except in the first, then the blocks.
-
-    An `exact` stage is always in float32.
-    """
+    """One resolution: a change of size by `scale`, and of width, but in the first; then blocks. `exact`: in float32."""
 
     def __init__(
         self, inputs: int | None, width: int, depth: int, scale: float, *, group_width: int, exact: bool

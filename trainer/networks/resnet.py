@@ -57,10 +57,7 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images to logits by residual blocks that halve the size, down to 8x8. High means real.
-
-    `resolution` is 16, 32, ...: 8 times a power of two; otherwise as `Generator`.
-    """
+    """Images to logits by residual blocks that halve the size, to 8x8 (times a power of two). High means real."""
 
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()

@@ -9,16 +9,13 @@ from torch.nn import functional as F
 
 from gangway.trainer.config.train_config import TrainConfig
 
-UNIFORMS = 7
-"""Uniform numbers in [0, 1) consumed for each image: 3 colour, 2 translation, 2 cutout."""
+UNIFORMS = 7  # Uniform numbers in [0, 1) consumed for each image: 3 colour, 2 translation, 2 cutout
 
-GATES = 3
-"""Further columns where not every image is augmented: 1 for each part that this image gets, else 0."""
+GATES = 3  # Further columns where not every image is augmented: 1 for each part that this image gets, else 0
 
 _SHIFT = 1 / 8
 _HOLE = 1 / 2
-EVERY_STEPS = 4
-"""Steps between two adjustments, over which the signs are averaged, as in the paper."""
+EVERY_STEPS = 4  # Steps between two adjustments, over which the signs are averaged, as in the paper
 
 
 def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
@@ -31,22 +28,16 @@ def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
         return images
     assert uniforms is not None, "they are drawn for every other policy"
     gates = uniforms[:, UNIFORMS:].bool() if uniforms.shape[1] > UNIFORMS else None
-    parts = (
-        ("color", _color, slice(0, 3)),
-        ("translation", _translation, slice(3, 5)),
-        ("cutout", _cutout, slice(5, 7)),
-    )
+    parts = ("color", _color, slice(0, 3)), ("translation", _translation, slice(3, 5)), ("cutout", _cutout, slice(5, 7))
     for number, (part, augment, columns) in enumerate(parts):
         if part in policy.split(","):
             augmented = augment(images, uniforms[:, columns])
-            images = (
-                augmented if gates is None else torch.where(_per_image(gates[:, number], images), augmented, images)
-            )
+            is_augmented = None if gates is None else _per_image(gates[:, number], images)
+            images = augmented if is_augmented is None else torch.where(is_augmented, augmented, images)
     return images
 
 
 def _per_image(values: Tensor, images: Tensor) -> Tensor:
-    """Reshapes [N] to [N, 1, 1, ...] for broadcasting."""
     return values.reshape(-1, *[1] * (images.dim() - 1))
 
 

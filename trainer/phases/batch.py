@@ -17,12 +17,10 @@ from gangway.trainer.data.loader import AS_SUITS, MASK, ImageSource, Loader, Rea
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.progressive_schedule import ProgressiveStage, shrink
 from gangway.trainer.phases.losses import Inputs
-from gangway.trainer.phases.rng import FreshRng, StepRng
+from gangway.trainer.phases.rng import StepRng
 
-_STREAM_OF_G = 1
-"""The generator's separate real images, in another order."""
-_STREAM_OF_B = 2
-"""The second domain's images, likewise."""
+_STREAM_OF_G = 1  # The generator's separate real images, in another order
+_STREAM_OF_B = 2  # The second domain's images, likewise
 
 
 class Unpaired(NamedTuple):
@@ -55,29 +53,18 @@ class Micro(Generic[T]):
 
 
 class _Share(NamedTuple):
-    """This worker's share of one batch, on its device.
+    """This worker's share of one batch, on its device."""
 
-    Attributes:
-        images: shown before it.
-        reals: in -1..1.
-        order: digest of the images' numbers.
-        drawn: see `Draws`.
-        others: `reals` of the second domain; None without one.
-    """
-
-    images: int
-    reals: Tensor
+    images: int  # shown before it
+    reals: Tensor  # in -1..1
     labels: Tensor | None
-    order: int
-    drawn: dict[str, Tensor]
-    others: Tensor | None
+    order: int  # digest of the images' numbers
+    drawn: dict[str, Tensor]  # see `Draws`
+    others: Tensor | None  # `reals` of the second domain; None without one
 
 
 class Batch:
-    """This worker's slice of a step's inputs, on its device.
-
-    A step begins after `first` images, and every `step_images` from there.
-    """
+    """This worker's slice of a step's inputs, on its device. Steps begin after `first` images, `step_images` apart."""
 
     def __init__(
         self, config: TrainConfig, world: World, data: ImageSource, first: int = 0, reading: Reading = AS_SUITS
@@ -96,7 +83,7 @@ class Batch:
         self._loader = loader(draw=draw_step, among=own_numbers)
         self._fresh: Loader | None = None
         if config.g_reals == "fresh":
-            self._fresh = loader(draw=FreshRng(config, self._slice), stream=_STREAM_OF_G)
+            self._fresh = loader(draw=StepRng(config, self._slice).for_fresh, stream=_STREAM_OF_G)
         share = self._slice.stop - self._slice.start
         size = config.batch_gpu or share
         self._parts = [slice(start, min(start + size, share)) for start in range(0, share, size)]

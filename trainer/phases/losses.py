@@ -23,30 +23,19 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.networks.base import Discriminator, Generator, Network
 from gangway.trainer.phases.augment import diffaugment
 
-MEANS = ("loss_d", "r1", "r2", "gp", "real_sign")
-"""Names of `DTerms.means`."""
-_TINY = 1e-12
-"""Under the root of a squared norm, whose derivative at zero would be infinite."""
+MEANS = ("loss_d", "r1", "r2", "gp", "real_sign")  # Names of `DTerms.means`
+_TINY = 1e-12  # Under the root of a squared norm, whose derivative at zero would be infinite
 
 
 class Inputs(NamedTuple):
-    """A loss's inputs for one micro-batch of n images, on the device.
+    """A loss's inputs for one micro-batch of n images, on the device."""
 
-    Attributes:
-        latents: [n, z_dim].
-        fake_uniforms: [n, UNIFORMS], or with GATES, for the fakes' augmentation; None without it.
-        real: [n, C, H, W] or [n, C, T, H, W] in -1..1; None where a loss of G does not need it.
-        real_uniforms: like `fake_uniforms`, for the reals'; None without them.
-        labels: [n] int64 of the reals, which the fakes share; None without classes.
-        mix: [n, 1] in 0..1, the gradient penalty's point between fake and real; None without it.
-    """
-
-    latents: Tensor
-    fake_uniforms: Tensor | None = None
-    real: Tensor | None = None
-    real_uniforms: Tensor | None = None
-    labels: Tensor | None = None
-    mix: Tensor | None = None
+    latents: Tensor  # [n, z_dim]
+    fake_uniforms: Tensor | None = None  # [n, UNIFORMS], or with GATES, for the fakes' augmentation; None without it
+    real: Tensor | None = None  # [n, C, H, W] or [n, C, T, H, W] in -1..1; None where a loss of G does not need it
+    real_uniforms: Tensor | None = None  # like `fake_uniforms`, for the reals'; None without them
+    labels: Tensor | None = None  # [n] int64 of the reals, which the fakes share; None without classes
+    mix: Tensor | None = None  # [n, 1] in 0..1, the gradient penalty's point between fake and real; None without it
 
 
 class DTerms(NamedTuple):
@@ -189,10 +178,7 @@ def squared_gradients(logits: Tensor, images: Tensor) -> Tensor:
 def logits_and_squared_gradients(
     discriminator: Discriminator, images: Tensor, labels: Tensor | None, *, functional: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Returns logits and `squared_gradients`, each [N], of detached images [N, ...].
-
-    `functional` differentiates by torch.func: the same numbers, in one graph for torch.compile.
-    """
+    """Returns logits and `squared_gradients`, each [N]; `functional`: by torch.func, in one graph for torch.compile."""
     if not functional:
         images = images.detach().requires_grad_()
         logits = discriminator(images, labels, twice=True)

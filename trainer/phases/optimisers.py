@@ -9,10 +9,9 @@ from torch import nn
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError, nearest
-from gangway.trainer.phases.roles import Role, RoleSpec
+from gangway.trainer.phases.phase import Role, RoleSpec
 
-FACTOR = "lr_factor"
-"""Key of an optimiser's group, where layers have different step sizes."""
+FACTOR = "lr_factor"  # Key of an optimiser's group, where layers have different step sizes
 
 
 def frozen_by_role(config: TrainConfig, specs: Sequence[RoleSpec]) -> Mapping[str, frozenset[str]]:

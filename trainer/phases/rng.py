@@ -16,8 +16,7 @@ from torch import Tensor
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.phases.augment import GATES, UNIFORMS
 
-_NUMBERS = 8
-"""Numbers per counter value: four words of 64 bits, two numbers each."""
+_NUMBERS = 8  # Numbers per counter value: four words of 64 bits, two numbers each
 
 
 class Purpose(enum.IntEnum):
@@ -82,18 +81,6 @@ def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpo
     return torch.from_numpy(_draw(num, 1, seed=seed, images=images, purpose=purpose)[:, 0] * num_classes).long()
 
 
-class FreshRng:
-    """Random numbers for the generator's fresh real images; names as in `StepRng`."""
-
-    def __init__(self, config: TrainConfig, mine: slice) -> None:
-        self._rng = StepRng(config, mine)
-
-    def __call__(self, images: int) -> dict[str, Tensor]:
-        """Returns `real` and `noise` only."""
-        drawn = self._rng.augmentation("real", images, Purpose.G_REAL_AUGMENT, Purpose.G_REAL_GATE)
-        return drawn | self._rng.noise(images, Purpose.G_REAL_DEQUANTISE)
-
-
 class StepRng:
     """Random numbers of a worker's share of a step's losses, by batch.
 
@@ -110,24 +97,27 @@ class StepRng:
         """Returns the batch's numbers after `images`, each [share, columns] float32 on the CPU."""
         config = self._config
         drawn = {"latents": self._latents(images, Purpose.D_LATENTS)}
-        drawn |= self.augmentation("real", images, Purpose.REAL_AUGMENT, Purpose.REAL_GATE)
-        drawn |= self.augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
+        drawn |= self._augmentation("real", images, Purpose.REAL_AUGMENT, Purpose.REAL_GATE)
+        drawn |= self._augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
         if config.gp_weight:
             drawn["mix"] = self._uniforms(images, Purpose.MIX, 1)
-        drawn |= self.noise(images, Purpose.DEQUANTISE)
+        drawn |= self._noise(images, Purpose.DEQUANTISE)
         if (images - self._first) % config.step_images == 0:
             drawn["g_latents"] = self._latents(images, Purpose.G_LATENTS)
-            drawn |= self.augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
+            drawn |= self._augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
         return drawn
 
-    def noise(self, images: int, purpose: Purpose) -> dict[str, Tensor]:
-        """Returns the noise for a batch's real pixels, where they are dequantised."""
+    def for_fresh(self, images: int) -> dict[str, Tensor]:
+        """Returns `real` and `noise` for the generator's fresh real images."""
+        drawn = self._augmentation("real", images, Purpose.G_REAL_AUGMENT, Purpose.G_REAL_GATE)
+        return drawn | self._noise(images, Purpose.G_REAL_DEQUANTISE)
+
+    def _noise(self, images: int, purpose: Purpose) -> dict[str, Tensor]:
         if not self._config.dequantise:
             return {}
         return {"noise": self._uniforms(images, purpose, math.prod(self._config.image_shape))}
 
-    def augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
-        """Returns one side's numbers for the augmentation, under its name."""
+    def _augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
         if self._config.augment == "none":
             return {}
         drawn = {name: self._uniforms(images, purpose, UNIFORMS)}

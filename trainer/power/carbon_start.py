@@ -27,8 +27,7 @@ from gangway.trainer.core.errors import TrainerError, parse_number
 from gangway.trainer.power.forecast import CARBON, QUANTITIES, Forecast, Quantity, read_forecast
 from gangway.trainer.records.stats_log import STATS_FILE
 
-START_VARIABLE = "GANGWAY_START"
-"""Environment variable with the launcher's decision for its workers, as a JSON object."""
+START_VARIABLE = "GANGWAY_START"  # Environment variable with the launcher's decision for its workers, as a JSON object
 _FLAG = "--start-when"
 _WHEN = re.compile(r"\s*(?P<word>carbon|usd)\s*<\s*(?P<limit>[0-9]+(?:\.[0-9]+)?)\s*,\s*by\s*=\s*(?P<by>\S+)\s*")
 _GRID = timedelta(minutes=5)
@@ -123,15 +122,15 @@ def decide(goal: StartWhen, forecast: Forecast, now: datetime) -> Decision:
             reason = f"the first {goal.hours:g} h below {goal.limit:g} {goal.of.unit}: {goal.of.in_words(mean)}"
             return Decision(start, True, mean, reason)
     known = [(mean, start) for start, mean in means if mean is not None]
-    best = (
-        f"the {goal.of.best} is {goal.of.in_words(min(known)[0])} from {_format_time(min(known)[1])}" if known else ""
-    )
+    best = "none is covered"
+    if known:
+        best = f"the {goal.of.best} is {goal.of.in_words(min(known)[0])} from {_format_time(min(known)[1])}"
     until = "" if forecast.end >= goal.by else f", and the forecast ends at {_format_time(forecast.end)}"
     return Decision(
         goal.latest,
         False,
         mean_from(goal.latest),
-        f"no {goal.hours:g} h below {goal.limit:g} {goal.of.unit} ({best or 'none is covered'}{until}): the latest "
+        f"no {goal.hours:g} h below {goal.limit:g} {goal.of.unit} ({best}{until}): the latest "
         f"start that is done by {_format_time(goal.by)}",
     )
 
@@ -162,13 +161,18 @@ def wait(
     read_at = now()
     with _catch_signals() as stopped:
         while (left_sec := decision.at.timestamp() - now()) > 0:
-            announce(f"starting at {_format_time(decision.at)}, in {_format_duration(left_sec)}: {decision.reason}")
+            minutes = round(left_sec / 60)
+            left = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+            announce(f"starting at {_format_time(decision.at)}, in {left}: {decision.reason}")
             if pause(stopped, min(left_sec, _ANNOUNCE_SEC)):
                 announce("stopped while waiting to start; run the same command to wait again")
                 return None
             if now() - read_at >= _READ_AGAIN_SEC and now() < decision.at.timestamp():
                 read_at = now()
-                forecast = _reread(read, goal, forecast)
+                try:
+                    forecast = read(goal.forecast, goal.of)
+                except TrainerError as error:
+                    announce(f"the forecast cannot be read again, so the last one counts: {error.headline}")
                 decision = decide(goal, forecast, datetime.fromtimestamp(read_at, UTC))
     started_at = datetime.fromtimestamp(now(), UTC)
     announce(f"starting: {decision.reason}")
@@ -185,14 +189,6 @@ def wait(
         f"mean_{goal.of.column}": decision.mean,
         "reason": decision.reason,
     }
-
-
-def _reread(read: Callable[[str, Quantity], Forecast], goal: StartWhen, last: Forecast) -> Forecast:
-    try:
-        return read(goal.forecast, goal.of)
-    except TrainerError as error:
-        announce(f"the forecast cannot be read again, so the last one counts: {error.headline}")
-        return last
 
 
 @contextmanager
@@ -238,8 +234,3 @@ def start_decision() -> dict[str, Any]:
 
 def _format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%MZ")
-
-
-def _format_duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"

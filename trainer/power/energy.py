@@ -166,7 +166,12 @@ def choose_readers(
     else:
         readers.append(CpuTimeEstimate())
     if gpu is not None:
-        readers.append(_gpu_reader(gpu, context, nvml or importlib.import_module("pynvml")))
+        nvml = nvml or importlib.import_module("pynvml")
+        try:
+            nvml.nvmlInit()
+            readers.append(NvmlMeter(nvml, gpu))
+        except nvml.NVMLError:
+            readers.append(GpuPowerEstimate(gpu, context))
     return readers
 
 
@@ -187,14 +192,6 @@ def merge(per_process: list[dict[str, EnergyReading]]) -> dict[str, EnergyReadin
                 reading = before
             merged[device] = reading
     return merged
-
-
-def _gpu_reader(gpu: Gpu, context: RunContext, nvml: Any) -> Reader:
-    try:
-        nvml.nvmlInit()
-        return NvmlMeter(nvml, gpu)
-    except nvml.NVMLError:
-        return GpuPowerEstimate(gpu, context)
 
 
 def _cite(quantity: Quantity) -> str:

@@ -17,7 +17,7 @@ import itertools
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,29 +30,21 @@ TOKEN_VARIABLE = "GANGWAY_CARBON_TOKEN"
 _GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
 _TIMEOUT_SEC = 30.0
 _MOST_BYTES = 10_000_000
-_SHOWN = 120
-"""Characters of an answer that a message quotes."""
+_SHOWN = 120  # Characters of an answer that a message quotes
 _TIME = "time"
 
 
 class Quantity(NamedTuple):
-    """What is forecast.
+    """What is forecast."""
 
-    Attributes:
-        word: the first word of a condition.
-        best: name of the lowest value.
-        below: upper limit of every value; `absurd` is the message for larger ones.
-        services: whether the services know it.
-    """
-
-    word: str
+    word: str  # the first word of a condition
     column: str
     unit: str
-    best: str
+    best: str  # name of the lowest value
     digits: str
-    below: float
+    below: float  # upper limit of every value; `absurd` is the message for larger ones
     absurd: str
-    services: bool
+    services: bool  # whether the services know it
 
     def in_words(self, value: float) -> str:
         """A value with its unit."""
@@ -153,14 +145,14 @@ def _csv_points(text: str, skipped: int, of: Quantity) -> list[_Point]:
     columns = (_TIME, of.column)
     if missing := [column for column in columns if column not in (rows.fieldnames or ())]:
         raise ValueError(f"its first line names no column {' and no '.join(missing)}")
-    return [_csv_point(skipped + rows.line_num, *(row[column] or "" for column in columns)) for row in rows]
-
-
-def _csv_point(line: int, moment: str, value: str) -> _Point:
-    try:
-        return _Point(_parse_time(moment), float(value))
-    except ValueError as error:
-        raise ValueError(f"line {line}: {error}") from None
+    found: list[_Point] = []
+    for row in rows:
+        moment, value = (row[column] or "" for column in columns)
+        try:
+            found.append(_Point(_parse_time(moment), float(value)))
+        except ValueError as error:
+            raise ValueError(f"line {skipped + rows.line_num}: {error}") from None
+    return found
 
 
 def _json_points(value: Any, of: Quantity) -> list[_Point]:
@@ -179,10 +171,6 @@ def _json_points(value: Any, of: Quantity) -> list[_Point]:
         return [_Point(_parse_time(point["datetime"]), float(point["carbonIntensity"])) for point in value["forecast"]]
     if "data" not in value:
         raise ValueError(f"no answer of a service that is known: {json.dumps(value)[:_SHOWN]}")
-    return _watttime_points(value)
-
-
-def _watttime_points(value: Mapping[str, Any]) -> list[_Point]:
     units = value["meta"]["units"]
     if units != "lbs_co2_per_mwh":
         raise ValueError(f"its unit is {units!r}, not lbs_co2_per_mwh: ask for signal_type=co2_moer or co2_aoer")
@@ -207,14 +195,12 @@ def _intervals(points: Sequence[_Point], of: Quantity) -> tuple[Interval, ...]:
     for earlier, later in itertools.pairwise(points):
         if earlier.start == later.start:
             raise ValueError(f"two values at {later.start.isoformat()}")
-    return tuple(_expand(points))
-
-
-def _expand(points: Sequence[_Point]) -> Iterable[Interval]:
     last = points[-1]
     ends = [*(point.start for point in points[1:]), last.start + (last.length or last.start - points[-2].start)]
-    for point, end in zip(points, ends, strict=True):
-        yield Interval(point.start, min(end, point.start + (point.length or end - point.start)), point.value)
+    return tuple(
+        Interval(point.start, min(end, point.start + (point.length or end - point.start)), point.value)
+        for point, end in zip(points, ends, strict=True)
+    )
 
 
 def _fetch(url: str) -> bytes:

@@ -1,16 +1,21 @@
-"""Notices about this node, one JSON line each, and the requests that notices and signals make to the loop."""
+"""Notices about this node, one JSON line each, and the requests that they and signals make to the loop."""
 
 import ctypes
 import json
 import os
 import signal
+import sys
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 from types import FrameType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, cast, get_args
 
+from gangway.trainer.core.console import announce
+from gangway.trainer.core.errors import EXIT_INTERRUPTED
 from gangway.trainer.core.regular_files import read_text_file
 from gangway.trainer.distributed.ranks import Ranks
 
@@ -68,8 +73,7 @@ class Request(IntEnum):
     NOTHING = 0
     SAVE = 1
     STOP = 2
-    FAIL = 3
-    """A worker's checkpoint failed or its data is damaged: all stop at once, with its error."""
+    FAIL = 3  # A worker's checkpoint failed or its data is damaged: all stop at once, with its error
 
 
 class Interruption:
@@ -85,7 +89,8 @@ class Interruption:
         """Install the handlers, in the main thread; a second signal during the checkpoint is harmless."""
         self._saved_size = self._file_size()  # a restarted worker does not save for an old notice
         if Ranks.under_torchrun():
-            _follow_launcher()
+            # The kernel sends SIGTERM when the launcher is killed: this worker would train on, unobserved.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
         self._reader, writer = os.pipe()
         for pipe in (self._reader, writer):
             os.set_blocking(pipe, False)
@@ -148,6 +153,115 @@ class Interruption:
             return 0
 
 
-def _follow_launcher() -> None:
-    """Let the kernel send SIGTERM when the launcher is killed: this worker would train on, unobserved."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+PATIENCE_SEC = 5.0  # After the signal: a step that ends within it leads to the regular stop of all workers
+_POLL_SEC = 0.1
+
+
+class Leaving:
+    """Early exit of one worker on the signals of `interruption`, in a compilation, which cannot be interrupted.
+
+    Workers agree on a stop between steps, but compilations take minutes and the launcher kills workers half a minute
+    after the signal (torchrun's --shutdown-timeout). Compilers are C++, or helper processes that the same signal may
+    have ended. So the loop saves before it compiles (gangway.trainer.run.loop), and a thread may then end the process
+    at any moment: half a step is lost and repeated from the same state and random draws, to the bit.
+    """
+
+    def __init__(self, interruption: Interruption, patience_sec: float = PATIENCE_SEC) -> None:
+        self._interruption, self._patience_sec = interruption, patience_sec
+
+    @contextmanager
+    def at_any_moment(self, farewell: Callable[[], None]) -> Iterator[None]:
+        """A block that a requested stop may cut off, with exit code 75; another thread calls `farewell` before."""
+        ended = threading.Event()
+        watching = threading.Thread(target=self._watch, args=(ended, farewell), name="leaving", daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watching.join()
+
+    def _watch(self, ended: threading.Event, farewell: Callable[[], None]) -> None:
+        while not ended.wait(_POLL_SEC):
+            if self._interruption.heard() and self._interruption.waited_sec >= self._patience_sec:
+                try:
+                    farewell()
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                finally:  # even on a full disk: the state is saved already
+                    os._exit(EXIT_INTERRUPTED)
+
+
+POLL_SEC = 0.25
+STALE_SEC = 60.0  # The machine's service rewrites the file every few seconds, after each answer of the cloud
+
+Poll = Callable[[], Iterable[tuple[Kind, str]]]
+"""Returns kind and deadline (as the cloud writes it, or empty) of every notice that holds now."""
+
+
+class NoticesFile:
+    """The notices that hold now, a line `KIND` or `KIND DEADLINE` each: the job must not reach the cloud's tokens."""
+
+    def __init__(self, path: Path, stale_sec: float = STALE_SEC) -> None:
+        self._path, self._stale_sec = path, stale_sec
+
+    def poll(self) -> Iterator[tuple[Kind, str]]:
+        """The notices that hold now, without unknown kinds. OSError: no file, or older than `stale_sec`."""
+        if time.time() - self._path.stat().st_mtime > self._stale_sec:
+            raise TimeoutError(f"{self._path}: not written for {self._stale_sec:g} s")
+        for line in read_text_file(self._path).splitlines():
+            kind, _, deadline = line.partition(" ")
+            if kind in get_args(Kind):
+                yield cast(Kind, kind), deadline
+
+
+class Watcher(threading.Thread):
+    """A launcher's thread: polls until a notice stops the run, then sends SIGTERM; `left_sec` bounds the job."""
+
+    def __init__(
+        self,
+        notices: Path,
+        poll: Poll | None,
+        left_sec: Callable[[], float] | None = None,
+        poll_sec: float = POLL_SEC,
+    ) -> None:
+        super().__init__(name="gangway-watch", daemon=True)
+        self._file, self._poll, self._poll_sec = notices, poll, poll_sec
+        self._left_sec = left_sec or (lambda: float("inf"))
+        self._known: set[Kind] = set()
+        self._ended = threading.Event()
+        self._last_error = ""
+
+    def run(self) -> None:
+        """Poll until closed or a notice stops the run."""
+        while not self._ended.is_set():
+            for kind, deadline in self._poll_once():
+                if kind not in self._known:
+                    self._known.add(kind)
+                    notice = write_notice(self._file, kind, deadline)
+                    what = "saving and stopping" if notice.stops else "saving once and continuing"
+                    announce(f"{kind}{f' at {deadline}' if deadline else ''}: {what}")
+                    if notice.stops:
+                        os.kill(os.getpid(), signal.SIGTERM)
+                        return
+            self._ended.wait(max(0.0, min(self._left_sec(), self._poll_sec)))
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        self.join()
+
+    def _poll_once(self) -> list[tuple[Kind, str]]:
+        """The notices that hold now. A repeated error is announced once."""
+        if self._left_sec() <= 0:
+            return [("max-hours", "")]
+        try:
+            found = list(self._poll()) if self._poll is not None else []
+        except Exception as error:  # without this thread notices and the end of hours would be missed
+            message = f"{type(error).__name__}: {error}"
+            if message != self._last_error:
+                announce(f"cannot see notices, trying on: {message}")
+            self._last_error = message
+            return []
+        self._last_error = ""
+        return found

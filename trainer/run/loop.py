@@ -1,6 +1,6 @@
 """The training loop: one step trains on one global batch of real images, with any number of workers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 from gangway.trainer.config.segment_plan import Plan, Stretch
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.control.actuators import Actuators
-from gangway.trainer.control.checks import check_control
+from gangway.trainer.control.flags import check_control
 from gangway.trainer.core.errors import EXIT_INTERRUPTED
 from gangway.trainer.core.heartbeat import Heartbeat, beating
 from gangway.trainer.distributed.fabric import check_fabric, unhealthy
@@ -16,25 +16,75 @@ from gangway.trainer.distributed.world import World, start_world
 from gangway.trainer.metrics.evaluate import MetricsInTraining
 from gangway.trainer.networks.precision import choose
 from gangway.trainer.phases.batch import Batch
-from gangway.trainer.phases.phase_clock import PhaseClock
-from gangway.trainer.phases.updates import Accumulator
+from gangway.trainer.phases.updates import Accumulator, PhaseClock
 from gangway.trainer.power.limits import Limiter, limiting
-from gangway.trainer.preemption.early_exit import Leaving
-from gangway.trainer.preemption.notices import Interruption, Notice, Request
+from gangway.trainer.preemption.notices import Interruption, Leaving, Notice, Request
 from gangway.trainer.records.run_record import RunContext
-from gangway.trainer.run.memory import enough_memory
+from gangway.trainer.records.stats_log import Line
 from gangway.trainer.run.reporter import Reporter
 from gangway.trainer.run.run_lock import run_lock
-from gangway.trainer.run.runtime_decisions import RuntimeDecisions
-from gangway.trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
+from gangway.trainer.run.session_setup import PLAIN, Ready, RunOptions, enough_memory, setup_session
 from gangway.trainer.run.steering import get_past, get_steering
 from gangway.trainer.steps import replica_check
-from gangway.trainer.steps.compilation import compile_losses
+from gangway.trainer.steps.compilation import Compilation, compile_losses
 from gangway.trainer.steps.noise_scale import NoiseProbe
+from gangway.trainer.steps.state import TrainState
 from gangway.trainer.steps.step import Game, get_phases
-from gangway.trainer.steps.step_graph import step_graph
+from gangway.trainer.steps.step_graph import StepGraph, step_graph
 from gangway.trainer.telemetry.devices import find_gpu
 from gangway.trainer.telemetry.prometheus import serving
+
+_HOP_SEC, _VOTES_SHARE, _WAIT_SEC = 50e-6, 0.05, 0.5
+"""A small message's time between two machines of a cloud; the share of step time for votes; the longest wait."""
+
+
+def steps_between_votes(step_sec: float, num_workers: int) -> int:
+    """Returns every how many steps workers vote; gloo's ring takes 2 (n - 1) hops, which would dominate short steps."""
+    vote_sec = 2 * (num_workers - 1) * _HOP_SEC
+    return max(1, int(min(vote_sec / _VOTES_SHARE, _WAIT_SEC) / step_sec))
+
+
+class RuntimeDecisions:
+    """One session's; all workers make the same calls. `fixed` and `graph` change with the run's segments alone."""
+
+    def __init__(
+        self,
+        fixed: Mapping[str, str],
+        compiled: Compilation,
+        graph: StepGraph,
+        limiter: Limiter | None,
+        world: World,
+        reporter: Reporter,
+    ) -> None:
+        self.graph = graph
+        self._fixed, self._compiled, self._limiter = fixed, compiled, limiter
+        self._world, self._reporter, self._last_noted = world, reporter, ("", "")
+        self._vote_every = 1
+
+    def update(self, **choices: str) -> None:
+        """Replaces choices that change with a segment, each with its reason; `note` writes them."""
+        self._fixed = {**self._fixed, **choices}
+
+    def note(self, state: TrainState) -> None:
+        """Writes all choices."""
+        power = {} if self._limiter is None else {"power": self._limiter.choice}
+        self._last_noted = self.graph.choice, self._compiled.choice
+        choices = {**self._fixed, "compile": self._compiled.choice, "step_graph": self.graph.choice, **power}
+        self._reporter.note_choices(state, choices)
+
+    def is_vote_due(self, state: TrainState) -> bool:
+        """Whether all workers vote in the next step."""
+        return state.step % self._vote_every == 0
+
+    def after(self, line: Line, state: TrainState) -> None:
+        """Lets compilation and power limits change after a line (equal on every worker), and notes changes."""
+        # The line's speed is the same for all.
+        step_sec = state.config.step_images / line["images_per_sec"]
+        self._vote_every = steps_between_votes(step_sec, self._world.world_size)
+        limits_changed = self._limiter is not None and self._limiter.after(line)
+        self._compiled.given_up(self._world, state.images)
+        if limits_changed or (self.graph.choice, self._compiled.choice) != self._last_noted:
+            self.note(state)
 
 
 def train(
@@ -144,7 +194,7 @@ class _Loop:
         self._past_stall_sec = 0.0
 
     def close(self) -> None:
-        self._decisions.close()
+        self._decisions.graph.close()
 
     def run(self) -> bool:
         state, plan = self._state, self._plan
@@ -183,7 +233,7 @@ class _Loop:
         if self._config.precision != self._state.config.precision:
             self._decisions.update(precision=self._state.use(choose(self._config.precision, self._world.device)))
         self._state.enter(self._config)
-        self._decisions.close()
+        self._decisions.graph.close()
         self._decisions.graph = step_graph(self._config, self._world)
         self._probe = NoiseProbe(self._config, self._world, self._phases)
 

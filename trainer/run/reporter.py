@@ -15,7 +15,8 @@ from typing import Any, NoReturn, Self
 import torch
 from torch import Tensor
 
-from gangway.trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saver
+from gangway.trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saved, Saver
+from gangway.trainer.checkpoint.resume import find_damage
 from gangway.trainer.checkpoint.samples import get_captions, num_shown, run_grid, write_samples
 from gangway.trainer.checkpoint.store import state_digests
 from gangway.trainer.config.segment_plan import Stretch, unreached
@@ -24,19 +25,22 @@ from gangway.trainer.control.interval import Knobs
 from gangway.trainer.core.console import info
 from gangway.trainer.core.errors import TrainerError, WorkerFailedError
 from gangway.trainer.core.host import code_sha256, program, versions
+from gangway.trainer.core.files import write_atomically
+from gangway.trainer.core.host import code_sha256, versions
+from gangway.trainer.core.program import program
 from gangway.trainer.data.loader import Sampler
 from gangway.trainer.data.verification import Verification, Verified
-from gangway.trainer.distributed.nccl import nccl_versions, unqualified
+from gangway.trainer.distributed.fabric import nccl_versions, unqualified
 from gangway.trainer.distributed.world import World, is_shared_failure
 from gangway.trainer.metrics.evaluate import Moment
 from gangway.trainer.phases.updates import Accumulator
 from gangway.trainer.power.carbon_start import start_decision
 from gangway.trainer.preemption.notices import Notice, Request
 from gangway.trainer.records.cost_carbon import by_node, own_capacity
+from gangway.trainer.records.digest import identify
 from gangway.trainer.records.run_record import FabricRecord, RunContext
-from gangway.trainer.records.stats_log import Line
+from gangway.trainer.records.stats_log import Line, StatsWriter, read_stats_log
 from gangway.trainer.records.summary import summarise
-from gangway.trainer.run.run_writer import RunWriter
 from gangway.trainer.run.session_setup import Ready, RunOptions
 from gangway.trainer.steps.noise_scale import NO_LOOKS, Looks
 from gangway.trainer.steps.state import TrainState
@@ -45,7 +49,69 @@ from gangway.trainer.telemetry.devices import device_name
 from gangway.trainer.telemetry.flops import step_flops
 from gangway.trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starvation_note
 from gangway.trainer.telemetry.prometheus import MetricsEndpoint
-from gangway.trainer.telemetry.tracking import check_targets
+from gangway.trainer.telemetry.tracking import TrackedRun, check_targets, open_feeds
+
+
+class RunWriter:
+    """One session's open files, in the one worker that writes them; writes config.json.
+
+    Raises TrainerError: not writable, or parts of two runs.
+
+    Attributes:
+        past_hints: causes of hints that earlier sessions gave.
+        say: prints a sentence for the user; also called by trackers' threads, which stop no run.
+    """
+
+    def __init__(
+        self, run_dir: Path, ready: Ready, context: RunContext, options: RunOptions, endpoint: MetricsEndpoint | None
+    ) -> None:
+        config, restored, images = ready.config, ready.restored, ready.state.images
+        stats_log, sha256 = read_stats_log(run_dir), ready.data.index.sha256
+        identity = identify(run_dir, stats_log, restored.identity, context.run_id, config.preset, sha256)
+        self.past_hints = frozenset(str(line.get("cause")) for line in stats_log.lines if line.get("event") == EVENT)
+        damage = list(find_damage(run_dir, stats_log, identity, restored))
+        self._dir = run_dir
+        self.write_config(config)
+        self.identity, self.say = identity, options.say
+        self.saver: Saver = Saver(run_dir / "checkpoints", config, identity, self.saved)
+        run = TrackedRun(identity.run_id, identity.session, images, run_dir, config.model_dump(mode="json"))
+        self._feeds = open_feeds(options.track, run, self.say)
+        listeners = [self._feeds.show, *([endpoint.show] if endpoint is not None else [])]
+        self._stats = StatsWriter(run_dir, echo=options.log_json, listeners=listeners)
+        for sentence, event, details in damage:
+            self.say(sentence)
+            self.event(event, images, **details)
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Writes config.json (TrainerError: not writable)."""
+        write_atomically(self._dir / "config.json", config.to_json().encode())
+
+    def event(self, event: str, images: int, **details: object) -> None:
+        """Writes an event to stats.jsonl; also called by the thread that saves."""
+        self._stats.event(event, images, self.identity.session, **details)
+
+    def line(self, line: Line) -> None:
+        """Writes a statistics line."""
+        self._stats.write({**line, "session": self.identity.session})
+
+    def picture(self, path: Path, images: int) -> None:
+        """Sends the trackers a picture that is on disk."""
+        self._feeds.picture(path, images)
+
+    def close(self, status: str) -> None:
+        """Waits for the running save and the trackers; `status` is done, interrupted or failed."""
+        try:
+            self.saver.wait()
+        except SAVE_FAILURES as error:  # another error is being reported already
+            why = error.headline if isinstance(error, TrainerError) else str(error)
+            self.say(f"the last checkpoint failed too: {why}")
+        self._feeds.close(status)
+
+    def saved(self, saved: Saved) -> None:
+        """Writes an event for a checkpoint on disk; called by the thread that saves."""
+        details = {"file": saved.path.name, "sec": saved.sec, "stall_sec": saved.stall_sec}
+        self.event("checkpoint", saved.images, **details, **({"why": saved.why} if saved.why else {}))
+
 
 _SLOW_VERIFICATION_SEC = 10.0
 _DEFAULT_REASONS = ("fp32:", "ddp: whole", "off: not asked for")
@@ -96,17 +162,11 @@ class Reporter:
 
     def _is_own_error(self, error: BaseException) -> bool:
         """Whether this session failed by itself: a broken connection alone means that another worker was killed."""
-        return (
-            self._world.world_size == 1
-            or isinstance(error, TrainerError | WorkerFailedError)
-            or is_shared_failure(error)
-        )
+        is_reported = isinstance(error, TrainerError | WorkerFailedError) or is_shared_failure(error)
+        return self._world.world_size == 1 or is_reported
 
     def begin(self, ready: Ready, fabric: FabricRecord) -> None:
-        """Writes the first event, the real images and the first samples; then the clock starts.
-
-        Raises TrainerError on every rank: not writable, or parts of two runs are there.
-        """
+        """Writes the first event, images and samples; then the clock starts. TrainerError: not writable."""
         world, state = self._world, ready.state
         self._config, self._verification = ready.config, ready.verification
         self._saved_images = state.images if state.images else -1
@@ -119,34 +179,20 @@ class Reporter:
         }
         grid = None if state.images else self._grid(state)
         world.run_on_rank0(lambda: self._open(ready, facts, grid))
+        writer = self._opened
         if state.is_split:
-            self._saver = self._part_saver()
-        elif self._opened is not None:
-            self._saver = self._opened.saver
+            owner, saved = (None, lambda _: None) if writer is None else (writer.identity, writer.saved)
+            self._saver = PartSaver(self._dir / "checkpoints", self._config, owner, saved, world.for_thread())
+        if writer is not None:
+            self._saver = writer.saver = self._saver or writer.saver
         self._start_state = state
         self._meters = Meters(self._config, world, self._context, state.images, flops, facts["capacity"])
-
-    def _part_saver(self) -> PartSaver:
-        folder, world, writer = self._dir / "checkpoints", self._world.for_thread(), self._opened
-        if writer is None:
-            return PartSaver(folder, self._config, None, lambda _: None, world)
-        writer.saver = PartSaver(folder, self._config, writer.identity, writer.saved, world)
-        return writer.saver
 
     def _open(self, ready: Ready, facts: Mapping[str, Any], grid: Callable[[], Tensor] | None) -> None:
         state, data, world = ready.state, ready.data, self._world
         if data.folder.resolve() != (self._dir / "data").resolve():
             self._data_flag = ("--data", str(data.folder))
-        writer = self._opened = RunWriter(
-            self._dir,
-            self._config,
-            self._context,
-            self._options,
-            self._endpoint,
-            data,
-            ready.restored,
-            state.images,
-        )
+        writer = self._opened = RunWriter(self._dir, ready, self._context, self._options, self._endpoint)
         images = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
         real_images = torch.from_numpy(images)
         write_samples(self._dir / "reals.png", real_images)
@@ -202,14 +248,8 @@ class Reporter:
         self._telemetry_sec += looks.sec
         with self._timed():
             checkpoint_sec = 0.0 if self._saver is None else self._saver.stall_sec
-            stalls = Stalls(
-                loader_stall_sec,
-                checkpoint_sec,
-                self._telemetry_sec,
-                self._metrics_sec,
-                allreduce_sec,
-                controller_sec,
-            )
+            own_sec = self._telemetry_sec, self._metrics_sec
+            stalls = Stalls(loader_stall_sec, checkpoint_sec, *own_sec, allreduce_sec, controller_sec)
             line: Line = self._meters.line(state, accumulator, stalls, looks)
             if knobs is not None:
                 line["knobs"] = knobs._asdict()
@@ -221,7 +261,6 @@ class Reporter:
         return line
 
     def _note_verification(self, state: TrainState) -> None:
-        """Writes once when, and by whom, each node's data was compared with its hashes."""
         if self._verification is None or self._is_verification_noted:
             return
         own = self._world.local_rank == 0, self._world.node_rank, self._verification.outcome
@@ -266,10 +305,7 @@ class Reporter:
         self._world.run_on_rank0(lambda: moment.write(self._writer.event, self._writer.say, state.images))
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
-        """Starts to save the state unless it is saved already; `end` and the next save wait for it.
-
-        `notices` are the workers' that requested it. Raises TrainerError on every rank: the previous save failed.
-        """
+        """Starts to save an unsaved state; the next save waits for it. TrainerError everywhere: the last failed."""
         if state.images != self._saved_images:
             why = next((notice.kind for notice in notices if notice is not None), "")
             live = state.live()
@@ -396,8 +432,6 @@ class Reporter:
         return self._opened
 
     def _grid(self, state: TrainState) -> Callable[[], Tensor]:
-        """Returns what computes a grid of the averages; split ones are computed now, on all workers together."""
-
         def compute() -> Tensor:
             return run_grid(state, self._data, self._world.own_device)
 

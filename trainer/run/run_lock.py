@@ -33,17 +33,11 @@ _VANISHED = (errno.ENOENT, errno.ESTALE)
 
 
 class Patience(NamedTuple):
-    """How long to wait for a holder, seconds.
+    """How long to wait for a holder, seconds."""
 
-    Attributes:
-        here: on this host; workers notice within seconds that the others have gone.
-        elsewhere: on another host, alive: it may have its last checkpoint to write.
-        silent: on another host, without a heartbeat.
-    """
-
-    here: float = 15.0
-    elsewhere: float = 60.0
-    silent: float = 90.0
+    here: float = 15.0  # on this host; workers notice within seconds that the others have gone
+    elsewhere: float = 60.0  # on another host, alive: it may have its last checkpoint to write
+    silent: float = 90.0  # on another host, without a heartbeat
 
 
 _PATIENCE = Patience()
@@ -60,7 +54,7 @@ def run_lock(
     """
     lock = _LockFile(run_dir)
     try:
-        result = world.run_on_all(lambda: lock.acquire(stopped, patience) if world.rank == 0 else _ACQUIRED)
+        result = world.run_on_all(lambda: lock.acquire(stopped, patience) if world.rank == 0 else _LockResult())
         result = world.gather(result, _LockResult)[0]
         if result.holder:
             raise InUseError(
@@ -76,13 +70,8 @@ def run_lock(
 
 
 class _LockResult(NamedTuple):
-    """How a wait ended: with the lock, the holder's name, or a stop."""
-
     holder: str = ""
     stopped: bool = False
-
-
-_ACQUIRED = _LockResult()
 
 
 class _Holder(NamedTuple):
@@ -105,7 +94,6 @@ class _LockFile:
         self._beat_thread = threading.Thread(target=self._beat, name="run-lock", daemon=True)
 
     def acquire(self, stopped: Callable[[], bool], patience: Patience) -> _LockResult:
-        """Waits for the lock; TrainerError where the directory is not writable."""
         check_folder(self._dir, "--run-dir")
         check_run_folder(self._dir)
         self._made = [folder for folder in (self._dir, *self._dir.parents) if not folder.exists()]
@@ -129,7 +117,7 @@ class _LockFile:
                     self._path.unlink()
             time.sleep(_POLL_SEC)
         self._beat_thread.start()
-        return _ACQUIRED
+        return _LockResult()
 
     def release(self) -> None:
         if self._handle is not None:
@@ -150,22 +138,19 @@ class _LockFile:
             with open_file(self._path, "a+b", buffering=0) as file:
                 holder = self._find_holder(file)
                 if holder is None:
-                    self._claim(file)
+                    try:
+                        file.truncate(0)  # a killed session's
+                        file.write(self._content)
+                        os.fsync(file.fileno())  # so that other hosts see it now
+                    except OSError:
+                        self._path.unlink()
+                        raise
                     self._handle = os.dup(file.fileno())  # with the lock
                 return holder
         except OSError as error:
             if error.errno in _VANISHED:  # another session has just removed it, at its end
                 return _Holder()
             raise cannot_be_written(self._path, error) from error
-
-    def _claim(self, file: IO[bytes]) -> None:
-        try:
-            file.truncate(0)  # a killed session's
-            file.write(self._content)
-            os.fsync(file.fileno())  # so that other hosts see it now
-        except OSError:
-            self._path.unlink()
-            raise
 
     def _find_holder(self, file: IO[bytes]) -> _Holder | None:
         locked, holder = try_lock(file), self._read()

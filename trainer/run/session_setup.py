@@ -1,6 +1,9 @@
 """A session's set-up, checked before a file is written: options, device, data, networks and the newest checkpoint."""
 
-from collections.abc import Mapping
+import ctypes
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,51 +20,137 @@ from gangway.trainer.checkpoint.resume import (
     newest_images,
     restore,
 )
+from gangway.trainer.config.network_size import host_gib, smaller_networks
+from gangway.trainer.config.refusals import device_memory, xla_memory
 from gangway.trainer.config.segment_plan import Stretch, check_workers, stretches_from
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import ControlSettings
 from gangway.trainer.config.values.metric_names import parse
+from gangway.trainer.config.values.segments import Span
 from gangway.trainer.core.console import info, warn
-from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.errors import LoneError, TrainerError
 from gangway.trainer.data.dataset import open_on_all, prepare_if_missing
 from gangway.trainer.data.loader import AS_SUITS, Reading
 from gangway.trainer.data.shards import ShardedImages
 from gangway.trainer.data.verification import Verification
-from gangway.trainer.distributed.world import World
+from gangway.trainer.distributed.world import World, is_shared_failure
 from gangway.trainer.families.registry import get_family
 from gangway.trainer.metrics.metric_registry import check_applies
 from gangway.trainer.networks.precision import Precision, choose, choose_kernels, set_tf32
 from gangway.trainer.phases.optimisers import frozen_by_role
 from gangway.trainer.power.limits import NOTHING_ASKED, PowerAsked
-from gangway.trainer.run.memory import check_networks_fit, keep_freed_memory
 from gangway.trainer.steps.compilation import check_graphs
-from gangway.trainer.steps.pipelining import divide
-from gangway.trainer.steps.sharding import shard
+from gangway.trainer.steps.sharding import divide, shard
 from gangway.trainer.steps.state import TrainState
+from gangway.trainer.telemetry.devices import device_memory_gib, free_host_memory_gib
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # From malloc.h of glibc
+_GIB = 1 << 30
+_CPU_REFUSED = re.compile(r"DefaultCPUAllocator: .*allocate (\d+) bytes")
+"""torch raises a plain RuntimeError with this message."""
+
+
+def keep_freed_memory() -> str:
+    """Lets this process reuse up to 1 GiB of freed memory; returns a description of the setting.
+
+    glibc returns every large freed block to the kernel, and the next step takes it again: mapping pages took a quarter
+    of the CPU time (1.2-1.4 to 0.9 CPU seconds per thousand images, dcgan-digits).
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return "unchanged: the C library has no mallopt"
+    done = mallopt(_M_MMAP_THRESHOLD, _GIB) and mallopt(_M_TRIM_THRESHOLD, _GIB)
+    return "glibc, freed memory kept" if done else "unchanged: mallopt refused"
+
+
+def check_networks_fit(config: TrainConfig, world: World, span: Span | None = None) -> None:
+    """Raises TrainerError where the networks exceed the memory of this node, GPU (with a step) or TPU (between steps).
+
+    Before they are built: the kernel would promise the memory, then kill the process that uses it. A step's tensors are
+    only estimated (gangway.trainer.config.step_memory), so they refuse nothing. `span` limits the check to a part of
+    the run, for networks that grow; None for all of it. Each worker builds both networks and the generator's average on
+    the CPU; training there adds gradients and Adam's two moments.
+    """
+    trains_here = world.device.type == "cpu" and config.shard == "ddp"
+    workers = world.world_size // world.num_nodes
+    _check_host(config, workers, trains_here=trains_here)
+    memory_gib = device_memory_gib(world.device)
+    if memory_gib is None:
+        return
+    on_gpu = partial(device_memory, config, workers, world.num_nodes, memory_gib, "this GPU", span)
+    for one in xla_memory(config, memory_gib, "this device", span) if world.on_xla else on_gpu():
+        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in one.changes.items())
+        raise TrainerError(
+            place=f"TrainConfig.{one.field}",
+            problem=one.problem,
+            value=getattr(config, one.field),
+            allowed=one.allowed,
+            fix=flags or "smaller networks, or devices with more memory",
+        )
+
+
+def _check_host(config: TrainConfig, workers: int, *, trains_here: bool) -> None:
+    def needed_gib(each: TrainConfig) -> float:
+        return workers * host_gib(each, trains_here=trains_here)
+
+    free_gib = free_host_memory_gib()
+    if needed_gib(config) <= free_gib:
+        return
+    field = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= free_gib).field
+    parts = "weights, gradients, moments and average" if trains_here else "weights and average"
+    owners = f"{workers} workers" if workers > 1 else "a worker"
+    raise TrainerError(
+        place=f"TrainConfig.{field}",
+        problem=f"the networks' {parts} need {needed_gib(config):,.1f} GiB for {owners} on a node",
+        value=getattr(config, field),
+        allowed=f"what fits into the {free_gib:,.1f} GiB that are free here",
+        fix=f"a smaller --{field.replace('_', '-')}{', fewer workers on a node' if workers > 1 else ''}, "
+        "or a node with more memory",
+    )
+
+
+@contextmanager
+def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
+    """Turns running out of memory into a LoneError that names batch_gpu and the next smaller size."""
+    try:
+        yield
+    except RuntimeError as error:
+        found = _allocator_message(error)
+        if not found or is_shared_failure(error):  # of metrics, or samples: no batch_gpu makes them smaller
+            raise
+        share = world.slice(config.batch_size, config.group)
+        size = config.batch_gpu or share.stop - share.start
+        smaller = [each for each in range(config.group, size, config.group) if config.batch_size % each == 0]
+        flags = f"--batch-gpu {smaller[-1] if smaller else 1}{' --cuda-graphs false' if config.cuda_graphs else ''}"
+        fewer = f"{flags}: a run that has begun may change it" if smaller else "smaller networks"
+        raise LoneError(
+            place="TrainConfig.batch_gpu",
+            problem=f"worker {world.rank}'s memory does not hold a step on {size} image(s) at once ({found})",
+            value=config.batch_gpu,
+            allowed=f"a divisor of the batch of {config.batch_size} below {size}" if smaller else "",
+            fix=f"{fewer}; or machines with more memory, or more of them",
+        ) from error
+
+
+def _allocator_message(error: RuntimeError) -> str:
+    if isinstance(error, torch.OutOfMemoryError):
+        return str(error).split(". ", maxsplit=1)[0]
+    refused = _CPU_REFUSED.search(str(error))
+    return f"no room for a tensor of {int(refused[1]) / _GIB:,.1f} GiB" if refused else ""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """One session's options of the command line, beside TrainConfig.
+    """One session's options of the command line, beside TrainConfig."""
 
-    Attributes:
-        resume: continue from the newest valid checkpoint; False refuses a directory that has one.
-        metrics_port: for Prometheus; None for no endpoint.
-        fabric_min_gbps: least bus bandwidth with which the run starts, Gbit/s; None for any fabric.
-        track: further targets that rank 0 reports to, see gangway.trainer.telemetry.
-        log_json: print the lines of stats.jsonl instead of sentences about them.
-        reading: how images are read by default.
-        control: the controller's settings; None for no controller.
-    """
-
-    resume: bool = True
-    metrics_port: int | None = None
-    fabric_min_gbps: float | None = None
-    track: tuple[str, ...] = ()
-    log_json: bool = False
+    resume: bool = True  # continue from the newest valid checkpoint; False refuses a directory that has one
+    metrics_port: int | None = None  # for Prometheus; None for no endpoint
+    fabric_min_gbps: float | None = None  # least bus bandwidth with which the run starts, Gbit/s; None for any fabric
+    track: tuple[str, ...] = ()  # further targets that rank 0 reports to, see gangway.trainer.telemetry
+    log_json: bool = False  # print the lines of stats.jsonl instead of sentences about them
     power: PowerAsked = NOTHING_ASKED
-    reading: Reading = AS_SUITS
-    control: ControlSettings | None = None
+    reading: Reading = AS_SUITS  # how images are read by default
+    control: ControlSettings | None = None  # the controller's settings; None for no controller
 
     def say(self, sentence: str) -> None:
         """Prints a sentence, on stderr where stdout is for JSON alone."""
@@ -72,31 +161,20 @@ PLAIN = RunOptions()
 
 
 class Ready(NamedTuple):
-    """What a worker needs for its first step.
+    """What a worker needs for its first step."""
 
-    Attributes:
-        config: of the run, with the segments that a controller decided.
-        verification: of the data's files; use it as a context.
-        complete: whether the run is done already.
-        allocator: the C library's memory setting.
-        choices: each with its reason.
-    """
-
-    config: TrainConfig
+    config: TrainConfig  # of the run, with the segments that a controller decided
     state: TrainState
     data: ShardedImages
-    verification: Verification
+    verification: Verification  # of the data's files; use it as a context
     restored: Restored
-    complete: bool
-    allocator: str
-    choices: dict[str, str]
+    complete: bool  # whether the run is done already
+    allocator: str  # the C library's memory setting
+    choices: dict[str, str]  # each with its reason
 
 
 def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[str, Precision]:
-    """Checks configuration, workers and machine before data is read; returns the precisions of the segments ahead.
-
-    Raises TrainerError on every rank. Plans use the same rules (`gangway.trainer.config.refusals`).
-    """
+    """Checks configuration, workers and machine before data is read; returns the precisions of the segments ahead."""
     precisions = _check_segments(config, world, images)
     check_graphs(config, world.device)
     check_layers(config)
@@ -110,10 +188,7 @@ def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[s
 def _check_segments(config: TrainConfig, world: World, images: int) -> Mapping[str, Precision]:
     check_workers(config, images, world.world_size, equal_shares=world.on_xla)
     ahead = stretches_from(config, images)
-    found: dict[str, Precision] = {}
-    for each in ahead:
-        found[each.config.precision] = world.run_on_all(partial(_choose_precision, each, world))
-    return found
+    return {each.config.precision: world.run_on_all(partial(_choose_precision, each, world)) for each in ahead}
 
 
 def _choose_precision(stretch: Stretch, world: World) -> Precision:
@@ -131,10 +206,7 @@ def check_layers(config: TrainConfig) -> None:
 
 
 def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
-    """Makes this worker ready; all workers call it together. Prepares missing shards in `data_dir`.
-
-    `resume` False refuses a directory that has a checkpoint. Raises TrainerError on every rank.
-    """
+    """Makes this worker ready; collective. `resume` False refuses a directory that has a checkpoint (TrainerError)."""
     seen = max(world.gather(newest_images(run_dir / "checkpoints") if world.rank == 0 else 0))
     precisions = check_start(config, world, seen)
     set_tf32(enabled=config.tf32)

@@ -11,14 +11,13 @@ from gangway.trainer.config.parts.rules import replicas
 from gangway.trainer.config.segment_plan import Plan, decided_values
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
-from gangway.trainer.control.actuators import CLUSTER_KNOBS, SEGMENT_KNOBS, Actuators, get_changes
+from gangway.trainer.control.actuators import CLUSTER_KNOBS, SEGMENT_KNOBS, Actuators, get_changes, get_machine
 from gangway.trainer.control.controller import Controller, report_decision
+from gangway.trainer.control.decide import standing_decisions
 from gangway.trainer.control.fatal import FATAL, Fatal, fatal_changes, to_undo
 from gangway.trainer.control.flags import MODE_FLAG, MORE_FLAG, POLICY_FLAG
-from gangway.trainer.control.history import standing_decisions
-from gangway.trainer.control.idle_bounds import idle_bounds
+from gangway.trainer.control.guardrails import idle_bounds
 from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
-from gangway.trainer.control.machine import get_machine
 from gangway.trainer.control.watch import get_history
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.host import program
@@ -34,21 +33,13 @@ from gangway.trainer.steps.state import TrainState
 
 
 class Past(NamedTuple):
-    """What a session continues from.
+    """What a session continues from."""
 
-    Attributes:
-        config: of the run, without the undone changes.
-        lines: of its log, on rank 0; none without a controller.
-        fatal: changes that ended every session that had them.
-        undone: fatal changes that a checkpoint had kept.
-        choices: that undoing has changed.
-    """
-
-    config: TrainConfig
-    lines: Sequence[Line] = ()
-    fatal: Sequence[Fatal] = ()
-    undone: Sequence[Decision] = ()
-    choices: Mapping[str, str] = MappingProxyType({})
+    config: TrainConfig  # of the run, without the undone changes
+    lines: Sequence[Line] = ()  # of its log, on rank 0; none without a controller
+    fatal: Sequence[Fatal] = ()  # changes that ended every session that had them
+    undone: Sequence[Decision] = ()  # fatal changes that a checkpoint had kept
+    choices: Mapping[str, str] = MappingProxyType({})  # that undoing has changed
 
     def history(self, settings: ControlSettings, images: int) -> list[Interval]:
         """The run's intervals before `images`, on rank 0, ended by what was undone since."""
@@ -92,7 +83,6 @@ class Steering:
             self._controller.quality(moment.values())
 
     def _act(self, decision: Decision, state: TrainState, batch: Batch) -> str:
-        """Applies a decision; returns why it failed, or an empty string."""
         try:
             if decision.knob in SEGMENT_KNOBS:
                 self._plan.decide(state.images, get_changes(decision, self._plan.now.lr_factor))
@@ -122,7 +112,11 @@ def get_past(
     wanted = to_undo(fatal, decided_values(config, state.images))
     undo: list[Decision] = world.gather([] if skip_reason else wanted, list[Decision])[0]
     if world.rank == 0:
-        _report_fatal(fatal, state.images, reporter)
+        for one in (one for one in fatal if not one.is_reported):
+            knob, was, value = one.limit
+            of = {"of_session": one.session, "of_images": one.images}
+            reporter.event(FATAL, state.images, knob=knob, value=value, was=was, why=one.reason, **of)
+            reporter.say(f"warning: controller: {knob} {value} is never tried again: {one.reason}")
         for each in wanted if skip_reason else ():
             reporter.say(f"warning: controller: {each.knob} stays {each.was}, and may end the run again: {skip_reason}")
     plan, trouble = Plan(config, state.images), ""
@@ -151,15 +145,6 @@ def _skip_reason(settings: ControlSettings, run_dir: Path) -> str:
     if settings.mode != "act" or settings.policy == "fixed":
         return f"{settings.choice}, changes nothing; {MODE_FLAG} act with another {POLICY_FLAG} than fixed undoes it"
     return ""
-
-
-def _report_fatal(fatal: Sequence[Fatal], images: int, reporter: Reporter) -> None:
-    for each in fatal:
-        if not each.is_reported:
-            knob, was, value = each.limit
-            of = {"of_session": each.session, "of_images": each.images}
-            reporter.event(FATAL, images, knob=knob, value=value, was=was, why=each.reason, **of)
-            reporter.say(f"warning: controller: {knob} {value} is never tried again: {each.reason}")
 
 
 def get_steering(
@@ -193,16 +178,7 @@ def get_steering(
         reporter.event(CONTROLLER, state.images, settings=record, **about)
         for name, why in idle.items():
             reporter.say(f"warning: {MORE_FLAG}: bounds.{name}: {why}")
-    controller = Controller(
-        settings,
-        world,
-        machine,
-        begun or actuators.start,
-        plan.config.seed,
-        run_dir,
-        history,
-        lambda event, images, **details: reporter.event(event, images, **details),
-        reporter.say,
-    )
+    start, seed = begun or actuators.start, plan.config.seed
+    controller = Controller(settings, world, machine, start, seed, run_dir, history, reporter.event, reporter.say)
     controller.begin(actuators.start, restored, actuators.knobs(plan.now.config), state.images, troubles)
     return Steering(plan, actuators, controller, reporter)

@@ -2,13 +2,12 @@
 
 A whole loss is one graph: the fakes, the penalties (`DLoss.functional`: torch.func differentiates inside the graph)
 and, with several workers, the averages of its gradients, which travel during the backward
-(gangway.trainer.distributed.in_graph_average). The trial makes training's own passes (`Phase.run`) on the first step's
+(gangway.trainer.distributed.averages). The trial makes training's own passes (`Phase.run`) on the first step's
 images, compiled and eager, compares the gradients and leaves no trace. Where a later shape fails to compile, that pass
 and all later ones are eager. PyTorch/XLA compiles by itself.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,19 +23,17 @@ from gangway.trainer.core.torch_private import (
     order_graphs,
     set_compiled_call,
 )
-from gangway.trainer.distributed.in_graph_average import InGraphAverage, averages_first
+from gangway.trainer.distributed.averages import InGraphAverage, averages_first
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.base import Network
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.phases.phase import Phase
 from gangway.trainer.steps.state import TrainState
-from gangway.trainer.steps.step import is_penalised
+from gangway.trainer.steps.step import first_failure, is_penalised, resting
 
-_CLOSE = {"fp32": 1e-3}
-_NEAR = 5e-2
-"""Largest relative difference between compiled and eager gradients of a pass; the larger one with 16 bits and less."""
-_VARIANTS = 64
-"""Of one compiled loss: with and without penalties, and progressive networks' resolutions."""
+# Largest relative difference between compiled and eager gradients of a pass; the larger one with 16 bits and less.
+_CLOSE, _NEAR = {"fp32": 1e-3}, 5e-2
+_VARIANTS = 64  # Of one compiled loss: with and without penalties, and progressive networks' resolutions
 
 _TIMES, _TIMES_WITH_GRAPHS = 1, 3
 """Trials of a pass: with a new shape, CUDA graphs warm up in the first, are recorded in the second, then replayed."""
@@ -81,10 +78,7 @@ class Compilation:
         return bool(self._able)
 
     def compiles(self, state: TrainState) -> bool:
-        """Whether the next step is the first compiled one of its shape, and may take minutes.
-
-        Call it once before each step; the answer is the same on every worker.
-        """
+        """Whether the next step is the first compiled one of its shape, and may take minutes; called once per step."""
         if not self._phases:
             return False
         config, phase = state.config, state.phase
@@ -110,12 +104,11 @@ class Compilation:
         """Whether a compilation failed on any worker since the last call; all then continue eagerly. Collective."""
         if not self._phases:
             return False
-        failures = [text for text in world.gather(self._failure) if text]
-        if failures:
+        if failure := first_failure(self._failure, world):
             _uncompile(self._phases, self.losses)
-            self.choice, self._phases = f"off: given up before {images:,} images, since {failures[0]}", ()
+            self.choice, self._phases = f"off: given up before {images:,} images, since {failure}", ()
             self._able = ()
-        return bool(failures)
+        return bool(failure)
 
     def _guard(self, loss: nn.Module, name: str) -> None:
         """Falls back to the eager pass where compilation fails; other workers share only gradients, and need not."""
@@ -154,10 +147,7 @@ def compile_losses(
     world: World,
     later: Sequence[TrainConfig] = (),
 ) -> Compilation:
-    """Compiles a step's losses where configuration and device allow; all workers call it together.
-
-    `state` and `batch` are for the trial; `later` are the configurations of the segments that follow.
-    """
+    """Compiles losses where configuration and device allow; collective. `later` are the following segments'."""
     if why_not := _why_not(config, world):
         return Compilation(f"off: {why_not}", _wrapped(phases, world))
     inside = _averages_inside((config, *later), world)
@@ -172,13 +162,13 @@ def compile_losses(
     for phase in phases:
         phase.differentiate_inside(on=True)
         losses[phase.key].compile(fullgraph=True, dynamic=False, **options)
-    failures = _gather_failures(_first_failure(passes), world) if inside else []
-    if not failures:
+    failure = first_failure(_try_forward(passes), world) if inside else ""
+    if not failure:
         times = _TIMES_WITH_GRAPHS if config.cuda_graphs else _TIMES
-        failures = _gather_failures(_compare(passes, expected, _CLOSE.get(config.precision, _NEAR), times), world)
-    if failures:
+        failure = first_failure(_compare(passes, expected, _CLOSE.get(config.precision, _NEAR), times), world)
+    if failure:
         _uncompile(phases, losses)
-        return Compilation(f"off: tried, and {failures[0]}", _wrapped(phases, world))
+        return Compilation(f"off: tried, and {failure}", _wrapped(phases, world))
     graphs = " with CUDA graphs" if config.cuda_graphs else ""
     averages = ", averages between workers included" if inside else ""
     choice = f"on{graphs}: asked for ({config.compile}), and every pass's gradients agree with those without{averages}"
@@ -207,24 +197,17 @@ def _uncompile(phases: Phases, losses: Losses) -> None:
         phase.differentiate_inside(on=False)
 
 
-def _gather_failures(failure: str, world: World) -> list[str]:
-    return [text for text in world.gather(failure) if text]
-
-
 def _why_not(config: TrainConfig, world: World) -> str:
-    if config.compile == "off":
-        return "not asked for"
-    if world.on_xla:
-        return "PyTorch/XLA compiles by itself"
-    if config.activation_checkpointing:
-        return "blocks that are recomputed run uncompiled"
-    if config.shard != "ddp" and world.control is not None:
-        return "sharded networks run uncompiled"
-    if world.is_pipelined:
-        return "the stages of a pipeline run uncompiled"
-    if config.compile == "auto" and world.device.type == "cpu":
-        return "on a CPU it was measured slower (DCGAN 32x32: 741 images/s instead of 859; --compile on tries it)"
-    return ""
+    slower = "on a CPU it was measured slower (DCGAN 32x32: 741 images/s instead of 859; --compile on tries it)"
+    reasons = {
+        "not asked for": config.compile == "off",
+        "PyTorch/XLA compiles by itself": world.on_xla,
+        "blocks that are recomputed run uncompiled": config.activation_checkpointing,
+        "sharded networks run uncompiled": config.shard != "ddp" and world.control is not None,
+        "the stages of a pipeline run uncompiled": world.is_pipelined,
+        slower: config.compile == "auto" and world.device.type == "cpu",
+    }
+    return next((why for why, applies in reasons.items() if applies), "")
 
 
 def _first_line(error: Exception) -> str:
@@ -234,12 +217,11 @@ def _first_line(error: Exception) -> str:
 
 def _passes(phases: Phases, losses: Losses, state: TrainState, batch: Batch, config: TrainConfig) -> Iterator[Pass]:
     for phase in phases:
-        learning, resting = ([state.roles[name].network for name in names] for names in (phase.roles, phase.resting))
-
+        networks = [[state.roles[name].network for name in names] for names in (phase.roles, phase.resting)]
         for penalised, words in phase.variants.items():
             if penalised or len(phase.variants) == 1 or config.r1_interval > 1:
                 totals = partial(_totals, phase, losses[phase.key], batch, state, penalised=penalised)
-                yield Pass(f"{phase.label}{words}", totals, learning, resting)
+                yield Pass(f"{phase.label}{words}", totals, *networks)
 
 
 def _totals(
@@ -250,36 +232,22 @@ def _totals(
         yield micro.weight * phase.run(loss, micro.inputs, penalised=penalised, settle=None).total
 
 
-def _first_failure(passes: Sequence[Pass]) -> str:
-    """Returns why a forward pass does not compile; empty where all do.
-
-    It runs before backwards exchange averages: a worker that fails there would leave the others waiting.
-    """
+def _try_forward(passes: Sequence[Pass]) -> str:
+    """Returns why a forward does not compile, or empty; tried before backwards, in which other workers would wait."""
     for each in passes:
         try:
-            with _resting(each):
+            with resting(each.resting):
                 next(each.totals())
         except Exception as error:  # the compiler has many, its own and its backends'
             return f"{each.name} does not compile: {_first_line(error)}"
     return ""
 
 
-@contextmanager
-def _resting(each: Pass) -> Iterator[None]:
-    for network in each.resting:
-        network.learn(on=False)
-    try:
-        yield
-    finally:
-        for network in each.resting:
-            network.learn(on=True)
-
-
 def _gradients(each: Pass) -> Tensor:
     """Returns all gradients of one pass as a float32 row on the CPU, and clears them."""
     for network in each.learning:
         network.zero_grad()
-    with _resting(each):
+    with resting(each.resting):
         for total in each.totals():
             torch.autograd.backward(total)
     parameters = [parameter for network in each.learning for parameter in network.parameters()]
@@ -290,10 +258,7 @@ def _gradients(each: Pass) -> Tensor:
 
 
 def _compare(passes: Sequence[Pass], expected: Sequence[Tensor], tolerance: float, times: int) -> str:
-    """Returns why the compiled losses are wrong; empty where they are right.
-
-    Runs all passes `times` in a step's order, as one may overwrite another's memory in CUDA graphs.
-    """
+    """Returns why compiled losses are wrong, or empty; `times`, as CUDA graphs may overwrite each other."""
     failure = ""
     for each, wanted in [*zip(passes, expected, strict=True)] * times:
         try:

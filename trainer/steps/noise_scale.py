@@ -26,32 +26,22 @@ from gangway.trainer.phases.phase import Phase
 from gangway.trainer.steps.state import TrainState
 
 _PARTS = 4
-_MOST_IMAGES = 16
-"""Of a part."""
-_EVERY = 256
-"""Images trained per image measured, which is half a step's work at most: some 0.3 %."""
+_MOST_IMAGES = 16  # Of a part
+_EVERY = 256  # Images trained per image measured, which is half a step's work at most: some 0.3 %
 _SHARE = 0.005
 """Share of the time for measurements: where kernel launches are the bottleneck, one takes as long as several steps (a
 quarter of the time, with DCGAN at 32x32 on an H200).
 """
-_KEPT = 0.8
-"""Decay of the means at each measurement: one |G|^2 is a small difference of large numbers."""
+_KEPT = 0.8  # Decay of the means at each measurement: one |G|^2 is a small difference of large numbers
 
 
 class Looks(NamedTuple):
-    """One worker's measurements since its last line.
+    """One worker's measurements since its last line."""
 
-    Attributes:
-        signal: mean of the products of two parts' gradients; its expectation is |G|^2.
-        noise: mean of tr(Sigma), squared gradient units times images.
-        number: of measurements.
-        sec: host time, at least for starting their kernels.
-    """
-
-    signal: float = 0.0
-    noise: float = 0.0
-    number: int = 0
-    sec: float = 0.0
+    signal: float = 0.0  # mean of the products of two parts' gradients; its expectation is |G|^2
+    noise: float = 0.0  # mean of tr(Sigma), squared gradient units times images
+    number: int = 0  # of measurements
+    sec: float = 0.0  # host time, at least for starting their kernels
 
 
 NO_LOOKS = Looks()
@@ -82,9 +72,8 @@ class NoiseProbe:
     def look(self, state: TrainState, batch: Batch) -> None:
         """Measures the next step's batch; weights, gradients, buffers and random numbers stay the same."""
         began, phase = time.perf_counter(), self._phase
-        learn = [
-            weight for name in phase.roles for weight in state.roles[name].network.parameters() if weight.requires_grad
-        ]
+        weights = (weight for name in phase.roles for weight in state.roles[name].network.parameters())
+        learn = [weight for weight in weights if weight.requires_grad]
         saved = [(buffer, buffer.clone()) for role in state.roles.values() for buffer in role.network.buffers()]
         total, squares = [torch.zeros_like(weight) for weight in learn], torch.zeros_like(self._sums[0])
         parts = [slice(at * self._size, (at + 1) * self._size) for at in range(self._number)]
@@ -116,10 +105,7 @@ class NoiseProbe:
         return Looks(signal, noise, number, sec)
 
     def after(self, line: Mapping[str, Any]) -> None:
-        """Adapts the interval to `_SHARE` by a statistics line, the same on all workers.
-
-        Skips the line with the first measurement, in which kernels are chosen.
-        """
+        """Adapts the interval to `_SHARE` by a line, equal on all workers; not by the first, which chooses kernels."""
         last, self._last = self._last, line
         if not self._last_looks:
             return

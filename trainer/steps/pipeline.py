@@ -16,13 +16,94 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.distributed.sharded_modules import map_tensors
 from gangway.trainer.distributed.world import STAGES, World
 from gangway.trainer.families.gan import DiscriminatorPhase, GeneratorPhase
-from gangway.trainer.networks.base import Discriminator
-from gangway.trainer.networks.halves import FirstHalf, SecondHalf
+from gangway.trainer.networks.base import Discriminator, Generator
+from gangway.trainer.networks.precision import Precision
 from gangway.trainer.phases.batch import Micro
 from gangway.trainer.phases.losses import GLoss, Inputs
 from gangway.trainer.phases.phase import Phase, Terms, Update
+
+
+def first_units(generator: Generator) -> int:
+    """Returns the first half's number of units that balances the halves' weights; each half has at least one."""
+    units = generator.units()
+    outside = _count(generator) - sum(map(_count, units))
+    ending = sum(_count(getattr(generator, name)) for name in generator.finishing)
+    before, after = outside - ending, ending + sum(map(_count, units))
+    sizes = {}
+    for number, unit in enumerate(units[:-1], 1):
+        before, after = before + _count(unit), after - _count(unit)
+        sizes[number] = max(before, after)
+    return min(sizes, key=lambda number: sizes[number])
+
+
+def parts_of_half(generator: Generator, half: int) -> list[nn.Parameter]:
+    """Returns the weights of the first half (0) or the second (1)."""
+    units, cut = generator.units(), first_units(generator)
+    ending = [getattr(generator, name) for name in generator.finishing]
+    second_ids = {id(each) for part in (*units[cut:], *ending) for each in part.parameters()}
+    return [each for each in generator.parameters() if (id(each) in second_ids) == bool(half)]
+
+
+class _Half(Generator):
+    """Part of a generator. Halves exchange float32 rows, whose memory order depends on no layout of feature maps."""
+
+    def __init__(self, whole: Generator, half: int) -> None:
+        super().__init__()
+        self._whole = (whole,)  # in a tuple, so that it is not a submodule: half of its weights are elsewhere
+        self.weights = nn.ParameterList(parts_of_half(whole, half))
+
+    def _run(self, *inputs: Tensor | None, twice: bool) -> Tensor:
+        self.precision: Precision | None = self._whole[0].precision
+        return super()._run(*inputs, twice=twice)
+
+
+class FirstHalf(_Half):
+    """Latents and labels to rows of features, the second half's input."""
+
+    def __init__(self, whole: Generator) -> None:
+        super().__init__(whole, 0)
+        self._units = (*whole.units()[: first_units(whole)],)
+
+    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+        """[N, z_dim] and [N] to [N, C * H * W]."""
+        return self.features(latents, labels).flatten(1)
+
+    def features(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Returns the features as maps."""
+        features = self._whole[0].begin(latents, labels)
+        for unit in self._units:
+            features = unit(features)
+        return features
+
+
+class SecondHalf(_Half):
+    """Rows of features of the given shape to images."""
+
+    def __init__(self, whole: Generator, shape: Sequence[int]) -> None:
+        super().__init__(whole, 1)
+        self._units = (*whole.units()[first_units(whole) :],)
+        self._shape = tuple(shape)
+
+    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Returns images; `latents` are the rows."""
+        features = self._whole[0].arrange(latents.reshape(len(latents), *self._shape))
+        for unit in self._units:
+            features = unit(features)
+        return self._whole[0].finish(features)
+
+
+def feature_shape(generator: Generator, z_dim: int, num_classes: int) -> tuple[int, ...]:
+    """Returns one image's shape between the halves of a generator on meta."""
+    labels = torch.zeros(1, dtype=torch.int64, device="meta") if num_classes else None
+    return tuple(FirstHalf(generator).features(torch.empty(1, z_dim, device="meta"), labels).shape[1:])
+
+
+def _count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
 
 NUM_STAGES = 2
 Backward = Callable[[Tensor], None]
@@ -42,10 +123,7 @@ class StageLink(NamedTuple):
         return self.stage == 0
 
     def schedule(self, module: nn.Module, micros: Sequence[Micro[Inputs]], *, learns: bool) -> PipelineScheduleSingle:
-        """Returns the schedule of micro-batches through this stage's `module`; both stages call it together.
-
-        It sets shapes, which torch would otherwise send between workers as pickles.
-        """
+        """Returns the schedule of micro-batches through `module`, with shapes, which torch would send as pickles."""
         inputs = micros[0].inputs
         size = len(inputs.latents)
         rows = torch.empty(size, self.features, device="meta", requires_grad=learns)
@@ -60,7 +138,7 @@ class StageLink(NamedTuple):
             return ScheduleGPipe(stage, len(micros), scale_grads=False)
         # One backward after each forward keeps the activations of only two micro-batches.
         kind = Schedule1F1B if len(micros) >= NUM_STAGES else ScheduleGPipe
-        return kind(stage, len(micros), loss_fn=_weighted, scale_grads=False)
+        return kind(stage, len(micros), loss_fn=lambda loss, weight: (loss * weight).sum(), scale_grads=False)
 
 
 class Stage:
@@ -78,17 +156,11 @@ class Stage:
     def phases(self, config: TrainConfig) -> Sequence[Phase[Any]]:
         """Returns the phases of a step on this stage; only the second one learns from the discriminator's."""
         given = config, self.half, self._discriminator, self._link
-        if self._link.is_first:
-            return FakesSender(*given), GeneratorFirst(*given)
-        return FakesJudge(*given), GeneratorSecond(*given)
+        return DiscriminatorStage(*given), GeneratorStage(*given)
 
     def to_complete(self, value: Any) -> Any:
         """Moves nested dicts and lists to the CPU and fills meta tensors from the other stage. Collective."""
-        if isinstance(value, Tensor):
-            return self._from_its_stage(value.detach()).cpu()
-        if isinstance(value, dict):
-            return {key: self.to_complete(item) for key, item in value.items()}
-        return [self.to_complete(item) for item in value] if isinstance(value, list) else value
+        return map_tensors(value, lambda tensor: self._from_its_stage(tensor.detach()).cpu())
 
     def _from_its_stage(self, tensor: Tensor) -> Tensor:
         link, is_here = self._link, not tensor.is_meta
@@ -101,16 +173,18 @@ class Stage:
         return tensor if is_here else sent
 
 
-class _DiscriminatorStage(DiscriminatorPhase):
-    """The discriminator's phase, whose fakes pass both stages without gradients."""
+class DiscriminatorStage(DiscriminatorPhase):
+    """The discriminator's phase, whose fakes pass both stages without gradients; nothing learns on the first."""
 
     def __init__(
         self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
     ) -> None:
         super().__init__(config, half, discriminator)
         self._link = link
-        self._through: nn.Module = half if link.is_first else nn.Identity()
         self._schedules: dict[tuple[int, int], PipelineScheduleSingle] = {}
+        self._through: nn.Module = nn.Identity()
+        if link.is_first:
+            self._through, self.loss = half, nn.Identity()  # type: ignore[assignment]  # nothing learns here
 
     @torch.no_grad()
     def _features(self, micros: Sequence[Micro[Inputs]]) -> Sequence[Tensor]:
@@ -120,16 +194,6 @@ class _DiscriminatorStage(DiscriminatorPhase):
         rows = schedule.step(arg_mbs=fed)
         return () if rows is None else rows.split(len(micros[0].inputs.latents))
 
-
-class FakesSender(_DiscriminatorStage):
-    """The discriminator's phase on the first stage, where nothing learns."""
-
-    def __init__(
-        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
-    ) -> None:
-        super().__init__(config, half, discriminator, link)
-        self.loss = nn.Identity()  # type: ignore[assignment]  # nothing learns here
-
     def passes(
         self,
         world: World,
@@ -140,34 +204,18 @@ class FakesSender(_DiscriminatorStage):
         penalised: bool,
         settle: Update | None,
     ) -> Iterator[tuple[Micro[Inputs], Terms]]:
-        """See `Phase`."""
-        self._features(list(micros))
-        return iter(())
-
-
-class FakesJudge(_DiscriminatorStage):
-    """The discriminator's phase on the second stage: the plain step's, on features."""
-
-    def passes(
-        self,
-        world: World,
-        loss: nn.Module,
-        micros: Iterable[Micro[Inputs]],
-        backward: Backward,
-        *,
-        penalised: bool,
-        settle: Update | None,
-    ) -> Iterator[tuple[Micro[Inputs], Terms]]:
-        """See `Phase`."""
+        """See `Phase`: on the second stage the plain step's, on features."""
         listed = list(micros)
         rows = self._features(listed)
+        if self._link.is_first:
+            return iter(())
         fed = [
             replace(micro, inputs=micro.inputs._replace(latents=each)) for micro, each in zip(listed, rows, strict=True)
         ]
         return super().passes(world, loss, fed, backward, penalised=penalised, settle=settle)
 
 
-class _GeneratorStage(GeneratorPhase):
+class GeneratorStage(GeneratorPhase):
     """The generator's phase: features go forward and gradients back, per micro-batch."""
 
     overlaps = False
@@ -181,13 +229,6 @@ class _GeneratorStage(GeneratorPhase):
         # torch's stage calls what data parallelism wraps.
         self.loss = half if link.is_first else JudgedRows(GLoss(half, discriminator, config))
 
-    def _schedule(self, loss: nn.Module, micros: Sequence[Micro[Inputs]]) -> PipelineScheduleSingle:
-        return _get_schedule(self._schedules, self._link, loss, micros, learns=True)
-
-
-class GeneratorFirst(_GeneratorStage):
-    """The generator's phase on the first stage."""
-
     def passes(
         self,
         world: World,
@@ -198,30 +239,18 @@ class GeneratorFirst(_GeneratorStage):
         penalised: bool,
         settle: Update | None,
     ) -> Iterator[tuple[Micro[Inputs], Terms]]:
-        """See `Phase`."""
-        listed = list(micros)
-        self._schedule(loss, listed).step(arg_mbs=[_latents(micro.inputs) for micro in listed])
-        return iter(())
-
-
-class GeneratorSecond(_GeneratorStage):
-    """The generator's phase on the second stage."""
-
-    def passes(
-        self,
-        world: World,
-        loss: nn.Module,
-        micros: Iterable[Micro[Inputs]],
-        backward: Backward,
-        *,
-        penalised: bool,
-        settle: Update | None,
-    ) -> Iterator[tuple[Micro[Inputs], Terms]]:
-        """See `Phase`: torch's schedule calls backward itself, on each loss times its weight."""
+        """See `Phase`: torch's schedule calls backward itself, on the second stage on each loss times its weight."""
         listed, losses = list(micros), list[Tensor]()
-        fed = [_batch_kwargs(micro.inputs) for micro in listed]
+        schedule = _get_schedule(self._schedules, self._link, loss, listed, learns=True)
+        if self._link.is_first:
+            schedule.step(arg_mbs=[_latents(micro.inputs) for micro in listed])
+            return
+        given = (
+            [(name, each) for name, each in micro.inputs._asdict().items() if each is not None] for micro in listed
+        )
+        fed = [{name: each for name, each in named if name != "latents"} for named in given]
         weights = [torch.tensor(micro.weight, device=self._link.device) for micro in listed]
-        self._schedule(loss, listed).step(kwarg_mbs=fed, target_mbs=weights, losses=losses, return_outputs=False)
+        schedule.step(kwarg_mbs=fed, target_mbs=weights, losses=losses, return_outputs=False)
         for micro, weighted in zip(listed, losses, strict=True):
             total = weighted.detach() / micro.weight
             yield micro, Terms(total, total[None])
@@ -257,11 +286,3 @@ def _get_schedule(
 
 def _latents(inputs: Inputs) -> tuple[Tensor, ...]:
     return (inputs.latents,) if inputs.labels is None else (inputs.latents, inputs.labels)
-
-
-def _batch_kwargs(inputs: Inputs) -> dict[str, Tensor]:
-    return {name: each for name, each in inputs._asdict().items() if each is not None and name != "latents"}
-
-
-def _weighted(loss: Tensor, weight: Tensor) -> Tensor:
-    return (loss * weight).sum()

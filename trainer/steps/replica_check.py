@@ -44,10 +44,7 @@ def check_same(world: World, state: TrainState) -> None:
 
 
 def first_difference(world: World, named: Iterable[tuple[str, Tensor]]) -> tuple[str, list[int]] | None:
-    """Returns the first float32 tensor whose bits differ, and every worker's bit sum; None where all are equal.
-
-    All workers call it together, with the same names in the same order.
-    """
+    """Returns the first float32 tensor whose bits differ, and every worker's bit sum, or None. Collective."""
     in_stages = world.is_pipelined
     tensors = [(name, local(tensor), in_stages or tensor is not local(tensor)) for name, tensor in named]
     if world.control is None or not tensors:
@@ -87,7 +84,7 @@ def _named(kind: str, label: str, network: nn.Module) -> Iterator[tuple[str, Ten
 
 
 def _bit_sum(tensor: Tensor, device: torch.device) -> Tensor:
-    """Sums a float32 tensor's bits as integers, which is exact in any order; zero for another stage's tensor."""
-    if tensor.is_meta:
+    if tensor.is_meta:  # another stage's
         return torch.zeros((), dtype=torch.int64, device=device)
+    # As integers, whose sum is exact in any order.
     return tensor.detach().contiguous().view(torch.int32).sum(dtype=torch.int64)

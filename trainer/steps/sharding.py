@@ -1,10 +1,9 @@
-"""Splits networks that do not fit on one worker with their optimisers (FSDP2 or HSDP).
+"""Splits networks that do not fit on one worker with their optimisers: by FSDP2, HSDP, or in a pipeline of two stages.
 
 Weights, gradients, Adam's moments and the averages are split over all workers (fsdp2), or over each node's and repeated
-on every node (hsdp), so that only averages cross the network. A pass gathers one of a network's units
-(`Network.units`) at a time, and what is in none of them; the penalties' double backward gathers them once more
-(gangway.trainer.distributed.gathered_window). Every micro-batch reduces its gradients at once; kept until the last one,
-they would be whole on every worker.
+on every node (hsdp), so that only averages cross the network. A pass gathers one of a network's units (`Network.units`)
+at a time, and what is in none of them; the penalties' double backward gathers them once more (`GatheredWindow`). Every
+micro-batch reduces its gradients at once; kept until the last one, they would be whole on every worker.
 
 In bf16 weights are gathered in bfloat16, and gradients averaged in float32. Autocast of float32 weights, as with ddp,
 would compute the same, but keep a copy of every weight from the forward to the backward.
@@ -15,13 +14,15 @@ Not for progressive networks, parts of which do not train at all times.
 import warnings
 
 import torch
+from torch import nn
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.distributed.gathered_window import GatheredWindow
-from gangway.trainer.distributed.sharded_modules import placed
+from gangway.trainer.distributed.sharded_modules import GatheredWindow, placed
 from gangway.trainer.distributed.world import World
-from gangway.trainer.networks.base import Network
-from gangway.trainer.phases.optimisers import load_moments
+from gangway.trainer.families.registry import get_family
+from gangway.trainer.networks.base import Generator, Network
+from gangway.trainer.phases.optimisers import adam_of_stage, load_moments
+from gangway.trainer.steps.pipeline import FirstHalf, SecondHalf, Stage, feature_shape, first_units, parts_of_half
 from gangway.trainer.steps.state import TrainState
 
 
@@ -62,3 +63,41 @@ def _split(network: Network, world: World, dtype: torch.dtype | None) -> int:
         split.append(whole)
     network.gathered = GatheredWindow(split)
     return len(units)
+
+
+def divide(state: TrainState, config: TrainConfig, world: World) -> str:
+    """Divides a generator over pairs of workers: half of its weights, moments and average on each. Collective.
+
+    Returns the choice with its reason. The other half stays in the networks as meta tensors, which have a shape and
+    take no memory, so that names and numbers of parameters, and checkpoints, are those of whole networks. The whole
+    discriminator is on the second stage; otherwise images would travel between the stages too.
+    """
+    if not world.is_pipelined:
+        return "ddp: a pipeline was asked for, but one process has nobody to share with"
+    generator, stage = state.generator, world.stage
+    units, cut = len(generator.units()), first_units(generator)
+    for network in (generator, state.ema):
+        _keep_only(network, parts_of_half(network, stage), world.device)
+    _keep_only(state.discriminator, list(state.discriminator.parameters()) if stage else [], world.device)
+    for role in state.learners:
+        role.optimizer = adam_of_stage(role, state.config)
+    with torch.device("meta"):
+        whole = next(spec.network for spec in get_family(config).roles(config) if spec.name == "generator")
+    assert isinstance(whole, Generator), "of that name"
+    shape = feature_shape(whole, config.z_dim, config.num_classes)
+    half = SecondHalf(generator, shape) if stage else FirstHalf(generator)
+    state.stage = Stage.of(world, half, state.discriminator, torch.Size(shape).numel())
+    pairs = world.dp_size
+    return (
+        f"pipeline: {cut} of the generator's {units} units on the first of two stages, the others and the "
+        f"discriminator on the second, {pairs} pair{'s' * (pairs > 1)}, asked for"
+    )
+
+
+def _keep_only(network: nn.Module, here: list[nn.Parameter], device: torch.device) -> None:
+    """Moves the parameters in `here` to the device, and all others to meta."""
+    here_ids = {id(parameter) for parameter in here}
+    for module in network.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            to = parameter.to(device) if id(parameter) in here_ids else parameter.to("meta")
+            setattr(module, name, nn.Parameter(to.detach(), requires_grad=parameter.requires_grad))

@@ -14,9 +14,9 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.distributed.sharded_modules import is_sharded, local, placed, whole
+from gangway.trainer.distributed.sharded_modules import is_sharded, local, map_tensors, placed, whole
 from gangway.trainer.families.registry import get_family
-from gangway.trainer.networks.base import Discriminator, Generator, Network
+from gangway.trainer.networks.base import Discriminator, Generator, Network, recompute
 from gangway.trainer.networks.layers import small_maps, use_matrix_products
 from gangway.trainer.networks.precision import LossScale, Precision, Products
 from gangway.trainer.networks.progressive_schedule import phase_at
@@ -30,8 +30,7 @@ from gangway.trainer.phases.optimisers import (
     load_moments,
     saved_moments,
 )
-from gangway.trainer.phases.recomputing import recompute
-from gangway.trainer.phases.roles import Role, RoleSpec, ema_parts
+from gangway.trainer.phases.phase import Role, RoleSpec, ema_parts
 from gangway.trainer.steps.pipeline import Stage
 
 
@@ -44,8 +43,7 @@ class TrainState:
         images: real images shown so far.
         step: steps made.
         augment_p: share of the images that each augmentation changes (gangway.trainer.phases.augment); once adapted, a
-        scalar
-            on the device, so that only readers wait for it.
+            scalar on the device, so that only readers wait for it.
         sign_sum: of the logits of the `sign_images` reals since the augmentation last adapted; an integer scalar on the
             device.
         phase: of networks that grow, a function of `images`.
@@ -183,7 +181,12 @@ class TrainState:
         keep = 0.5 ** (config.step_images / half_life) if half_life else 0.0
         for role in self.roles.values():
             if role.ema is not None:
-                _average(role.ema, role.network, keep, in_stages=self.stage is not None)
+                # In a pipeline, meta tensors are the other stage's.
+                averaged, present = (
+                    [local(each) for each in network.parameters() if self.stage is None or not each.is_meta]
+                    for network in (role.ema, role.network)
+                )
+                get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's is bare
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the whole state on the CPU, for a checkpoint; collective where networks are split."""
@@ -195,11 +198,16 @@ class TrainState:
         return self.live() if self.is_split and self.stage is None else self.state_dict()
 
     def _whole(self, value: Any) -> Any:
-        return _on_cpu(value) if self.stage is None else self.stage.to_complete(value)
+        if self.stage is not None:
+            return self.stage.to_complete(value)
+        return map_tensors(value, lambda tensor: whole(tensor).detach().cpu())
 
     def live(self) -> dict[str, Any]:
         """Returns `state_dict` without a copy: the tensors that the next step changes, on their device and split."""
-        parts = {name: _saved_part(part) for name, part in self._parts()}
+        parts = {
+            name: saved_moments(part) if isinstance(part, torch.optim.Optimizer) else part.state_dict()
+            for name, part in self._parts()
+        }
         scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
         counters: dict[str, Any] = {"images": self.images, "step": self.step, "augment_p": float(self.augment_p)}
         if self.config.ada_target:
@@ -240,10 +248,7 @@ class TrainState:
         return self.stage is not None or any(is_sharded(role.network) for role in self.roles.values())
 
     def averages_on(self, device: torch.device, *, alone: bool = False) -> Mapping[str, Network]:
-        """Returns every average on a device by role, copied if needed.
-
-        `alone` gives each worker whole ones that it may use by itself; all workers call that together.
-        """
+        """Returns every average on a device by role; `alone`: whole ones for each worker, asked for by all together."""
         here = {role.name: role.ema for role in self.roles.values() if role.ema is not None}
         there = all(next(network.parameters()).device == device for network in here.values())
         if there and self.stage is None and not (alone and self.is_split):
@@ -256,42 +261,18 @@ class TrainState:
         return networks
 
     def _parts(self) -> Iterator[tuple[str, nn.Module | torch.optim.Optimizer]]:
-        """Yields networks, averages and optimisers by their names in a checkpoint, in its order."""
         yield from ((role.key, role.network) for role in self.roles.values())
         yield from ema_parts(self.roles.values()).items()
         yield from ((f"opt_{role.key}", role.learner) for role in self.learners)
 
 
 def _like(part: nn.Module | torch.optim.Optimizer) -> Mapping[Any, torch.Tensor]:
-    """Returns a network's tensors by name, or an optimiser's parameters by number."""
     if isinstance(part, nn.Module):
         return part.state_dict()
     return dict(enumerate(parameter for group in part.param_groups for parameter in group["params"]))
-
-
-def _saved_part(part: nn.Module | torch.optim.Optimizer) -> dict[str, Any]:
-    return saved_moments(part) if isinstance(part, torch.optim.Optimizer) else part.state_dict()
 
 
 def _role(spec: RoleSpec, device: torch.device) -> Role:
     ema = copy.deepcopy(spec.network).eval().requires_grad_(False).to(device) if spec.averaged else None
     scale = LossScale(device.type, enabled=False)
     return Role(spec.name, spec.key, spec.network.to(device), spec.lr, None, ema, scale)
-
-
-def _average(ema: nn.Module, network: nn.Module, keep: float, *, in_stages: bool) -> None:
-    """Updates an average; `in_stages` skips meta tensors, which are another worker's."""
-    averaged, present = (
-        [local(parameter) for parameter in each.parameters() if not (in_stages and parameter.is_meta)]
-        for each in (ema, network)
-    )
-    get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
-
-
-def _on_cpu(value: Any) -> Any:
-    """Moves nested dicts and lists to the CPU; tensors already there are not copied."""
-    if isinstance(value, torch.Tensor):
-        return whole(value).detach().cpu()
-    if isinstance(value, dict):
-        return {key: _on_cpu(item) for key, item in value.items()}
-    return [_on_cpu(item) for item in value] if isinstance(value, list) else value

@@ -1,42 +1,43 @@
 """One training step of networks, a batch and a world, which may be a single process without a group.
 
 It uses no reporter, run directory, lock or notice. The loop (gangway.trainer.run.loop) calls it, and so do benchmarks,
-tuning, federation clients (gangway.trainer.steps.local_training) and tests.
+tuning, federation clients (`local_train`) and tests.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.data.domains import check_domains
+from gangway.trainer.data.images_in_memory import ImagesInMemory
 from gangway.trainer.distributed.world import World
 from gangway.trainer.families.registry import get_family
+from gangway.trainer.networks.base import Network
 from gangway.trainer.phases import augment
 from gangway.trainer.phases.batch import Batch, Micro
 from gangway.trainer.phases.phase import Phase, Update
-from gangway.trainer.phases.roles import Role
 from gangway.trainer.phases.updates import Accumulator, get_update
 from gangway.trainer.steps.state import TrainState
 
-Feed = Callable[[Phase[Any], int], Iterable[Micro[Any]]]
-"""Returns a phase's micro-batches of the batch after `images`."""
+Feed = Callable[[Phase[Any], int], Iterable[Micro[Any]]]  # Returns a phase's micro-batches of the batch after `images`
 
 
 class Game(NamedTuple):
-    """The phases of a step, and their losses wrapped by `World.wrap`, by key.
-
-    Attributes:
-        at_once: whether every update follows its gradients at once, evaluated in each phase. Otherwise an update whose
-            averages still travel waits until the next phase needs it.
-    """
+    """The phases of a step, and their losses wrapped by `World.wrap`, by key."""
 
     config: TrainConfig
     world: World
     phases: Sequence[Phase[Any]]
     losses: Mapping[str, nn.Module]
+    # Whether every update follows its gradients at once, evaluated in each phase. Otherwise an update whose averages
+    # still travel waits until the next phase needs it.
     at_once: Callable[[], bool] = lambda: True
 
 
@@ -98,10 +99,7 @@ def play(
     penalised: bool,
     meanwhile: Callable[[], object],
 ) -> Tensor:
-    """Makes all phases of a step; `missing` then holds the deferred updates, see `step`.
-
-    Returns the sum of the reals' signs, a scalar on the device.
-    """
+    """Makes all phases of a step; returns the sum of the reals' signs. `missing` then holds the deferred updates."""
     world, signs = game.world, torch.zeros((), device=game.world.device)
     for phase in game.phases:
         last_phase = phase is game.phases[-1]
@@ -112,7 +110,7 @@ def play(
         sums.clock.enter(phase.key)
         loss, roles = game.losses[phase.key], [state.roles[name] for name in phase.roles]
         is_late = last_phase or (world.is_late(loss) and not game.at_once())
-        with _resting([state.roles[name] for name in phase.resting]):
+        with resting([state.roles[name].network for name in phase.resting]):
             # One update per batch.
             positions = phase.positions(game.config, state.images)
             for images in positions:
@@ -170,11 +168,64 @@ def make(missing: list[Update]) -> None:
 
 
 @contextmanager
-def _resting(roles: Sequence[Role]) -> Iterator[None]:
-    for role in roles:
-        role.network.learn(on=False)
+def resting(networks: Sequence[Network]) -> Iterator[None]:
+    """A block in which networks are used without gradients."""
+    for network in networks:
+        network.learn(on=False)
     try:
         yield
     finally:
-        for role in roles:
-            role.network.learn(on=True)
+        for network in networks:
+            network.learn(on=True)
+
+
+def first_failure(own: str, world: World) -> str:
+    """Returns the first worker's failure on all workers; empty where none failed."""
+    return next(filter(None, world.gather(own)), "")
+
+
+class LocalRound(NamedTuple):
+    """A round's real images, and the mean of each loss over its steps, by name; None for a penalty that no step had."""
+
+    images: int
+    losses: dict[str, float | None]
+
+
+def local_train(
+    state: TrainState, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, *, steps: int = 1
+) -> LocalRound:
+    """Makes `steps` steps on uint8 `images` [N, C, H, W], or clips, such as a federation client's; writes no file.
+
+    Changes the state in place. The images' order and all random numbers depend on the seed and the images seen. Raises
+    TrainerError for images of another shape than the configuration's, or missing labels.
+    """
+    config = state.config
+    if images.shape[1:] != config.image_shape or not len(images):
+        raise TrainerError(
+            place="images",
+            problem="are not what the state's networks make",
+            value=f"{images.dtype} {images.shape}",
+            allowed=f"uint8 [N, {', '.join(map(str, config.image_shape))}], one image at least",
+            fix="resize them, or create the state of a configuration of their size",
+        )
+    if config.num_labels and labels is None:
+        kind = "domains" if config.translates else "classes"
+        raise TrainerError(
+            place="labels",
+            problem=f"are missing, and the networks know {config.num_labels} {kind}",
+            allowed=f"[{len(images)}] whole numbers below {config.num_labels}",
+            fix="give them, or create the state of a configuration without",
+        )
+    source = ImagesInMemory(images, labels, config.num_labels)
+    if config.translates:
+        check_domains(source, "labels")
+    device = next(next(iter(state.roles.values())).network.parameters()).device
+    world, phases = World.alone(device), get_phases(state)
+    game, sums, begun = new_game(phases, config, world), Accumulator(phases, device), state.images
+    batch = Batch(config, world, source, state.images)
+    try:
+        for _ in range(steps):
+            step(state, batch, game, sums)
+    finally:
+        batch.close()
+    return LocalRound(state.images - begun, sums.means([sums.cpu().tolist()]))

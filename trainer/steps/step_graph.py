@@ -7,7 +7,7 @@ penalties are a graph each.
 
 The inputs, which are copied to the graph's memory, and Python's counters stay outside. Several workers record and
 decide together: each phase's gradients are averaged inside the graph, in one message after its backward
-(gangway.trainer.distributed.flat_average), and the slowest worker's times count.
+(gangway.trainer.distributed.averages), and the slowest worker's times count.
 """
 
 import time
@@ -22,31 +22,26 @@ import torch
 from torch import Tensor, nn
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.distributed.flat_average import FlatAverage
+from gangway.trainer.distributed.averages import FlatAverage
 from gangway.trainer.distributed.world import World
 from gangway.trainer.phases.batch import Batch, Micro
-from gangway.trainer.phases.phase import Phase
-from gangway.trainer.phases.roles import ema_parts
+from gangway.trainer.phases.phase import Phase, ema_parts
 from gangway.trainer.phases.updates import Accumulator
 from gangway.trainer.steps.state import TrainState
-from gangway.trainer.steps.step import Game, adapt, is_penalised, make, play, step
+from gangway.trainer.steps.step import Game, adapt, first_failure, is_penalised, make, play, step
 
 WARM_UP, TIMED = 4, 8
 """Steps of the more common kind for choosing kernels and allocating memory, and for timing each way."""
-_GAIN = 1.05
-"""How many times as fast a graph must be, as it keeps a step's memory."""
-_ROOM = 0.9
-"""Usable share of the device's memory."""
-_CLOSE = {"fp32": 1e-3}
-_NEAR = 5e-2
-"""Largest relative difference between a graph's gradients and an eager step's; the larger one with 16 bits, and always
-for the weights' changes: Adam makes a full step of any gradient however small."""
+_GAIN = 1.05  # How many times as fast a graph must be, as it keeps a step's memory
+_ROOM = 0.9  # Usable share of the device's memory
+# Largest relative difference between a graph's gradients and an eager step's; the larger one with 16 bits, and always
+# for the weights' changes: Adam makes a full step of any gradient however small.
+_CLOSE, _NEAR = {"fp32": 1e-3}, 5e-2
 
 Meanwhile = Callable[[], object]
 Recorder = Callable[[Callable[[], None]], Callable[[], None]]
 """Records a function's computation, and returns its replay."""
-Inputs = Mapping[tuple[str, int], Sequence[Micro[Any]]]
-"""Micro-batches by a phase's key and the number of its batch."""
+Inputs = Mapping[tuple[str, int], Sequence[Micro[Any]]]  # Micro-batches by a phase's key and the number of its batch
 
 
 @dataclass(frozen=True)
@@ -61,10 +56,7 @@ class _Recorded:
 
 
 class StepGraph:
-    """Makes the steps of one segment; `choice` is the current way with its reason.
-
-    `measured` uses graphs only where they are faster; `why_not` is a reason to use none.
-    """
+    """Makes the steps of one segment; `choice` is the way, with its reason. `measured`: graphs only where faster."""
 
     def __init__(self, config: TrainConfig, record: Recorder, *, measured: bool, why_not: str = "") -> None:
         self._config, self._record, self._measured, self._judged = config, record, measured, not measured
@@ -141,12 +133,13 @@ class StepGraph:
         attempt = self._attempt(kind, state, batch, game)
         if isinstance(attempt, str):
             self._give_up(attempt)
-            _free()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
             step(state, batch, game, sums, meanwhile)
             return
         step(state, batch, game, sums, meanwhile)
         differs = attempt.found.difference(_Outcome(state, attempt.before), self._config)
-        if failure := _first_failure(differs, game.world):
+        if failure := first_failure(differs, game.world):
             self._give_up(f"tried, and {failure}")
             return
         self._recorded[kind] = attempt.graph
@@ -171,7 +164,7 @@ class StepGraph:
                     graph = self._record_step(kind, state, batch, inside)
             except _UnrecordedError as error:
                 failure = f"tried, and {error}"
-        if failure := _first_failure(failure, game.world):
+        if failure := first_failure(failure, game.world):
             return failure
         assert before is not None, "a failure returns earlier"
         assert graph is not None, "likewise"
@@ -239,28 +232,18 @@ def step_graph(config: TrainConfig, world: World) -> StepGraph:
 
 
 def _why_not(config: TrainConfig, world: World) -> str:
-    if config.step_graph == "off":
-        return "not asked for"
-    if world.device.type != "cuda":
-        return f"a step on {world.device.type} is none of kernels that CUDA starts"
-    if world.is_pipelined:
-        return "the stages of a pipeline meet between the passes of a step"
-    if config.shard != "ddp" and world.control is not None:
-        return "sharded networks are gathered between the passes of a step"
-    if config.activation_checkpointing:
-        return "its blocks are recomputed"
-    if config.cuda_graphs:
-        return "its passes are graphs of their own (cuda_graphs)"
-    if config.architecture == "progressive":
-        return "these networks grow"
-    if "beta2" in config.schedules.given:
-        return "beta2 has a schedule, and would be a constant of the graph"
-    return ""
-
-
-def _first_failure(failure: str, world: World) -> str:
-    """Returns the first worker's failure on all workers; empty where none failed."""
-    return next(filter(None, world.gather(failure)), "")
+    is_sharded = config.shard != "ddp" and world.control is not None
+    reasons = {
+        "not asked for": config.step_graph == "off",
+        f"a step on {world.device.type} is none of kernels that CUDA starts": world.device.type != "cuda",
+        "the stages of a pipeline meet between the passes of a step": world.is_pipelined,
+        "sharded networks are gathered between the passes of a step": is_sharded,
+        "its blocks are recomputed": config.activation_checkpointing,
+        "its passes are graphs of their own (cuda_graphs)": config.cuda_graphs,
+        "these networks grow": config.architecture == "progressive",
+        "beta2 has a schedule, and would be a constant of the graph": "beta2" in config.schedules.given,
+    }
+    return next((why for why, applies in reasons.items() if applies), "")
 
 
 def cuda_recorder() -> Recorder:
@@ -284,11 +267,6 @@ def _finish() -> None:
         torch.cuda.synchronize()
 
 
-def _free() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
 def _peak_bytes() -> int:
     return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
 
@@ -307,7 +285,6 @@ def _too_large(state: TrainState, peak: int) -> str:
 def _inputs(
     state: TrainState, batch: Batch, game: Game, saw: Callable[[int], object] = lambda _: None
 ) -> Iterator[tuple[tuple[str, int], Sequence[Micro[Any]]]]:
-    """Yields the next step's inputs, as `Inputs`; `saw` is called with each batch's digest."""
     for phase in game.phases:
         for number, images in enumerate(phase.positions(game.config, state.images)):
             if phase.batches:
@@ -325,10 +302,7 @@ def _copy(micro: Micro[Any]) -> Micro[Any]:
 
 
 def _use_tensor_lr(state: TrainState) -> None:
-    """Moves step sizes into tensors, as numbers would be constants of the graph.
-
-    From the first step on, so that no result depends on when a graph is recorded.
-    """
+    """Moves step sizes into tensors, as numbers would be constants of the graph; from the first step on."""
     for role in state.learners:
         for group in role.learner.param_groups:
             group["capturable"] = True
@@ -363,29 +337,21 @@ class _Snapshot:
             message = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise _UnrecordedError(f"it cannot be recorded: {message}") from error
         finally:
-            self._restore(state)
-
-    @torch.no_grad()
-    def _restore(self, state: TrainState) -> None:
-        for tensor, value in zip(_changing(state), self._values, strict=True):
-            tensor.copy_(value)
-        for role, scale in zip(state.learners, self._scales, strict=True):
-            role.scale.load_state_dict(scale)
+            with torch.no_grad():
+                for tensor, value in zip(_changing(state), self._values, strict=True):
+                    tensor.copy_(value)
+            for role, scale in zip(state.learners, self._scales, strict=True):
+                role.scale.load_state_dict(scale)
 
 
 class _Outcome:
-    """A step's gradients and its changes of the weights."""
-
     def __init__(self, state: TrainState, before: _Snapshot) -> None:
         gradients = [parameter.grad for parameter in _weights(state) if parameter.grad is not None]
         self._gradients = _row(gradients)
         self._changes = _row([now - was for now, was in zip(_weights(state), before.weights, strict=True)])
 
     def difference(self, eager: "_Outcome", config: TrainConfig) -> str:
-        """Returns how it differs from an eager step; empty where it does not.
-
-        A deterministic run, which must not depend on a clock, allows no difference.
-        """
+        """Returns how it differs from an eager step, or empty. Deterministic runs allow no difference."""
         exact = config.deterministic
         for what, found, wanted, bound in (
             ("gradients", self._gradients, eager._gradients, 0.0 if exact else _CLOSE.get(config.precision, _NEAR)),

@@ -22,16 +22,14 @@ from gangway.trainer.networks.progressive_schedule import shrink
 from gangway.trainer.phases.augment import GATES, UNIFORMS
 from gangway.trainer.phases.batch import Micro, Unpaired, to_floats
 from gangway.trainer.phases.losses import Inputs
-from gangway.trainer.phases.phase import Phase
+from gangway.trainer.phases.phase import Phase, Update
 from gangway.trainer.phases.updates import Accumulator
 from gangway.trainer.steps.state import TrainState
 from gangway.trainer.steps.step import get_phases, make, new_game, play
 
 _META = torch.device("meta")
-_STEPS = 2
-"""The second one starts with the gradients of the first."""
-_MICRO_BATCHES = 2
-"""Likewise."""
+_STEPS = 2  # The second one starts with the gradients of the first
+_MICRO_BATCHES = 2  # Likewise
 _LOWERED = frozenset({F.conv2d, F.conv3d, F.conv_transpose2d, F.conv_transpose3d, F.linear, torch.matmul})
 """Operations of the networks here that autocast computes in 16 bits."""
 
@@ -75,10 +73,7 @@ class LiveBytes:
 
 
 def trace_step(config: TrainConfig, workers: int = 1) -> StepMemory:
-    """Traces the peak of a step with penalties on the worker with most images; gradients are those at the peak.
-
-    Growing networks are traced at the largest size that the run reaches.
-    """
+    """Traces the peak of a step with penalties on the worker with most images, with networks at their largest size."""
     config = config.within(config.planned[-1])
     with _META:
         state = _state(config)
@@ -90,7 +85,12 @@ def trace_step(config: TrainConfig, workers: int = 1) -> StepMemory:
             live.add(tensor)
         with live.watching():
             for _ in range(_STEPS):
-                _trace(state, workers)
+                phases, missing = get_phases(state), list[Update]()
+                game, sums = new_game(phases, config, World.alone(_META)), Accumulator(phases, _META)
+                feed = _MetaBatch(state, workers).micros
+                play(state, feed, game, sums, missing, penalised=True, meanwhile=lambda: None)
+                make(missing)
+                state.update_ema()
     held = [_bytes(tensors) for tensors in (weights, averages, moments)]
     parameters, average, both_moments, gradients = (each / GIB for each in (*held, live.beside))
     return StepMemory(parameters, average, both_moments, gradients, (live.peak - sum(held) - live.beside) / GIB)
@@ -101,10 +101,7 @@ def _bytes(tensors: Iterable[Tensor | None]) -> int:
 
 
 def _state(config: TrainConfig) -> TrainState:
-    """Returns the state at the run's last step, on meta.
-
-    SGD stands for Adam, whose fused kernels need no memory besides moments but do not exist for meta.
-    """
+    """Returns the state at the run's last step, on meta; SGD stands for Adam, whose fused kernels it lacks."""
     state = TrainState.create(config, _META)
     state.images = max(0, config.total_images - 2 * config.step_images)
     state.advance()
@@ -115,14 +112,6 @@ def _state(config: TrainConfig) -> TrainState:
     for role in state.learners:
         role.optimizer = torch.optim.SGD(role.network.parameters(), lr=1.0, foreach=False)
     return state
-
-
-def _trace(state: TrainState, workers: int) -> None:
-    world, phases, batch = World.alone(_META), get_phases(state), _MetaBatch(state, workers)
-    game, sums, missing = new_game(phases, state.config, world), Accumulator(phases, _META), []  # type: ignore[var-annotated]
-    play(state, batch.micros, game, sums, missing, penalised=True, meanwhile=lambda: None)
-    make(missing)
-    state.update_ema()
 
 
 class _MetaBatch:

@@ -22,15 +22,12 @@ _SURE_LOSS = 0.1
 relativistic loss, of which it is the logits' distance. Runs that learnt had 0.16 or more in their surest line."""
 _SURE_STEPS = 500
 """So long D has to be that sure: it often is for the first tens of steps, until G has found the pictures' colours."""
-_FALLEN = 0.9
-"""G catches up where its loss in the second half of that time is below so much of the first half's."""
+_FALLEN = 0.9  # G catches up where its loss in the second half of that time is below so much of the first half's
 _SAME = 0.05
 """Spread of the samples, as a share of the real images', below which they look alike. Runs that learn had 0.15 or more
 in their first grids and 0.5 later."""
-_SAME_GRIDS = 2
-"""So many grids in a row: an average that is still young may be grey for one."""
-_UNPENALISED = ("wgan-gp", "lsgan")
-"""Losses that have no R1, and of which no value says how often D is right."""
+_SAME_GRIDS = 2  # So many grids in a row: an average that is still young may be grey for one
+_UNPENALISED = ("wgan-gp", "lsgan")  # Losses that have no R1, and of which no value says how often D is right
 
 
 class Hint(NamedTuple):
@@ -82,10 +79,7 @@ class CollapseWatch:
         )
 
     def grid(self, samples: Tensor, images: int) -> Hint | None:
-        """Checks uint8 samples of the fixed latents after `images`.
-
-        Ignores untrained generators and repeated states.
-        """
+        """Checks uint8 samples of the fixed latents after `images`, of trained generators, and each state once."""
         if images in (0, self._seen):
             return None
         self._seen = images
@@ -95,11 +89,14 @@ class CollapseWatch:
         if self._same < _SAME_GRIDS or CONSTANT_OUTPUT in self._reported:
             return None
         self._reported.add(CONSTANT_OUTPUT)
+        config = self._config
+        flags = [*_constant(config), f"--lr-g {config.lr_g / 2:g} --lr-d {config.lr_d / 2:g}"]
+        flags += [] if config.loss in _UNPENALISED else [_heavier_penalty(config)]
         return Hint(
             CONSTANT_OUTPUT,
             ratio,
             f"the samples are all alike: in {_SAME_GRIDS} grids in a row they differ by {ratio:.1%} of what the real "
-            f"images differ by. {_restart(_gentler(self._config))}",
+            f"images differ by. {_restart(' '.join(flags))}",
         )
 
 
@@ -121,13 +118,7 @@ def _weaker_discriminator(config: TrainConfig, augment_p: float) -> str:
     return " ".join([*changes, *_constant(config), f"--lr-d {config.lr_d / 2:g}", _heavier_penalty(config)])
 
 
-def _gentler(config: TrainConfig) -> str:
-    slower = " ".join([*_constant(config), f"--lr-g {config.lr_g / 2:g} --lr-d {config.lr_d / 2:g}"])
-    return slower if config.loss in _UNPENALISED else f"{slower} {_heavier_penalty(config)}"
-
-
 def _constant(config: TrainConfig) -> list[str]:
-    """Returns the flag that disables schedules, which would override the others."""
     return ["--schedules {}"] if config.schedules.given else []
 
 

@@ -24,64 +24,49 @@ _COUNTED = 8
 
 
 class Load(NamedTuple):
-    """One worker's use of its machine.
+    """One worker's use of its machine."""
 
-    Attributes:
-        rss_gib: peak resident set of this process.
-        gpu_gib: peak of the GPU memory it allocated since the load before; None without a GPU.
-        gpu_utilisation: share of the last second or so in which the GPU ran a kernel, 0..1; None where nobody can tell.
-        cpu_sec: CPU time of this process so far, all its threads.
-        cores: that its node's workers may use, by quota too; 0 on all but one of them, so that they add up.
-        host_memory_gib: in use on its node, by all processes; likewise.
-        cpu_wait_sec: for how long its threads were ready so far and had no core; None where the kernel does not count.
-        node: rank of its node.
-        host_sec: for how long the processors that the node's workers may run on were busy so far, for whomever, and how
-            long they were there; None of all but one worker of the node, and where the kernel does not count.
-        host_memory_share: in use, of what there is on its node or, if that is fuller, of what its container or job may
-            have; None of all but one worker of the node.
-        gpu_memory_share: peak of what it allocated of its GPU's memory; None without a GPU.
-        read_bytes: that it has read from disks so far; None where nobody can tell.
-    """
-
-    rss_gib: float
-    gpu_gib: float | None
+    rss_gib: float  # peak resident set of this process
+    gpu_gib: float | None  # peak of the GPU memory it allocated since the load before; None without a GPU
+    # share of the last second or so in which the GPU ran a kernel, 0..1; None where nobody can tell
     gpu_utilisation: float | None
-    cpu_sec: float
-    cores: int
-    host_memory_gib: float
+    cpu_sec: float  # CPU time of this process so far, all its threads
+    cores: int  # that its node's workers may use, by quota too; 0 on all but one of them, so that they add up
+    host_memory_gib: float  # in use on its node, by all processes; likewise
+    # for how long its threads were ready so far and had no core; None where the kernel does not count
     cpu_wait_sec: float | None = None
-    node: int = 0
+    node: int = 0  # rank of its node
+    # for how long the processors that the node's workers may run on were busy so far, for whomever, and how long they
+    # were there; None of all but one worker of the node, and where the kernel does not count
     host_sec: tuple[float, float] | None = None
+    # in use, of what there is on its node or, if that is fuller, of what its container or job may have; None of all but
+    # one worker of the node
     host_memory_share: float | None = None
-    gpu_memory_share: float | None = None
-    read_bytes: int | None = None
+    gpu_memory_share: float | None = None  # peak of what it allocated of its GPU's memory; None without a GPU
+    read_bytes: int | None = None  # that it has read from disks so far; None where nobody can tell
 
 
 def load(world: World) -> Load:
     """Measures this worker's load; resets a GPU's peak of memory, so that each line has its own."""
     # Kilobytes on Linux.
     rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
-    first = world.local_rank == 0
-    cores = usable_cores() if first else 0
-    own = Load(
-        rss_gib,
-        None,
-        None,
-        time.process_time(),
-        cores,
-        _host_memory_gib() if first else 0.0,
-        _cpu_wait_sec(),
-        world.node_rank,
-        _host_sec() if first else None,
-        _host_memory_share() if first else None,
-        read_bytes=_read_bytes(),
-    )
+    own = Load(rss_gib, None, None, time.process_time(), 0, 0.0, _cpu_wait_sec(), world.node_rank)
+    own = own._replace(read_bytes=_read_bytes())
+    if world.local_rank == 0:
+        total, available = _meminfo_gib()
+        host_share = max([1 - available / total, *(group.used / group.limit for group in memory_of_groups())])
+        own = own._replace(cores=usable_cores(), host_sec=_host_sec())
+        own = own._replace(host_memory_gib=total - available, host_memory_share=host_share)
     if world.device.type != "cuda":
         return own
     gpu_gib, all_gib = torch.cuda.max_memory_allocated(world.device) / _GIB, device_memory_gib(world.device)
     torch.cuda.reset_peak_memory_stats(world.device)
     share = gpu_gib / all_gib if all_gib else None
-    return own._replace(gpu_gib=gpu_gib, gpu_utilisation=_gpu_utilisation(world.device), gpu_memory_share=share)
+    try:
+        utilisation = torch.cuda.utilization(world.device) / 100
+    except Exception:  # NVML's own errors: parts of a GPU (MIG) and some virtual ones have no such counter
+        utilisation = None
+    return own._replace(gpu_gib=gpu_gib, gpu_utilisation=utilisation, gpu_memory_share=share)
 
 
 def _cpu_wait_sec() -> float | None:
@@ -116,17 +101,6 @@ def _read_bytes() -> int | None:
         return None
 
 
-def _host_memory_share() -> float:
-    total, available = _meminfo_gib()
-    return max([1 - available / total, *(group.used / group.limit for group in memory_of_groups())])
-
-
-def _host_memory_gib() -> float:
-    """Returns the memory that new processes cannot have without swapping."""
-    total, available = _meminfo_gib()
-    return total - available
-
-
 def device_memory_gib(device: torch.device) -> float | None:
     """Returns a GPU's or TPU's whole memory; None for other devices, or where unknown."""
     if device.type == "xla":
@@ -147,13 +121,6 @@ def _meminfo_gib() -> tuple[float, float]:
     rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     total, available = (int(rows[name].split()[0]) * 1024 / _GIB for name in ("MemTotal", "MemAvailable"))
     return total, available
-
-
-def _gpu_utilisation(device: torch.device) -> float | None:
-    try:
-        return torch.cuda.utilization(device) / 100
-    except Exception:  # NVML's own errors: parts of a GPU (MIG) and some virtual ones have no such counter
-        return None
 
 
 def find_gpu(world: World) -> Gpu | None:

@@ -12,7 +12,6 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.accelerators import find_peak
 from gangway.trainer.core.torch_private import each_operation
 from gangway.trainer.families import cyclegan
-from gangway.trainer.networks.base import Discriminator, Generator
 from gangway.trainer.networks.factory import build
 from gangway.trainer.phases.augment import UNIFORMS
 from gangway.trainer.phases.batch import Unpaired
@@ -21,8 +20,7 @@ from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunContext
 
 _COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
-_IMAGES = 4
-"""Of the batch that is counted; a step's work grows with its images alone."""
+_IMAGES = 4  # Of the batch that is counted; a step's work grows with its images alone
 
 
 def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Quantity:
@@ -63,26 +61,35 @@ def step_flops(config: TrainConfig, device: str, context: RunContext) -> StepFlo
 
 
 def count_step(config: TrainConfig) -> Quantity:
-    """Returns a step's work per real image, FLOP: all discriminator updates, the generator's, lazy penalties.
-
-    For translating networks, per image of each domain.
-    """
+    """Returns a step's work per real image, or image of each domain, FLOP: all updates, with lazy penalties."""
     if config.architecture == "progressive":
         return Quantity.absent("FLOP", "networks that grow do another amount of work at each resolution")
-    if config.translates:
-        return Quantity(value=_translation(config), unit="FLOP", provenance="estimated", source=_COUNTED)
-    generator, discriminator = build(config)
-    networks = _Networks(generator.to("meta"), discriminator.to("meta"))
-    with torch.device("meta"):
-        plain, penalised = (_discriminator_step(config, networks, penalised) for penalised in (False, True))
-        g_step = _generator_step(config, networks)
-    d_step = plain + (penalised - plain) / config.r1_interval
-    per_image = (d_step + g_step / config.d_steps) / _IMAGES
+    per_image = _translation(config) if config.translates else _per_image(config)
     return Quantity(value=per_image, unit="FLOP", provenance="estimated", source=_COUNTED)
 
 
+def _per_image(config: TrainConfig) -> float:
+    generator, discriminator = build(config)
+    generator.to("meta")
+    discriminator.to("meta")
+    d_work: list[int] = []
+    with torch.device("meta"):
+        inputs = _inputs(config)
+        for penalised in (False, True):
+            with _counting() as work:
+                with torch.no_grad():
+                    fakes = generator(inputs.latents, inputs.labels)
+                DLoss(discriminator, config)(inputs, fakes, penalised).total.backward()
+            d_work.append(sum(work))
+        discriminator.requires_grad_(False)
+        with _counting() as g_work:
+            GLoss(generator, discriminator, config)(inputs).backward()
+    plain, with_penalties = d_work
+    d_step = plain + (with_penalties - plain) / config.r1_interval
+    return (d_step + sum(g_work) / config.d_steps) / _IMAGES
+
+
 def _translation(config: TrainConfig) -> float:
-    """Returns all phases' work for an image of each domain."""
     roles = {role.name: role.network.to("meta") for role in cyclegan.roles(config)}
     work = 0.0
     with torch.device("meta"):
@@ -90,16 +97,11 @@ def _translation(config: TrainConfig) -> float:
         for phase in cyclegan.phases(config, roles):
             for name in phase.resting:
                 roles[name].learn(on=False)
-            with _counting() as counter:
+            with _counting() as done:
                 terms = phase.run(phase.loss, Unpaired(images, images), penalised=False, settle=None)
                 torch.autograd.backward(terms.total)
-            work += counter.flops / _IMAGES / (1 if phase.batches else config.d_steps)
+            work += sum(done) / _IMAGES / (1 if phase.batches else config.d_steps)
     return work
-
-
-class _Networks(NamedTuple):
-    generator: Generator
-    discriminator: Discriminator
 
 
 def _inputs(config: TrainConfig) -> Inputs:
@@ -114,44 +116,19 @@ def _inputs(config: TrainConfig) -> Inputs:
     )
 
 
-def _discriminator_step(config: TrainConfig, networks: _Networks, penalised: bool) -> int:
-    loss, inputs = DLoss(networks.discriminator, config), _inputs(config)
-    with _counting() as counter:
-        with torch.no_grad():
-            fakes = networks.generator(inputs.latents, inputs.labels)
-        loss(inputs, fakes, penalised).total.backward()
-    return counter.flops
-
-
-def _generator_step(config: TrainConfig, networks: _Networks) -> int:
-    networks.discriminator.requires_grad_(False)
-    loss = GLoss(networks.generator, networks.discriminator, config)
-    with _counting() as counter:
-        loss(_inputs(config)).backward()
-    return counter.flops
-
-
-class _Counter:
-    """Sums each operation's work.
-
-    FlopCounterMode hooks into autograd in a way that forbids autograd.grad, and with it the penalties.
-    """
-
-    def __init__(self) -> None:
-        self.flops: int = 0
-
-    def note(self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        if operation is torch.ops.aten.convolution_backward:
-            self.flops += _convolution_backward(*args)
-        elif (count := flop_registry.get(operation)) is not None:
-            self.flops += int(count(*args, **kwargs, out_val=result))
-
-
 @contextmanager
-def _counting() -> Iterator[_Counter]:
-    counter = _Counter()
-    with each_operation(counter.note):
-        yield counter
+def _counting() -> Iterator[list[int]]:
+    """Lists each operation's work; FlopCounterMode hooks into autograd so that autograd.grad is forbidden."""
+    work: list[int] = []
+
+    def note(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        if operation is torch.ops.aten.convolution_backward:
+            work.append(_convolution_backward(*args))
+        elif (count := flop_registry.get(operation)) is not None:
+            work.append(int(count(*args, **kwargs, out_val=result)))
+
+    with each_operation(note):
+        yield work
 
 
 def _convolution_backward(outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Tensor, *rest: Any) -> int:

@@ -71,8 +71,7 @@ GAUGES: Mapping[str, Gauge] = MappingProxyType(
     }
 )
 """By key of a statistics line."""
-PHASE_GAUGE = Gauge("phase_seconds", "time of one step on the slowest worker, by phase")
-"""Has the label `phase`."""
+PHASE_GAUGE = Gauge("phase_seconds", "time of one step on the slowest worker, by phase")  # Has the label `phase`
 
 
 def check_port(port: int) -> None:
@@ -85,10 +84,7 @@ def check_port(port: int) -> None:
 
 @contextlib.contextmanager
 def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | None"]:
-    """Yields the endpoint on rank 0, None on other ranks or without a port.
-
-    Raises TrainerError on every rank: the port is in use.
-    """
+    """Yields the endpoint on rank 0, None on others or without a port (TrainerError on every rank: port in use)."""
     endpoint = world.run_on_all(lambda: None if port is None or world.rank else MetricsEndpoint(port))
     try:
         yield endpoint
@@ -132,24 +128,6 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._free.release()
 
 
-class _Gauges:
-    """The gauges of a line; missing figures have no sample, which Prometheus treats as absent."""
-
-    def __init__(self) -> None:
-        self.line: Mapping[str, Any] = {}
-
-    def collect(self) -> Iterator["Metric"]:
-        from prometheus_client.core import GaugeMetricFamily
-
-        line = self.line  # another one may come meanwhile
-        for key, gauge in GAUGES.items():
-            yield GaugeMetricFamily(f"{PREFIX}{gauge.name}", gauge.help, line.get(key))
-        phases = GaugeMetricFamily(f"{PREFIX}{PHASE_GAUGE.name}", PHASE_GAUGE.help, labels=["phase"])
-        for phase, sec in line.get("phase_sec", {}).items():
-            phases.add_metric([phase], sec)
-        yield phases
-
-
 class MetricsEndpoint:
     """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics.
 
@@ -159,8 +137,9 @@ class MetricsEndpoint:
     def __init__(self, port: int, address: str = "0.0.0.0") -> None:
         from prometheus_client import CollectorRegistry, make_wsgi_app
 
-        self._gauges, registry = _Gauges(), CollectorRegistry(auto_describe=True)
-        registry.register(self._gauges)
+        self._line: Mapping[str, Any] = {}
+        registry = CollectorRegistry(auto_describe=True)
+        registry.register(self)
         try:
             self._server = _Server((address, port))
         except OSError as error:
@@ -178,7 +157,19 @@ class MetricsEndpoint:
 
     def show(self, line: Mapping[str, Any]) -> None:
         """Shows a statistics line."""
-        self._gauges.line = line
+        self._line = line
+
+    def collect(self) -> Iterator["Metric"]:
+        """Yields the gauges; missing figures have no sample, which Prometheus treats as absent."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        line = self._line  # another one may come meanwhile
+        for key, gauge in GAUGES.items():
+            yield GaugeMetricFamily(f"{PREFIX}{gauge.name}", gauge.help, line.get(key))
+        phases = GaugeMetricFamily(f"{PREFIX}{PHASE_GAUGE.name}", PHASE_GAUGE.help, labels=["phase"])
+        for phase, sec in line.get("phase_sec", {}).items():
+            phases.add_metric([phase], sec)
+        yield phases
 
     def close(self) -> None:
         """Stops listening."""

@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -24,10 +25,8 @@ _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 _FORBIDDEN = re.compile(r"[/\\#?%:]")
 _EXIT_CODES = {"done": 0, "interrupted": 0, "failed": 1}
 _QUEUE_LINES = 256
-_DONE_SEC = 60.0
-"""How long the end of a run waits for its trackers together."""
-_CLOSE_SEC = 5.0
-"""The same where the run is interrupted or has failed: a spot instance has 30 s in all."""
+_DONE_SEC = 60.0  # How long the end of a run waits for its trackers together
+_CLOSE_SEC = 5.0  # The same where the run is interrupted or has failed: a spot instance has 30 s in all
 _FLAG = "--track"
 
 
@@ -71,10 +70,7 @@ def scalars(line: Line) -> dict[str, float]:
 
 
 class TensorBoardTracker:
-    """Scalars and sample grids over images seen (OSError: not writable).
-
-    Hides what an earlier session wrote beyond the images it resumes from.
-    """
+    """Scalars and sample grids over images seen (OSError); hides an earlier session's beyond the resumed images."""
 
     def __init__(self, run: TrackedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -105,10 +101,7 @@ class TensorBoardTracker:
 
 
 class MlflowTracker:
-    """Metrics over images seen, the configuration as parameters and sample grids as artifacts.
-
-    Raises MlflowException: the server cannot be reached, or refuses.
-    """
+    """Metrics over images seen, configuration as parameters, grids as artifacts. Raises MlflowException."""
 
     def __init__(self, run: TrackedRun) -> None:
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # which may be for JSON alone
@@ -117,7 +110,9 @@ class MlflowTracker:
 
         self._metric = Metric
         self._client = MlflowClient()
-        experiment = _experiment(self._client, os.environ.get("MLFLOW_EXPERIMENT_NAME") or "gangway")
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "gangway"
+        known = self._client.get_experiment_by_name(name)
+        experiment = str(known.experiment_id if known else self._client.create_experiment(name))
         found = self._client.search_runs([experiment], f"tags.`{RUN_ID_TAG}` = '{run.run_id}'", max_results=1)
         if found:
             self._id = found[0].info.run_id
@@ -142,11 +137,6 @@ class MlflowTracker:
     def close(self, status: str) -> None:
         """Ends the run; a later session opens it again."""
         self._client.set_terminated(self._id, _STATUS[status], int(time.time() * 1000))
-
-
-def _experiment(client: object, name: str) -> str:
-    found = client.get_experiment_by_name(name)  # type: ignore[attr-defined]
-    return str(found.experiment_id if found else client.create_experiment(name))  # type: ignore[attr-defined]
 
 
 class WandbTracker:
@@ -187,10 +177,7 @@ Task = Callable[[Tracker], None]
 
 
 class Feed:
-    """One tracker with its thread, in which `make` opens it, since importing and connecting may take seconds.
-
-    `warn` gets the first failure as a sentence.
-    """
+    """One tracker with its thread, where `make` opens it, as that may take seconds; `warn` gets the first failure."""
 
     def __init__(self, name: str, make: Callable[[], Tracker], warn: Callable[[str], None]) -> None:
         self._name, self._make, self._warn = name, make, warn
@@ -230,7 +217,8 @@ class Feed:
                 self._tracker = self._tracker or self._make()
                 task(self._tracker)
             except Exception as error:  # client libraries and servers raise anything
-                self._warn_once("failed", f"failed ({type(error).__name__}: {_first_line(error)}); training goes on")
+                first_line = next(iter(str(error).splitlines()), "")
+                self._warn_once("failed", f"failed ({type(error).__name__}: {first_line}); training goes on")
 
     def _warn_once(self, kind: str, what: str) -> None:
         if kind not in self._warned:
@@ -261,25 +249,6 @@ class Feeds:
             feed.close(status, deadline)
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "")
-
-
-def _tensorboard(run: TrackedRun) -> Tracker:
-
-    return TensorBoardTracker(run)
-
-
-def _mlflow(run: TrackedRun) -> Tracker:
-
-    return MlflowTracker(run)
-
-
-def _wandb(run: TrackedRun) -> Tracker:
-
-    return WandbTracker(run)
-
-
 class _Target(NamedTuple):
     package: str
     install: str
@@ -288,9 +257,9 @@ class _Target(NamedTuple):
 
 TARGETS: Mapping[str, _Target] = MappingProxyType(
     {
-        "tensorboard": _Target("tensorboard", "pip install tensorboard", _tensorboard),
-        "mlflow": _Target("mlflow", "in Gangway's checkout, pip install '.[tracking]'", _mlflow),
-        "wandb": _Target("wandb", "in Gangway's checkout, pip install '.[tracking]'", _wandb),
+        "tensorboard": _Target("tensorboard", "pip install tensorboard", TensorBoardTracker),
+        "mlflow": _Target("mlflow", "in Gangway's checkout, pip install '.[tracking]'", MlflowTracker),
+        "wandb": _Target("wandb", "in Gangway's checkout, pip install '.[tracking]'", WandbTracker),
     }
 )
 """What `--track` may name."""
@@ -327,8 +296,4 @@ def check_targets(names: Sequence[str]) -> None:
 
 def open_feeds(names: Sequence[str], run: TrackedRun, warn: Callable[[str], None]) -> Feeds:
     """Starts a feed for each name that passed `check_targets`; each thread opens its target, and warns once."""
-    return Feeds([Feed(name, _maker(name, run), warn) for name in names])
-
-
-def _maker(name: str, run: TrackedRun) -> Callable[[], Tracker]:
-    return lambda: TARGETS[name].make(run)
+    return Feeds([Feed(name, partial(TARGETS[name].make, run), warn) for name in names])

@@ -68,7 +68,7 @@ def pretended(machine: MachineType) -> Iterator[None]:
     properties = SimpleNamespace(total_memory=float("inf") if memory_gib is None else memory_gib * (1 << 30))
     tpu = SimpleNamespace(memory_bytes=lambda _: properties.total_memory)
     with (
-        mock.patch("gangway.trainer.run.memory.free_host_memory_gib", return_value=machine.memory_gib.value),
+        mock.patch("gangway.trainer.run.session_setup.free_host_memory_gib", return_value=machine.memory_gib.value),
         mock.patch.object(torch.cuda, "get_device_properties", return_value=properties),
         mock.patch.object(torch.cuda, "get_device_name", return_value=machine.accelerator),
         mock.patch.object(torch.cuda, "get_device_capability", return_value=capability),

@@ -9,7 +9,7 @@ import pytest
 from gangway.trainer.__main__ import main
 from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
 from gangway.trainer.control.guardrails import Machine
-from tests.trainer.control.lines import line
+from tests.trainer.control.rooms import line
 
 _TOLD = {"settings": ControlSettings().model_dump(mode="json"), "machine": Machine(4)._asdict(), "seed": 0}
 

@@ -105,16 +105,7 @@ def test_networks_that_translate_are_counted_to_the_last(config: TrainConfig) ->
 
 def counted_step(config: TrainConfig) -> float:
     """What torch counts; of networks that grow, at their whole size, which `count_step` does not count."""
-    if config.architecture != "progressive":
-        return count_step(config).value or 0.0
-    generator, discriminator = build(config)
-    generator.to("meta")
-    discriminator.to("meta")
-    networks = flops._Networks(generator, discriminator)
-    with torch.device("meta"):
-        plain, penalised = (flops._discriminator_step(config, networks, penalised) for penalised in (False, True))
-        g_step = flops._generator_step(config, networks)
-    return (plain + (penalised - plain) / config.r1_interval + g_step / config.d_steps) / flops._IMAGES
+    return flops._per_image(config) if config.architecture == "progressive" else count_step(config).value or 0.0
 
 
 @pytest.mark.slow

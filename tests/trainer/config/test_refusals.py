@@ -36,8 +36,7 @@ from gangway.trainer.metrics import scores
 from gangway.trainer.metrics import scores as manifold
 from gangway.trainer.metrics.metric_registry import check_applies
 from gangway.trainer.networks.precision import choose
-from gangway.trainer.run.memory import check_networks_fit
-from gangway.trainer.run.session_setup import check_start
+from gangway.trainer.run.session_setup import check_networks_fit, check_start
 from gangway.trainer.steps.compilation import check_graphs
 
 DIGITS, PROGAN, VIDEO = PRESETS["dcgan-digits"], PRESETS["progan-celeba128"], PRESETS["progan-video-ucf101"]
@@ -253,8 +252,8 @@ def test_what_has_no_room_is_refused_as_the_trainer_refuses_it(
     there = machine._replace(num_workers=8, memory_gib=100.0, device_memory_gib=15.0)
     device = torch.device("xla" if machine == TPU else "cuda")
     world = World(0, 0, 8 * num_nodes, 0, num_nodes, device, "none", "a test's")
-    monkeypatch.setattr("gangway.trainer.run.memory.free_host_memory_gib", lambda: 100.0)
-    monkeypatch.setattr("gangway.trainer.run.memory.device_memory_gib", lambda _: 15.0)
+    monkeypatch.setattr("gangway.trainer.run.session_setup.free_host_memory_gib", lambda: 100.0)
+    monkeypatch.setattr("gangway.trainer.run.session_setup.device_memory_gib", lambda _: 15.0)
 
     def refused(config: TrainConfig) -> str:
         try:
@@ -294,7 +293,7 @@ def test_a_segment_is_refused_by_the_sizes_that_it_trains_at(machine: Machine, m
     early = config.replace({"segments": [{"from_image": 0, **many}, {"from_image": 1_500_000, **few}]})
     late = config.replace({"segments": [{"from_image": 0, **few}, {"from_image": 1_500_000, **many}]})
     world = World(0, 0, 1, 0, 1, torch.device("xla" if machine == TPU else "cuda"), "none", "a test's")
-    monkeypatch.setattr("gangway.trainer.run.memory.device_memory_gib", lambda _: 15.0)
+    monkeypatch.setattr("gangway.trainer.run.session_setup.device_memory_gib", lambda _: 15.0)
 
     def refused(config: TrainConfig) -> list[str]:
         found = []

@@ -12,40 +12,30 @@ from typing import NamedTuple
 from gangway.trainer.config.values.control import ControlSettings, Objective
 from gangway.trainer.control.decide import Outcome, get_policy, next_decision
 from gangway.trainer.control.guardrails import Machine
-from gangway.trainer.control.interval import Interval, Knobs, Value, efficiency, score
-from gangway.trainer.control.policy import Policy
+from gangway.trainer.control.interval import Interval, Knobs, Policy, Value, efficiency, score
 
 SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Plant:
-    """A node of so many cores, with one worker.
+    """A node of so many cores, with one worker."""
 
-    Attributes:
-        cores: of the node.
-        read_sec: of a core, to read and decode an image.
-        compute_sec: of a core, to compute one; so much that can be shared by threads, `serial` of it cannot.
-        step_sec: of any step, whatever its batch.
-        noise_scale: of gradients.
-        neighbour: cores that others use, by the share of the run that has passed.
-        spread: relative deviation of what a meter shows from what is; `noise_spread` that of the noise scale.
-        device: whether a GPU computes, which needs no core and shows how busy it is.
-    """
-
-    cores: int = 4
-    read_sec: float = 0.0002
+    cores: int = 4  # of the node
+    read_sec: float = 0.0002  # of a core, to read and decode an image
+    # of a core, to compute one; so much that can be shared by threads, `serial` of it cannot
     compute_sec: float = 0.004
     serial: float = 0.1
-    step_sec: float = 0.002
-    noise_scale: float | None = None
+    step_sec: float = 0.002  # of any step, whatever its batch
+    noise_scale: float | None = None  # of gradients
+    # cores that others use, by the share of the run that has passed
     neighbour: Callable[[float], float] = lambda passed: 0.0
+    # relative deviation of what a meter shows from what is; `noise_spread` that of the noise scale
     spread: float = 0.005
     noise_spread: float = 0.1
-    device: bool = False
+    device: bool = False  # whether a GPU computes, which needs no core and shows how busy it is
 
     def interval(self, images: int, knobs: Knobs, passed: float, seconds: float, draw: random.Random) -> Interval:
-        """What is seen of so many seconds."""
         others = self.neighbour(passed)
         free = max(0.5, self.cores - others)
         batch = knobs.batch_size
@@ -89,7 +79,6 @@ class Plant:
 
 
 def turned(knobs: Knobs, values: Mapping[str, Value]) -> Knobs:
-    """The same but for these."""
     return functools.reduce(lambda now, each: now.with_value(*each), values.items(), knobs)
 
 
@@ -116,7 +105,6 @@ class Loop:
     power_floor: float = 1.0
 
     def run(self) -> Run:
-        """Trains."""
         draw, history, outcomes = random.Random(self.seed), list[Interval](), list[Outcome]()
         policy = self.policy or get_policy(self.settings)
         machine = Machine(
@@ -152,7 +140,6 @@ class Loop:
         return self._goodput(history)
 
     def made(self, history: Sequence[Interval]) -> float:
-        """What a history made of the objective, in that of as many intervals with the knobs that it began with."""
         moments = [number / self.intervals for number in range(len(history))]
         scores = [self._score(each.knobs, passed) for each, passed in zip(history, moments, strict=True)]
         return math.fsum(scores) / math.fsum(self._score(self.start, passed) for passed in moments)
@@ -162,7 +149,6 @@ class Loop:
         return median(self._score(each.knobs, 1.0) for each in history[-9:])
 
     def best(self, allowed: Mapping[str, Sequence[Value]]) -> float:
-        """The most that any of these settings scores at the end."""
         settings = itertools.product(*allowed.values())
         asked = (turned(self.start, dict(zip(allowed, values, strict=True))) for values in settings)
         return max(self._score(knobs, 1.0) for knobs in asked)

@@ -1,14 +1,38 @@
-"""What policies are shown in tests: rooms, starts that are wrong or right, and any history at all."""
+"""What tests of controllers read: lines of stats.jsonl, rooms, starts that are wrong or right, and any history."""
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
 from gangway.trainer.config.values.control import Bounds, Objective
-from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
-from gangway.trainer.control.policy import Allowed, Room
+from gangway.trainer.control.interval import Allowed, Decision, Interval, Knobs, Room, Value
 from tests.trainer.control.closed_loop import Plant, turned
+
+KNOBS = Knobs(batch_size=32, loader_threads=1)
+
+
+def line(wall_sec: float, images: int, **more: Any) -> dict[str, Any]:
+    return {
+        "time": 1.8e9 + wall_sec,
+        "images": images,
+        "session": 0,
+        "wall_sec": wall_sec,
+        "metrics_sec": 0.0,
+        "telemetry_sec": 0.0,
+        "loader_stall_sec": 0.0,
+        "checkpoint_stall_sec": 0.0,
+        "world_size": 1,
+        "cpu_utilisation": 0.5,
+        "cpu_wait_share": 0.0,
+        "gpu_utilisation": None,
+        "energy_joules": None,
+        "knobs": KNOBS._asdict(),
+        **dict.fromkeys(("loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "rss_gib", "gpu_gib"), 0.0),
+        "energy": {},
+        **more,
+    }
+
 
 BOUNDS = Bounds(batch_size=(32, 512), loader_threads=(1, 4), prefetch=(1, 4), threads=(1, 4))
 ALLOWED: Mapping[str, Sequence[Value]] = {
@@ -23,7 +47,6 @@ ALLOWED: Mapping[str, Sequence[Value]] = {
 def room(
     start: Knobs, objective: Objective = "time", seed: int = 0, allowed: Allowed = ALLOWED, *, on_cpu: bool = True
 ) -> Room:
-    """All that a test allows."""
     return Room(allowed, objective, start, on_cpu, seed)
 
 

@@ -11,15 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.trainer.config.presets import preset
-from gangway.trainer.control.actuators import SEGMENT_KNOBS, Actuators, get_changes
+from gangway.trainer.config.values.control import Bounds
+from gangway.trainer.control.actuators import SEGMENT_KNOBS, Actuators, get_changes, get_machine
+from gangway.trainer.control.guardrails import Machine
 from gangway.trainer.control.interval import Decision, Knobs
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.loader import AS_SUITS, ImagesInMemory
 from gangway.trainer.distributed.world import World, start_world
+from gangway.trainer.networks import precision
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.power.limits import Limiter
 
-CONFIG = preset("dcgan-digits").replace({"batch_size": 8})
+CONFIG = preset("dcgan-digits").replace({"batch_size": 8, "precision": "fp32"})
 
 
 @pytest.fixture
@@ -121,3 +124,37 @@ def test_what_is_no_batch_changes_itself_alone() -> None:
 
 def test_every_knob_is_of_the_process_of_a_segment_or_of_the_cluster() -> None:
     assert set(SEGMENT_KNOBS) < set(Knobs._fields)
+
+
+ALL = Bounds(precision=("fp32", "bf16", "fp16"))
+
+
+def _machine(device: str, bounds: Bounds = ALL) -> Machine:
+    world = World(0, 0, 1, 0, 1, torch.device(device), "none", "")
+    return get_machine(world, CONFIG, Actuators(CONFIG, AS_SUITS, world, None), bounds, ())
+
+
+def test_an_old_gpu_is_never_asked_for_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (7, 0))
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "Tesla V100")
+    found = _machine("cuda:0")
+    assert [name for name, _ in found.refused] == ["bf16"]
+    assert "Tesla V100" in found.refused[0][1]
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
+    assert _machine("cuda:0").refused == ()
+
+
+@pytest.mark.parametrize(("flags", "refused"), [((), ["bf16", "fp16"]), (("amx_bf16",), ["fp16"])])
+def test_a_cpu_is_asked_for_what_it_has_instructions_for(
+    flags: tuple[str, ...], refused: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "cpu_flags", lambda *_: frozenset(flags))
+    found = _machine("cpu")
+    assert [name for name, _ in found.refused] == refused
+    assert found.on_cpu
+    assert _machine("cpu", Bounds()).refused == ()
+
+
+def test_a_quota_bounds_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangway.trainer.control.actuators.usable_cores", lambda: 3)
+    assert _machine("cpu").cores == 3

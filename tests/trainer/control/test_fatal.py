@@ -14,7 +14,7 @@ from gangway.trainer.control.guardrails import Machine, allowed_values
 from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
 from gangway.trainer.control.watch import get_history
 from gangway.trainer.core.errors import LoneError, TrainerError, WorkerFailedError, diverged
-from tests.trainer.control.lines import KNOBS, line
+from tests.trainer.control.rooms import KNOBS, line
 
 SEC = 5.0
 TRIED = Decision("loader_threads", 4, 1, "rules", "it waits", 0.2, "it does not pay")

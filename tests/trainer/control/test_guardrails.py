@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings
 from gangway.trainer.control.decide import next_decision
-from gangway.trainer.control.guardrails import Machine, allowed_values, doubled, lost_sec
-from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
+from gangway.trainer.control.guardrails import Machine, allowed_values, doubled, idle_bounds, ladders, lost_sec
+from gangway.trainer.control.interval import Decision, Fixed, Interval, Knobs, Policy, Room, Value
 from gangway.trainer.control.learned import Learned
 from gangway.trainer.control.model import Model
-from gangway.trainer.control.policy import Fixed, Policy, Room
 from gangway.trainer.control.rules import Rules
 from tests.trainer.control.closed_loop import Loop, Plant
 
@@ -154,23 +153,17 @@ def test_nobody_counting_waits_was_once_written_as_none_of_them() -> None:
     assert next_decision(history, asked, ControlSettings(), START, Machine(4)).decision is not None
 
 
-def test_no_more_changes_an_hour_than_allowed() -> None:
-    limited = ControlSettings(decisions_per_hour=3, min_gain=0.0, patience=1, interval_sec=10)
-    run = Loop(Plant(), START, limited, intervals=360, policy=Restless(_another)).run()
-    made = [number for number, each in enumerate(run.history) if each.decision and each.decision.policy != JUDGE]
-    assert made
-    for number in made:
-        assert sum(number - 359 <= other <= number for other in made) <= 3
-
-
-@pytest.mark.parametrize(("rate", "hours", "most"), [(0.5, 2.0, 1), (2.5, 1.2, 3), (0.25, 4.0, 1)])
-def test_parts_of_a_change_an_hour_are_honoured(rate: float, hours: float, most: int) -> None:
-    limited = ControlSettings(decisions_per_hour=rate, min_gain=0.0, patience=1, interval_sec=60)
+@pytest.mark.parametrize(
+    ("rate", "interval_sec", "hours", "most"),
+    [(3, 10, 1.0, 3), (0.5, 60, 2.0, 1), (2.5, 60, 1.2, 3), (0.25, 60, 4.0, 1)],
+)
+def test_no_more_changes_an_hour_than_allowed(rate: float, interval_sec: float, hours: float, most: int) -> None:
+    limited = ControlSettings(decisions_per_hour=rate, min_gain=0.0, patience=1, interval_sec=interval_sec)
     run = Loop(Plant(), START, limited, intervals=900, policy=Restless(_another)).run()
     made = [number for number, each in enumerate(run.history) if each.decision and each.decision.policy != JUDGE]
     assert len(made) > 1
     for number in made:
-        assert sum(number - 60 * hours < other <= number for other in made) <= most
+        assert sum(number - 3600 / interval_sec * hours < other <= number for other in made) <= most
 
 
 def test_a_start_out_of_bounds_may_stay_and_is_nothing_to_return_to() -> None:
@@ -286,3 +279,58 @@ def test_fixed_undoes_nothing_that_another_policy_has_changed() -> None:
     history += [Interval(0, 10.0, 50.0, START._replace(loader_threads=2))] * 4
     assert next_decision(history, Fixed(), ControlSettings(policy="fixed"), START, Machine(4)).decision is None
     assert next_decision(history, Fixed(), ControlSettings(policy="rules"), START, Machine(4)).decision is not None
+
+
+BEGUN = Knobs(batch_size=96, batch_gpu=0, loader_threads=2, prefetch=2, threads=2)
+CPU = Machine(cores=4, workers=2, local_workers=2, group=4)
+GPU = CPU._replace(on_cpu=False, limit_watts=700.0, power_floor=0.3)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "machine", "said"),
+    [
+        ({"nodes": [1, 4]}, CPU, "job.autoscale"),
+        ({"usd_per_hour": 9.5}, CPU, "job.autoscale"),
+        ({"threads": [1, 2]}, GPU, "run on the device"),
+        ({"watts": [300, 700]}, CPU, "nobody limits"),
+        ({"watts": [100, 200]}, GPU, "210 to 700 W"),
+        ({"watts": [631, 699]}, GPU, "in tenths of 700"),
+        ({"watts": [400, 900]}, GPU, "210 to 700 W"),
+        ({"compile": True}, CPU._replace(fixed=("compile",)), "cannot be changed"),
+        ({"batch_size": [90, 100]}, CPU, "no value from 90 to 100 but 96"),
+        ({"batch_gpu": [5, 7]}, CPU, "whole groups of 4"),
+        ({"batch_gpu": [12, 24]}, CPU, "begins with 48"),
+        ({"batch_gpu": [12, 96]}, CPU, "share of the batch, 48"),
+        ({"loader_threads": [3, 4]}, CPU, "begins with 2"),
+        ({"batch_size": [96, 96]}, CPU, "no value from 96 to 96 but 96"),
+        ({"batch_gpu": [48, 48]}, CPU, "no value from 48 to 48 but 48"),
+        ({"precision": ["fp32"]}, CPU, "no format in it but fp32"),
+        ({"precision": ["fp32", "fp16", "bf16"]}, CPU._replace(refused=(("fp16", "slow"), ("bf16", "old"))), "bf16"),
+        ({"precision": ["fp32", "fp16"]}, CPU._replace(refused=(("fp16", "slow here"),)), "slow here"),
+    ],
+)
+def test_what_is_of_no_use_is_named_with_the_reason(bounds: dict[str, object], machine: Machine, said: str) -> None:
+    ((name, why),) = idle_bounds(Bounds.model_validate(bounds), BEGUN, machine)
+    assert name in bounds
+    assert said in why
+
+
+@pytest.mark.parametrize(
+    ("bounds", "machine"),
+    [
+        ({}, CPU),
+        ({"threads": [1, 4], "loader_threads": [1, 4], "prefetch": [1, 8], "compile": True}, CPU),
+        ({"batch_size": [24, 192], "batch_gpu": [12, 96], "precision": ["fp32", "bf16"]}, CPU),
+        ({"loader_threads": [2, 2], "threads": [2, 2], "prefetch": [2, 2]}, CPU),  # which they would not stay at
+        ({"watts": [350, 700]}, GPU),
+    ],
+)
+def test_what_can_be_used_is_not_spoken_of(bounds: dict[str, object], machine: Machine) -> None:
+    assert dict(idle_bounds(Bounds.model_validate(bounds), BEGUN, machine)) == {}
+
+
+def test_formats_that_devices_refuse_and_images_beyond_a_share_are_never_tried() -> None:
+    bounds = Bounds(precision=("fp32", "bf16", "fp16"), batch_gpu=(12, 400))
+    found = ladders(bounds, BEGUN, CPU._replace(refused=(("bf16", "too old"),)))
+    assert list(found["precision"]) == ["fp32", "fp16"]
+    assert list(found["batch_gpu"]) == [12, 24, 48]

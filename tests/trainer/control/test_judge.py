@@ -232,7 +232,6 @@ LARGER = Decision("batch_size", 128, 64, "rules", "", 0.1, "")
 
 @pytest.mark.parametrize("noise", [None, 10.0, 1e6])
 def test_an_estimate_of_the_noise_that_moves_is_no_merit_of_a_change(noise: float | None) -> None:
-    """Of a run whose batch is no longer the first one."""
     before = rates(100, 100, knobs=START._replace(batch_size=256), noise_scale=500.0)
     assert changed(before, MORE, [0, 120, 120], noise_scale=noise).gain == pytest.approx(0.2)
 

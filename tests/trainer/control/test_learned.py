@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from gangway.trainer.config.values.control import JUDGE, ControlSettings, Objective
-from gangway.trainer.control.interval import Decision, Interval, Knobs
+from gangway.trainer.control.interval import Decision, Interval, Knobs, Room
 from gangway.trainer.control.learned import Learned, Trial, context_of, get_trials
-from gangway.trainer.control.policy import Room
 from tests.trainer.control import rooms
 from tests.trainer.control.closed_loop import SECONDS, Loop
 

@@ -19,7 +19,7 @@ from gangway.trainer.control.watch import get_history
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.distributed.world import World
 from tests.trainer.control.closed_loop import Loop, Plant
-from tests.trainer.control.lines import line
+from tests.trainer.control.rooms import line
 
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 BOUNDS = Bounds(batch_size=(16, 256))
@@ -143,7 +143,6 @@ def test_a_run_with_a_change_that_no_session_has_outlived_is_decided_the_same_ag
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
-    """A run that waits for images, and whose own controller once did something about it."""
     decided = Decision("loader_threads", 2, 1, "rules", "it waits", 0.2, "")._asdict()
     lines = [controller(interval_sec=5.0)]
     for place in range(8):

@@ -5,10 +5,8 @@ import itertools
 import pytest
 
 from gangway.trainer.config.values.control import Bounds, ControlSettings
-from gangway.trainer.control.bottleneck import Kind, bottleneck
 from gangway.trainer.control.guardrails import Machine, allowed_values
-from gangway.trainer.control.interval import Decision, Interval, Knobs
-from gangway.trainer.control.policy import Room
+from gangway.trainer.control.interval import Decision, Interval, Kind, Knobs, Room, bottleneck
 from gangway.trainer.control.rules import Rules
 from tests.trainer.control.closed_loop import Loop, Plant
 

@@ -11,7 +11,7 @@ from gangway.trainer.config.values.control import ControlSettings, Objective
 from gangway.trainer.config.values.metric_names import FD_ENL0
 from gangway.trainer.control.guardrails import distrust_reason, failures
 from gangway.trainer.control.watch import Watch, get_history, interval
-from tests.trainer.control.lines import KNOBS, line
+from tests.trainer.control.rooms import KNOBS, line
 
 
 def test_an_interval_is_what_has_grown_between_its_lines() -> None:

@@ -33,7 +33,7 @@ from gangway.trainer.steps import state
 from gangway.trainer.steps import step
 from gangway.trainer.phases.losses import GLoss
 from gangway.trainer.phases.phase import Phase, Terms
-from gangway.trainer.phases.roles import RoleSpec
+from gangway.trainer.phases.phase import RoleSpec
 
 
 class Encoder(Network):
@@ -105,7 +105,6 @@ PARTS = ["images", "step", "augment_p", "g", "d", "e", "b", "ema", "ema_e", "opt
 
 @pytest.fixture
 def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Its file; this process plays by it until the test ends."""
     path = tmp_path / "family.py"
     path.write_text(FAMILY)
     monkeypatch.setattr("gangway.trainer.steps.state.get_family", None)

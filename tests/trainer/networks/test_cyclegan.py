@@ -87,7 +87,6 @@ def test_the_first_translations_have_a_scale_like_the_real_images() -> None:
 @pytest.mark.parametrize("images", [1, 2])
 @pytest.mark.parametrize("role", [0, 2])
 def test_gradients_do_not_depend_on_the_layout(role: int, images: int) -> None:
-    """Those of torch's InstanceNorm2d do, of one image."""
     config = PHOTOS.replace({"resolution": 16, "ngf": 4, "ndf": 4})
     drawn = torch.Generator().manual_seed(0)
     given = torch.randn(images, *config.image_shape, dtype=torch.float64, generator=drawn)

@@ -43,7 +43,6 @@ def resampling(size: int) -> Tensor:
 
 
 def pixelwise(features: Tensor, weights: Tensor) -> Tensor:
-    """A 1x1 convolution."""
     return torch.einsum("nchw,oc->nohw", features, weights[:, :, 0, 0])
 
 

@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.distributed.world import World
 from gangway.trainer.phases.losses import DLoss, GLoss
-from gangway.trainer.phases.updates import get_update
+from gangway.trainer.phases.phase import Terms
+from gangway.trainer.phases.updates import Accumulator, PhaseClock, get_update
 from gangway.trainer.records.run_record import RunRecord
 from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import get_phases
 
 NOTED = """
 import os
@@ -131,3 +135,111 @@ def test_layers_that_join_after_the_step_take_no_part_in_its_update(
         assert ages(idle) == before
         sizes.add(others)
     assert len(sizes) > 1, "it has grown"
+
+
+def steps(clock: PhaseClock, now: list[float], number: int) -> None:
+    """Steps of two phases, of a second and of two, with half a second between steps."""
+    for _ in range(number):
+        clock.enter("d")
+        now[0] += 1.0
+        clock.enter("g")
+        now[0] += 2.0
+        clock.leave()
+        now[0] += 0.5
+
+
+def test_a_phase_lasts_until_the_next_and_the_last_until_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [7.0]
+    monkeypatch.setattr("gangway.trainer.phases.updates.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    clock = PhaseClock(torch.device("cpu"))
+    assert clock.means() == {}
+    steps(clock, now, 3)
+    assert clock.means() == {"d": 1.0, "g": 2.0}
+
+
+@pytest.mark.parametrize("device", [None, torch.device("meta")])
+def test_elsewhere_nobody_times_them(device: torch.device | None) -> None:
+    clock = PhaseClock(device)
+    steps(clock, [0.0], 2)
+    assert clock.means() == {}
+
+
+def test_a_gpu_times_some_steps_by_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, made = [7.0], list[Any]()
+
+    class Event:
+        def __init__(self, *, enable_timing: bool) -> None:
+            assert enable_timing
+            made.append(self)
+
+        def record(self) -> None:
+            self.at = now[0]
+
+        def synchronize(self) -> None:
+            pass
+
+        def elapsed_time(self, end: "Event") -> float:
+            return (end.at - self.at) * 1e3
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    clock = PhaseClock(torch.device("cuda"))
+    steps(clock, now, 33)
+    assert len(made) == 3 * 3, "of the first, the 17th and the 33rd step"
+    assert clock.means() == {"d": pytest.approx(1.0), "g": pytest.approx(2.0)}
+    clock = PhaseClock(torch.device("cuda"))
+    assert clock.means() == {}, "no step as ever, as with a graph"
+
+
+CPU = torch.device("cpu")
+
+
+def _terms(*means: float) -> Terms:
+    return Terms(torch.zeros(()), torch.tensor(means))
+
+
+def _sums(config: TrainConfig) -> Accumulator:
+    small = config.replace({"ngf": 8, "ndf": 8, "z_dim": 2})
+    return Accumulator(get_phases(TrainState.create(small, CPU)), CPU)
+
+
+def test_means_are_per_step_and_penalties_per_step_that_has_one() -> None:
+    config = PRESETS["dcgan-digits"]
+    sums = _sums(config)
+    for step in range(4):
+        penalised = step == 0
+        sums.add(sums.phases[0], 1.0, _terms(step, 8.0 if penalised else 0.0, 0, 0, 0.5))
+        sums.add(sums.phases[1], 1.0, _terms(2.0))
+        sums.close_step(penalised=penalised)
+    means = sums.cpu().means([sums.tolist()])
+    assert means == {"loss_g": 2, "loss_d": 1.5, "r1": 8, "r2": None, "gp": None, "real_sign": 0.5}
+
+
+def test_a_penalty_is_none_where_no_step_had_it() -> None:
+    sums = _sums(PRESETS["dcgan-digits"])
+    sums.add(sums.phases[0], 1.0, _terms(1, 0, 0, 0, 0))
+    sums.close_step(penalised=False)
+    assert sums.means([sums.tolist()])["r1"] is None
+
+
+def test_steps_of_the_discriminator_and_micro_batches_are_averaged() -> None:
+    config: TrainConfig = PRESETS["wgan-gp-cifar10"].replace({"d_steps": 2})
+    sums = _sums(config)
+    for loss in (1.0, 3.0):
+        for weight in (0.25, 0.75):
+            sums.add(sums.phases[0], weight, _terms(loss, 0, 0, loss, 0))
+    sums.add(sums.phases[1], 1.0, _terms(7.0))
+    sums.close_step(penalised=True)
+    means = sums.means([sums.tolist()])
+    assert (means["loss_d"], means["gp"], means["loss_g"]) == (2, 2, 7)
+
+
+def test_workers_are_averaged_plainly_because_their_weights_are_in() -> None:
+    """5 images over two workers, of losses 1 and 6: the mean of the batch is (3 * 1 + 2 * 6) / 5."""
+    config = PRESETS["dcgan-digits"]
+    rows = []
+    for images, loss in ((3, 1.0), (2, 6.0)):
+        sums = _sums(config)
+        sums.add(sums.phases[0], images * 2 / 5, _terms(loss, 0, 0, 0, 0))
+        sums.close_step(penalised=False)
+        rows.append(sums.tolist())
+    assert sums.means(rows)["loss_d"] == pytest.approx(3.0)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from gangway.trainer.distributed import messages
-from gangway.trainer.distributed.world import World
+from gangway.trainer.distributed.world import World, decode, encode
 from gangway.trainer.power.energy import Gpu
 
 LIMIT_MW = 700_000
@@ -64,7 +63,6 @@ class StatefulNvml:
             self._write({})
 
     def state(self, uuid: str) -> dict[str, Any]:
-        """`limit_mw` and `clocks` of a GPU."""
         every: dict[str, dict[str, Any]] = json.loads(self.path.read_text())
         return every.get(uuid, {"limit_mw": LIMIT_MW, "clocks": None})
 
@@ -122,13 +120,11 @@ def nvml(tmp_path: Path) -> StatefulNvml:
 
 @pytest.fixture
 def make_nvml() -> Callable[[Path], StatefulNvml]:
-    """For another process that sees the same GPUs."""
     return StatefulNvml
 
 
 @pytest.fixture
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The node's folder of notes."""
     folder = tmp_path / "notes"
     monkeypatch.setenv("GANGWAY_POWER_DIR", str(folder))
     return folder
@@ -139,7 +135,6 @@ ALONE = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "one process")
 
 @pytest.fixture
 def alone() -> World:
-    """A single worker."""
     return ALONE
 
 
@@ -149,7 +144,7 @@ def gpu() -> Gpu:
 
 
 def _sent(value: Any, kind: Any) -> Any:
-    return messages.decode(messages.encode(value, kind), kind)
+    return decode(encode(value, kind), kind)
 
 
 class Group:

@@ -22,7 +22,6 @@ HOUR = timedelta(hours=1)
 
 
 def forecast(*values: float) -> Forecast:
-    """One value an hour from midnight."""
     intervals = [Interval(MIDNIGHT + n * HOUR, MIDNIGHT + (n + 1) * HOUR, g) for n, g in enumerate(values)]
     return Forecast(tuple(intervals), "forecast.csv")
 
@@ -280,7 +279,6 @@ def test_the_launcher_says_what_it_ignores_and_refuses_what_makes_no_sense(capsy
 
 
 def _write(path: Path, *values: float) -> None:
-    """A forecast from the hour that is now on."""
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     rows = [f"{(now + n * HOUR).isoformat()},{g}" for n, g in enumerate(values)]
     path.write_text("\n".join(["time,g_per_kwh", *rows]))

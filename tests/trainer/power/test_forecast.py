@@ -202,13 +202,6 @@ def test_a_mean_lies_between_the_least_and_the_greatest(values: list[float], sta
 
 
 class Api:
-    """A forecast's address.
-
-    Attributes:
-        headers: of the requests, in order.
-        answer: status and body.
-    """
-
     def __init__(self) -> None:
         self.headers: list[dict[str, str]] = []
         self.answer: tuple[int, str] = (200, json.dumps(ELECTRICITY_MAPS))

@@ -44,7 +44,6 @@ sys.exit(75)
 
 @pytest.fixture
 def run(tmp_path: Path, nvml: Any, notes: Path) -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
-    """Starts a limited run and waits until its limits are set."""
     started: list[subprocess.Popen[str]] = []
 
     def begin() -> "subprocess.Popen[str]":
@@ -108,7 +107,6 @@ def test_the_next_run_restores_before_it_notes_what_was_set(
 
 
 def _left(folder: Path, **changes: Any) -> Path:
-    """A note whose writer is gone."""
     note = Note.write(folder, [BoardState("GPU-0", 700_000, clocks=False)])
     os.close(note.handle)
     note.path.write_text(json.dumps({**json.loads(note.path.read_text()), **changes}))

@@ -43,13 +43,11 @@ with run_lock.run_lock(Path(sys.argv[1]), world, lambda: False):
 
 
 def never() -> bool:
-    """No signal comes."""
     return False
 
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
-    """Of a run; not made yet."""
     return tmp_path / "run"
 
 
@@ -76,19 +74,16 @@ def hold_it(run_dir: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 @pytest.fixture
 def argv(train_argv: Callable[..., list[str]], tiny_config: TrainConfig, run_dir: Path, digits_dir: Path) -> list[str]:
-    """Of a session that trains in the directory until it is stopped."""
     return train_argv(tiny_config.replace({"kimg": 8000}), run_dir, digits_dir)
 
 
 @pytest.fixture
 def has_trained(run_dir: Path, lines_of: Lines) -> Callable[[], bool]:
-    """Whether some steps have been made in the directory."""
     return lambda: any(line["images"] >= 160 for line in lines_of(run_dir))
 
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process's host is another than the holder's."""
     monkeypatch.setattr("gangway.trainer.run.run_lock.boot_id", lambda: "another")
 
 

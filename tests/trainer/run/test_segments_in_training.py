@@ -120,8 +120,7 @@ def mortal(config, world, data, *more):
 loop.Batch = mortal
 run(sys.argv[1:])
 """
-WORKERS = {0: 1, 80: 2, 208: 1, 336: 2}
-"""By the image from which there are so many."""
+WORKERS = {0: 1, 80: 2, 208: 1, 336: 2}  # By the image from which there are so many
 
 
 @pytest.mark.slow

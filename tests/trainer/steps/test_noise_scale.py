@@ -23,8 +23,7 @@ from gangway.trainer.steps.state import TrainState
 from gangway.trainer.steps.step import get_phases, new_game, step
 
 SIZE = 4000
-TRUE = 60.0
-"""tr(Sigma) / |G|^2 of the gradients below."""
+TRUE = 60.0  # tr(Sigma) / |G|^2 of the gradients below
 CPU = torch.device("cpu")
 
 
@@ -144,7 +143,6 @@ def trained(config: TrainConfig, data: Path, looks: int) -> dict[str, Any]:
 
 
 def due(config: TrainConfig, *, steps: int = 600, has_scale: bool = False) -> list[int]:
-    """Steps that are looked at."""
     probe: Any = NoiseProbe(config, World.alone(CPU), [LinearPhase(Parts(1), 0)])  # type: ignore[list-item]
     role = SimpleNamespace(scale=LossScale("cpu", enabled=has_scale))
     return [at for at in range(steps) if probe.is_due(SimpleNamespace(step=at, roles={"linear": role}))]

@@ -17,10 +17,10 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.base import Generator
 from gangway.trainer.networks.factory import build
-from gangway.trainer.networks.halves import FirstHalf, SecondHalf, feature_shape, first_units, parts_of_half
 from gangway.trainer.preemption.notices import Interruption
 from gangway.trainer.records.run_record import RunContext, RunRecord
 from gangway.trainer.run.loop import train
+from gangway.trainer.steps.pipeline import FirstHalf, SecondHalf, feature_shape, first_units, parts_of_half
 
 STEPS = """
 import json, sys
@@ -28,6 +28,8 @@ import numpy as np, torch
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.data.loader import ImagesInMemory
 from gangway.trainer.steps.pipelining import divide
+from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.steps.sharding import divide
 from gangway.trainer.steps.replica_check import check_same
 from gangway.trainer.distributed.world import start_world
 from gangway.trainer.steps.state import TrainState

@@ -25,8 +25,7 @@ class _Group:
     """May be weakly referred to."""
 
 
-GROUP: Any = _Group()
-"""Stands for the control group, whose all_gather is replaced."""
+GROUP: Any = _Group()  # Stands for the control group, whose all_gather is replaced
 
 
 @pytest.fixture
@@ -101,14 +100,6 @@ with start_world("gloo") as world:
 """
 
 
-@pytest.mark.slow
-def test_one_bit_is_enough_on_two_real_workers(torchrun: Callable[..., Any], tmp_path: Path) -> None:
-    script = tmp_path / "two_workers.py"
-    script.write_text(TWO_WORKERS)
-    code, output = torchrun(str(script)).finish()
-    assert (code, output.count("worker is content")) == (0, 2), output
-
-
 FOUR_WORKERS = """
 import dataclasses, torch
 from torch.distributed.tensor import distribute_tensor, Replicate, Shard
@@ -129,8 +120,11 @@ with start_world("gloo") as world:
 
 
 @pytest.mark.slow
-def test_a_part_is_compared_with_the_same_part_on_another_node(torchrun: Callable[..., Any], tmp_path: Path) -> None:
-    script = tmp_path / "four_workers.py"
-    script.write_text(FOUR_WORKERS)
-    code, output = torchrun(str(script), workers=4).finish()
-    assert (code, output.count("worker is content")) == (0, 4), output
+@pytest.mark.parametrize(("program", "workers"), [(TWO_WORKERS, 2), (FOUR_WORKERS, 4)])
+def test_one_bit_of_the_same_part_is_enough_on_real_workers(
+    torchrun: Callable[..., Any], tmp_path: Path, program: str, workers: int
+) -> None:
+    script = tmp_path / "workers.py"
+    script.write_text(program)
+    code, output = torchrun(str(script), workers=workers).finish()
+    assert (code, output.count("worker is content")) == (0, workers), output

@@ -1,5 +1,9 @@
 """Split networks train as whole ones do, and their checkpoints are whole: a run may be split now and not then."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,3 +139,245 @@ def test_whole_networks_are_left_alone() -> None:
     assert gradients(network) == []
     value = torch.ones(2)
     assert whole({"a": [value, 3]})["a"][0] is value
+
+
+STEPS = """
+import dataclasses, json, sys
+from pathlib import Path
+import numpy as np, torch
+from gangway.trainer.checkpoint.async_saver import PartSaver
+from gangway.trainer.checkpoint.store import load, state_digests
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.distributed.sharded_modules import GatheredWindow
+from gangway.trainer.distributed.sharded_modules import local, whole
+from gangway.trainer.steps.sharding import shard
+from gangway.trainer.distributed.world import get_mesh, start_world
+from gangway.trainer.records.digest import RunIdentity
+from gangway.trainer.steps.state import TrainState
+from gangway.trainer.phases import batch as batches
+from gangway.trainer.networks.precision import choose
+from gangway.trainer.steps.step import new_game, get_phases, step
+from gangway.trainer.phases.updates import Accumulator
+
+def bytes_of(tensors):
+    # Of their storages, each once: a unit's gradients lie in one.
+    storages = {id(each.untyped_storage()): each.untyped_storage() for each in map(local, tensors)}
+    return sum(storage.nbytes() for storage in storages.values())
+
+def memory(state):
+    weights = [each for role in state.roles.values() for each in role.network.parameters()]
+    moments = [each for role in state.roles.values() for each in role.learner.state.values()]
+    return {
+        "weights": bytes_of(weights),
+        "gradients": bytes_of([each.grad for each in weights if each.grad is not None]),
+        "moments": bytes_of([each[name] for each in moments for name in ("exp_avg", "exp_avg_sq")]),
+        "averages": bytes_of([e for role in state.roles.values() if role.ema for e in role.ema.parameters()]),
+    }
+
+def layout(state):
+    # Rows of each parameter and their bytes: of every unit, of what is in none, and of all.
+    found = {}
+    for role in state.roles.values():
+        rows = {each: (each.shape[0], each[0].numel() * each.element_size()) for each in role.network.parameters()}
+        units = [[rows[each] for each in unit.parameters()] for unit in role.network.units()]
+        inside = {each for unit in role.network.units() for each in unit.parameters()}
+        rest = [row for each, row in rows.items() if each not in inside]
+        found[role.key] = {"units": units, "rest": rest, "rows": list(rows.values()), "averaged": role.ema is not None}
+    return found
+
+def peaks(windows, gathered):
+    unpack = GatheredWindow._unpack
+
+    def looked(window, kept):
+        gathered.append(sum(each.bytes for each in windows))  # with what FSDP2 has gathered besides
+        return unpack(window, kept)
+
+    return looked
+
+def check_saved(state, world, config, folder):
+    # Loads into as many workers that share the other way, and whole.
+    saver = PartSaver(folder, config, RunIdentity(run_id="r", session=0, dataset_sha256="d"), lambda _: None, world)
+    saver.save(state.live(), state.images)
+    saver.wait()
+    digests = state_digests(state.live())
+    found = load(folder / f"{state.images:012d}.pt")
+    assert state_digests(found.read()) == digests
+    other = "hsdp" if config.shard == "fsdp2" else "fsdp2"
+    world = dataclasses.replace(world, mesh=get_mesh(world.world_size, 2, world.device, other))
+    again = TrainState.create(config, world.device)
+    for role in again.roles.values():
+        for network in filter(None, (role.network, role.ema)):
+            network.to(next(state.roles["generator"].ema.parameters()).dtype)
+    again.renew_optimisers()
+    shard(again, config.replace({"shard": other}), world)
+    again.load_state_dict(found.read(again.room_for(found.state)))
+    assert state_digests(again.live()) == digests
+    again.load_state_dict(found.read())  # of whole tensors each takes its part
+    assert state_digests(again.live()) == digests
+
+def train(world, config, out):
+    images = np.random.Generator(np.random.PCG64(0)).integers(0, 256, (64, *config.image_shape), dtype=np.uint8)
+    data = ImagesInMemory(images, np.arange(64) % max(1, config.num_classes), config.num_classes)
+    exact = config.precision == "fp32"  # then in float64, in which sums in another order are the same
+    state = TrainState.create(config, world.device)
+    for role in state.roles.values():
+        drawn = torch.Generator().manual_seed(1)
+        for network in filter(None, (role.network, role.ema)):
+            network.to(torch.float64 if exact else torch.float32)
+        for parameter in role.network.parameters():  # none of them zero, or its gradients would say little
+            parameter.data += 0.02 * torch.randn(parameter.shape, generator=drawn)
+        if exact and role.key == "g":
+            role.network.register_forward_pre_hook(lambda _, inputs: (inputs[0].double(), *inputs[1:]))
+    state.renew_optimisers()
+    state.use(choose(config.precision, world.device))
+    planned = layout(state)
+    shard(state, config, world)
+    windows = [role.network.gathered for role in state.roles.values() if role.network.gathered is not None]
+    gathered, unpack = [0], GatheredWindow._unpack
+    GatheredWindow._unpack = peaks(windows, gathered)
+    to_floats = batches.to_floats
+    batches.to_floats = lambda *pixels: to_floats(*pixels).to(torch.float64 if exact else torch.float32)
+    phases = get_phases(state)
+    batch, game = batches.Batch(config, world, data), new_game(phases, config, world)
+    lines = []
+    for _ in range(3):
+        sums = Accumulator(phases, world.device)
+        step(state, batch, game, sums)
+        lines.append(sums.means(world.gather(sums.tolist())))
+    weights = {
+        f"{role.key}{part}": torch.cat([whole(each.detach()).flatten() for each in network.parameters()])
+        for role in state.roles.values()
+        for part, network in (("", role.network), ("_ema", role.ema)) if network is not None
+    }
+    if config.shard != "ddp":
+        check_saved(state, world, config, Path(out))
+    left = sum(window.bytes for window in windows)
+    places = {"dp": world.dp_rank, "shard": world.shard_rank}
+    told = world.gather({"kept": memory(state), "gathered": max(gathered), "left": left, **places})
+    if world.rank == 0:
+        torch.save(weights, f"{out}.pt")
+        with open(f"{out}.json", "w") as file:
+            json.dump({"lines": lines, "workers": told, "planned": planned}, file)
+    batch.close()
+    GatheredWindow._unpack, batches.to_floats = unpack, to_floats
+
+with start_world("gloo") as world:
+    for name, preset, changes in json.loads(sys.argv[2]):
+        for how, nodes in (("ddp", 1), ("fsdp2", 1), ("hsdp", 2)):
+            mesh = get_mesh(world.world_size, nodes, world.device, how)
+            config = PRESETS[preset].replace({**changes, "shard": how})
+            train(dataclasses.replace(world, mesh=mesh), config, f"{sys.argv[1]}/{name}-{how}")
+"""
+SMALL: dict[str, object] = {"batch_size": 8, "ngf": 8, "ndf": 8, "z_dim": 8, "resolution": 16, "schedules": {}}
+R3GAN = {"num_classes": 3, "r1_interval": 1, "lr_g": 1e-3, "lr_d": 1e-3}
+CASES: dict[str, tuple[str, dict[str, object]]] = {
+    "both penalties, classes": ("r3gan-cifar10", {**R3GAN, "precision": "fp32"}),
+    "critic's penalty": ("wgan-gp-cifar10", {"d_steps": 2}),
+    "lazy penalty, uneven shares in micro-batches": (
+        "dcgan-cifar10",
+        {"r1_interval": 2, "batch_size": 9, "batch_gpu": 1, "resolution": 32},
+    ),
+    "both penalties, recomputed": ("r3gan-cifar10", {**R3GAN, "precision": "fp32", "activation_checkpointing": True}),
+    "bfloat16": ("r3gan-cifar10", {**R3GAN, "precision": "bf16"}),
+}
+Told = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three steps of each case, whole and sharded both ways, on four workers: what they told, and the weights. What is
+    sharded is saved in parts besides, and loaded again (`check_saved`).
+    """
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "steps.py").write_text(STEPS)
+    cases = json.dumps([(name, preset, {**SMALL, **changes}) for name, (preset, changes) in CASES.items()])
+    launch = [
+        sys.executable,
+        "-m",
+        "gangway.trainer.launch",
+        "--standalone",
+        "--nproc-per-node=4",
+        str(folder / "steps.py"),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
+    done = subprocess.run([*launch, str(folder), cases], env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def _told(folder: Path, case: str, how: str) -> Told:
+    found: Told = json.loads((folder / f"{case}-{how}.json").read_text())
+    return found
+
+
+def _losses(told: Told) -> list[float]:
+    """But for the reals' signs, which are counts."""
+    named = [each for line in told["lines"] for each in line.items()]
+    return [value for name, value in named if value is not None and name != "real_sign"]
+
+
+def _difference(folder: Path, one: str, other: str) -> float:
+    """The largest of any weight."""
+    first, second = (torch.load(folder / f"{name}.pt") for name in (one, other))
+    assert set(first) == set(second) == {"g", "g_ema", "d"}
+    return max(float((first[part] - second[part]).abs().max()) for part in first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["fsdp2", "hsdp"])
+@pytest.mark.parametrize("case", [name for name in CASES if name != "bfloat16"])
+def test_units_train_as_whole_networks_do(case: str, how: str, trained: Path) -> None:
+    """In float64: what is different here is a mistake, and no sum in another order."""
+    whole, told = (_told(trained, case, each) for each in ("ddp", how))
+    assert _losses(told) == pytest.approx(_losses(whole), abs=1e-9)
+    assert _difference(trained, f"{case}-ddp", f"{case}-{how}") < 1e-9
+
+
+@pytest.mark.slow
+def test_recomputed_units_train_as_ever(trained: Path) -> None:
+    for how in ("ddp", "fsdp2"):
+        plain, recomputed = (f"{case}-{how}" for case in ("both penalties, classes", "both penalties, recomputed"))
+        assert _difference(trained, plain, recomputed) < 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "parts"), [("fsdp2", 4), ("hsdp", 2)])
+@pytest.mark.parametrize("case", CASES)
+def test_a_worker_keeps_its_part_of_everything(case: str, how: str, parts: int, trained: Path) -> None:
+    """Its rows of every parameter, rounded up to as many for each worker where torch sends them; and it has gathered
+    few units at a time.
+    """
+    told = _told(trained, case, how)
+    for rank, worker in enumerate(told["workers"]):
+        assert (worker["dp"], worker["shard"]) == (rank, rank % parts)
+        padded = averaged = own = 0
+        for network in told["planned"].values():
+            for rows, row_bytes in network["rows"]:
+                most = -(-rows // parts)
+                padded += most * row_bytes
+                averaged += most * row_bytes * network["averaged"]
+                own += max(0, min(most, rows - rank % parts * most)) * row_bytes
+        kept = {"weights": padded, "gradients": padded, "moments": 2 * own, "averages": averaged}
+        assert worker["kept"] == kept
+        assert worker["left"] == 0, "between steps nothing is gathered"
+        # The two read last and, for an instant, the one that comes next; and what is in none.
+        assert 0 < worker["gathered"] <= max(_window(each, parts) for each in told["planned"].values())
+
+
+def _window(network: dict[str, Any], parts: int) -> int:
+    """Bytes of a network's three largest units and of what is in none, gathered from so many workers."""
+
+    def gathered(rows: list[tuple[int, int]]) -> int:
+        return sum(parts * -(-count // parts) * row_bytes for count, row_bytes in rows)
+
+    return sum(sorted(map(gathered, network["units"]))[-3:]) + gathered(network["rest"])
+
+
+@pytest.mark.slow
+def test_bf16_is_near_fp32(trained: Path) -> None:
+    exact = _losses(_told(trained, "both penalties, classes", "fsdp2"))
+    for how in ("ddp", "fsdp2"):
+        rounded = _losses(_told(trained, "bfloat16", how))
+        assert rounded != exact
+        assert rounded == pytest.approx(exact, rel=0.05, abs=0.01)

@@ -15,7 +15,6 @@ CPU = torch.device("cpu")
 
 
 def _step(state: TrainState) -> None:
-    """Any change to every part."""
     for network, optimiser in (
         (state.generator, state.roles["generator"].learner),
         (state.discriminator, state.roles["discriminator"].learner),

@@ -26,8 +26,7 @@ from gangway.trainer.steps.step import get_phases, new_game
 from gangway.trainer.steps.step_graph import TIMED, WARM_UP, StepGraph, _Snapshot, cuda_recorder
 
 Families = dict[str, tuple[TrainConfig, Path]]
-FIXED = ("dcgan", "dcgan-ada", "resnet", "r3gan", "cyclegan")
-"""Families whose networks do not grow."""
+FIXED = ("dcgan", "dcgan-ada", "resnet", "r3gan", "cyclegan")  # Families whose networks do not grow
 
 
 def stand_in(state: TrainState) -> Callable[[Callable[[], None]], Callable[[], None]]:
@@ -65,21 +64,18 @@ class Run:
         self.graph = StepGraph(config, graph.pop("record", record), **{"measured": False, **graph})
 
     def steps(self, number: int) -> "Run":
-        """Makes so many."""
         for _ in range(number):
             self.graph.step(self.state, self.batch, self.game, self.sums, lambda: None)
         return self
 
     @property
     def gradients(self) -> list[torch.Tensor]:
-        """After the last step, of all that learn."""
         every = (p.grad for role in self.state.learners for p in role.network.parameters())
         return [gradient for gradient in every if gradient is not None]
 
 
 @pytest.fixture
 def run_of() -> Iterator[Callable[..., Run]]:
-    """Makes runs, whose threads end with the test."""
     made: list[Run] = []
 
     def make(*args: Any, **graph: Any) -> Run:
@@ -296,7 +292,7 @@ import json, runpy, sys
 from pathlib import Path
 import torch
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.distributed.flat_average import FlatAverage
+from gangway.trainer.distributed.averages import FlatAverage
 from gangway.trainer.distributed.world import start_world
 
 config, folder, how = TrainConfig.from_file(Path(sys.argv[1])), Path(sys.argv[2]), sys.argv[3]

@@ -7,11 +7,12 @@ import torch
 
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.config.values.accelerators import PEAK_TFLOPS, WITHOUT_BF16
 from gangway.trainer.families import cyclegan
 from gangway.trainer.networks.factory import build
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunContext
-from gangway.trainer.telemetry.flops import StepFlops, _counting, count_step, step_flops
+from gangway.trainer.telemetry.flops import StepFlops, _counting, count_step, peak_flops, step_flops
 
 Layer = torch.nn.Conv2d | torch.nn.ConvTranspose2d | torch.nn.Linear
 SMALL = {"resolution": 16, "ngf": 8, "ndf": 8, "z_dim": 6, "num_classes": 0}
@@ -78,16 +79,16 @@ def test_groups_count_in_every_direction(kind: type[torch.nn.Conv2d], groups: in
     once = 2 * 2 * 25 * 8 * (8 // groups) * 9
     with _counting() as counter:
         outputs = layer(images)
-    assert counter.flops == once
+    assert sum(counter) == once
     with _counting() as counter:
         (gradients,) = torch.autograd.grad(outputs.sum(), images, create_graph=True)
-    assert counter.flops == once
+    assert sum(counter) == once
     with _counting() as counter:  # of a penalty: for the weights, and for the outputs' gradient, always made
         torch.autograd.grad(gradients.square().sum(), layer.weight, retain_graph=True)
-    assert counter.flops == 2 * once
+    assert sum(counter) == 2 * once
     with _counting() as counter:
         torch.autograd.grad(outputs.sum(), [images, layer.weight])
-    assert counter.flops == 2 * once
+    assert sum(counter) == 2 * once
 
 
 def test_a_rarer_penalty_costs_less(tiny_config: TrainConfig) -> None:
@@ -125,3 +126,51 @@ def test_the_peak_is_that_of_the_runs_numbers(
 ) -> None:
     found = step_flops(tiny_config.replace(changes), "NVIDIA H200", RunContext())
     assert found.peak.value == pytest.approx(tflops * 1e12)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "tflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bf16", 989.5),
+        ("NVIDIA H100 PCIe", "bf16", 756),
+        ("NVIDIA H200", "tf32", 494.5),
+        ("NVIDIA A100-SXM4-80GB", "tf32", 156),
+        ("NVIDIA L40S", "fp16", 362),
+        ("NVIDIA L4", "fp32", 30.3),
+        ("Tesla V100-SXM2-16GB", "fp16", 125),
+        ("Tesla T4", "fp16", 65),
+    ],
+)
+def test_a_device_is_found_by_its_drivers_name(device: str, precision: str, tflops: float) -> None:
+    figure = peak_flops(device, precision, {})
+    assert figure.value == pytest.approx(tflops * 1e12)
+    assert (figure.unit, figure.provenance) == ("FLOP/s", "assumed")
+    assert "data sheet" in figure.source
+
+
+@pytest.mark.parametrize(
+    ("device", "precision"), [("cpu, 2 thread(s) a worker", "fp32"), ("Tesla T4", "bf16"), ("L400", "fp32")]
+)
+def test_what_no_data_sheet_tells_is_absent_with_the_reason(device: str, precision: str) -> None:
+    figure = peak_flops(device, precision, {})
+    assert figure.value is None
+    assert f"no published {precision} peak of this device: {device}" in figure.source
+
+
+def test_the_launchers_figure_counts_first() -> None:
+    given = Quantity(value=900, unit="TFLOP/s", provenance="measured", source="a matmul", as_of="2026-11-01")
+    figure = peak_flops("NVIDIA H100 80GB HBM3", "bf16", {"bf16": given})
+    assert (figure.value, figure.unit, figure.source) == (9e14, "FLOP/s", "a matmul")
+    absent = Quantity.absent("TFLOP/s", "unknown")
+    assert peak_flops("NVIDIA H100 80GB HBM3", "bf16", {"bf16": absent}).provenance == "assumed"
+
+
+def test_fewer_bits_are_never_slower() -> None:
+    order = ("fp32", "tf32", "bf16")
+    for name, peaks in PEAK_TFLOPS.items():
+        known = [peaks[precision] for precision in order if precision in peaks]
+        assert known == sorted(known), name
+
+
+def test_who_has_no_bf16_has_no_peak_of_it() -> None:
+    assert not [name for name, peaks in PEAK_TFLOPS.items() if name in WITHOUT_BF16 and "bf16" in peaks]

@@ -13,7 +13,7 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.findings import findings
 from gangway.stacks.providers.aws.plan import NOTICE_SEC, job_spec, plan
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.preemption.watcher import POLL_SEC
+from gangway.trainer.preemption.notices import POLL_SEC
 from gangway.trainer.records.run_record import RunContext
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]

@@ -4,12 +4,21 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gangway.trainer.networks import layers as matrix_products
-from gangway.trainer.networks import layers as scaling_layers
-from gangway.trainer.networks.layers import Doubling, Halving, use_matrix_products
+from gangway.trainer.networks import layers
+from gangway.trainer.networks.layers import (
+    Doubling,
+    Halving,
+    PixelNorm,
+    double,
+    halve,
+    use_matrix_products,
+    weight_gradient,
+)
 from gangway.trainer.networks.precision import Products
 
 SIZES = [(1, 4, 6), (3, 8, 8), (4, 6, 4)]
@@ -20,7 +29,6 @@ def _filled(shape: tuple[int, ...], seed: int) -> Tensor:
 
 
 def _stock(layer: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What the library computes with the layer's parameters."""
     weight, bias = layer.weight, layer.bias
     assert isinstance(weight, Tensor)
     assert isinstance(bias, Tensor)
@@ -103,7 +111,7 @@ def test_many_channels_and_a_compiler_get_the_librarys_own(kind: str, monkeypatc
             raise AskedError
 
     for name in ("_Double", "_Halve"):
-        monkeypatch.setattr(scaling_layers, name, Telling)
+        monkeypatch.setattr(layers, name, Telling)
     few, images = _layer_and_inputs(kind, (3, 8, 8))
     many, wide_images = _layer_and_inputs(kind, (5, 8, 8))
     with pytest.raises(AskedError):
@@ -114,7 +122,6 @@ def test_many_channels_and_a_compiler_get_the_librarys_own(kind: str, monkeypatc
 
 
 def _small_layer_and_inputs(kind: str, products: Products = Products.ALL) -> tuple[Doubling | Halving, Tensor]:
-    """With features of four by four pixels."""
     layer, shape = (Doubling(6, 5), (3, 6, 4, 4)) if kind == "to" else (Halving(5, 6), (3, 5, 8, 8))
     assert use_matrix_products(layer, products) == 1
     return layer, _filled(shape, 1)
@@ -171,7 +178,7 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     used: list[str] = []
 
     def telling(name: str) -> Callable[..., Tensor]:
-        made: Callable[..., Tensor] = getattr(matrix_products, name)
+        made: Callable[..., Tensor] = getattr(layers, name)
 
         def tell(*given: Tensor) -> Tensor:
             used.append(name)
@@ -180,5 +187,95 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return tell
 
     for name in ("halve", "double", "weight_gradient"):
-        monkeypatch.setattr(matrix_products, name, telling(name))
+        monkeypatch.setattr(layers, name, telling(name))
     return used
+
+
+SIDES = st.integers(1, 5)
+
+
+def _doubles(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)), dtype=torch.float64)
+
+
+@given(
+    num=SIDES,
+    channels=SIDES,
+    width=SIDES,
+    high=SIDES,
+    wide=SIDES,
+    at_once=st.sampled_from([1, 300, 1000, 1 << 22]),
+    layout=st.sampled_from([torch.contiguous_format, torch.channels_last]),
+)
+def test_against_the_library(
+    num: int, channels: int, width: int, high: int, wide: int, at_once: int, layout: torch.memory_format
+) -> None:
+    images = _doubles(num, channels, 2 * high, 2 * wide).contiguous(memory_format=layout)
+    features = _doubles(num, width, high, wide).contiguous(memory_format=layout)
+    weight = _doubles(width, channels, 4, 4).contiguous(memory_format=layout).requires_grad_()
+    bias, of_images = _doubles(width), _doubles(channels)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(layers, "_AT_ONCE", at_once)
+        with torch.no_grad():
+            found = [halve(images, weight, bias), halve(images, weight)]
+            found += [double(features, weight), double(features, weight, of_images)]
+        of_weight = weight_gradient(images, features)
+    convolved = F.conv2d(images, weight, None, 2, 1)
+    transposed = F.conv_transpose2d(features, weight, None, 2, 1)
+    wanted = convolved + bias[:, None, None], convolved, transposed, transposed + of_images[:, None, None]
+    torch.testing.assert_close(found, [tensor.detach() for tensor in wanted])
+    torch.testing.assert_close(of_weight, torch.autograd.grad(convolved, weight, features)[0])
+    assert all(tensor.is_contiguous(memory_format=torch.channels_last) for tensor in (*found, of_weight))
+
+
+def test_bfloat16_is_summed_in_float32() -> None:
+    # A thousand images of one each: in bfloat16 a sum of ones ends at 256.
+    images = torch.ones(1000, 1, 2, 2, dtype=torch.bfloat16)
+    features = torch.ones(1000, 1, 1, 1, dtype=torch.bfloat16)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(layers, "_AT_ONCE", 1)
+        of_weight = weight_gradient(images, features)
+    assert of_weight.dtype == torch.bfloat16
+    assert of_weight[0, 0, 1:3, 1:3].tolist() == [[1000.0] * 2] * 2
+
+
+def _by_autograd(features: Tensor) -> Tensor:
+    return features * torch.rsqrt(features.square().mean(dim=1, keepdim=True) + 1e-8)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 6, 4, 4), (2, 3, 2, 4, 4)])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_values_and_gradients_are_autograds(shape: tuple[int, ...], channels_last: bool) -> None:
+    features = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    if channels_last and len(shape) == 4:
+        features = features.contiguous(memory_format=torch.channels_last)
+    given = torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    results = []
+    for norm in (PixelNorm(), _by_autograd):
+        leaf = features.clone().requires_grad_()
+        normed = norm(leaf)
+        results.append((normed.detach(), *torch.autograd.grad(normed, leaf, given)))
+    torch.testing.assert_close(results[0], results[1])
+    assert results[0][0].stride() == features.stride()
+
+
+def test_gradient_against_finite_differences() -> None:
+    features = torch.randn(2, 3, 2, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(PixelNorm(), features)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_in_half_precision_nothing_overflows(dtype: torch.dtype) -> None:
+    features = torch.stack([torch.zeros(8), torch.full((8,), 3e4)]).to(dtype).requires_grad_()
+    normed = PixelNorm()(features)
+    assert normed.dtype == dtype
+    torch.testing.assert_close(normed, torch.tensor([0.0, 1.0], dtype=dtype)[:, None].expand(2, 8))
+    (gradient,) = torch.autograd.grad(normed.sum(), features)
+    assert gradient.isfinite().all()
+
+
+def test_a_second_derivative_is_refused_not_wrong() -> None:
+    features = torch.randn(2, 3, requires_grad=True)
+    (gradient,) = torch.autograd.grad(PixelNorm()(features).square().sum(), features, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        torch.autograd.backward(gradient.sum())

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from gangway.trainer.distributed.gathered_window import SIZE, GatheredWindow
+from gangway.trainer.distributed.sharded_modules import SIZE, GatheredWindow
 
 
 class Unit(nn.Module):

@@ -1,17 +1,21 @@
 """What is kept of a long run gives the sums and verdicts of all of it, however often it was shortened."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangway.trainer.config.values.control import JUDGE, ControlSettings
-from gangway.trainer.control import history as module
+from gangway.trainer.control import decide as module
+from gangway.trainer.control.decide import shorten, standing_decisions
 from gangway.trainer.control.guardrails import failures, is_too_often, loss_reason, lost_sec
-from gangway.trainer.control.history import shorten, standing_decisions
 from gangway.trainer.control.interval import Decision, Interval, Knobs
 from gangway.trainer.control.judge import judge
+from tests.trainer.control.closed_loop import Loop, Plant
 
 START = Knobs(64, loader_threads=1, threads=2)
 ASKED = ControlSettings(lost_sec=30.0, decisions_per_hour=1.0)
@@ -91,3 +95,19 @@ def test_another_session_goes_on_with_what_was_decided_and_not_undone(
 def test_what_could_not_be_turned_is_nothing_to_go_on_with() -> None:
     made = Decision("loader_threads", 2, 1, "rules", "", 0.1, "")
     assert standing_decisions([Interval(0, 10.0, 100.0, START).ended_by(made, failed=True)]) == {}
+
+
+REPO = Path(__file__).resolve().parents[3]
+
+
+def test_the_policy_of_the_docs_works_as_printed() -> None:
+    (text,) = re.findall(r"```python\n(.*?)```", (REPO / "docs/controller.md").read_text("utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(text, names)
+    assert len(text.splitlines()) <= 30
+    loop = Loop(
+        Plant(read_sec=0.006, compute_sec=0.002), Knobs(batch_size=64, threads=1), policy=names["MoreLoaders"]()
+    )
+    run = loop.run()
+    assert run.history[-1].knobs.loader_threads == 3
+    assert run.goodput > 2 * loop.at()

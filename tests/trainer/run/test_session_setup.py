@@ -11,12 +11,12 @@ from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import LoneError, TrainerError
 from gangway.trainer.distributed.world import World
-from gangway.trainer.run.memory import check_networks_fit, enough_memory
+from gangway.trainer.run.session_setup import check_networks_fit, enough_memory
 from gangway.trainer.steps.state import TrainState
 
 CODE = """
 import resource, sys
-from gangway.trainer.run.memory import keep_freed_memory
+from gangway.trainer.run.session_setup import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory() == "glibc, freed memory kept"
 block = bytearray(64 << 20)
@@ -58,7 +58,7 @@ def _after_a_step(config: TrainConfig) -> Iterator[torch.Tensor]:
 def _refused(
     config: TrainConfig, world: World, monkeypatch: pytest.MonkeyPatch, free_bytes: int
 ) -> TrainerError | None:
-    monkeypatch.setattr("gangway.trainer.run.memory.free_host_memory_gib", lambda: free_bytes / (1 << 30))
+    monkeypatch.setattr("gangway.trainer.run.session_setup.free_host_memory_gib", lambda: free_bytes / (1 << 30))
     try:
         check_networks_fit(config, world)
     except TrainerError as error:

@@ -13,8 +13,8 @@ from gangway.trainer.data.shards import ShardedImages
 from gangway.trainer.preemption.notices import Interruption
 from gangway.trainer.records.run_record import RunContext, RunRecord
 from gangway.trainer.run.loop import train
-from gangway.trainer.steps.local_training import local_train
 from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import local_train
 
 Families = dict[str, tuple[TrainConfig, Path]]
 CPU = torch.device("cpu")

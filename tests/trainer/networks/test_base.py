@@ -12,10 +12,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from gangway.trainer.checkpoint.store import state_digests
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.networks.base import recompute
 from gangway.trainer.networks.factory import build
-from gangway.trainer.phases.recomputing import recompute
-from gangway.trainer.steps.local_training import local_train
 from gangway.trainer.steps.state import TrainState
+from gangway.trainer.steps.step import local_train
 
 CPU = torch.device("cpu")
 
