@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.foreign_files import foreign_file, foreign_path
-from gangway.sim.forecast.job_logs import JobLog, is_job_log, parse_job_log
+from gangway.sim.forecast.public_formats import JobLog, is_job_log, parse_job_log
 from gangway.sim.schedule.scenario import (
     MOST_JOBS,
     ClusterConfig,

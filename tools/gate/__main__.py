@@ -21,8 +21,7 @@ from gangway.trainer.core.files import check_folder, write_atomically
 from gangway.trainer.core.host import code_sha256
 from tools.bench.guard import guarded_folder
 from tools.gate.checks import CHECKS
-from tools.gate.machine import Kind, this_machine
-from tools.gate.outcome import Outcome, Report
+from tools.gate.outcome import Kind, Outcome, Report, this_machine
 from tools.gate.runs import Gate
 
 _MINUTES, _SECONDS = 30.0, 10.0

@@ -1,6 +1,7 @@
 """Tables of the keys that pydantic models take: path, type, default and description."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, get_args, get_origin
 
@@ -11,7 +12,47 @@ from pydantic_core import to_jsonable_python
 
 from gangway.stacks.config.corrections import get_unit
 from gangway.trainer.core.docstrings import attribute_sentences, summary
-from tools.reference.markdown import choice, code, section, table, text
+
+_CODE = re.compile(r"(`[^`]*`)")
+_HTML = str.maketrans({"<": "&lt;", "*": r"\*"})
+
+
+def text(words: str) -> str:
+    """Plain text, of which only what is between backticks is code.
+
+    >>> text("a <host> or `<host>`, layers.*")
+    'a &lt;host> or `<host>`, layers.\\\\*'
+    """
+    return "".join(part if part.startswith("`") else part.translate(_HTML) for part in _CODE.split(words))
+
+
+def code(words: object) -> str:
+    """A value or a key."""
+    return f"`{words}`"
+
+
+def choice(words: Iterable[object]) -> str:
+    """Several values of which one is chosen."""
+    return " \\| ".join(map(code, words))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table. Cells keep their markup; line breaks become spaces."""
+    cells = [[re.sub(r"(?<!\\)\|", r"\\|", " ".join(cell.split())) for cell in row] for row in rows]
+    lines = [columns, ["---"] * len(columns), *cells]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def section(heading: str, *parts: str, level: int = 2) -> str:
+    """A heading and the non-empty parts below it."""
+    return "\n\n".join([f"{'#' * level} {heading}", *(part.strip("\n") for part in parts if part)]) + "\n"
+
+
+def page(title: str, introduction: str, *sections: str) -> str:
+    """A whole page."""
+    note = "<!-- Written by `make reference` from the code; do not edit. -->"
+    return "\n".join([f"# {title}\n", f"{note}\n", introduction.strip() + "\n", *sections])
+
 
 _LONGEST_EXAMPLE = 60
 _COLUMNS = ("key", "type", "default", "description")

@@ -5,11 +5,13 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from gangway.components.catalog.validators import SERVICE_FIELD, Observed
 from gangway.components.core.http_reply import Reply
+from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 
 TIMEOUT_SEC = 60.0
 BUSY = (429, 500, 502, 503, 504)
@@ -166,3 +168,11 @@ def _retry_after_sec(reply: WebReply | None) -> float:
     except ValueError:
         return 0.0
     return asked_sec if math.isfinite(asked_sec) else 0.0
+
+
+def open_source(provider: str, now: datetime) -> PriceSource:
+    """Open the source of `provider`. SourceError: it has none, or it needs credentials and there are none."""
+    if provider not in providers_with_adapter("prices"):
+        raise SourceError("no price list is read for this provider; the catalogue's prices stay in use")
+    source: PriceSource = load_adapter(provider, "prices").open_source(now)
+    return source

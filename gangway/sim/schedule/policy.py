@@ -1,5 +1,5 @@
 """The interface of policies. A new one is a class with `name` and `decide`, known only to the registry
-(`gangway.sim.schedule.policies.registry`).
+(`gangway.sim.schedule.policies`).
 
     class LastComeFirst(Policy):
         name = "lcfs"

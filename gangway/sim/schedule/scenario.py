@@ -14,11 +14,8 @@ from gangway.components.estimate.energy import board_share
 from gangway.components.estimate.offers import Carrier, Offer, find_offers
 from gangway.components.estimate.scaling import Links, Network, get_links
 from gangway.components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
-from gangway.sim.schedule.cluster import Cluster, Power, Rung
-from gangway.sim.schedule.generate import generate
-from gangway.sim.schedule.hourly import Hourly
-from gangway.sim.schedule.job_controller import Gain, Misfit, controlled_job, drawn, submitted_job
-from gangway.sim.schedule.jobs import Ask, Curve, Job
+from gangway.sim.schedule.cluster import Cluster, Hourly, Power, Rung
+from gangway.sim.schedule.jobs import Ask, Curve, Gain, Job, Misfit, controlled_job, drawn, generate, submitted_job
 from gangway.stacks.base.registry import get_provider, sellers
 
 __all__ = ["MOST_JOBS", "JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]

@@ -13,7 +13,7 @@ from pulumi_aws import ec2, route53
 from gangway.components.aws.launch import HeadNode
 from gangway.components.core.image import TrainerImage
 from gangway.sandbox.cloud import MotoCloud
-from gangway.sandbox.compute import HEAD_HANDLERS, UNKEPT
+from gangway.sandbox.compute import UNKEPT
 from gangway.sandbox.rows import SandboxRow, Status
 from gangway.stacks.config.paths import program_folder
 from gangway.stacks.estimates.run_context import dockerfile_for
@@ -66,7 +66,7 @@ def built(cloud: MotoCloud) -> dict[str, Any]:
 
 
 def get_rows(cloud: MotoCloud) -> dict[str, SandboxRow]:
-    return {row.type: row for row in cloud.read_back() if row.type in HEAD_HANDLERS}
+    return {row.type: row for row in cloud.read_back() if row.type in (INSTANCE, RECORD, IMAGE)}
 
 
 @pytest.mark.slow

@@ -13,10 +13,10 @@ import pytest
 
 from gangway.trainer.config.train_config import TrainConfig
 from tools.bench import cases, measuring, speed
+from tools.bench.cases import waiting
 from tools.bench.feature_speed import FeatureSpeed
 from tools.bench.measuring import ROUNDS, SECONDS, Bench
 from tools.bench.runs import Side, rates_in_turn
-from tools.bench.waiting import waiting
 
 
 @pytest.fixture

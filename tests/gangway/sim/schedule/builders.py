@@ -2,8 +2,7 @@
 
 import random
 
-from gangway.sim.schedule.cluster import Cluster, Rung
-from gangway.sim.schedule.hourly import Hourly
+from gangway.sim.schedule.cluster import Cluster, Hourly, Rung
 from gangway.sim.schedule.jobs import Ask, Job, perfect
 
 __all__ = ["job", "plain", "random_jobs"]

@@ -7,9 +7,8 @@ import statistics
 import pytest
 
 from gangway.sim.schedule.jobs import Job
-from gangway.sim.schedule.outcome import get_figures
-from gangway.sim.schedule.policies.fifo import Fifo
-from gangway.sim.schedule.simulator import simulate
+from gangway.sim.schedule.policies import Fifo
+from gangway.sim.schedule.simulator import get_figures, simulate
 from tests.gangway.sim.schedule.builders import job, plain
 
 SEEDS = range(10)

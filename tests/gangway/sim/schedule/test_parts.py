@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from gangway.components.estimate.scaling import Links, StepModel, step_sec
 from gangway.components.estimate.spot import best_interval_sec
-from gangway.sim.schedule.cluster import Cluster, Power, Rung, outages
-from gangway.sim.schedule.hourly import Hourly
+from gangway.sim.schedule.cluster import Cluster, Hourly, Meter, Power, Rung, outages
 from gangway.sim.schedule.jobs import Ask, Curve
-from gangway.sim.schedule.meter import Meter
-from gangway.sim.schedule.stint import Stint
+from gangway.sim.schedule.simulator import Stint
 
 LINKS = Links(8, 3600, 1900, 1e-5, 3e-5)
 

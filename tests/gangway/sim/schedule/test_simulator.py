@@ -8,14 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangway.sim.schedule.cluster import Cluster, Rung
-from gangway.sim.schedule.hourly import Hourly
+from gangway.sim.schedule.cluster import Cluster, Hourly, Rung
 from gangway.sim.schedule.jobs import Job
-from gangway.sim.schedule.outcome import Outcome, get_figures
-from gangway.sim.schedule.policies.fifo import Fifo
-from gangway.sim.schedule.policies.registry import POLICIES
+from gangway.sim.schedule.policies import POLICIES, Fifo
 from gangway.sim.schedule.policy import Grants, View
-from gangway.sim.schedule.simulator import simulate
+from gangway.sim.schedule.simulator import Outcome, get_figures, simulate
 from tests.gangway.sim.schedule.builders import job, random_jobs
 
 SPOT = Cluster(
