@@ -14,9 +14,6 @@ from gangway.sim.schedule.policy import Policy
 from gangway.sim.schedule.scenario import Scenario
 from gangway.sim.schedule.simulator import Figures, Outcome, get_figures, simulate
 
-__all__ = ["COMPARED", "Arm", "answer_json", "changes", "compare", "show"]
-
-
 COMPARED = ("makespan_hours", "job_hours_mean", "job_hours_p95", "usd", "kwh", "gco2e")
 """Figures compared between policies."""
 

@@ -11,7 +11,6 @@ from gangway.render.drawing import LIGHT, draw
 from gangway.sim.comparison import Arm
 from gangway.sim.schedule.simulator import Span
 
-__all__ = ["draw_use"]
 _LETTERS, _LINES = 46, 9
 """Width and height of a panel in text."""
 

@@ -27,8 +27,6 @@ from gangway.stacks.config.plain_text import odd_texts
 from gangway.stacks.config.yaml_file import read_model
 from gangway.trainer.core.regular_files import read_text_file
 
-__all__ = ["generated", "read_scenario"]
-
 _MAX_BYTES = 50_000_000
 _BEYOND = "beyond the columns"
 

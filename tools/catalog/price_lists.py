@@ -24,9 +24,6 @@ from gangway.components.catalog.loader import MACHINE_MODELS, PROVIDERS, Catalog
 from gangway.components.catalog.price_table import FIELDS, LISTS
 from gangway.components.catalog.validators import PLACEHOLDER_USD
 
-__all__ = ["READERS", "Stated", "list_text", "main"]
-
-
 HOURS_PER_MONTH = 730
 _REGION = re.compile(r'"([a-z0-9-]+)"(?:: \{|\] = map)')
 _PRICE = re.compile(r'"([\w.-]+)":\s+([\d.]+)')

@@ -12,9 +12,6 @@ from gangway.components.core.findings import InputError
 from gangway.sim.forecast.series import Series, format_time, read_series, said_length
 from gangway.trainer.core.regular_files import read_text_file
 
-__all__ = ["MOST_STEPS", "Ahead", "Saving", "Schedule", "Work", "plan_hours"]
-
-
 MOST_STEPS: Final = 336
 """Two weeks of hours: unordered values take some 20 s on one core, and time is cubic."""
 _ROUNDING: Final = 1e-9

@@ -16,9 +16,6 @@ from gangway.components.core.findings import InputError
 from gangway.runs.stats import read_stats
 from gangway.trainer.core.regular_files import read_regular
 
-__all__ = ["FEWEST_WINDOWS", "Interruptions", "Remaining", "remaining"]
-
-
 FEWEST_WINDOWS: Final = 10
 _MOST_WINDOWS: Final = 200
 _MOST_KEPT: Final = 0.95

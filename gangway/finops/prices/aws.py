@@ -25,9 +25,6 @@ from gangway.finops.prices.source import (
     unreadable_gaps,
 )
 
-__all__ = ["AWS_SERVICES", "AWS_UNREAD", "Product", "holds"]
-
-
 _EGRESS = {"": 0.0, "-from-10tb": 20_000.0, "-from-50tb": 100_000.0, "-from-150tb": 200_000.0}
 """An amount in GB within each tier."""
 _HOUR = "Hrs"

@@ -22,9 +22,6 @@ from gangway.finops.prices.source import (
     unreadable_gaps,
 )
 
-__all__ = ["AZURE_SERVICES", "AZURE_UNREAD", "Meter"]
-
-
 _GLOBAL = "Global"
 _DNS_ZONE = "Zone 1"
 """Worldwide, not a region; all zones but the governments' cost the same."""

@@ -23,9 +23,6 @@ from gangway.finops.prices.source import (
     unreadable_gaps,
 )
 
-__all__ = ["E2_MACHINES", "EVERY_REGION", "GCP_SERVICES", "GCP_UNREAD", "Entry", "get_price"]
-
-
 EVERY_REGION = "global"
 """The region of entries with one price for all regions."""
 _COMPUTE = "Compute Engine"

@@ -12,24 +12,6 @@ from typing import Final
 
 from gangway.components.estimate.statistics import Comparison, compare_pairs
 
-__all__ = [
-    "FALSE_ALARM_EVERY",
-    "FEWEST",
-    "Accuracy",
-    "Drift",
-    "Judged",
-    "Skill",
-    "accuracy",
-    "detect",
-    "deviates",
-    "mean_run_length",
-    "normal_scores",
-    "pinball",
-    "skill",
-    "threshold_for",
-]
-
-
 _MOST_BLOCKS: Final = 20
 """Longer blocks reduce the effect of correlated errors; more than 20 blocks narrow the interval by 4 % at most."""
 

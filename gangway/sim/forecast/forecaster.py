@@ -16,24 +16,6 @@ from gangway.sim.forecast.accuracy import FEWEST, Accuracy, Drift, Judged, Skill
 from gangway.sim.forecast.boosting import fit, lookback
 from gangway.sim.forecast.series import Series, said_length
 
-__all__ = [
-    "ADAPTATION",
-    "MOST_STEPS",
-    "Adaptive",
-    "Backtest",
-    "Forecast",
-    "Setting",
-    "backtest",
-    "choose_season",
-    "choose_setting",
-    "fewest_scores",
-    "forecast",
-    "get_offset",
-    "score",
-    "seasonal_naive",
-    "source_index",
-]
-
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt

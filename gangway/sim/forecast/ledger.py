@@ -26,18 +26,6 @@ from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.series import Series
 from gangway.trainer.core.regular_files import open_file, read_file
 
-__all__ = [
-    "Entries",
-    "Ledger",
-    "Scored",
-    "Settled",
-    "Standing",
-    "open_ledger",
-    "overlapping",
-    "read_ledger",
-    "standings",
-]
-
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

@@ -27,9 +27,6 @@ from gangway.components.core.foreign_files import foreign_file
 from gangway.components.core.visible import visible
 from gangway.sim.forecast.series import YEARS, Series, check_number, file_text, in_years, parse_series
 
-__all__ = ["JobLog", "LoggedJob", "demand", "is_job_log", "parse_job_log", "read_history"]
-
-
 _HOUR = timedelta(hours=1)
 _MOST_HOURS = 24 * 366 * 5
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)

@@ -22,11 +22,6 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.visible import visible
 from gangway.trainer.core.regular_files import read_file
 
-__all__ = [
-    "MOST_VALUES", "YEARS", "Series", "check_number", "file_text", "format_time", "in_years", "parse_series",
-    "read_series", "said_length",
-]  # fmt: skip
-
 MOST_VALUES = 200_000
 _MOST_BYTES = 64 * 2**20
 _YEARS = range(1971, 2200)

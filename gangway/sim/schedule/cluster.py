@@ -8,8 +8,6 @@ from itertools import accumulate
 
 from gangway.components.estimate.spot import RESTART_SEC, SAVE_SEC, best_interval_sec
 
-__all__ = ["Cluster", "Hourly", "Meter", "Power", "Rung", "outages"]
-
 
 @dataclass(frozen=True)
 class Hourly:

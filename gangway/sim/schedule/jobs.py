@@ -8,21 +8,6 @@ from dataclasses import dataclass, replace
 from gangway.components.catalog.job_traces import TraceStatistics
 from gangway.components.estimate.scaling import Network, StepModel, step_sec
 
-__all__ = [
-    "USERS",
-    "Ask",
-    "Curve",
-    "Gain",
-    "Job",
-    "Misfit",
-    "Run",
-    "controlled_job",
-    "drawn",
-    "generate",
-    "perfect",
-    "submitted_job",
-]
-
 
 @dataclass(frozen=True)
 class Curve:

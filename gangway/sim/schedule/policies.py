@@ -10,18 +10,6 @@ from gangway.components.core.findings import InputError
 from gangway.sim.schedule.jobs import Ask
 from gangway.sim.schedule.policy import Grants, JobView, Policy, View, start_in_order
 
-__all__ = [
-    "POLICIES",
-    "Backfill",
-    "Fifo",
-    "Goodput",
-    "Learned",
-    "LengthModel",
-    "Shortest",
-    "grant_in_order",
-    "policy_named",
-]
-
 
 class Fifo(Policy):
     """The control: no overtaking, no moves."""

@@ -17,8 +17,6 @@ from typing import ClassVar, NamedTuple
 
 from gangway.sim.schedule.jobs import Ask
 
-__all__ = ["Grants", "JobView", "Policy", "View", "start_in_order"]
-
 Grants = dict[str, int]
 """GPUs by job name; unnamed jobs have none."""
 

@@ -18,8 +18,6 @@ from gangway.sim.schedule.cluster import Cluster, Hourly, Power, Rung
 from gangway.sim.schedule.jobs import Ask, Curve, Gain, Job, Misfit, controlled_job, drawn, generate, submitted_job
 from gangway.stacks.base.registry import get_provider, sellers
 
-__all__ = ["MOST_JOBS", "JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]
-
 MOST_JOBS = 100_000
 _ONE_NODE = Links(1, 1e9, 1e9, 0.0, 0.0)
 """Without a machine there is no network: all-reduces take no time."""

@@ -16,19 +16,6 @@ from gangway.sim.schedule.cluster import Cluster, Meter, outages
 from gangway.sim.schedule.jobs import Ask, Job
 from gangway.sim.schedule.policy import Grants, JobView, Policy, View
 
-__all__ = [
-    "MOST_HOURS",
-    "Ended",
-    "EndlessError",
-    "Figures",
-    "Outcome",
-    "Span",
-    "Stint",
-    "get_figures",
-    "percentile",
-    "simulate",
-]
-
 
 @dataclass(frozen=True)
 class Span:
