@@ -367,8 +367,6 @@ def _node_group(aws: Aws, wire: Wire) -> Applied:
 
 
 def _validate_only(operation: str, **renames: str) -> Handler:
-    """The handler for operations that moto lacks."""
-
     def handle(aws: Aws, wire: Wire) -> Applied:
         # Conflict handling has two inputs on the wire, one in the API.
         wire.skip("resolveConflictsOnUpdate")

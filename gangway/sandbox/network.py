@@ -238,8 +238,6 @@ def _zone(aws: Aws, wire: Wire) -> Applied:
 
 
 def _resolver(operation: str) -> Handler:
-    """The handler of a DNS firewall part, which moto lacks."""
-
     def handle(aws: Aws, wire: Wire) -> Applied:
         name, domains = wire.physical_name(), wire.take_value("domains")
         inputs = {"creatorRequestId": wire.name, "name": name, **wire.rest()}

@@ -1,7 +1,7 @@
 """Compares policies on the same jobs and outages by seed, with paired differences to the first; as tables and JSON."""
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -73,34 +73,23 @@ def compare(scenario: Scenario, policies: Sequence[type[Policy]], seeds: Sequenc
             yield Arm(f"{policy.name}{name}", f"{policy.says}{says}", found, outcomes[0])
 
 
-def _hours(value: float) -> str:
-    return f"{value:,.2f} h"
-
-
-def _whole(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}"
-
-
-_ROWS: Mapping[str, tuple[str, Callable[[float], str]]] = {
-    "makespan_hours": ("makespan", _hours),
-    "job_hours_mean": ("a job's time, mean", _hours),
-    "job_hours_p95": ("a job's time, 95 %", _hours),
-    "wait_hours_mean": ("a job's wait, mean", _hours),
-    "usd": ("dollars", lambda value: f"${value:,.0f}"),
-    "kwh": ("kWh", _whole),
-    "gco2e": ("kgCO2e", lambda value: f"{value / 1000:,.0f}"),
-    "gpu_hours": ("GPU-hours paid", _whole),
-    "used_share": ("of these used", _percent),
-    "idle_share": ("idle", _percent),
-    "lost_share": ("lost: starts, saves, redone", _percent),
-    "interruptions": ("interruptions", lambda value: f"{value:,.1f}"),
-    "moves": ("moves by the policy", lambda value: f"{value:,.1f}"),
-    "late": ("jobs too late", lambda value: f"{value:,.1f}"),
+_ROWS: Mapping[str, tuple[str, str]] = {
+    "makespan_hours": ("makespan", "{:,.2f} h"),
+    "job_hours_mean": ("a job's time, mean", "{:,.2f} h"),
+    "job_hours_p95": ("a job's time, 95 %", "{:,.2f} h"),
+    "wait_hours_mean": ("a job's wait, mean", "{:,.2f} h"),
+    "usd": ("dollars", "${:,.0f}"),
+    "kwh": ("kWh", "{:,.0f}"),
+    "gco2e": ("kgCO2e", "{:,.0f}"),
+    "gpu_hours": ("GPU-hours paid", "{:,.0f}"),
+    "used_share": ("of these used", "{:.1%}"),
+    "idle_share": ("idle", "{:.1%}"),
+    "lost_share": ("lost: starts, saves, redone", "{:.1%}"),
+    "interruptions": ("interruptions", "{:,.1f}"),
+    "moves": ("moves by the policy", "{:,.1f}"),
+    "late": ("jobs too late", "{:,.1f}"),
 }
+"""Label and format of each figure; grams show as kilograms."""
 
 
 def answer_json(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int]) -> dict[str, Any]:
@@ -137,10 +126,11 @@ def show(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int], console:
     table.add_column("")
     for arm in arms:
         table.add_column(arm.policy, justify="right")
-    for name, (words, text) in _ROWS.items():
-        means = [arm.mean(name) for arm in arms]
+    for name, (label, form) in _ROWS.items():
+        scale = 1000 if name == "gco2e" else 1
         star = "*" if name == "usd" and foreign else ""
-        table.add_row(words, *("-" if mean is None else f"{text(mean)}{star}" for mean in means))
+        means = [arm.mean(name) for arm in arms]
+        table.add_row(label, *("-" if mean is None else f"{form.format(mean / scale)}{star}" for mean in means))
     if foreign:
         table.caption = f"* {foreign}: no bound"
     console.print(table)

@@ -103,7 +103,7 @@ def peer(bench: Bench) -> Iterator[Result]:
             config = bench.config.replace({"precision": precision})
             words = f"{precision}, {processes} processes"
             sides.append(bench.side(f"ours, {words}", config, processes=processes, threads=1))
-            sides.append(bench.tuned(f"tuned, {words}", config, processes=processes, threads=1))
+            sides.append(bench.peer("tuned", f"tuned, {words}", config, processes=processes, threads=1))
         rates = bench.in_turn(sides)
         for ours, theirs in (sides[:2], sides[2:]):
             parts = medians({side.name: rates[side.name] for side in (ours, theirs)})

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from gangway.trainer.config.presets import preset
 from gangway.trainer.config.train_config import TrainConfig
 from tools.bench.results import Result
-from tools.bench.runs import Side, rates_in_turn, textbook_loop, train_for, trainer_loop, tuned_loop
+from tools.bench.runs import Side, peer_loop, rates_in_turn, train_for, trainer_loop
 
 ROUNDS, SECONDS = 10, 5.0
 """What a target is judged by, at least: with less, the neighbours of a moment decide."""
@@ -121,16 +121,19 @@ class Bench:
         ]
         return Side(name, loops)
 
-    def textbook(self, name: str, config: TrainConfig, *, reuse: bool) -> Side:
-        """The textbook's loop, to take turns with other sides."""
-        folder = self._folder(name, config)
-        loop = textbook_loop(config, folder, self.data_dir, threads=self.threads, reuse=reuse)
-        return Side(name, [loop])
-
-    def tuned(self, name: str, config: TrainConfig, *, processes: int, threads: int) -> Side:
-        """The tuned peer's loop, likewise."""
-        folder = self._folder(name, config)
-        loop = tuned_loop(config, folder, self.data_dir, threads=threads, processes=processes)
+    def peer(
+        self,
+        module: str,
+        name: str,
+        config: TrainConfig,
+        *,
+        processes: int = 1,
+        threads: int | None = None,
+        words: Sequence[str] = (),
+    ) -> Side:
+        """The loop of a module, `textbook` or `tuned`, to take turns with other sides."""
+        folder, threads = self._folder(name, config), threads or self.threads
+        loop = peer_loop(module, config, folder, self.data_dir, threads=threads, processes=processes, words=words)
         return Side(name, [loop])
 
     def in_turn(self, sides: Sequence[Side]) -> dict[str, list[float]]:

@@ -148,19 +148,21 @@ def trainer_loop(
     return Loop(argv, {**_at_home(run_dir, threads), **variables}, run_dir / STATS_FILE)
 
 
-def textbook_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int, reuse: bool = False) -> Loop:
-    """The textbook's loop; `config` says how often it writes a line, `reuse` is `tools.bench.textbook.steps`'."""
-    file, stats = _written(config, run_dir), run_dir / STATS_FILE
-    argv = [sys.executable, "-m", "tools.bench.textbook", str(file), str(data_dir), str(stats)]
-    return Loop([*argv, "reuse"] if reuse else argv, _at_home(run_dir, threads), stats)
-
-
-def tuned_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int, processes: int) -> Loop:
-    """The tuned peer's loop, likewise."""
+def peer_loop(
+    module: str,
+    config: TrainConfig,
+    run_dir: Path,
+    data_dir: Path,
+    *,
+    threads: int,
+    processes: int = 1,
+    words: Sequence[str] = (),
+) -> Loop:
+    """The loop of tools.bench.textbook or tools.bench.tuned; `config` says how often it writes a line."""
     file, stats = _written(config, run_dir), run_dir / STATS_FILE
     torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
-    argv = [sys.executable, "-m", *(torchrun if processes > 1 else []), "tools.bench.tuned"]
-    return Loop([*argv, str(file), str(data_dir), str(stats)], _at_home(run_dir, threads), stats)
+    argv = [sys.executable, "-m", *(torchrun if processes > 1 else []), f"tools.bench.{module}"]
+    return Loop([*argv, str(file), str(data_dir), str(stats), *words], _at_home(run_dir, threads), stats)
 
 
 def _at_home(run_dir: Path, threads: int) -> dict[str, str]:

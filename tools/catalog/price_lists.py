@@ -231,7 +231,6 @@ def _machines(files: Sequence[Sequence[Stated]], catalog: Catalog, only_offered:
 
 
 def _services(stated: Sequence[Stated], catalog: Catalog) -> list[str]:
-    """Services, and the machines without accelerators that are among them."""
     known = {price.service for price in catalog.services}
     rows = {
         (name, each.region): each.usd

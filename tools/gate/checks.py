@@ -210,7 +210,6 @@ def _graph_workers(gate: Gate) -> Outcome:
 
 
 def _compiled_workers(gate: Gate) -> Outcome:
-    """With averages inside the compiled losses."""
     found, wanted = gate.train("compile, 2 workers", {"compile": "on"}, processes=2), gate.train("fp32", _ANYWHERE)
     if not found.choices["compile"].endswith("averages between workers included"):
         return Outcome("failed", f"compile is {found.choices['compile']}")

@@ -93,7 +93,6 @@ class Keys:
         yield from self._kinds(kinds)
 
     def _kinds(self, keys: Sequence[tuple[str, Models]]) -> Iterator[str]:
-        """A section for each kind of each key."""
         for path, model in ((path, model) for path, models in keys for model in models):
             kinds: list[tuple[str, Models]] = []
             rows = list(self._rows(model, path, kinds))
@@ -219,7 +218,6 @@ def _example(field: FieldInfo) -> str:
 
 
 def _is_word(annotation: Any) -> bool:
-    """Whether the type already lists the allowed values."""
     return any(get_origin(kind) is Literal for kind in (annotation, *get_args(annotation)))
 
 
@@ -233,6 +231,5 @@ def _default(field: FieldInfo, models: Models) -> str:
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML on one line."""
     written = yaml.safe_dump(to_jsonable_python(value), default_flow_style=True, sort_keys=False, width=10**6)
     return written.removesuffix("\n").removesuffix("\n...")

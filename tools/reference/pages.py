@@ -137,7 +137,6 @@ def commands() -> str:
 
 
 def _gangway(command: Any, name: str) -> Iterator[str]:
-    """A section for one of Typer's commands, then for the commands below it."""
     context = typer.Context(command, info_name=name)
     records = [record for param in command.params if (record := param.get_help_record(context))]
     rows = [(code(option.replace(" <list[str]>", "")), text(what)) for option, what in records]
@@ -177,7 +176,6 @@ def _prose(words: str) -> str:
 
 
 def _spelling(action: argparse.Action) -> str:
-    """The flag and the name of its value, or an argument's name."""
     value = action.metavar or ("" if action.nargs == 0 else action.dest.upper())
     return f"{', '.join(action.option_strings)} {value}".strip()
 
@@ -256,7 +254,6 @@ def findings() -> str:
 
 
 def _groups(codes: Mapping[str, str], severities: Mapping[str, set[str]]) -> Iterable[str]:
-    """A section for each first word of the codes."""
     groups: dict[str, dict[str, str]] = {}
     for name in sorted(codes):
         groups.setdefault(name.partition(".")[0], {})[name] = codes[name]

@@ -289,7 +289,6 @@ class Bills:
                         raise conflict(newer, delivery, ", but lacks some of its rows, like an incomplete table")
 
     def _rows(self, delivery: Delivery) -> Iterator[tuple[_Format, str, Mapping[str, Any]]]:
-        """Rows of all parts, with format and place."""
         for number, path in enumerate(delivery.paths):
             if number and _is_blank(path):  # AWS empties the parts that a smaller delivery no longer needs
                 continue

@@ -256,7 +256,6 @@ class AwsSource:
     def _term_price(
         self, product: Mapping[str, Any], term: Mapping[str, Any], field: PriceField, description: str
     ) -> Iterator[Observed]:
-        """The price of a term, unless it is in the future."""
         if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
             return
         attributes = product["product"]["attributes"]

@@ -207,7 +207,9 @@ class AzureSource:
 
     def _region(self, region: str, sizes: Sequence[str]) -> Iterator[Answer]:
         current: dict[tuple[str, PriceField], dict[str, Any]] = {}
-        for meter in self._meters(region, sizes):
+        names = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
+        condition = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({names})"
+        for meter in self._rows(condition):
             try:
                 field = self._field(meter)
                 key = (str(meter["armSkuName"]), field) if field else None
@@ -218,10 +220,6 @@ class AzureSource:
         for (size, field), meter in current.items():
             if size in sizes:
                 yield from self._observed(size, field, meter)
-
-    def _meters(self, region: str, sizes: Sequence[str]) -> Iterator[dict[str, Any]]:
-        names = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
-        return self._rows(f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({names})")
 
     def _rows(self, condition: str) -> Iterator[dict[str, Any]]:
         page = self._web.json(self._api_url, {"api-version": VERSION, "currencyCode": "'USD'", "$filter": condition})

@@ -179,22 +179,14 @@ class Part:
     spot: bool
 
 
-@dataclass(frozen=True)
-class PartPrice:
-    """US dollars per hour of one core, GiB, card or chip, and its entry's id."""
-
-    usd_per_hour: float
-    sku_id: str
-
-
 def is_dropped(description: str) -> bool:
     """Whether the description is not of a part of an ordinary machine."""
     return any(word in description.lower() for word in DROPPED)
 
 
-def part_prices(sku: Mapping[str, Any]) -> Iterable[tuple[Part, PartPrice]]:
-    """The prices of an entry by region; none if dropped. KeyError, TypeError, ValueError, IndexError: an undocumented
-    shape, or an unexpected unit or currency.
+def part_prices(sku: Mapping[str, Any]) -> Iterable[tuple[Part, float]]:
+    """US dollars per hour of one core, GiB, card or chip of an entry, by region; none if dropped. KeyError, TypeError,
+    ValueError, IndexError: an undocumented shape, or an unexpected unit or currency.
     """
     description, usage = str(sku["description"]).lower(), sku["category"]["usageType"]
     if usage not in ("OnDemand", "Preemptible") or is_dropped(description):
@@ -202,7 +194,7 @@ def part_prices(sku: Mapping[str, Any]) -> Iterable[tuple[Part, PartPrice]]:
     match = _DESCRIPTION.fullmatch(description)
     name = match["part"] if match else description
     spot = "spot preemptible" in description or usage == "Preemptible"
-    price = PartPrice(_usd_per_hour(sku), str(sku.get("skuId", "")))
+    price = _usd_per_hour(sku)
     for region in sku["serviceRegions"]:
         yield Part(name, str(region), spot), price
 
@@ -241,7 +233,7 @@ FAMILIES: Mapping[str, Family] = {
     "g2-standard": Family(("nvidia l4 gpu",), "g2 instance"),
 }
 
-_Prices: TypeAlias = Mapping[Part, tuple[PartPrice, ...]]
+_Prices: TypeAlias = Mapping[Part, tuple[float, ...]]
 
 
 class GcpSource:
@@ -287,7 +279,7 @@ class GcpSource:
                     yield from self._machine(query, family, spot, self._read)
 
     def _walk(self) -> _Prices:
-        found: dict[Part, tuple[PartPrice, ...]] = {}
+        found: dict[Part, tuple[float, ...]] = {}
         names, entries = _needed_parts(), _entries_in(COMPUTE_NAME)
         for sku in self._rows(f"{COMPUTE_ENGINE}/skus", "skus"):
             try:
@@ -376,8 +368,8 @@ class GcpSource:
             yield Gap(query.region, label, f"no unique price for its {', '.join(lacking)}")
 
     def _chip(self, query: Query, spot: bool, prices: _Prices) -> Iterator[Answer]:
-        for price in prices.get(Part(TPU_PARTS[query.item], query.region, spot), ()):
-            yield from self._observed(query, spot, price.usd_per_hour, TPU_PARTS[query.item], "chip-hour")
+        for usd in prices.get(Part(TPU_PARTS[query.item], query.region, spot), ()):
+            yield from self._observed(query, spot, usd, TPU_PARTS[query.item], "chip-hour")
 
     def _observed(self, query: Query, spot: bool, usd: float, parts: str, unit: str) -> Iterator[Observed]:
         for field in _FIELDS[spot]:
@@ -397,10 +389,10 @@ class GcpSource:
 def _total(amounts: Mapping[str, float], region: str, spot: bool, prices: _Prices) -> tuple[float, list[str]]:
     """The sum of the parts, and the parts without one clear price. A part at 0 makes the total 0, which is no price."""
     known = {name: prices.get(Part(name, region, spot), ()) for name in amounts}
-    lacking = [name for name, found in known.items() if len({price.usd_per_hour for price in found}) != 1]
-    if lacking or not all(found[0].usd_per_hour for found in known.values()):
+    lacking = [name for name, found in known.items() if len(set(found)) != 1]
+    if lacking or not all(found[0] for found in known.values()):
         return 0.0, lacking
-    return sum(amounts[name] * found[0].usd_per_hour for name, found in known.items()), []
+    return sum(amounts[name] * found[0] for name, found in known.items()), []
 
 
 def _entries_in(display_name: str) -> dict[str, Entry]:

@@ -79,22 +79,12 @@ def _units(catalog: Catalog) -> dict[str, str]:
     return {price.service: price.unit for price in catalog.services}
 
 
-def _global_services(catalog: Catalog) -> frozenset[str]:
-    return frozenset(price.service for price in catalog.services if price.region == EVERYWHERE)
-
-
-def _move_to_all_regions(answer: Answer, everywhere: Collection[str]) -> Answer:
-    """Moves the price of a service in `everywhere` to all regions, where the catalogue has it."""
-    if isinstance(answer, Observed) and answer.item in everywhere:
-        return replace(answer, region=EVERYWHERE)
-    return answer
-
-
 def refresh(source: PriceSource, provider: str, regions: Sequence[str], today: date, on_region: OnRegion) -> Report:
     """Query `source` and check its answers against catalogue and overlay. `on_region`: called before each region."""
     facts = get_provider(provider)
     catalog, tpus = facts.catalog_here(), load_tpus() if facts.has_tpus else None
-    known, units, everywhere = _known(catalog, tpus), _units(catalog), _global_services(catalog)
+    known, units = _known(catalog, tpus), _units(catalog)
+    everywhere = frozenset(price.service for price in catalog.services if price.region == EVERYWHERE)
     failed: dict[str, str] = {}
     reached: list[str] = []
     answers: list[Answer] = []
@@ -103,7 +93,11 @@ def refresh(source: PriceSource, provider: str, regions: Sequence[str], today: d
         try:
             # All or nothing: half a region might lack the very price that others are checked against.
             read = list(source.fetch(get_queries(catalog, tpus, region)))
-            answers += [_move_to_all_regions(answer, everywhere) for answer in read]
+            answers += [
+                # The catalogue has these prices for all regions.
+                replace(each, region=EVERYWHERE) if isinstance(each, Observed) and each.item in everywhere else each
+                for each in read
+            ]
         except UnreachableError as problem:
             failed |= dict.fromkeys((name for name in regions if name not in reached), str(problem))
             break

@@ -72,19 +72,13 @@ class UnreachableError(SourceError):
 class PriceSource(Protocol):
     """A provider's own price lists."""
 
-    @property
-    def name(self) -> str:
-        """The provider."""
-        ...
-
-    @property
-    def how(self) -> str:
-        """What it reads and with which credentials, briefly."""
-        ...
+    name: str
+    """The provider."""
+    how: str
+    """What it reads and with which credentials, briefly."""
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
         """Yield observations for `queries`, nothing for unlisted items. SourceError: none can be read."""
-        ...
 
 
 class WebReply(Reply, Protocol):
@@ -93,11 +87,9 @@ class WebReply(Reply, Protocol):
     @property
     def headers(self) -> Mapping[str, str]:
         """Case-insensitive."""
-        ...
 
     def iter_lines(self) -> Iterator[bytes]:
         """Yield the body line by line."""
-        ...
 
 
 class WebSession(Protocol):
@@ -105,7 +97,6 @@ class WebSession(Protocol):
 
     def get(self, url: str, *, params: Any = None, timeout: Any = None, stream: bool = False) -> WebReply:
         """Send one request."""
-        ...
 
 
 def plain_session() -> WebSession:

@@ -142,7 +142,6 @@ def _failures(fact: Fact[float] | None) -> dict[str, Any] | None:
 
 
 def _days(fact: Fact[Any]) -> dict[str, str | None]:
-    """The source's date, and when it was read."""
     return {"as_of": fact.as_of_text or None, "read_on": fact.read_on.isoformat() if fact.read_on else None}
 
 
@@ -229,7 +228,6 @@ def _unknown(quoted: Quoted) -> str:
 
 
 def _grid_or_watts(quoted: Quoted) -> str:
-    """The missing fact behind an unknown energy."""
     offer = quoted.offer
     if offer.place is None:
         return f"no grid intensity and PUE of {offer.region} in the catalogue"

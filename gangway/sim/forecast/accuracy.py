@@ -27,7 +27,7 @@ class Judged:
 
     def absolute_error(self) -> float:
         """Mean over the steps."""
-        return _mean([abs(truth - middle) for truth, middle in zip(self.truth, self.middle, strict=True)])
+        return fmean([abs(truth - middle) for truth, middle in zip(self.truth, self.middle, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ def accuracy(judged: Sequence[Judged], level: float) -> Accuracy:
     ]
     return Accuracy(
         forecasts=len(judged),
-        mae=_mean([abs(truth - middle) for _, middle, _, truth in rows]),
-        pinball=_mean(losses),
+        mae=fmean([abs(truth - middle) for _, middle, _, truth in rows]),
+        pinball=fmean(losses),
         coverage=sum(low <= truth <= high for low, _, high, truth in rows) / len(rows),
-        width=_mean([high - low for low, _, high, _ in rows]),
+        width=fmean([high - low for low, _, high, _ in rows]),
     )
 
 
@@ -104,7 +104,7 @@ def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int
     by 24).
     """
     errors = [(b.absolute_error(), a.absolute_error()) for a, b in zip(judged, baseline, strict=True)]
-    mean = _mean([error for error, _ in errors]) if errors else 0.0
+    mean = fmean([error for error, _ in errors]) if errors else 0.0
     if not mean:
         return None
     number = len(errors)
@@ -117,11 +117,7 @@ def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int
         for block in (errors[first:last] for first, last in pairwise(ends))
     ]
     compared = compare_pairs([pairs], as_difference=True)
-    return None if compared is None else Skill(1 - _mean([error for _, error in errors]) / mean, compared)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return fsum(values) / len(values)
+    return None if compared is None else Skill(1 - fmean([error for _, error in errors]) / mean, compared)
 
 
 FALSE_ALARM_EVERY = 1000.0

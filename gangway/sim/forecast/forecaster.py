@@ -274,7 +274,10 @@ def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
     learnt = first - calibration
     origins = np.arange(learnt, last + 1, stride)
     fitted = fit(series, learnt, setting.horizon, setting.season, setting.quantiles)
-    sources = [[source_index(origin, step, setting.season) for step in _steps(setting)] for origin in origins.tolist()]
+    sources = [
+        [source_index(origin, step, setting.season) for step in range(1, setting.horizon + 1)]
+        for origin in origins.tolist()
+    ]
     naive = np.asarray(series.values)[np.asarray(sources)]
     minimum = np.minimum.accumulate(series.values)[origins - 1]
     floor = np.where(minimum >= 0, 0.0, -inf)[:, None]
@@ -288,10 +291,6 @@ def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
     return _Rolled(model[before:], baseline[before:], tuple(deviates(errors[before:], errors[:before])))
 
 
-def _steps(setting: Setting) -> range:
-    return range(1, setting.horizon + 1)
-
-
 def _intervals(
     series: Series, setting: Setting, origins: "Integers", predicted: "Floats", floor: "Floats"
 ) -> tuple[Forecast, ...]:
@@ -300,7 +299,7 @@ def _intervals(
 
     values, number = series.values, len(series.values)
     adjusted = np.empty(predicted.shape[:2])
-    for step in _steps(setting):
+    for step in range(1, setting.horizon + 1):
         low, _, high = predicted[:, step - 1].T.tolist()
         at = [min(origin + step, number) - 1 for origin in origins.tolist()]  # of the last, another's truth: not used
         scores = [score(a, b, values[index]) for a, b, index in zip(low, high, at, strict=True)]

@@ -69,8 +69,6 @@ class _ForecastLine(_Frozen):
 
 
 class _TruthLine(_Frozen):
-    """The truth at one time."""
-
     kind: Literal["truth"] = "truth"
     series: str
     of: str = ""
@@ -254,14 +252,13 @@ def _check_half(path: Path, content: bytes) -> None:
 
 
 def _lines(path: Path, texts: Sequence[bytes]) -> list[_ForecastLine | _TruthLine]:
-    return [_read(path, number, text) for number, text in enumerate(texts, 1)]
-
-
-def _read(path: Path, number: int, text: bytes) -> _ForecastLine | _TruthLine:
-    try:
-        return _LINE.validate_json(text)
-    except ValidationError as error:
-        raise _damaged(f"{path}, line {number}", str(first_wrong(error))) from None
+    lines = []
+    for number, text in enumerate(texts, 1):
+        try:
+            lines.append(_LINE.validate_json(text))
+        except ValidationError as error:
+            raise _damaged(f"{path}, line {number}", str(first_wrong(error))) from None
+    return lines
 
 
 def _damaged(place: str, reason: str) -> InputError:

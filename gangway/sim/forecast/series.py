@@ -12,6 +12,7 @@ import io
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -244,18 +245,12 @@ def _get_step(rows: Sequence[_Row]) -> timedelta:
     for index, step in enumerate(steps):
         if step <= timedelta(0):
             raise _clock_back(rows[index], rows[index + 1])
-    step = _most_frequent(steps)
+    counts = Counter(steps)
+    step = max(counts, key=lambda each: (counts[each], -each))
     for index, each in enumerate(steps):
         if each != step:
             raise _uneven(rows[index], rows[index + 1], step)
     return step
-
-
-def _most_frequent(steps: Sequence[timedelta]) -> timedelta:
-    counts: dict[timedelta, int] = {}
-    for step in steps:
-        counts[step] = counts.get(step, 0) + 1
-    return max(counts, key=lambda step: (counts[step], -step))
 
 
 def _clock_back(earlier: _Row, later: _Row) -> InputError:

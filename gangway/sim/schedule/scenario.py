@@ -319,7 +319,6 @@ def build(config: ScenarioConfig, trace: TraceConfig | None = None) -> Scenario:
 def _with_controller(
     scenario: Scenario, config: ScenarioConfig, network: Network, curves: Sequence[Curve]
 ) -> Scenario:  # fmt: skip
-    """Adds the jobs with and without controllers, if configured."""
     controller = config.controller
     if controller is None:
         return scenario
