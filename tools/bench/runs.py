@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.errors import TrainerError, nearest
 from gangway.trainer.core.openmp import wait_passively
 from gangway.trainer.records.stats_log import STATS_FILE, read_stats_log
 
@@ -31,6 +31,23 @@ _WARM_UP_LINES = 2
 """The first lines hold what happens once: kernels are chosen, memory is fetched."""
 _LIMIT_SEC = 600.0
 _POLL_SEC = 0.1
+
+
+def chosen_names(only: str | None, known: Mapping[str, object], noun: str) -> list[str]:
+    """The names in a comma-separated flag, each once; all without it. TrainerError: one is unknown."""
+    names = list(dict.fromkeys(only.split(","))) if only else list(known)
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            fix = f"did you mean {near!r}?" if near else "leave --only out for all of them"
+            raise TrainerError(place="--only", problem=f"no such {noun}", value=name, allowed=", ".join(known), fix=fix)
+    return names
+
+
+def progress_printer() -> Callable[[str], None]:
+    """Prints what begins, with the seconds since now, to standard error."""
+    began = time.monotonic()
+    return lambda what: print(f"[{time.monotonic() - began:5.0f} s] {what}", file=sys.stderr, flush=True)
 
 
 def environment(threads: int) -> dict[str, str]:

@@ -20,7 +20,7 @@ from gangway.finops.prices.source import (
     SourceError,
     UnreachableError,
     Web,
-    as_service,
+    as_services,
     plain_session,
     unreadable_gaps,
 )
@@ -207,10 +207,7 @@ class AwsSource:
     def _service(self, query: Query) -> Iterator[Answer]:
         """The price of the tier that holds the service's amount; for a machine, its on-demand price."""
         if query.item.startswith(INSTANCE):
-            for each in self._on_demand(Query(query.item.removeprefix(INSTANCE), query.region)):
-                answer = as_service(each) if isinstance(each, Observed) else each
-                if answer is not None:
-                    yield answer
+            yield from as_services(self._on_demand(Query(query.item.removeprefix(INSTANCE), query.region)))
         elif product := AWS_SERVICES.get(query.item):
             product_filters = product.filters(query.region).items()
             filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in product_filters]
@@ -455,14 +452,13 @@ class AwsPublicSource:
 
     def _machine_prices(
         self, row: Mapping[str, str], region: str, queries: Sequence[Query], published: date
-    ) -> Iterator[Observed]:
+    ) -> Iterator[Answer]:
         # The file of a local zone's parent region lists the zone as a separate region.
         if any(row.get(name) != value for name, value in {**COLUMNS, "Region Code": region}.items()):
             return
-        for each in self._row_prices(row, published):
-            for query in queries:
-                if (observed := as_service(each) if query.is_service else each) is not None:
-                    yield observed
+        prices = list(self._row_prices(row, published))
+        for query in queries:
+            yield from as_services(prices) if query.is_service else prices
 
     def _service_prices(
         self, row: Mapping[str, str], region: str, products: Mapping[str, Product], published: date

@@ -17,7 +17,7 @@ from gangway.finops.prices.source import (
     Query,
     SourceError,
     Web,
-    as_service,
+    as_services,
     plain_session,
     unreadable_gaps,
 )
@@ -168,10 +168,7 @@ class AzureSource:
 
     def _services(self, region: str, services: Sequence[str]) -> Iterator[Answer]:
         sizes = [name.removeprefix(INSTANCE) for name in services if name.startswith(INSTANCE)]
-        for each in self._region(region, sizes) if sizes else ():
-            answer = as_service(each) if isinstance(each, Observed) else each
-            if answer is not None:
-                yield answer
+        yield from as_services(self._region(region, sizes)) if sizes else ()
         meters = {name: AZURE_SERVICES[name] for name in services if name in AZURE_SERVICES}
         for place in dict.fromkeys(meter.place for meter in meters.values()):
             selected = {name: meter for name, meter in meters.items() if meter.place == place}

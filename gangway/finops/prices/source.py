@@ -35,13 +35,6 @@ INSTANCE = "instance-"
 """Prefix of services that are machines without accelerators, before the machine type."""
 
 
-def as_service(observed: Observed) -> Observed | None:
-    """A machine's on-demand price as that of its service; None for its other prices."""
-    if observed.field != "on_demand":
-        return None
-    return replace(observed, item=f"{INSTANCE}{observed.item}", field=SERVICE_FIELD)
-
-
 @dataclass(frozen=True)
 class Gap:
     """A non-fatal failure of a source."""
@@ -52,6 +45,15 @@ class Gap:
 
 
 Answer: TypeAlias = Observed | Gap
+
+
+def as_services(answers: Iterable[Answer]) -> Iterator[Answer]:
+    """Machines' on-demand prices as those of their services, without their other prices; gaps unchanged."""
+    for each in answers:
+        if isinstance(each, Gap):
+            yield each
+        elif each.field == "on_demand":
+            yield replace(each, item=f"{INSTANCE}{each.item}", field=SERVICE_FIELD)
 
 
 def unreadable_gaps(services: Iterable[str], unread: Mapping[str, str]) -> Iterator[Gap]:

@@ -119,11 +119,6 @@ class Job:
     images: float
 
 
-def perfect(rates: Sequence[int], images_per_sec: float) -> tuple[float, ...]:
-    """Speeds under perfect scaling, per number of GPUs."""
-    return tuple(count * images_per_sec for count in rates)
-
-
 USERS = 12
 """Jobs of every third user end early three times as often as the others'."""
 LEAST_SHARE = 0.05
