@@ -257,17 +257,9 @@ def put(
     fixed: Mapping[str, Any] = MappingProxyType({}),
     **renames: str,
 ) -> Handler:
-    """The handler of a resource that one request sets from all inputs.
-
-    Args:
-        service: boto3's name.
-        operation: of the service.
-        id_: a format string over the request's parameters.
-        read: reads the fields back, given these parameters.
-        named: the input that takes the physical name.
-        documents: members in JSON, compared as data.
-        fixed: inputs that Pulumi does not declare.
-        renames: of wire names to the API's.
+    """The handler of a resource that one request sets from all inputs. `id_`: a format string over the request's
+    parameters; `read`: reads the fields back, given these parameters; `named`: the input that takes the physical name;
+    `documents`: members in JSON, compared as data; `fixed`: inputs that Pulumi does not declare.
     """
 
     def handle(aws: Aws, wire: Wire) -> Applied:

@@ -66,14 +66,9 @@ TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Bench:
-    """How much is measured, and where.
-
-    Attributes:
-        work_dir: for runs and data; its contents are of no use afterwards.
-        data_dir: the shards, prepared already.
-        seconds: of one measurement, or of a turn.
-        rounds: measurements, or turns of each side.
-        threads: of a process, where a case does not say otherwise.
+    """How much is measured, and where. `work_dir`: for runs and data; its contents are of no use afterwards. `seconds`:
+    of one measurement, or of a turn. `rounds`: measurements, or turns of each side. `threads`: of a process, where a
+    case does not say otherwise.
     """
 
     work_dir: Path

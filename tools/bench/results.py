@@ -54,12 +54,9 @@ class Machine:
 
 @dataclass(frozen=True)
 class Run:
-    """All figures of one machine, in the order of the cases.
-
-    Attributes:
-        date: of the run, ISO 8601.
-        code_sha256: over the trainer's own source files, as in run.json.
-        rounds: measurements, or turns of each side; like `seconds` of each, None where a run is older than this field.
+    """All figures of one machine, in the order of the cases. `date`: of the run, ISO 8601. `code_sha256`: over the
+    trainer's own source files, as in run.json. `rounds`: measurements, or turns of each side; like `seconds` of each,
+    None where a run is older than this field.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")

@@ -264,12 +264,9 @@ def _turn(running: Sequence[_Running], seconds: float) -> float:
 
 @dataclass
 class _Running:
-    """A loop that has been started.
-
-    Attributes:
-        known: processes that it has started in turn: torchrun's workers are in sessions of their own.
-        pauses: so far, beginning and end; `asleep_since` is the present one's beginning.
-        measured_lines: number of lines up to the end of its last turn.
+    """A loop that has been started. `known`: processes that it has started in turn: torchrun's workers are in sessions
+    of their own. `pauses`: so far, beginning and end; `asleep_since` is the present one's beginning. `measured_lines`:
+    number of lines up to the end of its last turn.
     """
 
     loop: Loop

@@ -12,13 +12,9 @@ Kind = Literal["cuda", "cpu"]
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine, as the record of a gate has it.
-
-    Attributes:
-        kind: what is tried: its GPUs, or its CPU in their place.
-        gpus: names of the CUDA devices; empty without any.
-        capability: compute capability of the first, such as (9, 0).
-        power: why GPUs' power cannot be read or set through NVML; empty where it can be asked for.
+    """A machine, as the record of a gate has it. `kind`: what is tried: its GPUs, or its CPU in their place. `gpus`:
+    names of the CUDA devices; empty without any. `capability`: compute capability of the first, such as (9, 0).
+    `power`: why GPUs' power cannot be read or set through NVML; empty where it can be asked for.
     """
 
     kind: Kind
@@ -76,12 +72,8 @@ State = Literal["passed", "failed", "not tried"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one check.
-
-    Attributes:
-        why: what was compared with what, how it failed, or why it was not tried.
-        figures: what was measured, with units in the names.
-        seconds: that it took.
+    """Of one check. `why`: what was compared with what, how it failed, or why it was not tried; `figures`: what was
+    measured, with units in the names; `seconds`: that it took.
     """
 
     state: State

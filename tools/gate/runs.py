@@ -90,12 +90,8 @@ class Speed:
 
 @dataclass
 class Gate:
-    """Runs of one gate; the same run is made once.
-
-    Attributes:
-        work_dir: for runs; its contents are of no use afterwards.
-        seconds: of a measurement of speed.
-        report: told what begins.
+    """Runs of one gate; the same run is made once. `work_dir`: for runs; its contents are of no use afterwards.
+    `seconds`: of a measurement of speed.
     """
 
     machine: Machine

@@ -55,13 +55,8 @@ def remaining(
     level: float = 0.9,
     interruptions: Interruptions | None = None,
 ) -> Remaining:
-    """Forecast a job's remaining time.
-
-    Args:
-        windows: seconds and images of past windows in order, without stops; at least FEWEST_WINDOWS.
-        images_left: above 0.
-        level: nominal coverage of the interval.
-        interruptions: None for none.
+    """Forecast a job's remaining time. `windows`: seconds and images of past windows in order, without stops; at least
+    FEWEST_WINDOWS.
     """
     assert len(windows) >= FEWEST_WINDOWS, "whoever has fewer does not ask"
     images = sum(count for _, count in windows)

@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """A question and its answer.
-
-    Attributes:
-        max_intensity: gCO2e per kWh; None for no limit.
-        top: offers printed with reasons; 0 for all. JSON has all.
-        refused: offers excluded by each limit on regions.
+    """A question and its answer. `max_intensity`: gCO2e per kWh; None for no limit. `top`: offers printed with reasons;
+    0 for all. JSON has all. `refused`: offers excluded by each limit on regions.
     """
 
     accelerator: str

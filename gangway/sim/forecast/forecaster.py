@@ -83,11 +83,9 @@ class Adaptive:
     adaptation: float = ADAPTATION
 
     def offsets(self, scores: Sequence[float], delay: int) -> list[float]:
-        """The offset of each forecast, from the scores known by then; infinite before the first.
-
-        Args:
-            scores: in the order of the forecasts; those with unknown truth may be anything.
-            delay: forecasts from one to its truth, at least 1; a forecast's own score is not used.
+        """The offset of each forecast, from the scores known by then; infinite before the first. `scores`: in the order
+        of the forecasts; those with unknown truth may be anything. `delay`: forecasts from one to its truth, at least
+        1; a forecast's own score is not used.
         """
         missed, aimed = 1 - self.level, 1 - self.level
         known: list[float] = []

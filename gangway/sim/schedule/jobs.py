@@ -136,17 +136,9 @@ def generate(
     elastic: int,
     seed: int,
 ) -> Sequence[Job]:
-    """Draw `number` jobs for a cluster of `num_gpus`.
-
-    Args:
-        statistics: of lengths, widths and ends.
-        curve: of every job.
-        network: they train over.
-        number: of jobs.
-        num_gpus: of the cluster; wider jobs are cut to it.
-        load: GPU-seconds of all jobs on their fewest GPUs, over those of the cluster during arrivals; above 0.
-        elastic: most over fewest GPUs of a job; 1 for fixed.
-        seed: of all draws.
+    """Draw `number` jobs for a cluster of `num_gpus`. `num_gpus`: of the cluster; wider jobs are cut to it. `load`:
+    GPU-seconds of all jobs on their fewest GPUs, over those of the cluster during arrivals; above 0. `elastic`: most
+    over fewest GPUs of a job; 1 for fixed.
     """
     draw = random.Random(f"jobs {seed}")
     sigma, mean_sec = statistics.log_spread.value, statistics.mean_sec.value

@@ -60,11 +60,9 @@ class View:
 
 class Policy(ABC):
     """Decides whenever a job comes or ends, a node goes or returns, and every `review_sec`. An instance belongs to one
-    simulation and may keep state; it uses no clock and no unseeded randomness.
-
-    Attributes:
-        moves_batch: whether jobs train with the best batch for their GPUs, not the submitted one.
-        review_sec: period of reviews without events; None for never.
+    simulation and may keep state; it uses no clock and no unseeded randomness. `moves_batch`: whether jobs train with
+    the best batch for their GPUs, not the submitted one. `review_sec`: period of reviews without events; None for
+    never.
     """
 
     name: ClassVar[str]
