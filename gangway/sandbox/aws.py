@@ -1,10 +1,13 @@
 """From Pulumi's wire to requests of the AWS API, and to moto through boto3, so that botocore validates each one."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gangway.components.core.findings import nearest
+from gangway.sandbox.rows import Applied
 
 if TYPE_CHECKING:
     from botocore.model import OperationModel, Shape
@@ -22,6 +25,10 @@ class Wire:
         """Use the declared ones of `keys`."""
         self._taken.update(keys)
         return {key: self.inputs[key] for key in keys if key in self.inputs}
+
+    def take_value(self, key: str, default: Any = None) -> Any:
+        """Use one input; the default if it is not declared."""
+        return self.take(key).get(key, default)
 
     def skip(self, *keys: str) -> None:
         """Mark inputs of Pulumi's provider (waiting, deleting) that are in no request."""
@@ -138,6 +145,13 @@ class Aws:
         parameters: dict[str, Any] = to_shape(inputs, _input_shape(self._operation(service, operation)), renames)
         return parameters
 
+    def create(
+        self, service: str, operation: str, inputs: Mapping[str, Any], **renames: str
+    ) -> tuple[dict[str, Any], Any]:
+        """Make the request of Pulumi's `inputs` (see `request`). Returns its parameters and the answer."""
+        parameters = self.request(service, operation, inputs, **renames)
+        return parameters, self.call(service, operation, parameters)
+
     def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Any:
         """Make a request that changes something."""
         self._calls.append(f"{service}:{operation}")
@@ -206,3 +220,63 @@ def one(found: list[Any]) -> Mapping[str, Any]:
     """The only element, or an empty mapping if moto lost it."""
     answer: Mapping[str, Any] = found[0] if found else {}
     return answer
+
+
+def find(found: Iterable[Mapping[str, Any]], **fields: Any) -> Mapping[str, Any]:
+    """The first element with these fields, or an empty mapping."""
+    return next((item for item in found if all(item.get(key) == value for key, value in fields.items())), {})
+
+
+Handler = Callable[[Aws, Wire], Applied]
+
+
+def validated(
+    aws: Aws,
+    wire: Wire,
+    service: str,
+    operation: str,
+    parameters: Mapping[str, Any],
+    id_: str,
+    more: str = "",
+    **computed: Any,
+) -> Applied:
+    """A resource whose request moto lacks. `more`: added to the note; `computed`: outputs."""
+    aws.validate(service, operation, parameters)
+    note = f"moto has no {operation}: botocore checked and serialized the request{more}"
+    return Applied(id_, wire.outputs(**computed), note=note)
+
+
+def put(
+    service: str,
+    operation: str,
+    id_: str,
+    read: Callable[[Aws, Mapping[str, Any]], Mapping[str, Any]],
+    *,
+    named: str = "",
+    documents: tuple[str, ...] = (),
+    fixed: Mapping[str, Any] = MappingProxyType({}),
+    **renames: str,
+) -> Handler:
+    """The handler of a resource that one request sets from all inputs. `id_`: a format string over the request's
+    parameters; `read`: reads the fields back, given these parameters; `named`: the input that takes the physical name;
+    `documents`: members in JSON, compared as data; `fixed`: inputs that Pulumi does not declare.
+    """
+
+    def handle(aws: Aws, wire: Wire) -> Applied:
+        name = {named: wire.physical_name()} if named else {}
+        parameters, _ = aws.create(service, operation, {**name, **wire.rest(), **fixed}, **renames)
+        outputs = wire.outputs(**({"name": name[named]} if named else {}))
+        return Applied(
+            id_.format(**parameters),
+            outputs,
+            _parsed(parameters, documents),
+            lambda: _parsed(read(aws, parameters), documents),
+        )
+
+    return handle
+
+
+def _parsed(fields: Mapping[str, Any], documents: tuple[str, ...]) -> Mapping[str, Any]:
+    """IAM returns documents as data already."""
+    texts = {key: json.loads(fields[key]) for key in documents if isinstance(fields[key], str)}
+    return {**fields, **texts}

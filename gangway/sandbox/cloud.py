@@ -10,32 +10,17 @@ from threading import Lock
 from typing import Any, Self
 
 from gangway.components.core.pinned import STASH
-from gangway.sandbox import compute, identity, kubernetes, monitoring, network, storage
-from gangway.sandbox import compute as fleets
-from gangway.sandbox import compute as head
-from gangway.sandbox import compute as scaling
-from gangway.sandbox import identity as encryption
-from gangway.sandbox import network as firewall
-from gangway.sandbox import storage as bucket
+from gangway.sandbox import compute, identity, monitoring, network, storage
 from gangway.sandbox.aws import Aws, Wire
 from gangway.sandbox.rows import Applied, SandboxRow, Status, verdict
 from gangway.stacks.recording import PlaceholderCloud
 
 HANDLERS = {
-    **head.HEAD_HANDLERS,
-    **network.NETWORK_HANDLERS,
-    **firewall.FIREWALL_HANDLERS,
-    **compute.COMPUTE_HANDLERS,
-    **fleets.FLEETS_HANDLERS,
-    **scaling.SCALING_HANDLERS,
-    **storage.STORAGE_HANDLERS,
-    **bucket.BUCKET_HANDLERS,
-    **encryption.ENCRYPTION_HANDLERS,
-    **monitoring.BUDGET_HANDLERS,
-    **monitoring.FUNCTIONS_HANDLERS,
-    **identity.IDENTITY_HANDLERS,
-    **kubernetes.KUBERNETES_HANDLERS,
-    **monitoring.OBSERVABILITY_HANDLERS,
+    **compute.HANDLERS,
+    **identity.HANDLERS,
+    **monitoring.HANDLERS,
+    **network.HANDLERS,
+    **storage.HANDLERS,
 }
 """Builders by Pulumi type token."""
 

@@ -1,10 +1,10 @@
-"""Sandbox handlers: launch templates, fleets, Auto Scaling groups with alarms, single machines and their image."""
+"""Sandbox handlers: launch templates, fleets, Auto Scaling groups with alarms, single machines and their image, EKS."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from gangway.sandbox.aws import Aws, Wire, expected, one, tag_specifications
+from gangway.sandbox.aws import Aws, Handler, Wire, expected, find, one, put, tag_specifications, validated
 from gangway.sandbox.rows import Applied
 from gangway.stacks.config.paths import program_folder
 
@@ -16,9 +16,7 @@ def _placement_group(aws: Aws, wire: Wire) -> Applied:
         **aws.request("ec2", "CreatePlacementGroup", inputs),
         **tag_specifications("placement-group", wire),
     }
-    aws.validate("ec2", "CreatePlacementGroup", parameters)
-    note = "moto has no CreatePlacementGroup: botocore checked and serialized the request"
-    return Applied(name, wire.outputs(name=name), note=note)
+    return validated(aws, wire, "ec2", "CreatePlacementGroup", parameters, name, name=name)
 
 
 def _launch_template(aws: Aws, wire: Wire) -> Applied:
@@ -44,12 +42,6 @@ def _without_own_tags(data: Mapping[str, Any]) -> dict[str, Any]:
     """Moto merges the template's tags into those of its instances; EC2 does not."""
     specifications = [tag for tag in data.get("TagSpecifications", []) if tag["ResourceType"] != "launch-template"]
     return {**data, "TagSpecifications": specifications}
-
-
-COMPUTE_HANDLERS = {
-    "aws:ec2/placementGroup:PlacementGroup": _placement_group,
-    "aws:ec2/launchTemplate:LaunchTemplate": _launch_template,
-}
 
 
 def _spot_fleet(aws: Aws, wire: Wire) -> Applied:
@@ -95,42 +87,27 @@ def _fleet(aws: Aws, wire: Wire) -> Applied:
             inputs[options] = {**inputs[options], "allocationStrategy": "lowest-price"}
     parameters = {**aws.request("ec2", "CreateFleet", inputs), **tags}
     id_ = aws.call("ec2", "CreateFleet", parameters)["FleetId"]
-
-    def read_back() -> Mapping[str, Any]:
-        return one(aws.read("ec2", "DescribeFleets", {"FleetIds": [id_]})["Fleets"])
-
-    return Applied(id_, wire.outputs(), expected(parameters, wire), read_back)
+    declared = expected(parameters, wire)
+    return Applied(
+        id_, wire.outputs(), declared, lambda: one(aws.read("ec2", "DescribeFleets", {"FleetIds": [id_]})["Fleets"])
+    )
 
 
 def _capacity_block(aws: Aws, wire: Wire) -> Applied:
     # The provider tags the purchased capacity reservation.
     tags = tag_specifications("capacity-reservation", wire)
     parameters = {**aws.request("ec2", "PurchaseCapacityBlock", wire.rest()), **tags}
-    aws.validate("ec2", "PurchaseCapacityBlock", parameters)
-    note = "moto has no PurchaseCapacityBlock: botocore checked and serialized the request, nothing was bought"
-    return Applied(f"cr-{'0' * 17}", wire.outputs(), note=note)
-
-
-FLEETS_HANDLERS = {
-    "aws:ec2/capacityBlockReservation:CapacityBlockReservation": _capacity_block,
-    "aws:ec2/fleet:Fleet": _fleet,
-    "aws:ec2/spotFleetRequest:SpotFleetRequest": _spot_fleet,
-}
+    operation = "PurchaseCapacityBlock"
+    return validated(aws, wire, "ec2", operation, parameters, f"cr-{'0' * 17}", ", nothing was bought")
 
 
 # Not returned by moto's DescribeInstances (user data: not by EC2's either).
-UNKEPT = (
-    "InstanceInitiatedShutdownBehavior",
-    "MaintenanceOptions",
-    "MetadataOptions",
-    "UserData",
-)
+UNKEPT = ("InstanceInitiatedShutdownBehavior", "MaintenanceOptions", "MetadataOptions", "UserData")
 
 
 def _instance(aws: Aws, wire: Wire) -> Applied:
     wire.skip("userDataReplaceOnChange")
-    volume_tags = wire.take("volumeTags").get("volumeTags", {})
-    tag_list = [{"Key": key, "Value": value} for key, value in volume_tags.items()]
+    tag_list = [{"Key": key, "Value": value} for key, value in wire.take_value("volumeTags", {}).items()]
     labels = {"instance": wire.tags(), "volume": {"Tags": tag_list}}
     network = wire.take("subnetId", "vpcSecurityGroupIds", "associatePublicIpAddress")
     inputs = {
@@ -149,8 +126,8 @@ def _instance(aws: Aws, wire: Wire) -> Applied:
             {"ResourceType": kind, "Tags": tags["Tags"]} for kind, tags in labels.items() if tags.get("Tags")
         ],
     }
-    parameters = aws.request("ec2", "RunInstances", inputs, id="LaunchTemplateId", userDataBase64="UserData")
-    made = one(aws.call("ec2", "RunInstances", parameters)["Instances"])
+    parameters, answer = aws.create("ec2", "RunInstances", inputs, id="LaunchTemplateId", userDataBase64="UserData")
+    made = one(answer["Instances"])
     id_ = made["InstanceId"]
 
     def read_back() -> Mapping[str, Any]:
@@ -179,7 +156,7 @@ def _record(aws: Aws, wire: Wire) -> Applied:
 
     def read_back() -> Mapping[str, Any]:
         sets = aws.read("route53", "ListResourceRecordSets", {"HostedZoneId": inputs["zoneId"]})["ResourceRecordSets"]
-        found = one([entry for entry in sets if entry["Type"] == declared["Type"]])
+        found = find(sets, Type=declared["Type"])
         return {**found, "Name": found["Name"].rstrip(".")} if found else {}
 
     return Applied(f"{inputs['zoneId']}_{inputs['name']}", wire.outputs(), declared, read_back)
@@ -196,19 +173,12 @@ def _image(aws: Aws, wire: Wire) -> Applied:
     return Applied(wire.name, wire.outputs(digest=f"sha256:{'0' * 64}", ref=""), note=note)
 
 
-HEAD_HANDLERS = {
-    "aws:ec2/instance:Instance": _instance,
-    "aws:route53/record:Record": _record,
-    "docker-build:index:Image": _image,
-}
-
-
 def _group(aws: Aws, wire: Wire) -> Applied:
     wire.skip("waitForCapacityTimeout", "forceDelete")
     name = wire.physical_name()
-    suspended = wire.take("suspendedProcesses").get("suspendedProcesses", [])
+    suspended = wire.take_value("suspendedProcesses", [])
     metrics = wire.take("enabledMetrics", "metricsGranularity")
-    subnets = wire.take("vpcZoneIdentifiers").get("vpcZoneIdentifiers", [])
+    subnets = wire.take_value("vpcZoneIdentifiers", [])
     hooks = _hooks(aws, name, wire)
     sizes = aws.request("autoscaling", "UpdateAutoScalingGroup", wire.take("minSize", "maxSize", "desiredCapacity"))
     parameters = aws.request(
@@ -251,7 +221,7 @@ def _hooks(aws: Aws, group_name: str, wire: Wire) -> list[dict[str, Any]]:
         aws.request(
             "autoscaling", "PutLifecycleHook", {"autoScalingGroupName": group_name, **hook}, name="LifecycleHookName"
         )
-        for hook in wire.take("initialLifecycleHooks").get("initialLifecycleHooks", [])
+        for hook in wire.take_value("initialLifecycleHooks", [])
     ]
 
 
@@ -296,8 +266,7 @@ def _nodes(aws: Aws, group_name: str) -> str:
 
 def _policy(aws: Aws, wire: Wire) -> Applied:
     name = wire.physical_name()
-    parameters = aws.request("autoscaling", "PutScalingPolicy", {"policyName": name, **wire.rest()})
-    aws.call("autoscaling", "PutScalingPolicy", parameters)
+    parameters, _ = aws.create("autoscaling", "PutScalingPolicy", {"policyName": name, **wire.rest()})
 
     def read_back() -> Mapping[str, Any]:
         question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "PolicyNames": [name]}
@@ -307,27 +276,20 @@ def _policy(aws: Aws, wire: Wire) -> Applied:
     return Applied(name, wire.outputs(name=name, arn=read_back()["PolicyARN"]), parameters, read_back)
 
 
-def _schedule(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("autoscaling", "PutScheduledUpdateGroupAction", wire.rest())
-    aws.call("autoscaling", "PutScheduledUpdateGroupAction", parameters)
-    name = parameters["ScheduledActionName"]
-
-    def read_back() -> Mapping[str, Any]:
-        question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "ScheduledActionNames": [name]}
-        action = one(aws.read("autoscaling", "DescribeScheduledActions", question)["ScheduledUpdateGroupActions"])
-        # Boto3 returns a time where the request has text.
-        start = {"StartTime": f"{action['StartTime']:%Y-%m-%dT%H:%M:%SZ}"} if "StartTime" in action else {}
-        return {**action, **start}
-
-    return Applied(name, wire.outputs(), parameters, read_back)
+def _read_schedule(aws: Aws, sent: Mapping[str, Any]) -> Mapping[str, Any]:
+    group, name = sent["AutoScalingGroupName"], sent["ScheduledActionName"]
+    question = {"AutoScalingGroupName": group, "ScheduledActionNames": [name]}
+    action = one(aws.read("autoscaling", "DescribeScheduledActions", question)["ScheduledUpdateGroupActions"])
+    # Boto3 returns a time where the request has text.
+    start = {"StartTime": f"{action['StartTime']:%Y-%m-%dT%H:%M:%SZ}"} if "StartTime" in action else {}
+    return {**action, **start}
 
 
 def _metric_alarm(aws: Aws, wire: Wire) -> Applied:
     name = wire.physical_name()
-    queries = [_metric_query(query) for query in wire.take("metricQueries").get("metricQueries", [])]
+    queries = [_metric_query(query) for query in wire.take_value("metricQueries", [])]
     inputs = {"alarmName": name, **({"metrics": queries} if queries else {}), **wire.tags(), **wire.rest()}
-    parameters = aws.request("cloudwatch", "PutMetricAlarm", inputs)
-    aws.call("cloudwatch", "PutMetricAlarm", parameters)
+    parameters, _ = aws.create("cloudwatch", "PutMetricAlarm", inputs)
     arn = _read_alarm(aws, name)["AlarmArn"]
 
     def read_back() -> Mapping[str, Any]:
@@ -354,9 +316,85 @@ def _read_alarm(aws: Aws, name: str) -> Mapping[str, Any]:
     return one(aws.read("cloudwatch", "DescribeAlarms", {"AlarmNames": [name]})["MetricAlarms"])
 
 
-SCALING_HANDLERS = {
+def _cluster(aws: Aws, wire: Wire) -> Applied:
+    name, kinds = wire.physical_name(), wire.take_value("enabledClusterLogTypes", [])
+    encryption = wire.take_value("encryptionConfig")
+    inputs = {
+        "name": name,
+        "tags": wire.take_value("tags", {}),
+        **({"logging": {"clusterLogging": [{"types": kinds, "enabled": True}]}} if kinds else {}),
+        **({"encryptionConfig": [encryption]} if encryption else {}),
+        **wire.rest(),
+    }
+    parameters, answer = aws.create("eks", "CreateCluster", inputs, vpcConfig="resourcesVpcConfig")
+    made = answer["cluster"]
+    computed = {
+        "name": name,
+        "arn": made["arn"],
+        "endpoint": made["endpoint"],
+        "certificateAuthority": {"data": made["certificateAuthority"]["data"]},
+        "vpcConfig": {**wire.inputs.get("vpcConfig", {}), "clusterSecurityGroupId": "sg-0123456789abcdef0"},
+    }
+    unkept = (
+        "accessConfig.authenticationMode",
+        "accessConfig.bootstrapClusterCreatorAdminPermissions",
+        "bootstrapSelfManagedAddons",
+        "kubernetesNetworkConfig.serviceIpv4Cidr",
+        "resourcesVpcConfig.endpointPrivateAccess",
+        "resourcesVpcConfig.endpointPublicAccess",
+        "resourcesVpcConfig.publicAccessCidrs",
+        "resourcesVpcConfig.subnetIds",
+        "upgradePolicy.supportType",
+    )
+    outputs = wire.outputs(**computed)
+    return Applied(
+        name, outputs, parameters, lambda: aws.read("eks", "DescribeCluster", {"name": name})["cluster"], unkept
+    )
+
+
+def _node_group(aws: Aws, wire: Wire) -> Applied:
+    name = wire.physical_name("nodeGroupName")
+    inputs = {"nodegroupName": name, "tags": wire.take_value("tags", {}), **wire.rest()}
+    parameters, _ = aws.create("eks", "CreateNodegroup", inputs, nodeRoleArn="nodeRole", subnetIds="subnets")
+    key = {"clusterName": parameters["clusterName"], "nodegroupName": name}
+    return Applied(
+        f"{parameters['clusterName']}:{name}",
+        wire.outputs(),
+        parameters,
+        lambda: aws.read("eks", "DescribeNodegroup", key)["nodegroup"],
+        ("updateConfig.maxUnavailable",),
+    )
+
+
+def _validate_only(operation: str, **renames: str) -> Handler:
+    def handle(aws: Aws, wire: Wire) -> Applied:
+        # Conflict handling has two inputs on the wire, one in the API.
+        wire.skip("resolveConflictsOnUpdate")
+        inputs = {"tags": wire.take_value("tags", {}), **wire.rest()}
+        parameters = aws.request("eks", operation, inputs, **renames)
+        return validated(aws, wire, "eks", operation, parameters, f"eks-{wire.name}")
+
+    return handle
+
+
+HANDLERS: Mapping[str, Handler] = {
     "aws:autoscaling/group:Group": _group,
     "aws:autoscaling/policy:Policy": _policy,
-    "aws:autoscaling/schedule:Schedule": _schedule,
+    "aws:autoscaling/schedule:Schedule": put(
+        "autoscaling", "PutScheduledUpdateGroupAction", "{ScheduledActionName}", _read_schedule
+    ),
     "aws:cloudwatch/metricAlarm:MetricAlarm": _metric_alarm,
+    "aws:ec2/capacityBlockReservation:CapacityBlockReservation": _capacity_block,
+    "aws:ec2/fleet:Fleet": _fleet,
+    "aws:ec2/instance:Instance": _instance,
+    "aws:ec2/launchTemplate:LaunchTemplate": _launch_template,
+    "aws:ec2/placementGroup:PlacementGroup": _placement_group,
+    "aws:ec2/spotFleetRequest:SpotFleetRequest": _spot_fleet,
+    "aws:eks/accessEntry:AccessEntry": _validate_only("CreateAccessEntry"),
+    "aws:eks/addon:Addon": _validate_only("CreateAddon", resolveConflictsOnCreate="resolveConflicts"),
+    "aws:eks/cluster:Cluster": _cluster,
+    "aws:eks/nodeGroup:NodeGroup": _node_group,
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": _validate_only("CreatePodIdentityAssociation"),
+    "aws:route53/record:Record": _record,
+    "docker-build:index:Image": _image,
 }

@@ -1,10 +1,10 @@
-"""Sandbox handlers: IAM roles with their policies and profiles, KMS keys."""
+"""Sandbox handlers: IAM roles with their policies and profiles, KMS keys, parameters."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from gangway.sandbox.aws import Aws, Wire, one
+from gangway.sandbox.aws import Aws, Handler, Wire, find, one, put
 from gangway.sandbox.rows import Applied
 
 
@@ -12,110 +12,63 @@ def _role(aws: Aws, wire: Wire) -> Applied:
     wire.skip("forceDetachPolicies")
     name = wire.physical_name()
     inputs = {"roleName": name, **wire.tags(), **wire.rest()}
-    parameters = aws.request("iam", "CreateRole", inputs, assumeRolePolicy="AssumeRolePolicyDocument")
-    arn = aws.call("iam", "CreateRole", parameters)["Role"]["Arn"]
+    parameters, made = aws.create("iam", "CreateRole", inputs, assumeRolePolicy="AssumeRolePolicyDocument")
     # IAM returns the document as data, regardless of the text's spacing.
     declared = {**parameters, "AssumeRolePolicyDocument": json.loads(parameters["AssumeRolePolicyDocument"])}
-
-    def read_back() -> Mapping[str, Any]:
-        role: Mapping[str, Any] = aws.read("iam", "GetRole", {"RoleName": name})["Role"]
-        return role
-
-    return Applied(name, wire.outputs(name=name, arn=arn), declared, read_back)
-
-
-def _role_policy(aws: Aws, wire: Wire) -> Applied:
-    name = wire.physical_name()
-    inputs = {"policyName": name, **wire.rest()}
-    parameters = aws.request("iam", "PutRolePolicy", inputs, role="RoleName", policy="PolicyDocument")
-    aws.call("iam", "PutRolePolicy", parameters)
-    role = parameters["RoleName"]
-
-    def read_back() -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = aws.read("iam", "GetRolePolicy", {"RoleName": role, "PolicyName": name})
-        return answer
-
-    declared = {**parameters, "PolicyDocument": json.loads(parameters["PolicyDocument"])}
-    return Applied(f"{role}:{name}", wire.outputs(name=name), declared, read_back)
+    outputs = wire.outputs(name=name, arn=made["Role"]["Arn"])
+    return Applied(name, outputs, declared, lambda: aws.read("iam", "GetRole", {"RoleName": name})["Role"])
 
 
 def _instance_profile(aws: Aws, wire: Wire) -> Applied:
-    name = wire.physical_name()
-    role = wire.take("role")["role"]
+    name, role = wire.physical_name(), wire.take_value("role")
     inputs = {"instanceProfileName": name, **wire.tags(), **wire.rest()}
-    parameters = aws.request("iam", "CreateInstanceProfile", inputs)
-    arn = aws.call("iam", "CreateInstanceProfile", parameters)["InstanceProfile"]["Arn"]
+    parameters, made = aws.create("iam", "CreateInstanceProfile", inputs)
     aws.call("iam", "AddRoleToInstanceProfile", {"InstanceProfileName": name, "RoleName": role})
 
     def read_back() -> Mapping[str, Any]:
         profile = aws.read("iam", "GetInstanceProfile", {"InstanceProfileName": name})["InstanceProfile"]
         return {**profile, "Roles": [item["RoleName"] for item in profile["Roles"]]}
 
-    return Applied(name, wire.outputs(name=name, arn=arn), {**parameters, "Roles": [role]}, read_back)
+    outputs = wire.outputs(name=name, arn=made["InstanceProfile"]["Arn"])
+    return Applied(name, outputs, {**parameters, "Roles": [role]}, read_back)
 
 
-IDENTITY_HANDLERS = {
-    "aws:iam/role:Role": _role,
-    "aws:iam/rolePolicy:RolePolicy": _role_policy,
-    "aws:iam/instanceProfile:InstanceProfile": _instance_profile,
-}
+def _read_attachment(aws: Aws, sent: Mapping[str, Any]) -> Mapping[str, Any]:
+    attached = aws.read("iam", "ListAttachedRolePolicies", {"RoleName": sent["RoleName"]})["AttachedPolicies"]
+    return {"RoleName": sent["RoleName"], **find(attached, PolicyArn=sent["PolicyArn"])}
 
 
 def _key(aws: Aws, wire: Wire) -> Applied:
     # The deletion waiting time is in the delete request.
     wire.skip("deletionWindowInDays")
-    rotates = wire.take("enableKeyRotation").get("enableKeyRotation", False)
-    tags = [{"tagKey": key, "tagValue": value} for key, value in wire.take("tags").get("tags", {}).items()]
-    parameters = aws.request("kms", "CreateKey", {**wire.rest(), "tags": tags})
-    made = aws.call("kms", "CreateKey", parameters)["KeyMetadata"]
-    id_ = made["KeyId"]
+    rotates = wire.take_value("enableKeyRotation", False)
+    tags = [{"tagKey": key, "tagValue": value} for key, value in wire.take_value("tags", {}).items()]
+    parameters, answer = aws.create("kms", "CreateKey", {**wire.rest(), "tags": tags})
+    made = answer["KeyMetadata"]
+    key = {"KeyId": made["KeyId"]}
     if rotates:
-        aws.call("kms", "EnableKeyRotation", {"KeyId": id_})
+        aws.call("kms", "EnableKeyRotation", key)
 
     def read_back() -> Mapping[str, Any]:
         return {
-            **aws.read("kms", "DescribeKey", {"KeyId": id_})["KeyMetadata"],
-            **aws.read("kms", "GetKeyRotationStatus", {"KeyId": id_}),
-            "Tags": sorted(aws.read("kms", "ListResourceTags", {"KeyId": id_})["Tags"], key=str),
+            **aws.read("kms", "DescribeKey", key)["KeyMetadata"],
+            **aws.read("kms", "GetKeyRotationStatus", key),
+            "Tags": sorted(aws.read("kms", "ListResourceTags", key)["Tags"], key=str),
         }
 
     declared = {**parameters, "KeyRotationEnabled": rotates, "Tags": sorted(parameters["Tags"], key=str)}
-    return Applied(id_, wire.outputs(arn=made["Arn"], keyId=id_), declared, read_back)
-
-
-def _alias(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("kms", "CreateAlias", wire.rest(), name="AliasName")
-    aws.call("kms", "CreateAlias", parameters)
-
-    def read_back() -> Mapping[str, Any]:
-        found = aws.read("kms", "ListAliases", {"KeyId": parameters["TargetKeyId"]})["Aliases"]
-        return one([alias for alias in found if alias["AliasName"] == parameters["AliasName"]])
-
-    return Applied(parameters["AliasName"], wire.outputs(), parameters, read_back)
-
-
-def _key_policy(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("kms", "PutKeyPolicy", {**wire.rest(), "policyName": "default"})
-    aws.call("kms", "PutKeyPolicy", parameters)
-    key = {"KeyId": parameters["KeyId"], "PolicyName": "default"}
-
-    def read_back() -> Mapping[str, Any]:
-        return {**key, "Policy": json.loads(aws.read("kms", "GetKeyPolicy", key)["Policy"])}
-
-    return Applied(key["KeyId"], wire.outputs(), {**parameters, "Policy": json.loads(parameters["Policy"])}, read_back)
+    return Applied(made["KeyId"], wire.outputs(arn=made["Arn"], keyId=made["KeyId"]), declared, read_back)
 
 
 def _parameter(aws: Aws, wire: Wire) -> Applied:
     # A secret on the wire: its mark, and the value.
-    value = wire.take("value")["value"]["value"]
-    parameters = aws.request("ssm", "PutParameter", {**wire.tags(), "value": value, **wire.rest()})
-    aws.call("ssm", "PutParameter", parameters)
+    value = wire.take_value("value")["value"]
+    parameters, _ = aws.create("ssm", "PutParameter", {**wire.tags(), "value": value, **wire.rest()})
     name = parameters["Name"]
 
     def read_back() -> Mapping[str, Any]:
-        about = one(
-            aws.read("ssm", "DescribeParameters", {"Filters": [{"Key": "Name", "Values": [name]}]})["Parameters"]
-        )
+        question = {"Filters": [{"Key": "Name", "Values": [name]}]}
+        about = one(aws.read("ssm", "DescribeParameters", question)["Parameters"])
         tags = aws.read("ssm", "ListTagsForResource", {"ResourceType": "Parameter", "ResourceId": name})["TagList"]
         held = aws.read("ssm", "GetParameter", {"Name": name, "WithDecryption": True})["Parameter"]
         return {**about, **held, "Tags": sorted(tags, key=str)}
@@ -125,9 +78,42 @@ def _parameter(aws: Aws, wire: Wire) -> Applied:
     return Applied(name, wire.outputs(name=name, arn=arn), declared, read_back)
 
 
-ENCRYPTION_HANDLERS = {
-    "aws:ssm/parameter:Parameter": _parameter,
+HANDLERS: Mapping[str, Handler] = {
+    "aws:iam/role:Role": _role,
+    "aws:iam/instanceProfile:InstanceProfile": _instance_profile,
+    "aws:iam/rolePolicy:RolePolicy": put(
+        "iam",
+        "PutRolePolicy",
+        "{RoleName}:{PolicyName}",
+        lambda aws, sent: aws.read("iam", "GetRolePolicy", {key: sent[key] for key in ("RoleName", "PolicyName")}),
+        named="policyName",
+        documents=("PolicyDocument",),
+        role="RoleName",
+        policy="PolicyDocument",
+    ),
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": put(
+        "iam", "AttachRolePolicy", "{RoleName}/{PolicyArn}", _read_attachment, role="RoleName"
+    ),
     "aws:kms/key:Key": _key,
-    "aws:kms/alias:Alias": _alias,
-    "aws:kms/keyPolicy:KeyPolicy": _key_policy,
+    "aws:kms/alias:Alias": put(
+        "kms",
+        "CreateAlias",
+        "{AliasName}",
+        lambda aws, sent: find(
+            aws.read("kms", "ListAliases", {"KeyId": sent["TargetKeyId"]})["Aliases"], AliasName=sent["AliasName"]
+        ),
+        name="AliasName",
+    ),
+    "aws:kms/keyPolicy:KeyPolicy": put(
+        "kms",
+        "PutKeyPolicy",
+        "{KeyId}",
+        lambda aws, sent: {
+            **sent,
+            "Policy": aws.read("kms", "GetKeyPolicy", {key: sent[key] for key in ("KeyId", "PolicyName")})["Policy"],
+        },
+        documents=("Policy",),
+        fixed={"policyName": "default"},
+    ),
+    "aws:ssm/parameter:Parameter": _parameter,
 }

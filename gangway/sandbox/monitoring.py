@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
-from gangway.sandbox.aws import Aws, Wire, one
+from gangway.sandbox.aws import Aws, Handler, Wire, find, one, validated
 from gangway.sandbox.rows import Applied
 
 
@@ -39,22 +39,10 @@ def _topic_policy(aws: Aws, wire: Wire) -> Applied:
     return Applied(arn, wire.outputs(), {"Policy": json.loads(policy)}, read_back)
 
 
-def _subscription(aws: Aws, wire: Wire) -> Applied:
-    inputs = wire.take("topic", "protocol", "endpoint")
-    parameters = {"TopicArn": inputs["topic"], "Protocol": inputs["protocol"], "Endpoint": inputs["endpoint"]}
-    arn = aws.call("sns", "Subscribe", {**parameters, "ReturnSubscriptionArn": True})["SubscriptionArn"]
-
-    def read_back() -> Mapping[str, Any]:
-        known: Mapping[str, Any] = aws.read("sns", "GetSubscriptionAttributes", {"SubscriptionArn": arn})["Attributes"]
-        return known
-
-    return Applied(arn, wire.outputs(arn=arn), parameters, read_back, note="its owner has to confirm an e-mail address")
-
-
 def _budget(aws: Aws, wire: Wire) -> Applied:
     name = wire.physical_name()
-    filters = wire.take("costFilters").get("costFilters", [])
-    alarms = [_alarm(alarm) for alarm in wire.take("notifications").get("notifications", [])]
+    filters = wire.take_value("costFilters", [])
+    alarms = [_alarm(alarm) for alarm in wire.take_value("notifications", [])]
     limit = wire.take("limitAmount", "limitUnit")
     inputs: dict[str, Any] = {
         "accountId": aws.account,
@@ -67,8 +55,7 @@ def _budget(aws: Aws, wire: Wire) -> Applied:
         "notificationsWithSubscribers": alarms,
         **wire.tags("resourceTags"),
     }
-    parameters = aws.request("budgets", "CreateBudget", inputs)
-    aws.call("budgets", "CreateBudget", parameters)
+    parameters, _ = aws.create("budgets", "CreateBudget", inputs)
 
     def read_back() -> Mapping[str, Any]:
         question = {"AccountId": aws.account, "BudgetName": name}
@@ -103,20 +90,9 @@ def _alarm(alarm: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cost_allocation_tag(aws: Aws, wire: Wire) -> Applied:
-    inputs = {"costAllocationTagsStatus": [wire.rest()]}
-    parameters = aws.request("ce", "UpdateCostAllocationTagsStatus", inputs)
-    aws.validate("ce", "UpdateCostAllocationTagsStatus", parameters)
-    note = "moto has no UpdateCostAllocationTagsStatus: botocore checked and serialized the request"
-    return Applied(wire.inputs["tagKey"], wire.outputs(), note=note)
-
-
-BUDGET_HANDLERS = {
-    "aws:sns/topic:Topic": _topic,
-    "aws:sns/topicPolicy:TopicPolicy": _topic_policy,
-    "aws:sns/topicSubscription:TopicSubscription": _subscription,
-    "aws:budgets/budget:Budget": _budget,
-    "aws:costexplorer/costAllocationTag:CostAllocationTag": _cost_allocation_tag,
-}
+    operation = "UpdateCostAllocationTagsStatus"
+    parameters = aws.request("ce", operation, {"costAllocationTagsStatus": [wire.rest()]})
+    return validated(aws, wire, "ce", operation, parameters, wire.inputs["tagKey"])
 
 
 def _zip(assets: Mapping[str, Any]) -> bytes:
@@ -130,7 +106,7 @@ def _zip(assets: Mapping[str, Any]) -> bytes:
 
 def _function(aws: Aws, wire: Wire) -> Applied:
     name = wire.physical_name()
-    code = _zip(wire.take("code")["code"].assets)
+    code = _zip(wire.take_value("code").assets)
     inputs = {"functionName": name, **wire.rest(), **wire.take("tags")}
     parameters = {**aws.request("lambda", "CreateFunction", inputs), "Code": {"ZipFile": code}}
     arn = aws.call("lambda", "CreateFunction", parameters)["FunctionArn"]
@@ -146,13 +122,12 @@ def _function(aws: Aws, wire: Wire) -> Applied:
 
 def _permission(aws: Aws, wire: Wire) -> Applied:
     inputs = {"statementId": wire.physical_name("statementId"), **wire.rest()}
-    parameters = aws.request("lambda", "AddPermission", inputs, function="FunctionName")
-    aws.call("lambda", "AddPermission", parameters)
+    parameters, _ = aws.create("lambda", "AddPermission", inputs, function="FunctionName")
     name, statement_id = parameters["FunctionName"], parameters["StatementId"]
 
     def read_back() -> Mapping[str, Any]:
         policy = json.loads(aws.read("lambda", "GetPolicy", {"FunctionName": name})["Policy"])
-        return one([item for item in policy["Statement"] if item["Sid"] == statement_id])
+        return find(policy["Statement"], Sid=statement_id)
 
     declared = {
         "Action": parameters["Action"],
@@ -162,22 +137,16 @@ def _permission(aws: Aws, wire: Wire) -> Applied:
     return Applied(statement_id, wire.outputs(), declared, read_back)
 
 
-def _function_subscription(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("sns", "Subscribe", wire.rest(), topic="TopicArn")
-    arn = aws.call("sns", "Subscribe", parameters)["SubscriptionArn"]
-
-    def read_back() -> Mapping[str, Any]:
-        found: Mapping[str, Any] = aws.read("sns", "GetSubscriptionAttributes", {"SubscriptionArn": arn})["Attributes"]
-        return found
-
-    return Applied(arn, wire.outputs(arn=arn), parameters, read_back)
-
-
-FUNCTIONS_HANDLERS = {
-    "aws:lambda/function:Function": _function,
-    "aws:lambda/permission:Permission": _permission,
-    "aws:sns/topicSubscription:TopicSubscription": _function_subscription,
-}
+def _subscription(aws: Aws, wire: Wire) -> Applied:
+    parameters, answer = aws.create("sns", "Subscribe", wire.rest(), topic="TopicArn")
+    arn = answer["SubscriptionArn"]
+    question = {"SubscriptionArn": arn}
+    return Applied(
+        arn,
+        wire.outputs(arn=arn),
+        parameters,
+        lambda: aws.read("sns", "GetSubscriptionAttributes", question)["Attributes"],
+    )
 
 
 def _log_group(aws: Aws, wire: Wire) -> Applied:
@@ -185,8 +154,7 @@ def _log_group(aws: Aws, wire: Wire) -> Applied:
     name = wire.physical_name()
     days = wire.take("retentionInDays")
     tags = wire.take("tags")
-    parameters = aws.request("logs", "CreateLogGroup", {"logGroupName": name, **tags, **wire.rest()})
-    aws.call("logs", "CreateLogGroup", parameters)
+    parameters, _ = aws.create("logs", "CreateLogGroup", {"logGroupName": name, **tags, **wire.rest()})
     retention = aws.request("logs", "PutRetentionPolicy", {"logGroupName": name, **days}) if days else {}
     if retention:
         aws.call("logs", "PutRetentionPolicy", retention)
@@ -195,8 +163,7 @@ def _log_group(aws: Aws, wire: Wire) -> Applied:
 
     def read_back() -> Mapping[str, Any]:
         found = aws.read("logs", "DescribeLogGroups", {"logGroupNamePrefix": name})["logGroups"]
-        group = one([group for group in found if group["logGroupName"] == name])
-        return {**group, **aws.read("logs", "ListTagsForResource", {"resourceArn": arn})}
+        return {**find(found, logGroupName=name), **aws.read("logs", "ListTagsForResource", {"resourceArn": arn})}
 
     return Applied(name, wire.outputs(name=name, arn=arn), {**parameters, **retention}, read_back)
 
@@ -207,19 +174,18 @@ def _metric_filter(aws: Aws, wire: Wire) -> Applied:
     (inputs,) = wire.take("metricTransformation").values()
     metric = {rename.get(key, key): value for key, value in inputs.items()}
     request = {"filterName": name, "metricTransformations": [metric], **wire.rest()}
-    parameters = aws.request("logs", "PutMetricFilter", request, pattern="filterPattern")
-    aws.call("logs", "PutMetricFilter", parameters)
-
-    def read_back() -> Mapping[str, Any]:
-        question = {"filterNamePrefix": name, "logGroupName": parameters["logGroupName"]}
-        return one(aws.read("logs", "DescribeMetricFilters", question)["metricFilters"])
-
-    return Applied(name, wire.outputs(name=name), parameters, read_back)
+    parameters, _ = aws.create("logs", "PutMetricFilter", request, pattern="filterPattern")
+    question = {"filterNamePrefix": name, "logGroupName": parameters["logGroupName"]}
+    return Applied(
+        name,
+        wire.outputs(name=name),
+        parameters,
+        lambda: one(aws.read("logs", "DescribeMetricFilters", question)["metricFilters"]),
+    )
 
 
 def _dashboard(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("cloudwatch", "PutDashboard", wire.rest())
-    aws.call("cloudwatch", "PutDashboard", parameters)
+    parameters, _ = aws.create("cloudwatch", "PutDashboard", wire.rest())
     name = parameters["DashboardName"]
 
     def read_back() -> Mapping[str, Any]:
@@ -233,16 +199,21 @@ def _dashboard(aws: Aws, wire: Wire) -> Applied:
 
 def _composite_alarm(aws: Aws, wire: Wire) -> Applied:
     parameters = aws.request("cloudwatch", "PutCompositeAlarm", {**wire.tags(), **wire.rest()})
-    aws.validate("cloudwatch", "PutCompositeAlarm", parameters)
     name = parameters["AlarmName"]
     arn = f"arn:aws:cloudwatch:{aws.region}:{aws.account}:alarm:{name}"
-    note = "moto has no PutCompositeAlarm: botocore checked and serialized the request"
-    return Applied(name, wire.outputs(arn=arn), note=note)
+    return validated(aws, wire, "cloudwatch", "PutCompositeAlarm", parameters, name, arn=arn)
 
 
-OBSERVABILITY_HANDLERS = {
+HANDLERS: Mapping[str, Handler] = {
+    "aws:budgets/budget:Budget": _budget,
     "aws:cloudwatch/compositeAlarm:CompositeAlarm": _composite_alarm,
     "aws:cloudwatch/dashboard:Dashboard": _dashboard,
     "aws:cloudwatch/logGroup:LogGroup": _log_group,
     "aws:cloudwatch/logMetricFilter:LogMetricFilter": _metric_filter,
+    "aws:costexplorer/costAllocationTag:CostAllocationTag": _cost_allocation_tag,
+    "aws:lambda/function:Function": _function,
+    "aws:lambda/permission:Permission": _permission,
+    "aws:sns/topic:Topic": _topic,
+    "aws:sns/topicPolicy:TopicPolicy": _topic_policy,
+    "aws:sns/topicSubscription:TopicSubscription": _subscription,
 }

@@ -1,12 +1,10 @@
 """Sandbox handlers: VPC, subnets, routes, endpoints, NAT, security groups, flow logs, private DNS, DNS firewall."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from gangway.sandbox.aws import Aws, Wire, expected, one, tag_specifications
+from gangway.sandbox.aws import Aws, Handler, Wire, expected, find, one, tag_specifications, validated
 from gangway.sandbox.rows import Applied
-
-Handler = Callable[[Aws, Wire], Applied]
 
 
 def _describe_groups(aws: Aws, group_id: str) -> Mapping[str, Any]:
@@ -26,7 +24,7 @@ def _security_group(aws: Aws, wire: Wire) -> Applied:
 
 
 def _default_security_group(aws: Aws, wire: Wire) -> Applied:
-    vpc_id = wire.take("vpcId")["vpcId"]
+    vpc_id = wire.take_value("vpcId")
     filters = [{"Name": "vpc-id", "Values": [vpc_id]}, {"Name": "group-name", "Values": ["default"]}]
     group = one(aws.read("ec2", "DescribeSecurityGroups", {"Filters": filters})["SecurityGroups"])
     id_ = group["GroupId"]
@@ -42,8 +40,8 @@ def _default_security_group(aws: Aws, wire: Wire) -> Applied:
 
 def _rule(direction: str) -> Handler:
     def handle(aws: Aws, wire: Wire) -> Applied:
-        group_id = wire.take("securityGroupId")["securityGroupId"]
-        cidr, peer = (wire.take(key).get(key) for key in ("cidrIpv4", "referencedSecurityGroupId"))
+        group_id = wire.take_value("securityGroupId")
+        cidr, peer = map(wire.take_value, ("cidrIpv4", "referencedSecurityGroupId"))
         rule = {
             **wire.rest(),
             "ipRanges": [{"cidrIp": cidr}] if cidr else [],
@@ -66,19 +64,11 @@ def _rule(direction: str) -> Handler:
         def read_back() -> Mapping[str, Any]:
             question = {"Filters": [{"Name": "group-id", "Values": [group_id]}]}
             rules = aws.read("ec2", "DescribeSecurityGroupRules", question)["SecurityGroupRules"]
-            return one([item for item in rules if item["SecurityGroupRuleId"] == id_])
+            return find(rules, SecurityGroupRuleId=id_)
 
         return Applied(id_, wire.outputs(), declared, read_back)
 
     return handle
-
-
-FIREWALL_HANDLERS = {
-    "aws:ec2/securityGroup:SecurityGroup": _security_group,
-    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": _default_security_group,
-    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _rule("Ingress"),
-    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": _rule("Egress"),
-}
 
 
 def _create(aws: Aws, wire: Wire, noun: str, tag_type: str, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -116,7 +106,7 @@ def _vpc(aws: Aws, wire: Wire) -> Applied:
 
 
 def _subnet(aws: Aws, wire: Wire) -> Applied:
-    public = wire.take("mapPublicIpOnLaunch").get("mapPublicIpOnLaunch", False)
+    public = wire.take_value("mapPublicIpOnLaunch", False)
     id_, parameters = _create(aws, wire, "Subnet", "subnet", wire.rest())
     if public:
         aws.call("ec2", "ModifySubnetAttribute", {"SubnetId": id_, "MapPublicIpOnLaunch": {"Value": True}})
@@ -130,34 +120,31 @@ def _route_table(aws: Aws, wire: Wire) -> Applied:
 
 
 def _route_table_association(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("ec2", "AssociateRouteTable", wire.rest())
-    id_ = aws.call("ec2", "AssociateRouteTable", parameters)["AssociationId"]
+    parameters, answer = aws.create("ec2", "AssociateRouteTable", wire.rest())
+    id_ = answer["AssociationId"]
 
     def read_back() -> Mapping[str, Any]:
         table = _describe(aws, "RouteTable", parameters["RouteTableId"])
-        return one([item for item in table["Associations"] if item["RouteTableAssociationId"] == id_])
+        return find(table["Associations"], RouteTableAssociationId=id_)
 
     return Applied(id_, wire.outputs(), parameters, read_back)
 
 
 def _route(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("ec2", "CreateRoute", wire.rest())
-    aws.call("ec2", "CreateRoute", parameters)
+    parameters, _ = aws.create("ec2", "CreateRoute", wire.rest())
     table, destination = parameters["RouteTableId"], parameters["DestinationCidrBlock"]
-
-    def read_back() -> Mapping[str, Any]:
-        routes = _describe(aws, "RouteTable", table)["Routes"]
-        return one([item for item in routes if item.get("DestinationCidrBlock") == destination])
-
     declared = {key: value for key, value in parameters.items() if key != "RouteTableId"}
-    return Applied(f"{table}_{destination}", wire.outputs(), declared, read_back)
+    return Applied(
+        f"{table}_{destination}",
+        wire.outputs(),
+        declared,
+        lambda: find(_describe(aws, "RouteTable", table)["Routes"], DestinationCidrBlock=destination),
+    )
 
 
 def _vpc_endpoint(aws: Aws, wire: Wire) -> Applied:
-    policy = wire.take("policy").get("policy")
-    id_, parameters = _create(
-        aws, wire, "VpcEndpoint", "vpc-endpoint", {**wire.rest(), "policyDocument": policy} if policy else wire.rest()
-    )
+    policy = {"policyDocument": policy} if (policy := wire.take_value("policy")) else {}
+    id_, parameters = _create(aws, wire, "VpcEndpoint", "vpc-endpoint", {**wire.rest(), **policy})
 
     def read_back() -> Mapping[str, Any]:
         endpoint = _describe(aws, "VpcEndpoint", id_)
@@ -167,7 +154,7 @@ def _vpc_endpoint(aws: Aws, wire: Wire) -> Applied:
 
 
 def _internet_gateway(aws: Aws, wire: Wire) -> Applied:
-    vpc_id = wire.take("vpcId")["vpcId"]
+    vpc_id = wire.take_value("vpcId")
     id_, parameters = _create(aws, wire, "InternetGateway", "internet-gateway", wire.rest())
     aws.call("ec2", "AttachInternetGateway", {"InternetGatewayId": id_, "VpcId": vpc_id})
 
@@ -185,12 +172,12 @@ def _eip(aws: Aws, wire: Wire) -> Applied:
     }
     answer = aws.call("ec2", "AllocateAddress", parameters)
     id_ = answer["AllocationId"]
-
-    def read_back() -> Mapping[str, Any]:
-        return one(aws.read("ec2", "DescribeAddresses", {"AllocationIds": [id_]})["Addresses"])
-
-    outputs = wire.outputs(allocationId=id_, publicIp=answer["PublicIp"])
-    return Applied(id_, outputs, expected(parameters, wire), read_back)
+    return Applied(
+        id_,
+        wire.outputs(allocationId=id_, publicIp=answer["PublicIp"]),
+        expected(parameters, wire),
+        lambda: one(aws.read("ec2", "DescribeAddresses", {"AllocationIds": [id_]})["Addresses"]),
+    )
 
 
 def _nat_gateway(aws: Aws, wire: Wire) -> Applied:
@@ -204,7 +191,7 @@ def _nat_gateway(aws: Aws, wire: Wire) -> Applied:
 
 
 def _flow_log(aws: Aws, wire: Wire) -> Applied:
-    inputs = {"resourceType": "VPC", "resourceIds": wire.take("vpcId")["vpcId"], **wire.rest()}
+    inputs = {"resourceType": "VPC", "resourceIds": wire.take_value("vpcId"), **wire.rest()}
     parameters = {
         **aws.request("ec2", "CreateFlowLogs", inputs, iamRoleArn="DeliverLogsPermissionArn"),
         **tag_specifications("vpc-flow-log", wire),
@@ -220,17 +207,16 @@ def _flow_log(aws: Aws, wire: Wire) -> Applied:
 
 def _zone(aws: Aws, wire: Wire) -> Applied:
     """A zone with a VPC is private; Route 53 takes one VPC at creation, and ours has one."""
-    (vpc,) = wire.take("vpcs")["vpcs"]
-    comment = wire.take("comment").get("comment")
+    (vpc,) = wire.take_value("vpcs")
     wire.skip("forceDestroy")
     inputs = {
         "vpc": vpc,
-        "hostedZoneConfig": {"comment": comment, "privateZone": True},
+        "hostedZoneConfig": {"comment": wire.take_value("comment"), "privateZone": True},
         "callerReference": wire.name,
         **wire.rest(),
     }
-    parameters = aws.request("route53", "CreateHostedZone", inputs)
-    id_ = aws.call("route53", "CreateHostedZone", parameters)["HostedZone"]["Id"].rpartition("/")[2]
+    parameters, made = aws.create("route53", "CreateHostedZone", inputs)
+    id_ = made["HostedZone"]["Id"].rpartition("/")[2]
     labels = {"ResourceType": "hostedzone", "ResourceId": id_}
     tags = wire.tags("AddTags")
     if tags:
@@ -252,25 +238,22 @@ def _zone(aws: Aws, wire: Wire) -> Applied:
 
 
 def _resolver(operation: str) -> Handler:
-    """The handler of a DNS firewall part, which moto lacks."""
-
     def handle(aws: Aws, wire: Wire) -> Applied:
-        name, domains = wire.physical_name(), wire.take("domains").get("domains")
+        name, domains = wire.physical_name(), wire.take_value("domains")
         inputs = {"creatorRequestId": wire.name, "name": name, **wire.rest()}
         parameters = {**aws.request("route53resolver", operation, inputs), **wire.tags()}
-        aws.validate("route53resolver", operation, parameters)
         id_ = f"rslvr-{wire.name}"
+        applied = validated(aws, wire, "route53resolver", operation, parameters, id_, name=name)
         if domains:
             update = {"firewallDomainListId": id_, "operation": "REPLACE", "domains": domains}
             filling = aws.request("route53resolver", "UpdateFirewallDomains", update)
             aws.validate("route53resolver", "UpdateFirewallDomains", filling)
-        note = f"moto has no {operation}: botocore checked and serialized the request"
-        return Applied(id_, wire.outputs(name=name), note=note)
+        return applied
 
     return handle
 
 
-NETWORK_HANDLERS = {
+HANDLERS: Mapping[str, Handler] = {
     "aws:ec2/vpc:Vpc": _vpc,
     "aws:ec2/subnet:Subnet": _subnet,
     "aws:ec2/routeTable:RouteTable": _route_table,
@@ -288,4 +271,8 @@ NETWORK_HANDLERS = {
         "AssociateFirewallRuleGroup"
     ),
     "aws:route53/zone:Zone": _zone,
+    "aws:ec2/securityGroup:SecurityGroup": _security_group,
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": _default_security_group,
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _rule("Ingress"),
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": _rule("Egress"),
 }

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gangway.sandbox.aws import Aws, Wire, one
+from gangway.sandbox.aws import Aws, Handler, Wire, one, put, validated
 from gangway.sandbox.rows import Applied
 
 # Pulumi's inputs that FSx expects beside LustreConfiguration, not inside.
@@ -31,40 +31,31 @@ def _bucket(aws: Aws, wire: Wire) -> Applied:
     return Applied(name, outputs, {"Region": aws.region, **tags}, read_back)
 
 
-def _set(
-    aws: Aws, wire: Wire, setting: str, inputs: Mapping[str, Any], *, nested: bool = True, **renames: str
-) -> Applied:
-    """Put a bucket setting and prepare to read it back: `Put<setting>` and `Get<setting>`.
+def _setting(setting: str, member: str = "", *, nested: bool = True, **renames: str) -> Handler:
+    """The handler of a bucket setting: `Put<setting>` and `Get<setting>`.
 
-    The request wraps it in a member beside the bucket's name; the answer has the same member, or is the setting itself
-    (`nested` False).
+    The request wraps it in a member beside the bucket's name (`member`: where Pulumi does not); the answer has the same
+    member, or is the setting itself (`nested` False).
     """
-    parameters = aws.request("s3", f"Put{setting}", inputs, **renames)
-    aws.call("s3", f"Put{setting}", parameters)
-    (member,) = parameters.keys() - {"Bucket"}
-    bucket = parameters["Bucket"]
 
-    def read_back() -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = aws.read("s3", f"Get{setting}", {"Bucket": bucket})
-        inner: Mapping[str, Any] = answer[member] if nested else answer
-        return inner
+    def handle(aws: Aws, wire: Wire) -> Applied:
+        inputs = {**wire.take("bucket"), member: wire.rest()} if member else wire.rest()
+        parameters, _ = aws.create("s3", f"Put{setting}", inputs, **renames)
+        (wrapper,) = parameters.keys() - {"Bucket"}
+        bucket = parameters["Bucket"]
 
-    return Applied(bucket, wire.outputs(), parameters[member], read_back)
+        def read_back() -> Mapping[str, Any]:
+            answer: Mapping[str, Any] = aws.read("s3", f"Get{setting}", {"Bucket": bucket})
+            return answer[wrapper] if nested else answer  # type: ignore[no-any-return]  # boto3's answers have no types
 
+        return Applied(bucket, wire.outputs(), parameters[wrapper], read_back)
 
-def _public_access_block(aws: Aws, wire: Wire) -> Applied:
-    inputs = {**wire.take("bucket"), "publicAccessBlockConfiguration": wire.rest()}
-    return _set(aws, wire, "PublicAccessBlock", inputs)
-
-
-def _versioning(aws: Aws, wire: Wire) -> Applied:
-    return _set(aws, wire, "BucketVersioning", wire.rest(), nested=False)
+    return handle
 
 
 def _policy(aws: Aws, wire: Wire) -> Applied:
-    """Not by `_set`: a policy is JSON within JSON and compared as data."""
-    parameters = aws.request("s3", "PutBucketPolicy", wire.rest())
-    aws.call("s3", "PutBucketPolicy", parameters)
+    """Not a `_setting`: a policy is JSON within JSON and compared as data."""
+    parameters, _ = aws.create("s3", "PutBucketPolicy", wire.rest())
     bucket = parameters["Bucket"]
 
     def read_back() -> Mapping[str, Any]:
@@ -73,49 +64,19 @@ def _policy(aws: Aws, wire: Wire) -> Applied:
     return Applied(bucket, wire.outputs(), {"Policy": json.loads(parameters["Policy"])}, read_back)
 
 
-def _ownership(aws: Aws, wire: Wire) -> Applied:
-    inputs = {**wire.take("bucket"), "ownershipControls": {"rules": wire.take("rule")["rule"]}}
-    return _set(aws, wire, "BucketOwnershipControls", inputs)
-
-
-def _encryption(aws: Aws, wire: Wire) -> Applied:
-    inputs = {**wire.take("bucket"), "serverSideEncryptionConfiguration": wire.rest()}
-    return _set(aws, wire, "BucketEncryption", inputs, sseAlgorithm="SSEAlgorithm", kmsMasterKeyId="KMSMasterKeyID")
-
-
-def _lifecycle(aws: Aws, wire: Wire) -> Applied:
-    inputs = {**wire.take("bucket"), "lifecycleConfiguration": wire.rest()}
-    return _set(aws, wire, "BucketLifecycleConfiguration", inputs, nested=False)
-
-
-BUCKET_HANDLERS = {
-    "aws:s3/bucket:Bucket": _bucket,
-    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _public_access_block,
-    "aws:s3/bucketVersioning:BucketVersioning": _versioning,
-    "aws:s3/bucketPolicy:BucketPolicy": _policy,
-    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _ownership,
-    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _encryption,
-    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _lifecycle,
-}
-
-
 def _lustre(aws: Aws, wire: Wire) -> Applied:
     outer = wire.take(*_FILE_SYSTEM)
     inputs = {"fileSystemType": "LUSTRE", **outer, **wire.tags(), "lustreConfiguration": wire.rest()}
-    parameters = aws.request("fsx", "CreateFileSystem", inputs)
-    answer = aws.call("fsx", "CreateFileSystem", parameters)["FileSystem"]
+    parameters, made = aws.create("fsx", "CreateFileSystem", inputs)
+    answer = made["FileSystem"]
     id_ = answer["FileSystemId"]
-
-    def read_back() -> Mapping[str, Any]:
-        return one(aws.read("fsx", "DescribeFileSystems", {"FileSystemIds": [id_]})["FileSystems"])
-
     # Moto returns no mount name; AWS returns one of this form, and the nodes' user data needs one.
     mount_name = answer["LustreConfiguration"].get("MountName", "sandboxm")
     return Applied(
         id_,
         wire.outputs(arn=answer["ResourceARN"], dnsName=answer["DNSName"], mountName=mount_name),
         parameters,
-        read_back,
+        lambda: one(aws.read("fsx", "DescribeFileSystems", {"FileSystemIds": [id_]})["FileSystems"]),
         # FSx does not return the groups either: they are on the file system's network interfaces.
         unkept=("SecurityGroupIds", "FileSystemTypeVersion"),
         note="moto gives no MountName, a stand-in is used" if "MountName" not in answer["LustreConfiguration"] else "",
@@ -124,22 +85,21 @@ def _lustre(aws: Aws, wire: Wire) -> Applied:
 
 def _data_repository_association(aws: Aws, wire: Wire) -> Applied:
     wire.skip("deleteDataInFilesystem")
-    parameters = aws.request("fsx", "CreateDataRepositoryAssociation", {**wire.tags(), **wire.rest()})
-    aws.validate("fsx", "CreateDataRepositoryAssociation", parameters)
-    note = "moto has no CreateDataRepositoryAssociation: botocore checked and serialized the request"
-    return Applied(f"dra-{wire.name}", wire.outputs(), note=note)
+    operation = "CreateDataRepositoryAssociation"
+    parameters = aws.request("fsx", operation, {**wire.tags(), **wire.rest()})
+    return validated(aws, wire, "fsx", operation, parameters, f"dra-{wire.name}")
 
 
 def _repository(aws: Aws, wire: Wire) -> Applied:
     wire.skip("forceDelete")
     name = wire.physical_name()
     # A list on Pulumi's wire; ECR takes one element.
-    keys = wire.take("encryptionConfigurations").get("encryptionConfigurations", [])
+    keys = wire.take_value("encryptionConfigurations", [])
     inputs = {"repositoryName": name, **wire.tags(), **wire.rest()}
     if keys:
         inputs["encryptionConfiguration"] = one(keys)
-    parameters = aws.request("ecr", "CreateRepository", inputs)
-    answer = aws.call("ecr", "CreateRepository", parameters)["repository"]
+    parameters, made = aws.create("ecr", "CreateRepository", inputs)
+    answer = made["repository"]
     arn = answer["repositoryArn"]
 
     def read_back() -> Mapping[str, Any]:
@@ -149,24 +109,35 @@ def _repository(aws: Aws, wire: Wire) -> Applied:
     return Applied(name, wire.outputs(name=name, arn=arn, repositoryUrl=answer["repositoryUri"]), parameters, read_back)
 
 
-def _repository_lifecycle(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request(
-        "ecr", "PutLifecyclePolicy", wire.rest(), repository="repositoryName", policy="lifecyclePolicyText"
-    )
-    aws.call("ecr", "PutLifecyclePolicy", parameters)
-    name = parameters["repositoryName"]
-
-    def read_back() -> Mapping[str, Any]:
-        text = aws.read("ecr", "GetLifecyclePolicy", {"repositoryName": name})["lifecyclePolicyText"]
-        return {"repositoryName": name, "lifecyclePolicyText": json.loads(text)}
-
-    declared = {**parameters, "lifecyclePolicyText": json.loads(parameters["lifecyclePolicyText"])}
-    return Applied(name, wire.outputs(), declared, read_back)
-
-
-STORAGE_HANDLERS = {
+HANDLERS: Mapping[str, Handler] = {
+    "aws:s3/bucket:Bucket": _bucket,
+    "aws:s3/bucketPolicy:BucketPolicy": _policy,
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _setting(
+        "PublicAccessBlock", "publicAccessBlockConfiguration"
+    ),
+    "aws:s3/bucketVersioning:BucketVersioning": _setting("BucketVersioning", nested=False),
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _setting(
+        "BucketOwnershipControls", "ownershipControls", rule="Rules"
+    ),
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _setting(
+        "BucketEncryption",
+        "serverSideEncryptionConfiguration",
+        sseAlgorithm="SSEAlgorithm",
+        kmsMasterKeyId="KMSMasterKeyID",
+    ),
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _setting(
+        "BucketLifecycleConfiguration", "lifecycleConfiguration", nested=False
+    ),
     "aws:fsx/lustreFileSystem:LustreFileSystem": _lustre,
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": _data_repository_association,
     "aws:ecr/repository:Repository": _repository,
-    "aws:ecr/lifecyclePolicy:LifecyclePolicy": _repository_lifecycle,
+    "aws:ecr/lifecyclePolicy:LifecyclePolicy": put(
+        "ecr",
+        "PutLifecyclePolicy",
+        "{repositoryName}",
+        lambda aws, sent: aws.read("ecr", "GetLifecyclePolicy", {"repositoryName": sent["repositoryName"]}),
+        documents=("lifecyclePolicyText",),
+        repository="repositoryName",
+        policy="lifecyclePolicyText",
+    ),
 }

@@ -8,10 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from gangway.render.drawing import LIGHT, draw
-from gangway.sim.schedule.comparison import Arm
-from gangway.sim.schedule.outcome import Span
+from gangway.sim.comparison import Arm
+from gangway.sim.schedule.simulator import Span
 
-__all__ = ["draw_use"]
 _LETTERS, _LINES = 46, 9
 """Width and height of a panel in text."""
 

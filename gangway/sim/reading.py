@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.foreign_files import foreign_file, foreign_path
-from gangway.sim.forecast.job_logs import JobLog, is_job_log, parse_job_log
+from gangway.sim.forecast.public_formats import JobLog, is_job_log, parse_job_log
 from gangway.sim.schedule.scenario import (
     MOST_JOBS,
     ClusterConfig,
@@ -26,8 +26,6 @@ from gangway.stacks.config.explain_errors import explain
 from gangway.stacks.config.plain_text import odd_texts
 from gangway.stacks.config.yaml_file import read_model
 from gangway.trainer.core.regular_files import read_text_file
-
-__all__ = ["generated", "read_scenario"]
 
 _MAX_BYTES = 50_000_000
 _BEYOND = "beyond the columns"

@@ -114,7 +114,7 @@ NOT_RUN: dict[str, str] = {
     "gangway breaker reset STACK": "told by an alarm of a stack: tests/gangway/jobs/systemd/test_breaker.py",
     "gangway forecast HISTORY --out forecast.csv": "takes a history: tests/gangway/cli/costs/test_forecast.py",
     "gangway forecast FILE": "takes a history of spot prices: tests/components/core/test_foreign_files.py",
-    "gangway reconcile --bill FILE --runs runs/": "takes a bill: tests/gangway/finops/bill/test_reconcile_command.py",
+    "gangway reconcile --bill FILE --runs runs/": "takes a bill: tests/gangway/finops/bill/test_reconcile.py",
     "gangway breaker show": "told of a group that is held: tests/gangway/jobs/systemd/scaling/test_contract.py",
     "gangway job submit FILE --on {submit_on or 'slurm:SHARED_FOLDER'}": "needs a cluster that is up: tests/engine",
     "gangway job submit FILE": "begins a process that outlives the command: tests/gangway/cli/jobs/test_jobs.py",

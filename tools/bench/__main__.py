@@ -12,7 +12,6 @@ import contextlib
 import datetime
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -20,13 +19,15 @@ from typing import NoReturn
 
 from gangway.trainer.config.arguments import Parser, count, path, positive
 from gangway.trainer.core.errors import TrainerError, nearest
+from gangway.trainer.core.cores import usable_cores
+from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import check_folder, read_text_input, write_atomically
 from gangway.trainer.core.host import code_sha256, usable_cores
 from tools.bench.cases import CASES
 from tools.bench.guard import guarded_folder
 from tools.bench.measuring import ROUNDS, SECONDS, Bench
 from tools.bench.results import Result, Run, as_json, as_markdown, comparison_table, kept_with, read_runs, this_machine
-from tools.bench.runs import prepare
+from tools.bench.runs import chosen_names, prepare, progress_printer
 
 _BEGIN, _END = "<!-- results: written by make bench -->\n", "<!-- end of results -->\n"
 
@@ -35,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     """Runs the cases asked for and returns the exit code: 0 also where a figure misses its target, 128 + a signal's."""
     try:
         arguments = _parser().parse_args(argv)
-        names = _names(arguments.only)
+        names = chosen_names(arguments.only, CASES, "benchmark")
         others = _kept(arguments)
         # Before anything is measured: what is there afterwards may have been changed meanwhile.
         machine, date, code = this_machine(), datetime.date.today().isoformat(), code_sha256()
@@ -112,27 +113,8 @@ def _kept(arguments: argparse.Namespace) -> list[Run]:
     return read_runs(data)
 
 
-def _names(only: str | None) -> list[str]:
-    names = only.split(",") if only else list(CASES)
-    for name in names:
-        if name not in CASES:
-            near = nearest(name, CASES)
-            raise TrainerError(
-                place="--only",
-                problem="no such benchmark",
-                value=name,
-                allowed=", ".join(CASES),
-                fix=f"did you mean {near!r}?" if near else "leave --only out for all of them",
-            )
-    return names
-
-
 def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
-    began = time.monotonic()
-
-    def report(what: str) -> None:
-        print(f"[{time.monotonic() - began:5.0f} s] {what}", file=sys.stderr, flush=True)
-
+    report = progress_printer()
     with guarded_folder() as work_dir:
         data_dir = work_dir / "data"
         report("data: crops of the photographs that ship in wheels")

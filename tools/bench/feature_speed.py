@@ -32,12 +32,9 @@ _FEATURE_BATCH = 64
 
 
 class FeatureSpeed(NamedTuple):
-    """Images per second, each the best of some rounds that take turns.
-
-    Attributes:
-        torch_fidelity: its own forward, in its default batches, with all cores of this process.
-        ratio: ours over theirs.
-        largest_difference: between any two of their features, relative to the largest feature.
+    """Images per second, each the best of some rounds that take turns. `torch_fidelity`: its own forward, in its
+    default batches, with all cores of this process; `largest_difference`: between any two of their features, relative
+    to the largest feature.
     """
 
     ours: float

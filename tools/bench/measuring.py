@@ -9,7 +9,7 @@ from types import MappingProxyType
 from gangway.trainer.config.presets import preset
 from gangway.trainer.config.train_config import TrainConfig
 from tools.bench.results import Result
-from tools.bench.runs import Side, rates_in_turn, textbook_loop, train_for, trainer_loop, tuned_loop
+from tools.bench.runs import Side, peer_loop, rates_in_turn, train_for, trainer_loop
 
 ROUNDS, SECONDS = 10, 5.0
 """What a target is judged by, at least: with less, the neighbours of a moment decide."""
@@ -66,14 +66,9 @@ TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Bench:
-    """How much is measured, and where.
-
-    Attributes:
-        work_dir: for runs and data; its contents are of no use afterwards.
-        data_dir: the shards, prepared already.
-        seconds: of one measurement, or of a turn.
-        rounds: measurements, or turns of each side.
-        threads: of a process, where a case does not say otherwise.
+    """How much is measured, and where. `work_dir`: for runs and data; its contents are of no use afterwards. `seconds`:
+    of one measurement, or of a turn. `rounds`: measurements, or turns of each side. `threads`: of a process, where a
+    case does not say otherwise.
     """
 
     work_dir: Path
@@ -121,16 +116,19 @@ class Bench:
         ]
         return Side(name, loops)
 
-    def textbook(self, name: str, config: TrainConfig, *, reuse: bool) -> Side:
-        """The textbook's loop, to take turns with other sides."""
-        folder = self._folder(name, config)
-        loop = textbook_loop(config, folder, self.data_dir, threads=self.threads, reuse=reuse)
-        return Side(name, [loop])
-
-    def tuned(self, name: str, config: TrainConfig, *, processes: int, threads: int) -> Side:
-        """The tuned peer's loop, likewise."""
-        folder = self._folder(name, config)
-        loop = tuned_loop(config, folder, self.data_dir, threads=threads, processes=processes)
+    def peer(
+        self,
+        module: str,
+        name: str,
+        config: TrainConfig,
+        *,
+        processes: int = 1,
+        threads: int | None = None,
+        words: Sequence[str] = (),
+    ) -> Side:
+        """The loop of a module, `textbook` or `tuned`, to take turns with other sides."""
+        folder, threads = self._folder(name, config), threads or self.threads
+        loop = peer_loop(module, config, folder, self.data_dir, threads=threads, processes=processes, words=words)
         return Side(name, [loop])
 
     def in_turn(self, sides: Sequence[Side]) -> dict[str, list[float]]:

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,12 +54,9 @@ class Machine:
 
 @dataclass(frozen=True)
 class Run:
-    """All figures of one machine, in the order of the cases.
-
-    Attributes:
-        date: of the run, ISO 8601.
-        code_sha256: over the trainer's own source files, as in run.json.
-        rounds: measurements, or turns of each side; like `seconds` of each, None where a run is older than this field.
+    """All figures of one machine, in the order of the cases. `date`: of the run, ISO 8601. `code_sha256`: over the
+    trainer's own source files, as in run.json. `rounds`: measurements, or turns of each side; like `seconds` of each,
+    None where a run is older than this field.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -93,7 +90,9 @@ def this_machine() -> Machine:
     """This machine, with the load it had before the benchmark (1 is one busy core)."""
     import torch
 
-    cpus = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    cpus = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return Machine(
         cpu=cpus[0] if cpus else platform.machine(),
         cores=usable_cores(),
@@ -102,11 +101,6 @@ def this_machine() -> Machine:
         python=platform.python_version(),
         load_before=os.getloadavg()[0],
     )
-
-
-def _cpuinfo() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def read_runs(path: Path) -> list[Run]:
@@ -140,10 +134,11 @@ def comparison_table(runs: Sequence[Run]) -> str:
     """Returns one table of the measured figures with a column per machine, and a line about each run."""
     columns = [{result.name: result for result in run.results} for run in runs]
     names = list(dict.fromkeys(name for column in columns for name in column))
-    measured = [name for name in names if any(_is_measured(column.get(name)) for column in columns)]
+    found = {name: [column[name] for column in columns if name in column] for name in names}
+    measured = [name for name in names if any(result.value is not None for result in found[name])]
     pairs = list(zip(columns, runs, strict=True))
     rows = [
-        [name, _target(name, columns), *(_cell(column.get(name), run) for column, run in pairs)] for name in measured
+        [name, found[name][-1].target, *(_cell(column.get(name), run) for column, run in pairs)] for name in measured
     ]
     lines = [
         _row(["what", "wanted", *(run.place for run in runs)]),
@@ -155,14 +150,6 @@ def comparison_table(runs: Sequence[Run]) -> str:
     if missing := len(names) - len(measured):
         lines.append(f"- Not measured on any of these machines: {missing} more figures.")
     return "\n".join(lines) + "\n"
-
-
-def _is_measured(result: Result | None) -> bool:
-    return result is not None and result.value is not None
-
-
-def _target(name: str, columns: Iterable[Mapping[str, Result]]) -> str:
-    return [column[name].target for column in columns if name in column][-1]
 
 
 def _cell(result: Result | None, run: Run) -> str:

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.host import wait_passively
+from gangway.trainer.core.errors import TrainerError, nearest
+from gangway.trainer.core.openmp import wait_passively
 from gangway.trainer.records.stats_log import STATS_FILE, read_stats_log
 
 if TYPE_CHECKING:
@@ -31,6 +33,23 @@ _WARM_UP_LINES = 2
 """The first lines hold what happens once: kernels are chosen, memory is fetched."""
 _LIMIT_SEC = 600.0
 _POLL_SEC = 0.1
+
+
+def chosen_names(only: str | None, known: Mapping[str, object], noun: str) -> list[str]:
+    """The names in a comma-separated flag, each once; all without it. TrainerError: one is unknown."""
+    names = list(dict.fromkeys(only.split(","))) if only else list(known)
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            fix = f"did you mean {near!r}?" if near else "leave --only out for all of them"
+            raise TrainerError(place="--only", problem=f"no such {noun}", value=name, allowed=", ".join(known), fix=fix)
+    return names
+
+
+def progress_printer() -> Callable[[str], None]:
+    """Prints what begins, with the seconds since now, to standard error."""
+    began = time.monotonic()
+    return lambda what: print(f"[{time.monotonic() - began:5.0f} s] {what}", file=sys.stderr, flush=True)
 
 
 def environment(threads: int) -> dict[str, str]:
@@ -148,19 +167,21 @@ def trainer_loop(
     return Loop(argv, {**_at_home(run_dir, threads), **variables}, run_dir / STATS_FILE)
 
 
-def textbook_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int, reuse: bool = False) -> Loop:
-    """The textbook's loop; `config` says how often it writes a line, `reuse` is `tools.bench.textbook.steps`'."""
-    file, stats = _written(config, run_dir), run_dir / STATS_FILE
-    argv = [sys.executable, "-m", "tools.bench.textbook", str(file), str(data_dir), str(stats)]
-    return Loop([*argv, "reuse"] if reuse else argv, _at_home(run_dir, threads), stats)
-
-
-def tuned_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int, processes: int) -> Loop:
-    """The tuned peer's loop, likewise."""
+def peer_loop(
+    module: str,
+    config: TrainConfig,
+    run_dir: Path,
+    data_dir: Path,
+    *,
+    threads: int,
+    processes: int = 1,
+    words: Sequence[str] = (),
+) -> Loop:
+    """The loop of tools.bench.textbook or tools.bench.tuned; `config` says how often it writes a line."""
     file, stats = _written(config, run_dir), run_dir / STATS_FILE
     torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
-    argv = [sys.executable, "-m", *(torchrun if processes > 1 else []), "tools.bench.tuned"]
-    return Loop([*argv, str(file), str(data_dir), str(stats)], _at_home(run_dir, threads), stats)
+    argv = [sys.executable, "-m", *(torchrun if processes > 1 else []), f"tools.bench.{module}"]
+    return Loop([*argv, str(file), str(data_dir), str(stats), *words], _at_home(run_dir, threads), stats)
 
 
 def _at_home(run_dir: Path, threads: int) -> dict[str, str]:
@@ -245,12 +266,9 @@ def _turn(running: Sequence[_Running], seconds: float) -> float:
 
 @dataclass
 class _Running:
-    """A loop that has been started.
-
-    Attributes:
-        known: processes that it has started in turn: torchrun's workers are in sessions of their own.
-        pauses: so far, beginning and end; `asleep_since` is the present one's beginning.
-        measured_lines: number of lines up to the end of its last turn.
+    """A loop that has been started. `known`: processes that it has started in turn: torchrun's workers are in sessions
+    of their own. `pauses`: so far, beginning and end; `asleep_since` is the present one's beginning. `measured_lines`:
+    number of lines up to the end of its last turn.
     """
 
     loop: Loop

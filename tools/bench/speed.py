@@ -75,7 +75,7 @@ def _rates(bench: Bench, config: TrainConfig, sides: Sequence[str]) -> dict[str,
         [
             bench.side(side, config.replace(changes[side]))
             if side in changes
-            else bench.textbook(side, config, reuse=side == _REUSING)
+            else bench.peer("textbook", side, config, words=("reuse",) if side == _REUSING else ())
             for side in sides
         ]
     )

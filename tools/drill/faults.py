@@ -41,6 +41,26 @@ time.time, datetime.datetime = now, Shifted
 Fault = Callable[[Cluster], None]
 
 
+def _mid_training(cluster: Cluster) -> None:
+    before = len(cluster.checkpoints())
+    newest = before and cluster.checkpoints()[-1]
+    cluster.until(lambda: bool(cluster.checkpoints()) and cluster.checkpoints()[-1] != newest, "a checkpoint")
+    images = cluster.images()
+    cluster.until(lambda: cluster.images() > images, "a line of statistics")
+
+
+def _in_training(act: Fault) -> Fault:
+    """Starts all, acts in the middle of training, and waits until both nodes have ended."""
+
+    def fault(cluster: Cluster) -> None:
+        cluster.start()
+        _mid_training(cluster)
+        act(cluster)
+        cluster.until_ended()
+
+    return fault
+
+
 def nothing(cluster: Cluster) -> None:
     """No fault, for comparison."""
     cluster.start()
@@ -67,69 +87,57 @@ def killed_in_waiting(cluster: Cluster) -> None:
     cluster.until_ended()
 
 
+@_in_training
 def killed_in_training(cluster: Cluster) -> None:
     """The second node loses its power between two checkpoints, and comes back."""
-    cluster.start()
-    _mid_training(cluster)
     cluster.two.lose()
     cluster.two.start()
-    cluster.until_ended()
 
 
+@_in_training
 def killed_in_saving(cluster: Cluster) -> None:
     """The node that writes the checkpoint loses its power while half of it is written."""
-    cluster.start()
-    _mid_training(cluster)
     cluster.until(cluster.is_saving, "a checkpoint is being written")
     _get_writer(cluster).lose()
     for node in cluster.nodes:
         if node.ended.is_set():
             node.start()
-    cluster.until_ended()
 
 
+@_in_training
 def store_killed(cluster: Cluster) -> None:
     """The head node's store is lost in training, and comes back empty."""
-    cluster.start()
-    _mid_training(cluster)
     cluster.lose_store()
     time.sleep(2)
     cluster.start_store()
-    cluster.until_ended()
 
 
+@_in_training
 def network_cut_short(cluster: Cluster) -> None:
     """For less than a step may take."""
-    cluster.start()
-    _mid_training(cluster)
     cable(cluster.two.host, connected=False)
     time.sleep(CUT_SEC)
     cable(cluster.two.host, connected=True)
-    cluster.until_ended()
 
 
+@_in_training
 def network_cut_for_good(cluster: Cluster) -> None:
     """The second node is never reached again; the job may go on with one."""
-    cluster.start()
-    _mid_training(cluster)
     cable(cluster.two.host, connected=False)
     cluster.until_ended(cluster.one)
     cluster.two.process.send(signal.SIGTERM)
     cluster.two.lose()
 
 
+@_in_training
 def worker_stopped(cluster: Cluster) -> None:
     """SIGSTOP, which no process can refuse or notice."""
-    cluster.start()
-    _mid_training(cluster)
     os.kill(cluster.two.workers()[-1], signal.SIGSTOP)
-    cluster.until_ended()
 
 
+@_in_training
 def node_stopped(cluster: Cluster) -> None:
     """Launcher and worker: a machine that hangs. The job may go on with one node."""
-    cluster.start()
-    _mid_training(cluster)
     for pid in (cluster.two.process.pid, *cluster.two.process.children()):
         os.kill(pid, signal.SIGSTOP)
     cluster.until_ended(cluster.one)
@@ -168,36 +176,30 @@ def clock_jump(cluster: Cluster) -> None:
     cluster.until_ended()
 
 
+@_in_training
 def notice_in_saving(cluster: Cluster) -> None:
     """Both nodes are signalled while a checkpoint is being written; they come back."""
-    cluster.start()
-    _mid_training(cluster)
     cluster.until(cluster.is_saving, "a checkpoint is being written")
     for node in cluster.nodes:
         node.process.send(signal.SIGTERM)
-    cluster.until_ended()
 
 
+@_in_training
 def two_notices_at_once(cluster: Cluster) -> None:
     """Each node is signalled twice within milliseconds: by its cloud, and by its service manager."""
-    cluster.start()
-    _mid_training(cluster)
     for _, node in itertools.product(range(2), cluster.nodes):
         node.process.send(signal.SIGTERM)
-    cluster.until_ended()
 
 
+@_in_training
 def all_lost_and_back(cluster: Cluster) -> None:
     """Head and nodes lose their power at once."""
-    cluster.start()
-    _mid_training(cluster)
     for node in cluster.nodes:
         node.process.lose()
     cluster.lose_store()
     for node in cluster.nodes:
         node.lose()
     cluster.start()
-    cluster.until_ended()
 
 
 def newest_checkpoint_damaged(cluster: Cluster) -> None:
@@ -237,15 +239,6 @@ FAULTS = MappingProxyType(
 """By name: what is done, and how many nodes the job goes on with."""
 
 
-def _mid_training(cluster: Cluster) -> None:
-    before = len(cluster.checkpoints())
-    newest = before and cluster.checkpoints()[-1]
-    cluster.until(lambda: bool(cluster.checkpoints()) and cluster.checkpoints()[-1] != newest, "a checkpoint")
-    images = cluster.images()
-    cluster.until(lambda: cluster.images() > images, "a line of statistics")
-
-
 def _get_writer(cluster: Cluster) -> Node:
-    """The node whose worker has rank 0."""
     environments = {node: Path(f"/proc/{node.workers()[-1]}/environ").read_bytes() for node in cluster.nodes}
     return next(node for node, values in environments.items() if b"\0RANK=0\0" in values)

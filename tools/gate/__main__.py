@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gangway.trainer.config.arguments import Parser, path, positive
-from gangway.trainer.core.errors import TrainerError, nearest
+from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import check_folder, write_atomically
 from gangway.trainer.core.host import code_sha256
 from tools.bench.guard import guarded_folder
+from tools.bench.runs import chosen_names, progress_printer
 from tools.gate.checks import CHECKS
-from tools.gate.machine import Kind, this_machine
-from tools.gate.outcome import Outcome, Report
+from tools.gate.outcome import Kind, Outcome, Report, this_machine
 from tools.gate.runs import Gate
 
 _MINUTES, _SECONDS = 30.0, 10.0
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     """Runs the checks asked for and returns the exit code."""
     try:
         arguments = _parser().parse_args(argv)
-        names = _names(arguments.only)
+        names = chosen_names(arguments.only, CHECKS, "check")
         if arguments.json is not None:
             check_folder(arguments.json.parent, "--json")
 
@@ -65,23 +65,9 @@ def _parser() -> Parser:
     return parser
 
 
-def _names(only: str | None) -> list[str]:
-    names = list(dict.fromkeys(only.split(","))) if only else list(CHECKS)
-    for name in names:
-        if name not in CHECKS:
-            near = nearest(name, CHECKS)
-            fix = f"did you mean {near!r}?" if near else "leave --only out for all of them"
-            raise TrainerError(place="--only", problem="no such check", value=name, allowed=", ".join(CHECKS), fix=fix)
-    return names
-
-
 def _run(names: Sequence[str], kind: Kind, limit_sec: float, seconds: float, keep: Callable[[Report], None]) -> Report:
     """Makes the checks, and gives `keep` what is known before the first and after each."""
-    began = time.monotonic()
-
-    def report(what: str) -> None:
-        print(f"[{time.monotonic() - began:5.0f} s] {what}", file=sys.stderr, flush=True)
-
+    began, report = time.monotonic(), progress_printer()
     machine, date, code = this_machine(kind), datetime.date.today().isoformat(), code_sha256()
     found = Report(date, code, machine, {}, finished=False)
     keep(found)

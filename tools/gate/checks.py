@@ -12,6 +12,8 @@ from types import MappingProxyType
 from gangway.trainer.power.limits import POWER_FLAG
 from tools.gate.machine import Machine
 from tools.gate.outcome import Outcome, worst_difference
+from gangway.trainer.power.node import POWER_FLAG
+from tools.gate.outcome import Machine, Outcome, worst_difference
 from tools.gate.runs import DCGAN, FAMILIES, Gate, Speed, Trained
 
 _FP32, _TF32, _BF16, _FP16 = 5e-3, 3e-2, 8e-2, 3e-2
@@ -211,7 +213,6 @@ def _graph_workers(gate: Gate) -> Outcome:
 
 
 def _compiled_workers(gate: Gate) -> Outcome:
-    """With averages inside the compiled losses."""
     found, wanted = gate.train("compile, 2 workers", {"compile": "on"}, processes=2), gate.train("fp32", _ANYWHERE)
     if not found.choices["compile"].endswith("averages between workers included"):
         return Outcome("failed", f"compile is {found.choices['compile']}")

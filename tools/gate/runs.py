@@ -11,7 +11,7 @@ from gangway.trainer.config.presets import preset
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.records.run_record import RunRecord
 from tools.bench.runs import prepare, train_for, train_whole
-from tools.gate.machine import Machine
+from tools.gate.outcome import Machine
 
 STEPS = 12
 """Over which losses are compared: penalties come in every fourth."""
@@ -90,12 +90,8 @@ class Speed:
 
 @dataclass
 class Gate:
-    """Runs of one gate; the same run is made once.
-
-    Attributes:
-        work_dir: for runs; its contents are of no use afterwards.
-        seconds: of a measurement of speed.
-        report: told what begins.
+    """Runs of one gate; the same run is made once. `work_dir`: for runs; its contents are of no use afterwards.
+    `seconds`: of a measurement of speed.
     """
 
     machine: Machine

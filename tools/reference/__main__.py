@@ -7,27 +7,27 @@ from pathlib import Path
 from types import MappingProxyType
 
 from gangway.stacks.config.paths import ROOT
-from tools.reference import codes, commands, components, files, metrics
+from tools.reference import pages
 
 FOLDER = ROOT / "docs" / "reference"
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
-        "stack-file.md": files.stack_file,
-        "job-file.md": files.job_file,
-        "training.md": files.training,
-        "commands.md": commands.commands,
-        "components.md": components.components,
-        "outputs.md": codes.outputs,
-        "findings.md": codes.findings,
-        "metrics.md": metrics.metrics,
+        "stack-file.md": pages.stack_file,
+        "job-file.md": pages.job_file,
+        "training.md": pages.training,
+        "commands.md": pages.commands,
+        "components.md": pages.components,
+        "outputs.md": pages.outputs,
+        "findings.md": pages.findings,
+        "metrics.md": pages.metrics,
     }
 )
 
 
 def outdated(folder: Path = FOLDER) -> dict[Path, str]:
     """The pages that are missing or differ from the code, with their new text."""
-    pages = {folder / name: make() for name, make in PAGES.items()}
-    return {path: text for path, text in pages.items() if not path.is_file() or path.read_text("utf-8") != text}
+    made = {folder / name: make() for name, make in PAGES.items()}
+    return {path: text for path, text in made.items() if not path.is_file() or path.read_text("utf-8") != text}
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 """Tables of the keys that pydantic models take: path, type, default and description."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, get_args, get_origin
 
@@ -11,7 +12,47 @@ from pydantic_core import to_jsonable_python
 
 from gangway.stacks.config.corrections import get_unit
 from gangway.trainer.core.docstrings import attribute_sentences, summary
-from tools.reference.markdown import choice, code, section, table, text
+
+_CODE = re.compile(r"(`[^`]*`)")
+_HTML = str.maketrans({"<": "&lt;", "*": r"\*"})
+
+
+def text(words: str) -> str:
+    """Plain text, of which only what is between backticks is code.
+
+    >>> text("a <host> or `<host>`, layers.*")
+    'a &lt;host> or `<host>`, layers.\\\\*'
+    """
+    return "".join(part if part.startswith("`") else part.translate(_HTML) for part in _CODE.split(words))
+
+
+def code(words: object) -> str:
+    """A value or a key."""
+    return f"`{words}`"
+
+
+def choice(words: Iterable[object]) -> str:
+    """Several values of which one is chosen."""
+    return " \\| ".join(map(code, words))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table. Cells keep their markup; line breaks become spaces."""
+    cells = [[re.sub(r"(?<!\\)\|", r"\\|", " ".join(cell.split())) for cell in row] for row in rows]
+    lines = [columns, ["---"] * len(columns), *cells]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def section(heading: str, *parts: str, level: int = 2) -> str:
+    """A heading and the non-empty parts below it."""
+    return "\n\n".join([f"{'#' * level} {heading}", *(part.strip("\n") for part in parts if part)]) + "\n"
+
+
+def page(title: str, introduction: str, *sections: str) -> str:
+    """A whole page."""
+    note = "<!-- Written by `make reference` from the code; do not edit. -->"
+    return "\n".join([f"# {title}\n", f"{note}\n", introduction.strip() + "\n", *sections])
+
 
 _LONGEST_EXAMPLE = 60
 _COLUMNS = ("key", "type", "default", "description")
@@ -52,7 +93,6 @@ class Keys:
         yield from self._kinds(kinds)
 
     def _kinds(self, keys: Sequence[tuple[str, Models]]) -> Iterator[str]:
-        """A section for each kind of each key."""
         for path, model in ((path, model) for path, models in keys for model in models):
             kinds: list[tuple[str, Models]] = []
             rows = list(self._rows(model, path, kinds))
@@ -178,7 +218,6 @@ def _example(field: FieldInfo) -> str:
 
 
 def _is_word(annotation: Any) -> bool:
-    """Whether the type already lists the allowed values."""
     return any(get_origin(kind) is Literal for kind in (annotation, *get_args(annotation)))
 
 
@@ -192,6 +231,5 @@ def _default(field: FieldInfo, models: Models) -> str:
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML on one line."""
     written = yaml.safe_dump(to_jsonable_python(value), default_flow_style=True, sort_keys=False, width=10**6)
     return written.removesuffix("\n").removesuffix("\n...")

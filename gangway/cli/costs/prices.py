@@ -56,8 +56,7 @@ def show(item: _Item = None, provider: _Provider = None, region: _Region = None,
     from rich.console import Console
 
     from gangway.components.catalog.validators import SERVICE_FIELD
-    from gangway.finops.prices.difference import FIELD_NAMES
-    from gangway.finops.prices.tables import show_prices
+    from gangway.finops.prices.difference import FIELD_NAMES, show_prices
 
     console = Console()
     is_by_hour = all(price.unit == "hour" and price.field != SERVICE_FIELD for price in known)
@@ -86,7 +85,7 @@ def refresh(
     from rich.console import Console
 
     from gangway.components.catalog.overlay import OVERLAYS_VARIABLE, overlay_folder
-    from gangway.finops.prices.tables import report_json, show_report
+    from gangway.finops.prices.refresh import report_json, show_report
 
     chosen, folder, now = _regions(provider, region), overlay_folder(), datetime.now(UTC)
     if folder is None and not dry_run:
@@ -137,7 +136,7 @@ def diff(
         return
     from rich.console import Console
 
-    from gangway.finops.prices.tables import difference_table
+    from gangway.finops.prices.difference import difference_table
 
     console = Console()
     if found:
@@ -150,9 +149,8 @@ def _fetch(name: str, regions: Sequence[str], now: datetime) -> "tuple[Report | 
     from rich.console import Console
     from rich.progress import Progress
 
-    from gangway.finops.prices.open_source import open_source
     from gangway.finops.prices.refresh import refresh as refresh_one
-    from gangway.finops.prices.source import SourceError
+    from gangway.finops.prices.source import SourceError, open_source
 
     try:
         source, console = open_source(name, now), Console(stderr=True)

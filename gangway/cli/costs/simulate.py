@@ -44,10 +44,9 @@ def simulate(
     Exit code 0: done. 2: invalid options or file.
     """
     from gangway.components.estimate.statistics import FEWEST_PAIRS
-    from gangway.sim.schedule.comparison import compare
-    from gangway.sim.schedule.policies.registry import POLICIES, policy_named
+    from gangway.sim.comparison import answer_json, compare, show
+    from gangway.sim.schedule.policies import POLICIES, policy_named
     from gangway.sim.schedule.simulator import EndlessError
-    from gangway.sim.tables import answer_json, show
     from gangway.stacks.base.extras import require
 
     chosen = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]

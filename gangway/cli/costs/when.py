@@ -45,8 +45,7 @@ def when(
 
     Exit code 0: done. 1: the training does not fit before the deadline. 2: invalid options.
     """
-    from gangway.finops.forecasts.hours import Answer, answer_json, answer_lines, read_forecast
-    from gangway.sim.schedule.pauses import Work, plan_hours
+    from gangway.finops.forecasts.hours import Answer, Work, answer_json, answer_lines, plan_hours, read_forecast
 
     _check_number("--restart-sec", restart_sec, 0, 86_400)
     _check_number("--times", times, 1e-9, _MAX_TIMES)

@@ -224,7 +224,8 @@ def state_keys(resource: StateResource) -> set[str]:
     if resource.type in _CREATOR_TYPES:
         return {resource.id}
     names = (resource.id, resource.outputs.get("arn"))
-    return {_plain(name) for name in names if isinstance(name, str) and _is_key(name)}
+    texts = (name for name in names if isinstance(name, str))
+    return {_plain(name) for name in texts if name.startswith("arn:") or _SHORT_ID.fullmatch(name)}
 
 
 def _list_region(clients: Clients, stack: str, region: str) -> list[CloudResource]:
@@ -260,16 +261,13 @@ def _groups(clients: Clients, stack: str, region: str) -> list[CloudResource]:
 
 
 def _add_details(clients: Clients, region: str, chosen: Sequence[CloudResource], detail: Detail) -> list[CloudResource]:
-    client = clients(detail.service, region)
-    answers = detail.look({_last(each.id): each.id for each in chosen}, client)
+    answers = detail.look({_last(each.id): each.id for each in chosen}, clients(detail.service, region))
     return [
-        replace(each, gone="no longer exists") if (more := answers.get(_last(each.id))) is None else _merge(each, more)
+        replace(each, gone="no longer exists")
+        if (more := answers.get(_last(each.id))) is None
+        else replace(each, **{**more, "owners": each.owners | more.get("owners", frozenset())})
         for each in chosen
     ]
-
-
-def _merge(resource: CloudResource, more: Mapping[str, Any]) -> CloudResource:
-    return replace(resource, **{**more, "owners": resource.owners | more.get("owners", frozenset())})
 
 
 def _resource(row: Mapping[str, Any], region: str, stack: str) -> CloudResource:
@@ -291,7 +289,6 @@ def _resource(row: Mapping[str, Any], region: str, stack: str) -> CloudResource:
 
 
 def _retention_reason(kind: str, name: str, stack: str) -> str:
-    """Why the resource outlives its stack; empty if it should not."""
     if kind == "s3:bucket" and name.startswith(f"{stack}-runs"):
         return "the run bucket: outlives its stack"
     if kind == "ec2:capacity-reservation":
@@ -306,10 +303,6 @@ def _plain(arn: str) -> str:
 
 def _last(arn: str) -> str:
     return re.split("[/:]", _plain(arn))[-1]
-
-
-def _is_key(name: str) -> bool:
-    return name.startswith("arn:") or _SHORT_ID.fullmatch(name) is not None
 
 
 def _call_aws(call: Callable[[], Any], region: str) -> Any:

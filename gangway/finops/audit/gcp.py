@@ -153,7 +153,6 @@ def _bill(kind: str, state: str, content: Mapping[str, Any]) -> tuple[Billed, ..
 
 
 def _retention_reason(kind: str, name: str, stack: str) -> str:
-    """Why the resource outlives its stack; empty if it should not."""
     if kind == "storage.googleapis.com/Bucket" and name.startswith(f"{stack}-runs"):
         return "the run bucket: outlives its stack"
     if kind == "cloudkms.googleapis.com/CryptoKey":

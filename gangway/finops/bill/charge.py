@@ -66,6 +66,11 @@ def get_value(row: Mapping[str, Any], column: str, read: Callable[[Any], T]) -> 
         ) from None
 
 
+def get_text(row: Mapping[str, Any], *columns: str) -> str:
+    """The first of the columns with a value, as text; empty without one."""
+    return str(next(filter(None, map(row.get, columns)), ""))
+
+
 def provider_key(name: str) -> str:
     """The provider's name in run records: aws, azure, gcp; any other in lower case."""
     low = name.lower()

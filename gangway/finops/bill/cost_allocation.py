@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from gangway.finops.bill.charge import Charge, word
 
@@ -76,14 +77,8 @@ class Sums:
             self.longest_sec = max(self.longest_sec, (end - start).total_seconds())
 
 
-def effective(charge: Charge) -> float:
-    """The cost with prepayments spread over their use."""
-    return charge.effective_cost
-
-
-def billed(charge: Charge) -> float:
-    """The cost on the invoice."""
-    return charge.billed_cost
+effective, billed = attrgetter("effective_cost"), attrgetter("billed_cost")
+"""The cost with prepayments spread over their use, and that on the invoice."""
 
 
 class CostAllocation:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from gangway.components.core.findings import InputError
-from gangway.finops.bill.charge import CATEGORIES, Charge, amount, get_tags, get_value, moment, provider_key
+from gangway.finops.bill.charge import CATEGORIES, Charge, amount, get_tags, get_text, get_value, moment, provider_key
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import CapacityUse, RunRecord, SessionRecord
 
@@ -50,29 +50,28 @@ NUMBERS = (
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
     """Yield the row's one charge. InputError: an invalid value; its place is the column."""
     # Google's view of FOCUS 1.0 has its words in lower case, and labels apart from tags.
-    category = str(row.get("ChargeCategory") or "").capitalize()
+    category = get_text(row, "ChargeCategory").capitalize()
     if category not in CATEGORIES:
         raise InputError(
             "ChargeCategory", "not a FOCUS category", value=row.get("ChargeCategory"), allowed=", ".join(CATEGORIES)
         )
-    provider = row.get("ServiceProviderName") or row.get("ProviderName") or ""
     period = row.get("BillingPeriodStart")
     yield Charge(
-        service_provider_name=provider_key(str(provider)),
-        billing_account_id=str(row.get("BillingAccountId") or ""),
-        sub_account_id=str(row.get("SubAccountId") or ""),
+        service_provider_name=provider_key(get_text(row, "ServiceProviderName", "ProviderName")),
+        billing_account_id=get_text(row, "BillingAccountId"),
+        sub_account_id=get_text(row, "SubAccountId"),
         billing_period=get_value(row, "BillingPeriodStart", moment).date().isoformat() if period else "",
-        service_category=str(row.get("ServiceCategory") or ""),
-        service_name=str(row.get("ServiceName") or ""),
-        region_id=str(row.get("RegionId") or ""),
-        resource_id=str(row.get("ResourceId") or ""),
+        service_category=get_text(row, "ServiceCategory"),
+        service_name=get_text(row, "ServiceName"),
+        region_id=get_text(row, "RegionId"),
+        resource_id=get_text(row, "ResourceId"),
         charge_category=category,
-        charge_class=str(row.get("ChargeClass") or "").capitalize(),
+        charge_class=get_text(row, "ChargeClass").capitalize(),
         charge_period_start=get_value(row, "ChargePeriodStart", moment),
         charge_period_end=get_value(row, "ChargePeriodEnd", moment),
         billed_cost=get_value(row, "BilledCost", amount),
         effective_cost=get_value(row, "EffectiveCost", amount),
-        billing_currency=str(row.get("BillingCurrency") or ""),
+        billing_currency=get_text(row, "BillingCurrency"),
         tags=get_value(row, "Tags" if "Tags" in row else "x_Labels", get_tags),
     )
 

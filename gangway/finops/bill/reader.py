@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from gangway.components.core.findings import InputError, nearest
 from gangway.components.core.foreign_files import foreign_file
 from gangway.components.core.visible import all_visible
-from gangway.finops.bill import aws, azure, focus, gcp
+from gangway.finops.bill import exports, focus
 from gangway.finops.bill.charge import Charge, get_value, moment
 from gangway.finops.bill.deliveries import SUFFIXES, Delivery, conflict, find_deliveries
 from gangway.trainer.core.regular_files import check_file
@@ -238,9 +238,9 @@ class _Format(NamedTuple):
 
 FORMATS = (
     _Format("FOCUS", focus.MARK, focus.NEEDED, focus.charges, "x_ExportTime"),
-    _Format("AWS Cost and Usage Report 2.0", aws.MARK, aws.NEEDED, aws.charges),
-    _Format("Google Cloud billing export", gcp.MARK, gcp.NEEDED, gcp.charges, "export_time"),
-    _Format(azure.NAME, azure.MARK, azure.NEEDED, azure.charges, fold=str.lower),
+    _Format("AWS Cost and Usage Report 2.0", exports.AWS_MARK, exports.AWS_NEEDED, exports.aws_charges),
+    _Format("Google Cloud billing export", exports.GCP_MARK, exports.GCP_NEEDED, exports.gcp_charges, "export_time"),
+    _Format(exports.AZURE_NAME, exports.AZURE_MARK, exports.AZURE_NEEDED, exports.azure_charges, fold=str.lower),
 )
 _Key = tuple[str, str, str, str]
 """Provider, paying account, using account and billing period."""
@@ -289,7 +289,6 @@ class Bills:
                         raise conflict(newer, delivery, ", but lacks some of its rows, like an incomplete table")
 
     def _rows(self, delivery: Delivery) -> Iterator[tuple[_Format, str, Mapping[str, Any]]]:
-        """Rows of all parts, with format and place."""
         for number, path in enumerate(delivery.paths):
             if number and _is_blank(path):  # AWS empties the parts that a smaller delivery no longer needs
                 continue
@@ -342,7 +341,7 @@ class Bills:
             yield f"{newer.place}: the newest delivery of its period{at}; {number} older skipped"
         if self.num_replaced:
             yield f"{self.num_replaced:,} rows skipped: newer deliveries cover their billing period"
-        if azure.NAME in self._formats:
+        if exports.AZURE_NAME in self._formats:
             yield "Azure's actual cost counts a reservation when it is purchased, not when it is used; FOCUS has both"
 
 
@@ -385,7 +384,7 @@ def _find_format(path: Path, table: Table) -> _Format:
         raise InputError(
             str(path), "is not a bill: `gangway report` wrote it", value=OWN_MARK, fix="pass the cloud's export"
         )
-    if aws.OLD_MARK in columns:
+    if exports.OLD_AWS_MARK in columns:
         raise InputError(
             str(path),
             "is a Cost and Usage Report older than 2.0, whose columns change monthly",

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from gangway.components.core.visible import visible
-from gangway.sim.forecast.accuracy import Accuracy, Judged, Skill, accuracy, skill
-from gangway.sim.forecast.drift import FALSE_ALARM_EVERY, Drift
+from gangway.sim.forecast.accuracy import FALSE_ALARM_EVERY, Accuracy, Drift, Judged, Skill, accuracy, skill
 from gangway.sim.forecast.forecaster import Backtest, Forecast, Setting
 from gangway.sim.forecast.ledger import Ledger, Settled, overlapping
 from gangway.sim.forecast.series import Series, format_time, said_length

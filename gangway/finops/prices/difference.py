@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
 from gangway.components.catalog.loader import load_bundled_tpus
 from gangway.components.catalog.overlay import (
     OVERLAYS_VARIABLE,
@@ -173,3 +177,56 @@ def _not_found_error(state: str, place: str, folder: Path | None) -> InputError:
         problem = "no such prices"
         fix = "name one of these" if days else "run `gangway prices refresh`, which writes the first overlay"
     return InputError(place, problem, value=state, allowed=allowed, fix=fix)
+
+
+def show_prices(prices: Sequence[Price], title: str, console: Console) -> None:
+    """Print the value and date of each price; the few long sources below, with their confidence."""
+    names = [name for price in prices for name in (price.item, price.region)]
+    table = _table(title, names, "price", "USD", "of", "from")
+    sources: dict[str, int] = {}
+    for price in prices:
+        fact = price.fact
+        about = ", ".join(part for part in (fact.source, fact.confidence, fact.url) if part)
+        number = sources.setdefault(about, len(sources) + 1)
+        is_node_hour = price.unit == "hour" and price.field != SERVICE_FIELD
+        kind = FIELD_NAMES[price.field] + ("" if is_node_hour else f", per {price.unit}")
+        origin = f"{price.origin} {number}"
+        table.add_row(f"{price.item} {price.region}", kind, _usd(fact.value), fact.as_of_text or "undated", origin)
+    console.print(table)
+    for about, number in sources.items():
+        console.print(f"{number} {escape(about)}", highlight=False, soft_wrap=True)
+
+
+def _table(title: str, names: Sequence[str], *headings: str) -> Table:
+    """Item and region share a column: at 80 columns both stay whole, to be copied."""
+    table = Table(title=title, title_justify="left", padding=(0, 1, 0, 0))
+    table.add_column("what, where", min_width=max(map(len, names), default=None))
+    for heading in headings:
+        number = heading in ("USD", "before", "now", "change")
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number or heading == "of")
+    return table
+
+
+def difference_table(differences: Sequence[Difference], title: str) -> Table:
+    """Before, now, change, each with its date."""
+    names = [name for each in differences for name in (each.item, each.region)]
+    table = _table(title, names, "price", "before", "now", "change")
+    for each in differences:
+        table.add_row(
+            f"{each.item} {each.region}",
+            FIELD_NAMES[each.field],
+            _usd(each.before),
+            _usd(each.now),
+            _change(each.before, each.now),
+        )
+    return table
+
+
+def _usd(value: float | None) -> str:
+    return "?" if value is None else f"{value:.4f}"
+
+
+def _change(before: float | None, now: float | None) -> str:
+    if before is None or now is None:
+        return "new" if before is None else "gone"
+    return f"{now / before - 1:+.1%}"

@@ -4,7 +4,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from rich.console import Console
+from rich.markup import escape
 
 from gangway.components.catalog.loader import Catalog, load_tpus
 from gangway.components.catalog.overlay import Overlay, lay_over, newest_overlay, overlay_text, read_overlay
@@ -19,11 +22,13 @@ from gangway.components.catalog.schema import (
 )
 from gangway.components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, Observed, PriceField, Refusal, judge
 from gangway.components.core.whole_files import whole_file
-from gangway.finops.prices.difference import TPU_FIELDS, flatten, is_same
+from gangway.finops.prices.difference import FIELD_NAMES, TPU_FIELDS, Difference, difference_table, flatten, is_same
 from gangway.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError
 from gangway.stacks.base.registry import get_provider
 
 DIGITS = 6
+MOST_ROWS = 40
+"""Changes listed one by one; the rest is counted."""
 OnRegion: TypeAlias = Callable[[str], None]
 _Known: TypeAlias = dict[tuple[str, str], dict[PriceField, float]]
 
@@ -74,22 +79,12 @@ def _units(catalog: Catalog) -> dict[str, str]:
     return {price.service: price.unit for price in catalog.services}
 
 
-def _global_services(catalog: Catalog) -> frozenset[str]:
-    return frozenset(price.service for price in catalog.services if price.region == EVERYWHERE)
-
-
-def _move_to_all_regions(answer: Answer, everywhere: Collection[str]) -> Answer:
-    """Moves the price of a service in `everywhere` to all regions, where the catalogue has it."""
-    if isinstance(answer, Observed) and answer.item in everywhere:
-        return replace(answer, region=EVERYWHERE)
-    return answer
-
-
 def refresh(source: PriceSource, provider: str, regions: Sequence[str], today: date, on_region: OnRegion) -> Report:
     """Query `source` and check its answers against catalogue and overlay. `on_region`: called before each region."""
     facts = get_provider(provider)
     catalog, tpus = facts.catalog_here(), load_tpus() if facts.has_tpus else None
-    known, units, everywhere = _known(catalog, tpus), _units(catalog), _global_services(catalog)
+    known, units = _known(catalog, tpus), _units(catalog)
+    everywhere = frozenset(price.service for price in catalog.services if price.region == EVERYWHERE)
     failed: dict[str, str] = {}
     reached: list[str] = []
     answers: list[Answer] = []
@@ -98,7 +93,11 @@ def refresh(source: PriceSource, provider: str, regions: Sequence[str], today: d
         try:
             # All or nothing: half a region might lack the very price that others are checked against.
             read = list(source.fetch(get_queries(catalog, tpus, region)))
-            answers += [_move_to_all_regions(answer, everywhere) for answer in read]
+            answers += [
+                # The catalogue has these prices for all regions.
+                replace(each, region=EVERYWHERE) if isinstance(each, Observed) and each.item in everywhere else each
+                for each in read
+            ]
         except UnreachableError as problem:
             failed |= dict.fromkeys((name for name in regions if name not in reached), str(problem))
             break
@@ -236,3 +235,53 @@ def write_overlay(folder: Path, report: Report, today: date) -> Path:
     with whole_file(path) as file:
         file.write(overlay_text(report.provider, today, report.overlay).encode())
     return path
+
+
+def show_report(report: Report, console: Console, written: Path | None) -> None:
+    """Print changes, refusals, gaps, failed regions, and where the overlay was written."""
+    if report.changes:
+        changes = [(change.observed, change.before) for change in report.changes]
+        rows = [Difference(one.item, one.region, one.field, before, one.value) for one, before in changes]
+        console.print(difference_table(rows[:MOST_ROWS], "changed"))
+        if len(rows) > MOST_ROWS:
+            console.print(f"{len(rows) - MOST_ROWS} more: gangway prices diff")
+    for refusal in report.refused:
+        each = refusal.observed
+        line = f"{each.item} {each.region} {FIELD_NAMES[each.field]}: {each.value:g} refused: {refusal.reason}"
+        console.print(f"[yellow]{escape(line)}[/]", highlight=False)
+    for gap in report.gaps:
+        line = f"{gap.region} {gap.what} unknown: {gap.reason}".strip()
+        console.print(f"[yellow]{escape(line)}[/]", highlight=False)
+    for region, reason in report.failed.items():
+        console.print(f"[red]{escape(f'{region} not read, prices unchanged: {reason}')}[/]", highlight=False)
+    counted = f"{len(report.changes)} changed, {report.confirmed} confirmed, {len(report.refused)} refused"
+    # In one piece, to be copied.
+    console.print(f"{counted}; {f'wrote {written}' if written else 'nothing written'}", highlight=False, soft_wrap=True)
+
+
+def report_json(report: Report, written: Path | None) -> dict[str, Any]:
+    """Plain JSON data."""
+    return {
+        "provider": report.provider,
+        "read": report.how,
+        "regions": list(report.regions),
+        "failed": dict(report.failed),
+        "changes": [{**_observed(change.observed), "before": change.before} for change in report.changes],
+        "confirmed": report.confirmed,
+        "refused": [{**_observed(refusal.observed), "reason": refusal.reason} for refusal in report.refused],
+        "gaps": [{"region": gap.region, "what": gap.what, "reason": gap.reason} for gap in report.gaps],
+        "written": None if written is None else str(written),
+    }
+
+
+def _observed(each: Observed) -> dict[str, Any]:
+    return {
+        "item": each.item,
+        "region": each.region,
+        "kind": each.field,
+        "value": each.value,
+        "unit": f"{each.currency}/{each.unit}",
+        "source": each.source,
+        "url": each.url,
+        "as_of": each.as_of.isoformat(),
+    }

@@ -5,11 +5,13 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from gangway.components.catalog.validators import SERVICE_FIELD, Observed
 from gangway.components.core.http_reply import Reply
+from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 
 TIMEOUT_SEC = 60.0
 BUSY = (429, 500, 502, 503, 504)
@@ -33,13 +35,6 @@ INSTANCE = "instance-"
 """Prefix of services that are machines without accelerators, before the machine type."""
 
 
-def as_service(observed: Observed) -> Observed | None:
-    """A machine's on-demand price as that of its service; None for its other prices."""
-    if observed.field != "on_demand":
-        return None
-    return replace(observed, item=f"{INSTANCE}{observed.item}", field=SERVICE_FIELD)
-
-
 @dataclass(frozen=True)
 class Gap:
     """A non-fatal failure of a source."""
@@ -50,6 +45,15 @@ class Gap:
 
 
 Answer: TypeAlias = Observed | Gap
+
+
+def as_services(answers: Iterable[Answer]) -> Iterator[Answer]:
+    """Machines' on-demand prices as those of their services, without their other prices; gaps unchanged."""
+    for each in answers:
+        if isinstance(each, Gap):
+            yield each
+        elif each.field == "on_demand":
+            yield replace(each, item=f"{INSTANCE}{each.item}", field=SERVICE_FIELD)
 
 
 def unreadable_gaps(services: Iterable[str], unread: Mapping[str, str]) -> Iterator[Gap]:
@@ -70,19 +74,13 @@ class UnreachableError(SourceError):
 class PriceSource(Protocol):
     """A provider's own price lists."""
 
-    @property
-    def name(self) -> str:
-        """The provider."""
-        ...
-
-    @property
-    def how(self) -> str:
-        """What it reads and with which credentials, briefly."""
-        ...
+    name: str
+    """The provider."""
+    how: str
+    """What it reads and with which credentials, briefly."""
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
         """Yield observations for `queries`, nothing for unlisted items. SourceError: none can be read."""
-        ...
 
 
 class WebReply(Reply, Protocol):
@@ -91,11 +89,9 @@ class WebReply(Reply, Protocol):
     @property
     def headers(self) -> Mapping[str, str]:
         """Case-insensitive."""
-        ...
 
     def iter_lines(self) -> Iterator[bytes]:
         """Yield the body line by line."""
-        ...
 
 
 class WebSession(Protocol):
@@ -103,7 +99,6 @@ class WebSession(Protocol):
 
     def get(self, url: str, *, params: Any = None, timeout: Any = None, stream: bool = False) -> WebReply:
         """Send one request."""
-        ...
 
 
 def plain_session() -> WebSession:
@@ -166,3 +161,11 @@ def _retry_after_sec(reply: WebReply | None) -> float:
     except ValueError:
         return 0.0
     return asked_sec if math.isfinite(asked_sec) else 0.0
+
+
+def open_source(provider: str, now: datetime) -> PriceSource:
+    """Open the source of `provider`. SourceError: it has none, or it needs credentials and there are none."""
+    if provider not in providers_with_adapter("prices"):
+        raise SourceError("no price list is read for this provider; the catalogue's prices stay in use")
+    source: PriceSource = load_adapter(provider, "prices").open_source(now)
+    return source

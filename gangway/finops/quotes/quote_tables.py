@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """A question and its answer.
-
-    Attributes:
-        max_intensity: gCO2e per kWh; None for no limit.
-        top: offers printed with reasons; 0 for all. JSON has all.
-        refused: offers excluded by each limit on regions.
+    """A question and its answer. `max_intensity`: gCO2e per kWh; None for no limit. `top`: offers printed with reasons;
+    0 for all. JSON has all. `refused`: offers excluded by each limit on regions.
     """
 
     accelerator: str
@@ -142,7 +138,6 @@ def _failures(fact: Fact[float] | None) -> dict[str, Any] | None:
 
 
 def _days(fact: Fact[Any]) -> dict[str, str | None]:
-    """The source's date, and when it was read."""
     return {"as_of": fact.as_of_text or None, "read_on": fact.read_on.isoformat() if fact.read_on else None}
 
 
@@ -229,7 +224,6 @@ def _unknown(quoted: Quoted) -> str:
 
 
 def _grid_or_watts(quoted: Quoted) -> str:
-    """The missing fact behind an unknown energy."""
     offer = quoted.offer
     if offer.place is None:
         return f"no grid intensity and PUE of {offer.region} in the catalogue"

@@ -17,11 +17,9 @@ from gangway.finops.forecasts.tables import skill_json
 from gangway.render.drawing import PANEL_INCHES, Drawing, Theme, as_days, date_axis, legend_size
 from gangway.render.rendering import Sources, number
 from gangway.report.comparison.formatting import CellText
-from gangway.sim.forecast.accuracy import Skill
-from gangway.sim.forecast.drift import FALSE_ALARM_EVERY
-from gangway.sim.forecast.ledger import Scored, read_ledger
+from gangway.sim.forecast.accuracy import FALSE_ALARM_EVERY, Skill
+from gangway.sim.forecast.ledger import Scored, Standing, read_ledger, standings
 from gangway.sim.forecast.series import format_time
-from gangway.sim.forecast.track_record import Standing, standings
 
 __all__ = ["HEADINGS", "Kept", "as_columns", "as_json", "get_cells", "ledger_drawings", "read_ledgers"]
 

@@ -1,14 +1,16 @@
-"""Accuracy of forecasts: error, pinball loss, coverage, and skill against the baseline with an interval."""
+"""Accuracy of forecasts (error, pinball loss, coverage, skill against the baseline), and drift of their errors."""
 
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
+from operator import mul
+from statistics import NormalDist, fmean
 from typing import Final
 
 from gangway.components.estimate.statistics import Comparison, compare_pairs
-
-__all__ = ["Accuracy", "Judged", "Skill", "accuracy", "pinball", "skill"]
 
 _MOST_BLOCKS: Final = 20
 """Longer blocks reduce the effect of correlated errors; more than 20 blocks narrow the interval by 4 % at most."""
@@ -25,7 +27,7 @@ class Judged:
 
     def absolute_error(self) -> float:
         """Mean over the steps."""
-        return _mean([abs(truth - middle) for truth, middle in zip(self.truth, self.middle, strict=True)])
+        return fmean([abs(truth - middle) for truth, middle in zip(self.truth, self.middle, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,10 @@ def accuracy(judged: Sequence[Judged], level: float) -> Accuracy:
     ]
     return Accuracy(
         forecasts=len(judged),
-        mae=_mean([abs(truth - middle) for _, middle, _, truth in rows]),
-        pinball=_mean(losses),
+        mae=fmean([abs(truth - middle) for _, middle, _, truth in rows]),
+        pinball=fmean(losses),
         coverage=sum(low <= truth <= high for low, _, high, truth in rows) / len(rows),
-        width=_mean([high - low for low, _, high, _ in rows]),
+        width=fmean([high - low for low, _, high, _ in rows]),
     )
 
 
@@ -102,7 +104,7 @@ def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int
     by 24).
     """
     errors = [(b.absolute_error(), a.absolute_error()) for a, b in zip(judged, baseline, strict=True)]
-    mean = _mean([error for error, _ in errors]) if errors else 0.0
+    mean = fmean([error for error, _ in errors]) if errors else 0.0
     if not mean:
         return None
     number = len(errors)
@@ -115,8 +117,90 @@ def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int
         for block in (errors[first:last] for first, last in pairwise(ends))
     ]
     compared = compare_pairs([pairs], as_difference=True)
-    return None if compared is None else Skill(1 - _mean([error for _, error in errors]) / mean, compared)
+    return None if compared is None else Skill(1 - fmean([error for _, error in errors]) / mean, compared)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return fsum(values) / len(values)
+FALSE_ALARM_EVERY = 1000.0
+FEWEST = 20
+"""The least number of reference errors to rank others."""
+_SLACK = 0.5
+"""In standard deviations: a shift of twice that is found soonest."""
+_OVERSHOOT = 1.166
+"""Mean excess of a sum of normal steps over the threshold (Siegmund)."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The result. `alarm`: number of the error whose sum passed the threshold, None for never; `began`: number of the
+    error after which the sum was last zero: the likely start of the shift; `upward`: whether truths lie above the
+    forecasts since; `threshold`: of the sum, in standard deviations.
+    """
+
+    alarm: int | None
+    began: int | None
+    upward: bool
+    threshold: float
+    seen: int
+
+
+def mean_run_length(threshold: float) -> float:
+    """Errors between false alarms of the two sums."""
+    reach = threshold + _OVERSHOOT
+    return (math.exp(2 * _SLACK * reach) - 2 * _SLACK * reach - 1) / (2 * _SLACK**2) / 2
+
+
+def threshold_for(false_alarm_every: float) -> float:
+    """The threshold with that mean run length."""
+    low, high = 0.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean_run_length(middle) < false_alarm_every else (low, middle)
+    return high
+
+
+def normal_scores(errors: Sequence[float], reference: Sequence[float]) -> list[float]:
+    """Each error as a normal deviate by its rank in the reference; ties take their middle rank."""
+    ordered, normal = sorted(reference), NormalDist()
+    share = 1 / (len(ordered) + 1)
+    ranks = ((bisect_left(ordered, error) + bisect_right(ordered, error) + 1) / 2 for error in errors)
+    return [normal.inv_cdf(min(max(rank, 0.5) * share, 1 - 0.5 * share)) for rank in ranks]
+
+
+def deviates(errors: Sequence[float], reference: Sequence[float]) -> list[float]:
+    """Errors (truth - forecast) as normal deviates. `reference`: the preceding errors in order, at least FEWEST, of the
+    same model and also out of sample.
+    """
+    assert len(reference) >= FEWEST, "whoever has fewer does not ask"
+    unit = _long_run_deviation(normal_scores(reference, reference))
+    margin = 1 / len(reference) ** 0.5  # by so much the reference's own middle may be wrong
+    scores = (score / unit for score in normal_scores(errors, reference))
+    return [math.copysign(max(abs(score) - margin, 0.0), score) for score in scores]
+
+
+def _long_run_deviation(scores: Sequence[float]) -> float:
+    """The deviation of a sum of scores per root of their number: 1 if independent, and at least 1."""
+    number = len(scores)
+    lags = round(number**0.5)
+    middle = fmean(scores)
+    centred = [score - middle for score in scores]
+    power = fsum(score * score for score in centred)
+    if not power:
+        return 1.0
+    autocorrelations = (fsum(map(mul, centred[lag:], centred)) / power for lag in range(1, lags + 1))
+    inflation = 1 + 2 * fsum((1 - lag / (lags + 1)) * each for lag, each in enumerate(autocorrelations, 1))
+    return math.sqrt(max(inflation, 1.0))
+
+
+def detect(found: Sequence[float], false_alarm_every: float = FALSE_ALARM_EVERY) -> Drift:
+    """Examine deviates in order up to the first alarm."""
+    threshold = threshold_for(false_alarm_every)
+    above = below = 0.0
+    since_above = since_below = 0
+    for index, deviate in enumerate(found):
+        above, below = max(0.0, above + deviate - _SLACK), max(0.0, below - deviate - _SLACK)
+        since_above = since_above if above else index + 1
+        since_below = since_below if below else index + 1
+        if max(above, below) > threshold:
+            upward = above > below
+            return Drift(index, since_above if upward else since_below, upward, threshold, index + 1)
+    return Drift(None, None, False, threshold, len(found))

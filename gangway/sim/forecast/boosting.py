@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Integers = npt.NDArray[np.int64]
 
-__all__ = ["QuantileBoosting", "fit", "lookback"]
-
 _MOST_ROWS: Final = 12_000
 """Pairs of origin and step to learn from; beyond that a fixed random sample. Neighbours are nearly redundant."""
 _SEED: Final = 0

@@ -3,17 +3,17 @@
 Forecast and back-test share one code path, so the back-test judges what is published.
 """
 
+import math
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from gangway.components.core.findings import InputError
-from gangway.sim.forecast.accuracy import Accuracy, Judged, Skill, accuracy, skill
-from gangway.sim.forecast.baseline import choose_season, source_index
+from gangway.sim.forecast.accuracy import FEWEST, Accuracy, Drift, Judged, Skill, accuracy, detect, deviates, skill
 from gangway.sim.forecast.boosting import fit, lookback
-from gangway.sim.forecast.conformal import Adaptive, fewest_scores, score
-from gangway.sim.forecast.drift import FEWEST, Drift, detect, deviates
 from gangway.sim.forecast.series import Series, said_length
 
 if TYPE_CHECKING:
@@ -23,7 +23,83 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Integers = npt.NDArray[np.int64]
 
-__all__ = ["MOST_STEPS", "Backtest", "Forecast", "Setting", "backtest", "choose_setting", "forecast"]
+
+_DAY, _WEEK = timedelta(days=1), timedelta(days=7)
+
+
+def choose_season(step: timedelta) -> tuple[int, str]:
+    """Steps in a season and the reason: a day if it has several steps, a week for daily steps, else 1: no season."""
+    if step < _DAY and not _DAY % step:
+        return _DAY // step, f"a day: steps of {said_length(step)} make one"
+    if step == _DAY:
+        return 7, "a week: a step is a day"
+    return 1, f"none: steps of {said_length(step)} make no whole day, so the last value is the baseline"
+
+
+def source_index(origin: int, step: int, season: int) -> int:
+    """The index of the latest value a whole number of seasons before `step` (from 1) after `origin` values."""
+    seasons = -(-step // season)
+    return origin - 1 + step - seasons * season
+
+
+def seasonal_naive(values: Sequence[float], horizon: int, season: int) -> list[float]:
+    """Forecast `horizon` values, each as one season ago.
+
+    >>> seasonal_naive([1, 2, 3, 11, 12, 13], 4, 3)
+    [11, 12, 13, 11]
+    """
+    return [values[source_index(len(values), step, season)] for step in range(1, horizon + 1)]
+
+
+ADAPTATION = 0.02
+"""Change of the target level per truth; 0: plain split conformal."""
+
+
+def score(low: float, high: float, truth: float) -> float:
+    """Distance of the truth outside the interval; negative inside."""
+    return max(low - truth, truth - high)
+
+
+def fewest_scores(level: float) -> int:
+    """The least number of earlier forecasts for the level.
+
+    >>> fewest_scores(0.9), fewest_scores(0.95)
+    (9, 19)
+    """
+    return math.ceil(level / (1 - level) - 1e-9)
+
+
+def get_offset(scores: Sequence[float], level: float) -> float:
+    """What to add on both sides. `scores`: ascending. The largest if the level needs more scores than there are."""
+    rank = math.ceil((len(scores) + 1) * level - 1e-9)
+    return scores[min(max(rank, 1), len(scores)) - 1]
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Offsets of one step ahead over time. `adaptation`: change of the target level per truth."""
+
+    level: float
+    adaptation: float = ADAPTATION
+
+    def offsets(self, scores: Sequence[float], delay: int) -> list[float]:
+        """The offset of each forecast, from the scores known by then; infinite before the first. `scores`: in the order
+        of the forecasts; those with unknown truth may be anything. `delay`: forecasts from one to its truth, at least
+        1; a forecast's own score is not used.
+        """
+        missed, aimed = 1 - self.level, 1 - self.level
+        known: list[float] = []
+        offsets: list[float] = []
+        for index in range(len(scores)):
+            num_known = index - delay
+            if num_known >= 0:
+                outside = scores[num_known] > offsets[num_known]
+                if math.isfinite(offsets[num_known]):
+                    aimed = min(max(aimed + self.adaptation * (missed - outside), 0.0), 1.0)
+                insort(known, scores[num_known])
+            offsets.append(get_offset(known, 1 - aimed) if known else math.inf)
+        return offsets
+
 
 MOST_STEPS: Final = 2016
 """Ahead, and in a season: a week of five-minute steps."""
@@ -196,7 +272,10 @@ def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
     learnt = first - calibration
     origins = np.arange(learnt, last + 1, stride)
     fitted = fit(series, learnt, setting.horizon, setting.season, setting.quantiles)
-    sources = [[source_index(origin, step, setting.season) for step in _steps(setting)] for origin in origins.tolist()]
+    sources = [
+        [source_index(origin, step, setting.season) for step in range(1, setting.horizon + 1)]
+        for origin in origins.tolist()
+    ]
     naive = np.asarray(series.values)[np.asarray(sources)]
     minimum = np.minimum.accumulate(series.values)[origins - 1]
     floor = np.where(minimum >= 0, 0.0, -inf)[:, None]
@@ -210,10 +289,6 @@ def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
     return _Rolled(model[before:], baseline[before:], tuple(deviates(errors[before:], errors[:before])))
 
 
-def _steps(setting: Setting) -> range:
-    return range(1, setting.horizon + 1)
-
-
 def _intervals(
     series: Series, setting: Setting, origins: "Integers", predicted: "Floats", floor: "Floats"
 ) -> tuple[Forecast, ...]:
@@ -222,7 +297,7 @@ def _intervals(
 
     values, number = series.values, len(series.values)
     adjusted = np.empty(predicted.shape[:2])
-    for step in _steps(setting):
+    for step in range(1, setting.horizon + 1):
         low, _, high = predicted[:, step - 1].T.tolist()
         at = [min(origin + step, number) - 1 for origin in origins.tolist()]  # of the last, another's truth: not used
         scores = [score(a, b, values[index]) for a, b, index in zip(low, high, at, strict=True)]

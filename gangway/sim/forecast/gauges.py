@@ -8,8 +8,6 @@ from types import MappingProxyType
 from gangway.sim.forecast.forecaster import Backtest, Forecast, Setting
 from gangway.sim.forecast.series import Series
 
-__all__ = ["GAUGES", "LABELS", "PREFIX", "exposition"]
-
 PREFIX = "gangway_forecast_"
 GAUGES: Mapping[str, str] = MappingProxyType(
     {

@@ -21,12 +21,10 @@ from pydantic import model_validator as validator
 from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
 from gangway.components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
-from gangway.sim.forecast.accuracy import Judged
+from gangway.sim.forecast.accuracy import FEWEST, Accuracy, Drift, Judged, Skill, accuracy, detect, deviates, skill
 from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.series import Series
 from gangway.trainer.core.regular_files import open_file, read_file
-
-__all__ = ["Entries", "Ledger", "Scored", "Settled", "open_ledger", "overlapping", "read_ledger"]
 
 
 class _Frozen(BaseModel):
@@ -71,8 +69,6 @@ class _ForecastLine(_Frozen):
 
 
 class _TruthLine(_Frozen):
-    """The truth at one time."""
-
     kind: Literal["truth"] = "truth"
     series: str
     of: str = ""
@@ -256,14 +252,13 @@ def _check_half(path: Path, content: bytes) -> None:
 
 
 def _lines(path: Path, texts: Sequence[bytes]) -> list[_ForecastLine | _TruthLine]:
-    return [_read(path, number, text) for number, text in enumerate(texts, 1)]
-
-
-def _read(path: Path, number: int, text: bytes) -> _ForecastLine | _TruthLine:
-    try:
-        return _LINE.validate_json(text)
-    except ValidationError as error:
-        raise _damaged(f"{path}, line {number}", str(first_wrong(error))) from None
+    lines = []
+    for number, text in enumerate(texts, 1):
+        try:
+            lines.append(_LINE.validate_json(text))
+        except ValidationError as error:
+            raise _damaged(f"{path}, line {number}", str(first_wrong(error))) from None
+    return lines
 
 
 def _damaged(place: str, reason: str) -> InputError:
@@ -273,3 +268,58 @@ def _damaged(place: str, reason: str) -> InputError:
         allowed="lines as `gangway forecast` writes them",
         fix="restore the file, or begin another: --ledger NEW.jsonl",
     )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One series at one level. `of`: subject of the series, empty in old ledgers; `waiting`: number of forecasts with
+    unknown truth; `gain`: skill of the model, None without any, or if the baseline never errs; `drift`: of one-step
+    errors, the later half against the earlier, None if too few.
+    """
+
+    series: str
+    of: str
+    level: float
+    waiting: int
+    scored: tuple[Scored, ...]
+    model: Accuracy | None
+    baseline: Accuracy | None
+    gain: Skill | None
+    drift: Drift | None
+
+    def drifts_since(self) -> datetime | None:
+        """The approximate start of the drift, if any."""
+        if self.drift is None or self.drift.alarm is None or self.drift.began is None:
+            return None
+        return self.scored[_earlier(len(self.scored)) + min(self.drift.began, self.drift.alarm)].times[0]
+
+
+def standings(entries: Entries) -> list[Standing]:
+    """Evaluate every series, in the ledger's order."""
+    return [_standing(entries, *kind) for kind in entries.kinds()]
+
+
+def _standing(entries: Entries, name: str, level: float, of: str) -> Standing:
+    scored = entries.scored(name, level, of)
+    model, baseline = [each.model for each in scored], [each.baseline for each in scored]
+    return Standing(
+        series=name,
+        of=of,
+        level=level,
+        waiting=entries.waiting(name, level, of),
+        scored=tuple(scored),
+        model=accuracy(model, level) if scored else None,
+        baseline=accuracy(baseline, level) if scored else None,
+        gain=skill(model, baseline, overlapping(scored)) if scored else None,
+        drift=_drift([each.truth[0] - each.middle[0] for each in model]),
+    )
+
+
+def _drift(errors: Sequence[float]) -> Drift | None:
+    earlier = _earlier(len(errors))
+    return detect(deviates(errors[earlier:], errors[:earlier])) if len(errors) > earlier else None
+
+
+def _earlier(number: int) -> int:
+    """The number of reference errors: half of all, at least FEWEST."""
+    return max(FEWEST, number // 2)

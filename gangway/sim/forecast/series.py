@@ -12,6 +12,7 @@ import io
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -21,11 +22,6 @@ from typing import Any
 from gangway.components.core.findings import InputError
 from gangway.components.core.visible import visible
 from gangway.trainer.core.regular_files import read_file
-
-__all__ = [
-    "MOST_VALUES", "YEARS", "Series", "check_number", "file_text", "format_time", "in_years", "parse_series",
-    "read_series", "said_length",
-]  # fmt: skip
 
 MOST_VALUES = 200_000
 _MOST_BYTES = 64 * 2**20
@@ -249,18 +245,12 @@ def _get_step(rows: Sequence[_Row]) -> timedelta:
     for index, step in enumerate(steps):
         if step <= timedelta(0):
             raise _clock_back(rows[index], rows[index + 1])
-    step = _most_frequent(steps)
+    counts = Counter(steps)
+    step = max(counts, key=lambda each: (counts[each], -each))
     for index, each in enumerate(steps):
         if each != step:
             raise _uneven(rows[index], rows[index + 1], step)
     return step
-
-
-def _most_frequent(steps: Sequence[timedelta]) -> timedelta:
-    counts: dict[timedelta, int] = {}
-    for step in steps:
-        counts[step] = counts.get(step, 0) + 1
-    return max(counts, key=lambda step: (counts[step], -step))
 
 
 def _clock_back(earlier: _Row, later: _Row) -> InputError:

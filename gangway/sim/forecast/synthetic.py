@@ -14,8 +14,6 @@ from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.reliability import load_reliability
 from gangway.sim.forecast.series import Series
 
-__all__ = ["SIMULATED", "simulate"]
-
 _START: Final = datetime(2026, 1, 5, tzinfo=UTC)
 """A Monday."""
 _HOUR: Final = timedelta(hours=1)

@@ -1,14 +1,40 @@
-"""A simulated cluster: rungs of capacity with prices and outages, power, and the cost of restarts and checkpoints."""
+"""A simulated cluster: rungs of capacity with prices and outages, power, the cost of restarts, and what it uses."""
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from gangway.components.estimate.spot import RESTART_SEC, SAVE_SEC, best_interval_sec
-from gangway.sim.schedule.hourly import Hourly
 
-__all__ = ["Cluster", "Power", "Rung", "outages"]
+
+@dataclass(frozen=True)
+class Hourly:
+    """Constant within each hour. `values`: of hours 0, 1, ...; they repeat, so one value is a constant and 24 are a
+    daily cycle.
+
+    >>> Hourly((2.0, 4.0)).integral(1800, 5400)
+    3.0
+    """
+
+    values: tuple[float, ...]
+
+    def at(self, sec: float) -> float:
+        """The value at a second."""
+        return self.values[int(sec // 3600) % len(self.values)]
+
+    def integral(self, from_sec: float, to_sec: float) -> float:
+        """Value times hours between two seconds."""
+        if len(self.values) == 1:
+            return self.values[0] * (to_sec - from_sec) / 3600
+        return self._up_to(to_sec / 3600) - self._up_to(from_sec / 3600)
+
+    def _up_to(self, hours: float) -> float:
+        rounds, rest = divmod(hours, len(self.values))
+        whole = math.floor(rest)
+        sums = (0.0, *accumulate(self.values))
+        return rounds * sums[-1] + sums[whole] + (rest - whole) * self.values[whole % len(self.values)]
 
 
 @dataclass(frozen=True)
@@ -108,3 +134,38 @@ def outages(rung: Rung, node: int, seed: int) -> Iterator[tuple[float, bool]]:
         mean_sec = mean_there_sec if is_present else mean_gone_sec
         sec += draw.expovariate(1 / mean_sec) if mean_sec > 0 else 0.0
         is_present = not is_present
+
+
+@dataclass
+class Meter:
+    """Sums since second 0; `usd` is None without a price, `kwh` and `gco2e` without a power."""
+
+    cluster: Cluster
+    now_sec: float = 0.0
+    paid_gpu_sec: float = 0.0
+    idle_gpu_sec: float = 0.0
+    usd: float | None = 0.0
+    kwh: float | None = 0.0
+    gco2e: float | None = 0.0
+
+    def advance(self, to_sec: float, paid_nodes: Sequence[int], busy_gpus: Sequence[int]) -> None:
+        """Advance time with so many paid nodes and busy GPUs per rung."""
+        gap_sec, from_sec, self.now_sec = to_sec - self.now_sec, self.now_sec, to_sec
+        if gap_sec <= 0:
+            return
+        watts = 0.0
+        for rung, nodes, busy in zip(self.cluster.rungs, paid_nodes, busy_gpus, strict=True):
+            paid = nodes * self.cluster.gpus_per_node
+            self.paid_gpu_sec += paid * gap_sec
+            self.idle_gpu_sec += (paid - busy) * gap_sec
+            if paid and self.usd is not None:
+                price = rung.usd_per_gpu_hour
+                self.usd = None if price is None else self.usd + paid * price.integral(from_sec, to_sec)
+            if self.cluster.power is not None:
+                watts += busy * self.cluster.power.busy_watts + (paid - busy) * self.cluster.power.idle_watts
+        if self.cluster.power is None or self.kwh is None or self.gco2e is None:
+            self.kwh = self.gco2e = None
+            return
+        kilowatts = watts * self.cluster.power.pue / 1000
+        self.kwh += kilowatts * gap_sec / 3600
+        self.gco2e += kilowatts * self.cluster.power.gco2e_per_kwh.integral(from_sec, to_sec)

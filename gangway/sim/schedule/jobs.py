@@ -1,12 +1,12 @@
-"""Jobs: what the scheduler knows (`Ask`), what happens (`Job`), and speed by GPUs
-(`gangway.components.estimate.scaling`)."""
+"""Jobs of a simulation: given or drawn from published statistics, with right or wrong settings."""
 
+import math
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gangway.components.catalog.job_traces import TraceStatistics
 from gangway.components.estimate.scaling import Network, StepModel, step_sec
-
-__all__ = ["Ask", "Curve", "Job", "perfect"]
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,145 @@ class Job:
     images: float
 
 
-def perfect(rates: Sequence[int], images_per_sec: float) -> tuple[float, ...]:
-    """Speeds under perfect scaling, per number of GPUs."""
-    return tuple(count * images_per_sec for count in rates)
+USERS = 12
+"""Jobs of every third user end early three times as often as the others'."""
+LEAST_SHARE = 0.05
+"""Minimum share of the requested work that a job does."""
+
+
+def generate(
+    statistics: TraceStatistics,
+    curve: Curve,
+    network: Network,
+    *,
+    number: int,
+    num_gpus: int,
+    load: float,
+    elastic: int,
+    seed: int,
+) -> Sequence[Job]:
+    """Draw `number` jobs for a cluster of `num_gpus`. `num_gpus`: of the cluster; wider jobs are cut to it. `load`:
+    GPU-seconds of all jobs on their fewest GPUs, over those of the cluster during arrivals; above 0. `elastic`: most
+    over fewest GPUs of a job; 1 for fixed.
+    """
+    draw = random.Random(f"jobs {seed}")
+    sigma, mean_sec = statistics.log_spread.value, statistics.mean_sec.value
+    widths, shares = zip(*statistics.gpus.value.items(), strict=True)
+    chances = _chances(statistics.ended_early.value)
+    drawn = []
+    for _ in range(number):
+        fewest, user = min(draw.choices(widths, shares)[0], num_gpus), draw.randrange(USERS)
+        works_sec = draw.lognormvariate(math.log(mean_sec) - sigma**2 / 2, sigma)
+        done = draw.uniform(LEAST_SHARE, 1) if draw.random() < chances[user] else 1.0
+        drawn.append((fewest, user, works_sec, done))
+    # Given their number, Poisson arrivals are uniform in time.
+    until_sec = sum(fewest * works_sec for fewest, _, works_sec, _ in drawn) / (load * num_gpus)
+    arrivals = sorted(draw.uniform(0, until_sec) for _ in drawn)
+    jobs = []
+    for index, (submit_sec, (fewest, user, works_sec, done)) in enumerate(zip(arrivals, drawn, strict=True)):
+        images = works_sec * curve.speed(fewest, network)
+        ask = Ask.on(
+            network,
+            curve,
+            name=f"job-{index}",
+            submit_sec=submit_sec,
+            gpus=(fewest, min(fewest * elastic, num_gpus)),
+            images=images / done,
+            group=f"user-{user}",
+        )
+        jobs.append(Job(ask, images))
+    return jobs
+
+
+def _chances(mean: float) -> list[float]:
+    """Each user's chance of early ends: a third of them three times the others', with the published mean."""
+    often = min(1.0, 3 * mean / (1 + 2 / 3))
+    rarely = (mean - often / 3) * 3 / 2
+    return [often if user % 3 == 0 else rarely for user in range(USERS)]
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Which jobs are off. `data_bound_share`: of jobs limited by data to `data_bound_speed` of their speed;
+    `off_batch_share`: of jobs that train with `off_batch_size`, far from their noise scale.
+    """
+
+    data_bound_share: float = 0.0
+    data_bound_speed: float = 1.0
+    off_batch_share: float = 0.0
+    off_batch_size: int = 1
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A controller's effect. `regained`: share of the loss, 0..1; `settle_sec`: training at the old speed until then;
+    `overhead`: share of all training, also of jobs that were right from the start.
+    """
+
+    regained: float
+    settle_sec: float
+    overhead: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job and its settings. `speed`: of its data, 0..1 of its GPUs' speed; `batch_size`: None if right."""
+
+    job: Job
+    curve: Curve
+    speed: float = 1.0
+    batch_size: int | None = None
+
+    def rate(self, gpus: int, network: Network) -> float:
+        """Images per second, weighted by their worth at the curve's batch."""
+        batch = self.batch_size or self.curve.batch_size
+        return self.curve.speed(gpus, network, batch) * self.curve.efficiency(batch) * self.speed
+
+    def best(self, gpus: int, network: Network) -> float:
+        """The rate with right settings: of the best or the submitted batch (small batches may win on few GPUs)."""
+        undisturbed = self.rate(gpus, network) / self.speed
+        return undisturbed if self.batch_size is None else max(undisturbed, self.curve.goodput(gpus, network))
+
+
+def drawn(jobs: Sequence[Job], curves: Sequence[Curve], misfit: Misfit, seed: int) -> Sequence[Run]:
+    """Draw which jobs are off by seed and position only: the same ones for every policy."""
+    draw, runs = random.Random(f"misfit {seed}"), []
+    for job, curve in zip(jobs, curves, strict=True):
+        slow, off = draw.random() < misfit.data_bound_share, draw.random() < misfit.off_batch_share
+        speed = misfit.data_bound_speed if slow else 1.0
+        runs.append(Run(job, curve, speed, misfit.off_batch_size if off else None))
+    return runs
+
+
+def submitted_job(run: Run, network: Network) -> Job:
+    """The job as submitted. A batch-moving scheduler fixes the batch but not the data."""
+    counts = _counts(run.job.ask)
+    speeds = tuple(run.rate(gpus, network) for gpus in counts)
+    goodputs = tuple(run.curve.goodput(gpus, network) * run.speed for gpus in counts)
+    return replace(run.job, ask=replace(run.job.ask, speeds=speeds, goodputs=goodputs))
+
+
+def controlled_job(run: Run, network: Network, gain: Gain) -> Job:
+    """The job with its controller. Images lost on its fewest GPUs before the controller settles are added to its work
+    once, since the settings survive restarts.
+    """
+    before, counts = submitted_job(run, network), _counts(run.job.ask)
+
+    def mended(was: float, best: float) -> float:
+        return (was + gain.regained * max(0.0, best - was)) * (1 - gain.overhead)
+
+    speeds = tuple(
+        mended(was, run.best(gpus, network)) for gpus, was in zip(counts, before.ask.speeds, strict=True)
+    )  # fmt: skip
+    goodputs = tuple(mended(was, was / run.speed) for was in before.ask.goodputs)
+    was, now = before.ask.speeds[0], speeds[0]
+
+    def work(images: float) -> float:
+        return images + max(0.0, min(gain.settle_sec * (now - was), images * (now / was - 1)))
+
+    ask = replace(run.job.ask, images=work(run.job.ask.images), speeds=speeds, goodputs=goodputs)
+    return Job(ask, work(run.job.images))
+
+
+def _counts(ask: Ask) -> range:
+    return range(ask.gpus_min, ask.gpus_max + 1)

@@ -1,5 +1,5 @@
 """The interface of policies. A new one is a class with `name` and `decide`, known only to the registry
-(`gangway.sim.schedule.policies.registry`).
+(`gangway.sim.schedule.policies`).
 
     class LastComeFirst(Policy):
         name = "lcfs"
@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from gangway.sim.schedule.jobs import Ask
-
-__all__ = ["Grants", "JobView", "Policy", "View", "start_in_order"]
 
 Grants = dict[str, int]
 """GPUs by job name; unnamed jobs have none."""
@@ -62,11 +60,9 @@ class View:
 
 class Policy(ABC):
     """Decides whenever a job comes or ends, a node goes or returns, and every `review_sec`. An instance belongs to one
-    simulation and may keep state; it uses no clock and no unseeded randomness.
-
-    Attributes:
-        moves_batch: whether jobs train with the best batch for their GPUs, not the submitted one.
-        review_sec: period of reviews without events; None for never.
+    simulation and may keep state; it uses no clock and no unseeded randomness. `moves_batch`: whether jobs train with
+    the best batch for their GPUs, not the submitted one. `review_sec`: period of reviews without events; None for
+    never.
     """
 
     name: ClassVar[str]

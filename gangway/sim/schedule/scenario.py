@@ -14,14 +14,9 @@ from gangway.components.estimate.energy import board_share
 from gangway.components.estimate.offers import Carrier, Offer, find_offers
 from gangway.components.estimate.scaling import Links, Network, get_links
 from gangway.components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
-from gangway.sim.schedule.cluster import Cluster, Power, Rung
-from gangway.sim.schedule.generate import generate
-from gangway.sim.schedule.hourly import Hourly
-from gangway.sim.schedule.job_controller import Gain, Misfit, controlled_job, drawn, submitted_job
-from gangway.sim.schedule.jobs import Ask, Curve, Job
+from gangway.sim.schedule.cluster import Cluster, Hourly, Power, Rung
+from gangway.sim.schedule.jobs import Ask, Curve, Gain, Job, Misfit, controlled_job, drawn, generate, submitted_job
 from gangway.stacks.base.registry import get_provider, sellers
-
-__all__ = ["MOST_JOBS", "JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]
 
 MOST_JOBS = 100_000
 _ONE_NODE = Links(1, 1e9, 1e9, 0.0, 0.0)
@@ -324,7 +319,6 @@ def build(config: ScenarioConfig, trace: TraceConfig | None = None) -> Scenario:
 def _with_controller(
     scenario: Scenario, config: ScenarioConfig, network: Network, curves: Sequence[Curve]
 ) -> Scenario:  # fmt: skip
-    """Adds the jobs with and without controllers, if configured."""
     controller = config.controller
     if controller is None:
         return scenario

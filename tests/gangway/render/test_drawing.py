@@ -16,8 +16,7 @@ from gangway.cli.main import app
 from gangway.finops.forecasts.plot import draw_forecast
 from gangway.finops.forecasts.tables import Answer
 from gangway.render.drawing import LIGHT, draw, name_rows
-from gangway.sim.forecast.accuracy import accuracy
-from gangway.sim.forecast.drift import Drift
+from gangway.sim.forecast.accuracy import Drift, accuracy
 from gangway.sim.forecast.forecaster import Backtest, Forecast, Setting
 from gangway.sim.forecast.series import Series
 

@@ -1,7 +1,7 @@
 """Names of jobs stand in their largest block, and in none that is too small for them."""
 
 from gangway.sim.plot import names_at
-from gangway.sim.schedule.outcome import Span
+from gangway.sim.schedule.simulator import Span
 
 HOUR = 3600.0
 

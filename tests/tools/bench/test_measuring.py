@@ -1,6 +1,7 @@
 """What the cases let run: which sides, with which configurations."""
 
 import dataclasses
+import math
 import signal
 import subprocess
 import sys
@@ -13,10 +14,11 @@ import pytest
 
 from gangway.trainer.config.train_config import TrainConfig
 from tools.bench import cases, measuring, speed
-from tools.bench.feature_speed import FeatureSpeed
+from tools.bench.cases import waiting
+from tools.bench.feature_speed import FeatureSpeed, feature_speed
 from tools.bench.measuring import ROUNDS, SECONDS, Bench
 from tools.bench.runs import Side, rates_in_turn
-from tools.bench.waiting import waiting
+from tools.bench.speed import convolution_gflops
 
 
 @pytest.fixture
@@ -133,3 +135,18 @@ sys.exit(bench.main(["--only", "start"]))
 """
     done = subprocess.run([sys.executable, "-c", script, str(int(number))], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "stopped: nothing was written\n")
+
+
+@pytest.mark.slow
+def test_both_sides_compute_the_same_features() -> None:
+    speed = feature_speed(num_images=3, rounds=1, resolution=16)
+    assert speed.largest_difference < 1e-4
+    assert speed.ratio == pytest.approx(speed.ours / speed.torch_fidelity)
+    assert min(speed) > 0
+
+
+@pytest.mark.slow
+def test_convolutions_have_a_speed() -> None:
+    found = convolution_gflops(1)
+    assert math.isfinite(found)
+    assert found > 0.1, "GFLOP/s: even an interpreter reaches that"

@@ -15,12 +15,11 @@ from tools.bench import textbook, tuned
 from tools.bench.runs import (
     Side,
     pace,
+    peer_loop,
     rates_in_turn,
-    textbook_loop,
     train_for,
     train_whole,
     trainer_loop,
-    tuned_loop,
     whole_lines,
 )
 
@@ -74,10 +73,10 @@ def test_both_take_turns_as_they_are_started(config: TrainConfig, data_dir: Path
     endless = config.replace({"kimg": 1000})
     loops = {
         "ours": trainer_loop(endless, tmp_path / "ours", data_dir, processes=1, threads=1),
-        "textbook": textbook_loop(endless, tmp_path / "textbook", data_dir, threads=1),
-        "reused": textbook_loop(endless, tmp_path / "reused", data_dir, threads=1, reuse=True),
-        "tuned": tuned_loop(endless, tmp_path / "tuned", data_dir, threads=1, processes=1),
-        "two tuned": tuned_loop(endless, tmp_path / "two-tuned", data_dir, threads=1, processes=2),
+        "textbook": peer_loop("textbook", endless, tmp_path / "textbook", data_dir, threads=1),
+        "reused": peer_loop("textbook", endless, tmp_path / "reused", data_dir, threads=1, words=["reuse"]),
+        "tuned": peer_loop("tuned", endless, tmp_path / "tuned", data_dir, threads=1, processes=1),
+        "two tuned": peer_loop("tuned", endless, tmp_path / "two-tuned", data_dir, threads=1, processes=2),
         "two": trainer_loop(endless, tmp_path / "two", data_dir, processes=2, threads=1),
     }
     sides = [Side(name, [loop]) for name, loop in loops.items()]

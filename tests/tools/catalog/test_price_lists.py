@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from tools.catalog.price_lists import list_text
-from tools.catalog.readers import READERS
+from tools.catalog.price_lists import READERS, list_text
 
 ABOUT = {"name": "a-list", "title": "A list", "url": "https://example.com/list", "read_on": "2026-11-30"}
 

@@ -8,8 +8,8 @@ from gangway.stacks.base.registry import provider_names
 from gangway.stacks.outputs import OUTPUTS
 from tests.conftest import REPO
 from tools.reference.__main__ import FOLDER, PAGES, outdated
-from tools.reference.markdown import choice, table, text
-from tools.reference.source import find_outputs
+from tools.reference.models import choice, table, text
+from tools.reference.pages import find_outputs
 
 MOST_BYTES = 1_000_000
 

@@ -158,7 +158,7 @@ def test_a_part_is_known_by_its_description(description: str, usage: str, name: 
         "pricingInfo": [{"pricingExpression": price}],
     }
     ((part, cost),) = part_prices(sku)
-    assert (part, cost.usd_per_hour) == (Part(name, "r", spot), 1.5)
+    assert (part, cost) == (Part(name, "r", spot), 1.5)
     foreign = {**price, "tieredRates": [{"unitPrice": {"currencyCode": "JPY", "units": "200"}}]}
     with pytest.raises(ValueError, match="JPY"):
         list(part_prices({**sku, "pricingInfo": [{"pricingExpression": foreign}]}))

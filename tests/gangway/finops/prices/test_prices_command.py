@@ -15,12 +15,11 @@ from gangway.cli import main
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.validators import Observed
 from gangway.components.core.findings import InputError
-from gangway.finops.prices import open_source as opening
+from gangway.finops.prices import source as opening
 from gangway.finops.prices.aws import AwsPublicSource
 from gangway.finops.prices.azure import AzureSource
 from gangway.finops.prices.gcp import GcpSource
-from gangway.finops.prices.open_source import open_source
-from gangway.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError
+from gangway.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError, open_source
 
 Open = Callable[[str, datetime], PriceSource]
 

@@ -15,12 +15,9 @@ import pytest
 
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.validators import Observed
-from gangway.finops.prices.aws import FILES_URL, AwsPublicSource, AwsSource
-from gangway.finops.prices.aws_services import AWS_SERVICES, AWS_UNREAD
-from gangway.finops.prices.azure import API_URL, AzureSource
-from gangway.finops.prices.azure_services import AZURE_SERVICES, AZURE_UNREAD
-from gangway.finops.prices.gcp import GcpSource
-from gangway.finops.prices.gcp_services import E2_MACHINES, GCP_SERVICES, GCP_UNREAD
+from gangway.finops.prices.aws import AWS_SERVICES, AWS_UNREAD, FILES_URL, AwsPublicSource, AwsSource
+from gangway.finops.prices.azure import API_URL, AZURE_SERVICES, AZURE_UNREAD, AzureSource
+from gangway.finops.prices.gcp import E2_MACHINES, GCP_SERVICES, GCP_UNREAD, GcpSource
 from gangway.finops.prices.refresh import refresh, write_overlay
 from gangway.finops.prices.source import INSTANCE, Gap, PriceSource, Query, Web
 from tests.gangway.finops.prices.conftest import NOW, PlayedReply

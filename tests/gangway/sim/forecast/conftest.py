@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gangway.sim.forecast.accuracy import Judged, accuracy
-from gangway.sim.forecast.drift import Drift
+from gangway.sim.forecast.accuracy import Drift, Judged, accuracy
 from gangway.sim.forecast.forecaster import Backtest, Forecast, Setting
 from gangway.sim.forecast.series import Series
 

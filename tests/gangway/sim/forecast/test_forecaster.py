@@ -2,21 +2,37 @@
 learn, and says what it cannot do.
 """
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from statistics import NormalDist
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gangway.components.core.findings import InputError
 from gangway.sim.forecast import forecaster
 from gangway.sim.forecast.accuracy import accuracy
-from gangway.sim.forecast.baseline import seasonal_naive
 from gangway.sim.forecast.boosting import fit
-from gangway.sim.forecast.forecaster import Backtest, Setting, backtest, choose_setting, forecast
+from gangway.sim.forecast.forecaster import (
+    Adaptive,
+    Backtest,
+    Setting,
+    backtest,
+    choose_season,
+    choose_setting,
+    fewest_scores,
+    forecast,
+    get_offset,
+    score,
+    seasonal_naive,
+    source_index,
+)
 from gangway.sim.forecast.series import Series
 from gangway.sim.forecast.synthetic import simulate
 
@@ -186,3 +202,113 @@ def test_what_has_gone_below_zero_lately_may_be_forecast_there() -> None:
     assert max(baseline.middle) < -20
     earlier, _ = forecast(series.until(520), Setting(horizon=6, season=24, level=0.8))
     assert min(earlier.low) >= 0
+
+
+@pytest.mark.parametrize(
+    ("horizon", "season", "expected"),
+    [
+        (2, 4, [5, 6]),
+        (4, 4, [5, 6, 7, 8]),
+        (6, 4, [5, 6, 7, 8, 5, 6]),  # what lies beyond a season is as the last known one
+        (3, 1, [8, 8, 8]),
+    ],
+)
+def test_by_hand(horizon: int, season: int, expected: list[float]) -> None:
+    assert seasonal_naive([1, 2, 3, 4, 5, 6, 7, 8], horizon, season) == expected
+
+
+@given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 50))
+def test_the_source_is_known_whole_seasons_earlier_and_the_last_such(origin: int, step: int, season: int) -> None:
+    source, target = source_index(origin, step, season), origin + step - 1
+    assert source < origin
+    assert (target - source) % season == 0
+    assert source + season >= origin
+
+
+@pytest.mark.parametrize(
+    ("step", "season"),
+    [
+        (timedelta(hours=1), 24),
+        (timedelta(minutes=5), 288),
+        (timedelta(hours=12), 2),
+        (timedelta(days=1), 7),
+        (timedelta(hours=5), 1),
+        (timedelta(days=7), 1),
+    ],
+)
+def test_the_season_and_its_reason(step: timedelta, season: int) -> None:
+    chosen, reason = choose_season(step)
+    assert chosen == season
+    assert reason.startswith({24: "a day", 288: "a day", 2: "a day", 7: "a week", 1: "none"}[season])
+
+
+NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
+
+
+def test_the_offset_by_hand() -> None:
+    """Of nine scores, 90 % takes the ninth of ten places; 50 % the fifth."""
+    scores = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
+    assert (get_offset(scores, 0.9), get_offset(scores, 0.5), get_offset(scores, 0.0)) == (9.0, 5.0, 1.0)
+    assert fewest_scores(0.9) == 9
+
+
+@given(NUMBERS, st.floats(0.5, 0.99), st.floats(0, 0.4))
+def test_more_is_promised_by_wider_intervals(scores: list[float], level: float, less: float) -> None:
+    ordered = sorted(scores)
+    assert get_offset(ordered, level) >= get_offset(ordered, level - less)
+
+
+@given(st.integers(-99, 99), st.integers(0, 99), st.integers(-300, 300), st.integers(-99, 99))
+def test_a_truth_is_within_the_moved_interval_when_its_score_is_no_more(
+    low: int, width: int, truth: int, moved: int
+) -> None:
+    high = low + width
+    assert (score(low, high, truth) <= moved) == (low - moved <= truth <= high + moved)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
+@pytest.mark.parametrize("heavy", [False, True], ids=["normal", "heavy tails"])
+def test_coverage_on_exchangeable_data_is_the_level(level: float, heavy: bool) -> None:
+    """From a wrong model (a constant, its interval of no width): 4,000 times 99 scores and a truth. (n + 1) level is
+    a whole number, so coverage is the level exactly; within five binomial deviations.
+    """
+    draw, trials = random.Random(7), 4000
+
+    def truth() -> float:
+        value = draw.gauss(3, 2)
+        return value**3 if heavy else value
+
+    held = sum(score(0, 0, truth()) <= get_offset(sorted(score(0, 0, truth()) for _ in range(99)), level)
+               for _ in range(trials))  # fmt: skip
+    assert abs(held / trials - level) <= 5 * math.sqrt(level * (1 - level) / trials)
+
+
+def test_the_adaptive_offsets_keep_the_level_on_noise_and_after_a_shift() -> None:
+    draw, level, number = random.Random(3), 0.9, 6000
+    for spread_later in (1.0, 4.0):
+        scores = [abs(draw.gauss(0, 1 if index < number // 2 else spread_later)) for index in range(number)]
+        offsets = Adaptive(level).offsets(scores, delay=4)
+        later = range(number // 2 + 200, number // 2 + 1200)
+        held = sum(scores[index] <= offsets[index] for index in later) / len(later)
+        plain = sorted(scores[: number // 2])
+        without = sum(scores[index] <= get_offset(plain, level) for index in later) / len(later)
+        assert abs(held - level) <= 5 * math.sqrt(level * (1 - level) / len(later))
+        assert spread_later == 1 or without < 0.5, "or there was nothing to adapt to"
+
+
+@given(NUMBERS, st.integers(1, 10), st.data())
+def test_no_offset_knows_a_score_before_its_truth(scores: list[float], delay: int, data: st.DataObject) -> None:
+    kept = data.draw(st.integers(0, len(scores)))
+    changed = scores[:kept] + [value + 1 for value in scores[kept:]]
+    adaptive = Adaptive(0.9)
+    told = kept + delay
+    assert adaptive.offsets(scores, delay)[:told] == adaptive.offsets(changed, delay)[:told]
+    assert adaptive.offsets(scores, delay)[:delay] == [math.inf] * min(delay, len(scores))
+
+
+def test_the_true_quantiles_are_left_alone() -> None:
+    """A model that knows the distribution is moved by next to nothing."""
+    draw, normal = random.Random(5), NormalDist()
+    low, high = normal.inv_cdf(0.05), normal.inv_cdf(0.95)
+    scores = sorted(score(low, high, draw.gauss(0, 1)) for _ in range(20_000))
+    assert abs(get_offset(scores, 0.9)) < 0.05

@@ -2,9 +2,8 @@
 
 import random
 
-from gangway.sim.schedule.cluster import Cluster, Rung
-from gangway.sim.schedule.hourly import Hourly
-from gangway.sim.schedule.jobs import Ask, Job, perfect
+from gangway.sim.schedule.cluster import Cluster, Hourly, Rung
+from gangway.sim.schedule.jobs import Ask, Job
 
 __all__ = ["job", "plain", "random_jobs"]
 
@@ -21,7 +20,7 @@ def job(
 ) -> Job:
     """A job that scales without loss. `work_sec`: on its fewest GPUs; `asked_sec`: what it says it needs of them."""
     counts = range(gpus[0], gpus[1] + 1)
-    rates = perfect(counts, 1.0)
+    rates = tuple(count * 1.0 for count in counts)
     images = work_sec * gpus[0]
     asked = images if asked_sec is None else asked_sec * gpus[0]
     return Job(Ask(name, submit_sec, *gpus, asked, rates, rates, group, deadline_sec), images)

@@ -5,15 +5,18 @@ import pytest
 from gangway.components.core.findings import InputError
 from gangway.sim.schedule.cluster import Cluster, Rung
 from gangway.sim.schedule.jobs import Ask, Job
-from gangway.sim.schedule.outcome import Outcome, get_figures
-from gangway.sim.schedule.policies.backfill import Backfill
-from gangway.sim.schedule.policies.fifo import Fifo
-from gangway.sim.schedule.policies.goodput import Goodput
-from gangway.sim.schedule.policies.learned import Learned, LengthModel
-from gangway.sim.schedule.policies.registry import POLICIES, policy_named
-from gangway.sim.schedule.policies.shortest import Shortest
+from gangway.sim.schedule.policies import (
+    POLICIES,
+    Backfill,
+    Fifo,
+    Goodput,
+    Learned,
+    LengthModel,
+    Shortest,
+    policy_named,
+)
 from gangway.sim.schedule.policy import Grants, JobView, Policy, View
-from gangway.sim.schedule.simulator import EndlessError, simulate
+from gangway.sim.schedule.simulator import EndlessError, Outcome, get_figures, simulate
 from tests.gangway.sim.schedule.builders import job, plain, random_jobs
 
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from gangway.sim.schedule.jobs import Job
-from gangway.sim.schedule.outcome import get_figures
-from gangway.sim.schedule.policies.registry import POLICIES
+from gangway.sim.schedule.policies import POLICIES
 from gangway.sim.schedule.policy import JobView, View
-from gangway.sim.schedule.simulator import simulate
+from gangway.sim.schedule.simulator import get_figures, simulate
 from tests.gangway.sim.schedule.builders import job, plain
 
 # Works in steps of 20 ms; the file holds the seconds done, written at the end or when told to stop.

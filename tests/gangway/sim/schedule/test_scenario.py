@@ -12,11 +12,9 @@ from gangway.components.core.findings import InputError
 from gangway.components.estimate.scaling import Links
 from gangway.components.estimate.spot import rate_per_hour
 from gangway.components.estimate.statistics import compare_pairs
-from gangway.sim.schedule.comparison import changes, compare
-from gangway.sim.schedule.generate import generate
-from gangway.sim.schedule.jobs import Curve
-from gangway.sim.schedule.policies.fifo import Fifo
-from gangway.sim.schedule.policies.goodput import Goodput
+from gangway.sim.comparison import changes, compare
+from gangway.sim.schedule.jobs import Curve, generate
+from gangway.sim.schedule.policies import Fifo, Goodput
 from gangway.sim.schedule.scenario import JobConfig, ScenarioConfig, build
 
 P5 = {"provider": "aws", "machine_type": "p5.48xlarge", "region": "us-east-1"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.value_walk.__main__ import VALUES, follow, lines
+from tools.value_walk import VALUES, follow, lines
 
 
 @pytest.mark.parametrize("setting", VALUES)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.estimate.spot import estimate_spot
+from gangway.finops.forecasts.run import FEWEST_WINDOWS, Interruptions, remaining
 from gangway.sim.forecast.accuracy import Judged, accuracy, skill
-from gangway.sim.forecast.remaining_time import FEWEST_WINDOWS, Interruptions, remaining
 
 
 @given(st.integers(FEWEST_WINDOWS, 60), st.floats(1e-4, 10), st.floats(1, 1e6))

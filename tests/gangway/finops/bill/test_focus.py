@@ -13,7 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.finops.bill.focus import Version, exported_columns, focus_rows, missing_rows_reason, priced, problems
+from gangway.finops.bill import focus
+from gangway.finops.bill.focus import (
+    ALLOWED,
+    COLUMNS,
+    MANDATORY,
+    Version,
+    exported_columns,
+    focus_rows,
+    get_columns,
+    mandatory,
+    missing_rows_reason,
+    priced,
+    problems,
+)
 from gangway.trainer.records.run_record import RunContext, RunRecord, SessionRecord
 
 Sessions = Callable[..., SessionRecord]
@@ -168,3 +181,24 @@ def test_a_price_of_somebodys_word_replaces_none(run_1: RunRecord) -> None:
 def test_an_older_record_has_no_rows(run_1: RunRecord) -> None:
     older = run_1.model_copy(update={"cost": run_1.cost.model_copy(update={"uses": ()})})
     assert "recorded by an older version" in missing_rows_reason(older)
+
+
+def test_the_dataset_has_the_specifications_columns() -> None:
+    assert (len(MANDATORY), len(COLUMNS)) == (21, 65)
+    assert {"ProviderName", "PublisherName"}.isdisjoint(COLUMNS), "taken out in 1.4"
+    assert (len(mandatory(Version.V1_2)), len(get_columns(Version.V1_2))) == (21, 57)
+    assert set(ALLOWED) <= COLUMNS
+    assert all(set(names) & COLUMNS for names in focus.NEEDED)
+
+
+def test_what_breaks_the_rules_is_told() -> None:
+    row = dict.fromkeys(MANDATORY, "x") | {"ChargeCategory": "Usage", "ChargeClass": None}
+    columns = [*MANDATORY, "x_run_id"]
+    assert problems(columns, [row]) == []
+    assert problems(columns[1:], [row]) == ["lacks BilledCost"]
+    assert problems([*columns, "run_id"], [row]) == [
+        "run_id is not a FOCUS column",
+        "custom columns come before others",
+    ]
+    assert problems(columns, [{**row, "BilledCost": None}]) == ["row 1: BilledCost is null"]
+    assert problems(columns, [row, {**row, "ChargeCategory": "Support"}]) == ["row 2: ChargeCategory is 'Support'"]

@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gangway.components.estimate.scaling import Links
-from gangway.sim.schedule.comparison import changes, compare
-from gangway.sim.schedule.job_controller import Gain, Misfit, Run, controlled_job, drawn, submitted_job
-from gangway.sim.schedule.jobs import Ask, Curve, Job
-from gangway.sim.schedule.policies.fifo import Fifo
-from gangway.sim.schedule.policies.goodput import Goodput
+from gangway.sim.comparison import changes, compare
+from gangway.sim.schedule.jobs import Ask, Curve, Gain, Job, Misfit, Run, controlled_job, drawn, submitted_job
+from gangway.sim.schedule.policies import Fifo, Goodput
 from gangway.sim.schedule.scenario import Scenario, ScenarioConfig, build
 from gangway.sim.schedule.simulator import simulate
 from tests.gangway.sim.schedule.builders import plain

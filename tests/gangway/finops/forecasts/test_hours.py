@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.sim.schedule.pauses import Ahead, Work, plan_hours
+from gangway.finops.forecasts.hours import Ahead, Work, plan_hours
 
 VALUES = st.floats(0, 100)
 

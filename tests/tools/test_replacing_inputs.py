@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tools.go_schema import GoIndex
+from tools.replacing_inputs import GoIndex
 
 SERVICE = "internal/service/fsx"
 SOURCES = {

@@ -1,1 +1,0 @@
-"""Scheduling policies, one per file, by their names for `gangway simulate --policy`."""

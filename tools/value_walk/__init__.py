@@ -1,1 +1,0 @@
-"""Follows one value of a stack file through the code."""
