@@ -4,7 +4,7 @@ FOLDER/<id>/job.json          as submitted
 FOLDER/<id>/state.json        its last known JobStatus
 FOLDER/<id>/{log,run}         its output, and its GANGWAY_RUN_DIR
 FOLDER/<id>/cancel            a request to end it
-FOLDER/<id>/environment       of the submit, see `gangway.jobs.environment`
+FOLDER/<id>/environment       of the submit, see `gangway.jobs.job_folders`
 FOLDER/.new-*                 being filled by a submit, which locks its file `submitting`
 
 Several users may share FOLDER. They can only list each other's jobs: `gangway.jobs.job_folder`.
@@ -17,7 +17,7 @@ import os
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -43,31 +43,27 @@ from gangway.jobs.base import (
     unreadable,
 )
 from gangway.jobs.data_sets import bring_data, has_data
-from gangway.jobs.environment import get_environment, has_environment, save_environment
 from gangway.jobs.job_folder import (
+    STATE_FILE,
+    ClosedError,
     ForeignError,
     JobFolder,
     NotOwnError,
     OwnJobFolder,
     UnreadableError,
-    make_shared,
-    raise_errors,
-    sharing_findings,
-)
-from gangway.jobs.listing import (
-    STATE_FILE,
-    ClosedError,
     check_open,
     get_owner,
     is_id,
     is_job,
     job_ids,
+    make_shared,
     next_number,
     open_job,
+    raise_errors,
+    sharing_findings,
 )
 from gangway.jobs.migration import cancel_move, describe_move, open_move
 from gangway.jobs.run_intervals import used_sec
-from gangway.jobs.working_folder import working_folder
 from gangway.stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:
@@ -78,6 +74,12 @@ _STATUS = TypeAdapter(JobStatus)
 _NEW, _SUBMITTING = ".new-", "submitting"
 _STALE_SEC = 60.0
 """A new folder that no submit holds for this long was left by a killed one and not just made."""
+_ENTER_FIX = "cd to a folder that you can enter, or name one in the job file: workdir: /data/mine"
+MARK, RUNNER_MARK = "GANGWAY_LOCAL_JOB", "GANGWAY_LOCAL_RUNNER"
+"""Both hold the job's folder: in all processes of a job, and in its runner."""
+_ENVIRONMENT = "environment"
+_MOST_ENVIRONMENT_BYTES = 16_000_000
+"""Several times what Linux passes to a program."""
 
 
 @dataclass(frozen=True)
@@ -475,3 +477,68 @@ def _file_fix(path: Path, error: OSError) -> str:
 def write_status(folder: OwnJobFolder, status: JobStatus) -> None:
     """Atomic; several may write at once. InputError: no room."""
     folder.save(STATE_FILE, _STATUS.dump_json(status))
+
+
+def working_folder(job: JobFile) -> str | None:
+    """The current folder, as in every batch system, unless the job file names one; None if the engine decides.
+    InputError: it was removed.
+    """
+    if job.workdir is not None or not job.command or job.image is not None:
+        return job.workdir
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        raise InputError(
+            "job.workdir", "the current folder, where the command would start, was removed",
+            allowed="an existing folder", fix="cd to one, or name it in the job file: workdir: /data/mine",
+        ) from None  # fmt: skip
+
+
+def working_folder_findings(job: JobFile, *, is_here: bool) -> Iterator[Finding]:
+    """A folder that this user cannot enter. `is_here`: the command runs on this machine; elsewhere the folder may
+    differ, so it is only a warning. A missing folder is fine, since it may be made later. InputError: it was removed.
+    """
+    folder = working_folder(job)
+    if folder is None or job.image is not None:  # a container's own
+        return
+    try:
+        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would drop the dot, which requires entering the folder
+    except PermissionError:
+        problem = ClosedError(Path(folder) / "*").problem
+    except NotADirectoryError:
+        problem = "it is a file"
+    except OSError:
+        return
+    else:
+        return
+    finding = Finding.error if is_here else Finding.warning
+    where = "" if is_here else " (checked on this machine)"
+    yield finding("job.workdir", "workdir", f"the command starts in {folder}{where}: {problem}", _ENTER_FIX)
+
+
+def save_environment(folder: OwnJobFolder, variables: Mapping[str, str]) -> None:
+    """OSError: no room."""
+    content = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in without_marks(variables).items())
+    folder.write_private(_ENVIRONMENT, content)
+
+
+def has_environment(folder: JobFolder) -> bool:
+    """Whether one is stored; earlier releases stored none for Slurm jobs."""
+    return folder.has(_ENVIRONMENT)
+
+
+def get_environment(folder: JobFolder) -> dict[str, str]:
+    """UnreadableError: there is none, or it was changed."""
+    place, fix = str(folder.path / _ENVIRONMENT), f"submit it again, and move {folder.path} aside"
+    try:
+        lines = folder.read(_ENVIRONMENT, _MOST_ENVIRONMENT_BYTES).split(b"\0")
+    except OSError as error:
+        raise UnreadableError(place, f"the job's environment cannot be read: {error.strerror}", fix=fix) from None
+    if lines.pop() or not all(line.find(b"=") > 0 for line in lines):
+        raise UnreadableError(place, "not a job's environment", fix=fix)
+    return {name: value for name, _, value in (os.fsdecode(line).partition("=") for line in lines)}
+
+
+def without_marks(variables: Mapping[str, str]) -> dict[str, str]:
+    """The user's own variables: a job submitted by a job does not end with it."""
+    return {name: value for name, value in variables.items() if name not in (MARK, RUNNER_MARK)}

@@ -2,6 +2,8 @@
 state is in the cluster; no part of Gangway runs there.
 """
 
+import getpass
+import os
 import secrets
 import time
 from base64 import b64decode
@@ -25,11 +27,19 @@ from gangway.jobs.base import (
     unreadable,
 )
 from gangway.jobs.job_folder import UnreadableError, raise_errors
-from gangway.jobs.kubernetes import logs
-from gangway.jobs.kubernetes.fabric import find_fabric
-from gangway.jobs.kubernetes.fabric_findings import fabric_findings
-from gangway.jobs.kubernetes.hours import remaining_sec
-from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
+from gangway.jobs.kubernetes.fabric import fabric_findings, find_fabric
+from gangway.jobs.kubernetes.kubectl import (
+    QUEUES,
+    ForbiddenError,
+    Found,
+    Kubectl,
+    MissingError,
+    TakenError,
+    find_log_error,
+    local_queue,
+    merge_logs,
+    since_args,
+)
 from gangway.jobs.kubernetes.manifests import (
     CANCELLED_ANNOTATION,
     DATA_CLAIM,
@@ -43,10 +53,7 @@ from gangway.jobs.kubernetes.manifests import (
     output_findings,
     priority_class,
 )
-from gangway.jobs.kubernetes.namespaces import QUEUES, local_queue
-from gangway.jobs.kubernetes.nodes import places
 from gangway.jobs.kubernetes.objects import (
-    Found,
     JobObjects,
     condition,
     get_annotation,
@@ -62,6 +69,7 @@ from gangway.jobs.kubernetes.objects import (
 from gangway.jobs.kubernetes.queues import (
     Quota,
     cohort_total,
+    count_places,
     flavor_names,
     get_quota,
     missing_quota,
@@ -76,8 +84,7 @@ from gangway.jobs.kubernetes.start_objects import (
     create_start,
     may_be_old,
 )
-from gangway.jobs.kubernetes.status import cancelled_at, get_status, lost_starts, unfit_nodes
-from gangway.jobs.users import own_name
+from gangway.jobs.kubernetes.status import cancelled_at, get_status, lost_starts, remaining_sec, unfit_nodes
 from gangway.stacks.config.job_file import JobFile
 
 CLAIM = "gangway-runs"
@@ -237,11 +244,11 @@ class KubernetesEngine:
             return "", offset
         output = self._kubectl.logs(
             f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
-            "--max-log-requests=1000", *logs.since(offset),
+            "--max-log-requests=1000", *since_args(offset),
         )  # fmt: skip
-        if runs and (why := logs.find_error(output)):
+        if runs and (why := find_log_error(output)):
             raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="try again, or check its nodes")
-        return logs.read(output, offset, time.time_ns() if runs else None)
+        return merge_logs(output, offset, time.time_ns() if runs else None)
 
     def cancel(self, job_id: str) -> None:
         """See `Engine`. Kueue evicts it, with SIGTERM and its grace period."""
@@ -368,7 +375,7 @@ class KubernetesEngine:
             nodes = self._kubectl.get("nodes")
         except (ForbiddenError, MissingError):
             return None
-        return places(get_file(last), get_quota(queue), flavors, nodes, {*get_excluded_nodes(last), *unfit})
+        return count_places(get_file(last), get_quota(queue), flavors, nodes, {*get_excluded_nodes(last), *unfit})
 
     def _cluster_queue(self, of: Any) -> Any:
         return self._kubectl.get(_CLUSTER_QUEUES, of["spec"]["clusterQueue"])
@@ -415,3 +422,13 @@ class KubernetesEngine:
         except ForbiddenError:
             return True  # unknown here; Kueue reports it
         return True
+
+
+def own_name() -> str:
+    """With a login shared by sudo, the name of the user who ran sudo."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # the second since Python 3.13
+        name = str(os.getuid())
+    came_from = os.environ.get("SUDO_USER", "")
+    return name if came_from in ("", "root") or name == "root" else came_from

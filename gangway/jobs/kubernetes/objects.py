@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from pydantic import ValidationError
 
 from gangway.components.core.first_error import first_wrong
 from gangway.jobs.job_folder import UnreadableError
+from gangway.jobs.kubernetes.kubectl import Found
 from gangway.jobs.kubernetes.manifests import (
     EXCLUDED_ANNOTATION,
     FILE_ANNOTATION,
@@ -21,7 +21,6 @@ from gangway.jobs.kubernetes.manifests import (
 )
 from gangway.stacks.config.job_file import JobFile
 
-Found = Mapping[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _ID, _NUMBER = re.compile(r"[a-z][a-z0-9-]*-[0-9]+"), re.compile(r"[1-9][0-9]*")
 _LIVE = ("Pending", "Running")

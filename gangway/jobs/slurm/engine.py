@@ -31,20 +31,20 @@ from gangway.jobs.base import (
 )
 from gangway.jobs.boot_clock import boot_stamp
 from gangway.jobs.data_sets import with_data
-from gangway.jobs.environment import get_environment, without_marks
-from gangway.jobs.job_folder import JobFolder, OwnJobFolder, sharing_findings
+from gangway.jobs.job_folder import JobFolder, OwnJobFolder, check_open, job_ids, open_job, sharing_findings
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
     RUN_FOLDER,
     FolderEngine,
+    get_environment,
     read_job,
     read_status,
+    without_marks,
+    working_folder_findings,
     write_status,
 )
-from gangway.jobs.listing import check_open, job_ids, open_job
 from gangway.jobs.node_command import TRAIN_FILE, needs_member_key, train_document
 from gangway.jobs.run_intervals import get_run_intervals
-from gangway.jobs.slurm.container import HOME_FOLDER, image_findings, output_folders
 from gangway.jobs.slurm.job_files import (
     find_end,
     open_own_folder,
@@ -57,6 +57,7 @@ from gangway.jobs.slurm.job_files import (
 )
 from gangway.jobs.slurm.script import (
     BATCH_SCRIPT,
+    HOME_FOLDER,
     MEMBER_KEY,
     NODE_SCRIPT,
     OWN_JOB,
@@ -66,12 +67,13 @@ from gangway.jobs.slurm.script import (
     get_max_hours,
     get_minutes,
     get_place,
+    image_findings,
     node_env,
+    output_folders,
     parse_minutes,
     sbatch_args,
     without_allocation,
 )
-from gangway.jobs.working_folder import working_folder_findings
 from gangway.stacks.config.job_file import JobFile
 
 _TIMEOUT_SEC = 60.0

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.jobs.attempts import after, restart_limit
-from gangway.jobs.base import Phase
+from gangway.jobs.base import Phase, after, restart_limit
 from tests.gangway.jobs.test_contract import job
 
 

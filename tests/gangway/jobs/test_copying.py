@@ -12,12 +12,11 @@ from moto import mock_aws
 from obstore.store import S3Store
 
 from gangway.components.core.findings import InputError
-from gangway.jobs import copying
+from gangway.jobs import copying, moves
 from gangway.jobs.base import Phase
 from gangway.jobs.copying import MANIFEST, copy_run, files_of_run
-from gangway.jobs.hybrid import moves
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.moves import move_job
 from tests.gangway.jobs.test_contract import job, limited, over, until
 from tests.moto_http import Moto
 

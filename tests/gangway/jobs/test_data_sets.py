@@ -17,13 +17,12 @@ from obstore.store import S3Store
 
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.regions import Place, read_place
-from gangway.jobs import copying
+from gangway.jobs import copying, moves
 from gangway.jobs.base import Phase, data_source_findings, refusals
 from gangway.jobs.data_sets import has_data, with_data
-from gangway.jobs.hybrid import moves
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.remote.engine import RemoteEngine
+from gangway.jobs.moves import move_job
+from gangway.jobs.remote import RemoteEngine
 from gangway.jobs.sites import Nodes, Site, charge
 from gangway.jobs.slurm.script import node_env
 from gangway.runs.run_store import object_store

@@ -8,10 +8,10 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.jobs.base import Movable, Phase
-from gangway.jobs.environment import get_environment
-from gangway.jobs.hybrid.moves import MoveResult, move_job
 from gangway.jobs.job_folder import JobFolder
+from gangway.jobs.job_folders import get_environment
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.moves import MoveResult, move_job
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import end_processes, job, limited, over, until
 from tests.slurm_cluster import SlurmCluster

@@ -15,8 +15,8 @@ from obstore.store import S3Store
 from gangway.jobs import copying
 from gangway.jobs.base import Phase
 from gangway.jobs.copying import MANIFEST, copy_run
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.moves import move_job
 from gangway.runs.run_store import object_store
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, until

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gangway.jobs import moves
 from gangway.jobs.base import Phase
 from gangway.jobs.copying import copy_run
-from gangway.jobs.hybrid import moves
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.moves import move_job
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import limited, over, until
 from tests.gangway.jobs.test_copying import quiet

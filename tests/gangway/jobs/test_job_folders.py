@@ -12,8 +12,8 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError, JobStatus, Phase
+from gangway.jobs.job_folder import job_ids
 from gangway.jobs.kubernetes.engine import KubernetesEngine
-from gangway.jobs.listing import job_ids
 from gangway.jobs.local.engine import LocalQueue
 from tests.conftest import REPO
 from tests.gangway.jobs.test_contract import job, over

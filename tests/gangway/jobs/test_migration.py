@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gangway.components.core.findings import InputError
+from gangway.jobs import moves
 from gangway.jobs.base import EngineAwayError, Phase, SubmitUnansweredError
-from gangway.jobs.hybrid import moves
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.migration import MoveRecord
+from gangway.jobs.moves import move_job
 from tests.gangway.jobs.test_contract import job, limited, over, until
 
 GOES_ON = "test -e made && exit 0; echo x >made; trap 'EXIT' TERM; echo begun; while :; do sleep 0.1; done"

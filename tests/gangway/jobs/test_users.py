@@ -4,7 +4,7 @@ import getpass
 
 import pytest
 
-from gangway.jobs.users import own_name
+from gangway.jobs.kubernetes.engine import own_name
 
 
 @pytest.mark.parametrize(

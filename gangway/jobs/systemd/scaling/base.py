@@ -8,8 +8,10 @@ never counteract a change of the first.
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from gangway.components.core.findings import InputError
+from gangway.components.core.http_reply import Reply
 from gangway.components.estimate.autoscale import Decision
 
 AT_TAG, WHY_TAG = "gangway-scaled-at", "gangway-scaled-why"
@@ -18,6 +20,10 @@ change may come.
 """
 _NOT_IN_A_TAG = re.compile(r"[^\w .:/=+@-]+", re.ASCII)
 _TAG_CHARACTERS = 256
+TIMEOUT_SEC = 60.0
+_GONE = "`pulumi up --refresh`; check that the account is the stack's"
+_MOST_SHOWN = 300
+"""Characters of a refusal to quote."""
 
 
 class GroupState(NamedTuple):
@@ -126,3 +132,47 @@ def find_time(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo is not None else None
+
+
+class Session(Protocol):
+    """What is used of a logged-in `requests` session."""
+
+    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
+        """Sends one request."""
+        ...
+
+
+class Rest:
+    """Calls below one address.
+
+    Args:
+        session: of the caller.
+        root: the address.
+        fix: for refused calls.
+    """
+
+    def __init__(self, session: Session, root: str, fix: str) -> None:
+        self._session, self._root, self._fix = session, root, fix
+
+    def call(
+        self, what: str, method: str, path: str, params: Mapping[str, str] | None = None, body: Any = None
+    ) -> dict[str, Any]:
+        """The answer's JSON. `what`: names the object, and the action, in errors. InputError: a refusal, no answer, or
+        no such object.
+        """
+        try:
+            reply = self._session.request(
+                method, f"{self._root}{path}", params=dict(params or {}), json=body, timeout=TIMEOUT_SEC
+            )
+        except OSError as error:  # every exception of requests is one
+            raise InputError(what, f"no answer: {type(error).__name__}", fix=self._fix) from None
+        if reply.status_code == 404:
+            raise InputError(what, "does not exist", fix=_GONE)
+        try:
+            answer = reply.json()
+        except ValueError:
+            answer = None
+        if reply.status_code not in (200, 201, 202) or not isinstance(answer, dict):
+            text = " ".join(reply.text[:_MOST_SHOWN].split())
+            raise InputError(what, f"{method} was refused", value=f"{reply.status_code}: {text}", fix=self._fix)
+        return answer

@@ -11,7 +11,7 @@ import pytest
 from gangway.components.core.findings import Finding, Severity
 from gangway.components.kubernetes.manifest import manifest
 from gangway.components.kubernetes.spec import EFA, FABRIC, FABRIC_KEY, GPU, INFINIBAND
-from gangway.jobs.kubernetes.fabric_findings import offered_networks
+from gangway.jobs.kubernetes.fabric import offered_networks
 from gangway.jobs.kubernetes.queues import Flavor, Quota
 from tests.gangway.jobs.kubernetes.test_asking import engine
 from tests.gangway.jobs.kubernetes.test_fabric import FABRIC as GIVEN

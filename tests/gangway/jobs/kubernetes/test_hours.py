@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from gangway.jobs.base import RunInterval
-from gangway.jobs.kubernetes.hours import OVER_HOURS, get_run_intervals, remaining_sec
 from gangway.jobs.kubernetes.manifests import HOURS_ANNOTATION, HOURS_LABEL, Placing, job_set
 from gangway.jobs.kubernetes.objects import JobObjects, get_hours_sec
+from gangway.jobs.kubernetes.status import OVER_HOURS, get_run_intervals, remaining_sec
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job
 
 _CREATED = datetime(2026, 1, 2, 3, tzinfo=UTC)

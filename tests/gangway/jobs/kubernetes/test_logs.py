@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.jobs.kubernetes.logs import find_error, read
+from gangway.jobs.kubernetes.kubectl import find_log_error, merge_logs
 
 _START_NS = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 10**9
 
@@ -35,18 +35,18 @@ def test_however_often_it_is_asked_each_line_comes_once_and_in_order(
     offset, text = 0, ""
     for at_sec in sorted(asked_sec):
         now = _START_NS + at_sec * 10**9
-        part, offset = read(said([each for each in lines if each[0] <= now]), offset, now)
+        part, offset = merge_logs(said([each for each in lines if each[0] <= now]), offset, now)
         text += part
-    part, offset = read(said(lines), offset, None)
+    part, offset = merge_logs(said(lines), offset, None)
     assert text + part == "".join(f"{text}\n" for _, _, text in sorted(lines))
-    assert read(said(lines), offset, None) == ("", offset)
+    assert merge_logs(said(lines), offset, None) == ("", offset)
 
 
 def test_a_pod_whose_lines_come_late_loses_none() -> None:
     early, late = (_START_NS, "a", "first"), (_START_NS - 10**9, "b", "before it")
-    text, offset = read(said([early]), 0, _START_NS)
+    text, offset = merge_logs(said([early]), 0, _START_NS)
     assert text == ""
-    assert read(said([early, late]), offset, None)[0] == "before it\nfirst\n"
+    assert merge_logs(said([early, late]), offset, None)[0] == "before it\nfirst\n"
 
 
 def test_nodes_tell_the_time_of_where_they_are() -> None:
@@ -56,22 +56,22 @@ def test_nodes_tell_the_time_of_where_they_are() -> None:
         b"[pod/b/node] 2025-12-31T18:30:01.000000001-05:30 first\n"
         b"[pod/c/node] 2026-01-01T00:00:01.000000003Z third\n"
     )
-    assert read(lines, 0, None) == ("first\nsecond\nthird\nlast\n", _START_NS + 2 * 10**9)
-    assert read(lines, _START_NS + 10**9 + 2, None)[0] == "third\nlast\n"
+    assert merge_logs(lines, 0, None) == ("first\nsecond\nthird\nlast\n", _START_NS + 2 * 10**9)
+    assert merge_logs(lines, _START_NS + 10**9 + 2, None)[0] == "third\nlast\n"
 
 
 def test_what_is_no_line_of_a_pod_is_left_out() -> None:
-    assert read(b"error: a container in pod b is waiting to start\n", 0, None) == ("", 0)
+    assert merge_logs(b"error: a container in pod b is waiting to start\n", 0, None) == ("", 0)
 
 
 def test_bytes_that_are_no_text_are_shown_as_such() -> None:
     line = said([(_START_NS, "a", "x")]).replace(b"x\n", b"\xff 10%\r 20%\n")
-    assert read(line, 0, None)[0] == "\ufffd 10%\r 20%\n"
+    assert merge_logs(line, 0, None)[0] == "\ufffd 10%\r 20%\n"
 
 
 def test_a_last_line_without_an_end_takes_nothing_of_the_next_pods() -> None:
     lines = said([(_START_NS, "a", "last"), (_START_NS + 1, "b", "first")]).replace(b"last\n", b"last")
-    assert read(lines, 0, None)[0] == "last\nfirst\n"
+    assert merge_logs(lines, 0, None)[0] == "last\nfirst\n"
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,5 @@ def test_a_last_line_without_an_end_takes_nothing_of_the_next_pods() -> None:
 )
 def test_what_was_cut_short_is_told_from_what_has_not_begun(error: bytes, is_cut: bool) -> None:
     lines = said([(_START_NS, "a", "error: of a job")])
-    assert find_error(lines) == ""
-    assert bool(find_error(lines + error)) is is_cut
+    assert find_log_error(lines) == ""
+    assert bool(find_log_error(lines + error)) is is_cut

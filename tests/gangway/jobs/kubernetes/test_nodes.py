@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from gangway.jobs.kubernetes.nodes import places
-from gangway.jobs.kubernetes.queues import get_quota
+from gangway.jobs.kubernetes.queues import count_places, get_quota
 from tests.gangway.jobs.kubernetes.test_manifests import job
 
 _GPU = {"kind": "gpu"}
@@ -32,7 +31,7 @@ def held(
     """Pods of four CPUs."""
     wanted = {"min": nodes_wanted, "max": nodes_wanted}
     file = job(nodes=wanted, resources={"cpu": "4", "memory": "1Gi"})
-    return places(file, get_quota(a_queue(cpus, **spec)), _FLAVORS, nodes, excluded)
+    return count_places(file, get_quota(a_queue(cpus, **spec)), _FLAVORS, nodes, excluded)
 
 
 def test_a_node_of_the_flavor_is_a_place_and_an_excluded_one_is_none() -> None:
@@ -88,5 +87,5 @@ def test_of_several_flavors_the_one_with_most_places_counts() -> None:
     quota = get_quota({"spec": {"resourceGroups": [{"flavors": flavors}]}})
     nodes = [a_node("a"), a_node("b", labels={"kind": "spot"})]
     file = job(resources={"cpu": "4", "memory": "1Gi"})
-    assert places(file, quota, known, nodes, ("a",)) == 1
-    assert places(file, quota, known, nodes, ("a", "b")) == 0
+    assert count_places(file, quota, known, nodes, ("a",)) == 1
+    assert count_places(file, quota, known, nodes, ("a", "b")) == 0

@@ -17,8 +17,7 @@ from gangway.jobs.base import Phase
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import read_job
 from gangway.jobs.local import engine as local
-from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.local.outcomes import Spent, find_end, lacks_space, record_end, record_space, reserve_space
+from gangway.jobs.local.engine import LocalQueue, Spent, find_end, lacks_space, record_end, record_space, reserve_space
 from gangway.jobs.local.turn import Turn
 from gangway.stacks.config.job_file import Priority
 from tests.gangway.jobs.local.test_engine import processes_of

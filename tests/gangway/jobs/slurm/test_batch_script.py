@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gangway.images.render import TEMPLATES
-from gangway.jobs.attempts import restart_limit
-from gangway.jobs.base import Usage
+from gangway.jobs.base import Usage, restart_limit
 from gangway.jobs.slurm.script import batch_env
 from tests.gangway.jobs.test_contract import job
 

@@ -13,9 +13,8 @@ import pytest
 from gangway.images.render import TEMPLATES
 from gangway.jobs.base import Phase
 from gangway.jobs.job_folders import RUN_FOLDER
-from gangway.jobs.slurm.container import image_findings
 from gangway.jobs.slurm.engine import SlurmEngine
-from gangway.jobs.slurm.script import NODE_SCRIPT, OWN_JOB, node_env
+from gangway.jobs.slurm.script import NODE_SCRIPT, OWN_JOB, image_findings, node_env
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, over, until
 from tests.registry_standin import registry

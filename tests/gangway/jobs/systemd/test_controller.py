@@ -12,8 +12,7 @@ from gangway.cli.main import app
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import Training
 from gangway.finops.audit import state
-from gangway.jobs.systemd.controller import folder_lines, stack_lines
-from gangway.jobs.systemd.state import JobState
+from gangway.jobs.systemd.state import JobState, folder_lines, stack_lines
 from gangway.runs.run_store import RunStore
 from gangway.trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings, Mode, Objective, PolicyName
 from gangway.trainer.records.decisions import DecisionRecord

@@ -10,7 +10,7 @@ import pytest
 
 from gangway.images.render import TEMPLATES
 from gangway.jobs.base import RunInterval
-from gangway.jobs.systemd.starts import count_failures, count_starts, get_run_intervals, read_starts
+from gangway.jobs.systemd.command_record import count_failures, count_starts, get_run_intervals, read_starts
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
 

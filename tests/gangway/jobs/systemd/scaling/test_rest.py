@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gangway.components.core.findings import InputError
-from gangway.jobs.systemd.scaling.rest import Rest
+from gangway.jobs.systemd.scaling.base import Rest
 
 
 class Answer:

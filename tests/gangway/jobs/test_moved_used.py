@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gangway.cli.jobs.record import get_record
+from gangway.cli.jobs.commands import _get_record as get_record
 from gangway.components.core.findings import InputError
-from gangway.jobs.attempts import restart_limit
-from gangway.jobs.base import JobStatus, Movable, Phase, Usage
-from gangway.jobs.hybrid.moves import MoveResult, move_job
+from gangway.jobs.base import JobStatus, Movable, Phase, Usage, restart_limit
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import read_status
-from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.local.outcomes import Spent
+from gangway.jobs.local.engine import LocalQueue, Spent
+from gangway.jobs.moves import MoveResult, move_job
 from gangway.jobs.sites import Site
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import end_processes, job, limited, over, until

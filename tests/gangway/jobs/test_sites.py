@@ -17,10 +17,9 @@ from gangway.components.estimate.energy import estimate_carbon, estimate_energy
 from gangway.components.estimate.regions import Place, read_place
 from gangway.components.estimate.traffic import traffic_price
 from gangway.jobs.base import JobStatus, Phase, Room, RunInterval
-from gangway.jobs.engines.registry import get_engine, get_site, get_sites
-from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, usage_cost
+from gangway.jobs.registry import get_engine, get_site, get_sites
+from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, place, usage_cost
 from gangway.stacks.config import engines_file
 from gangway.stacks.config.engines_file import NamedEngine
 from gangway.stacks.config.job_file import JobFile

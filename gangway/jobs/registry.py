@@ -71,7 +71,7 @@ def get_site(asked: str | None) -> Site:
     region = None if own.region is None else read_place(own.region, f"engines.{named}.region")
     engine: Engine
     if own.via is not None:
-        from gangway.jobs.remote.engine import RemoteEngine
+        from gangway.jobs.remote import RemoteEngine
 
         engine = RemoteEngine(own.via, own.engine, own.program, region)
     else:

@@ -11,8 +11,7 @@ from pydantic import AwareDatetime, model_validator
 
 from gangway.components.estimate.energy import ERROR_BAND
 from gangway.jobs.base import JobStatus
-from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, measured, product, ratio, worst
-from gangway.jobs.records.run_reports import REPORTED, Reported
+from gangway.jobs.figures import REPORTED, Absent, Figure, Maybe, Reported, Source, measured, product, ratio, worst
 from gangway.jobs.run_intervals import used_sec
 from gangway.jobs.sites import Nodes, Site, envelope, usage_cost_on_nodes
 from gangway.trainer.records.quantity import Frozen

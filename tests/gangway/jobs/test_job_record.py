@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gangway.jobs.base import Engine, JobStatus, Move, Phase, RunInterval
-from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, worst
-from gangway.jobs.records.job_record import FIGURES, JobRecord, StartCounts, job_record
-from gangway.jobs.records.run_reports import REPORTED, Reported, no_report
+from gangway.jobs.figures import REPORTED, Absent, Figure, Maybe, Reported, Source, no_report, worst
+from gangway.jobs.job_record import FIGURES, JobRecord, StartCounts, job_record
 from gangway.jobs.sites import Nodes, Site, find_nodes
 from gangway.stacks.config.engines_file import NamedEngine
 

@@ -25,7 +25,7 @@ from gangway.jobs.base import (
     wait_until_over,
 )
 from gangway.jobs.copying import Copied, copy_run
-from gangway.jobs.engines.registry import get_engine, movable
+from gangway.jobs.registry import get_engine, movable
 from gangway.jobs.run_folder import RunFolder
 from gangway.stacks.config.job_file import JobFile
 
