@@ -8,12 +8,12 @@ times. images/templates/job/own-job.sh maps a command's own codes to these.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol
 
 from gangway.components.core.findings import Finding, InputError, Severity
 from gangway.components.core.visible import OneLineTexts
@@ -30,10 +30,6 @@ from gangway.trainer.core.errors import (
     EXIT_UNFIT,
     EXIT_UNHEALTHY,
 )
-
-if TYPE_CHECKING:
-    from gangway.jobs.copying import Copied, OnProgress
-    from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 
 LOG_PART_BYTES = 1_000_000
 """Per answer of `Engine.log`."""
@@ -215,112 +211,6 @@ class Engine(Protocol):
 
     def ensure_begun(self, job_id: str) -> None:
         """Restarts a job without a process: its submit was cut off or its process killed. Raises as `status`."""
-
-
-class MoveLog(Protocol):
-    """The record of a move in progress."""
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether this move, or an interrupted one before it, has stopped the job."""
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the user has cancelled the job; no longer possible after `record_copied`."""
-
-    @property
-    def may_have_copy(self) -> bool:
-        """Whether this or an earlier move may have left a copy at the target."""
-
-    @property
-    def earlier_targets(self) -> tuple[str, ...]:
-        """Targets of earlier interrupted moves, which may hold copies."""
-
-    @property
-    def data_bytes(self) -> int:
-        """Bytes of its data set sent to the target by this move and interrupted ones before it."""
-
-    def record_copy(self, data_bytes: int) -> None:
-        """Records that the target may hold a copy, and that this many more bytes of the data set were sent."""
-
-    def record_stopping(self) -> None:
-        """Records that the job is being stopped."""
-
-    def record_absence(self) -> None:
-        """Records that the job does not run at the target, so it may go elsewhere. InputError: it had arrived there."""
-
-    def record_end_here(self, *, is_left: bool) -> None:
-        """Records that the job is over and moves nowhere. `is_left`: a copy at the target could not be removed."""
-
-    def record_copied(self) -> None:
-        """Records that the job is copied, so only this target may take it."""
-
-    def record_arrival(self, job_id: str) -> None:
-        """Records the job's id at the target."""
-
-    def forget_copy(self, place: str) -> None:
-        """Records that an earlier move's copy is removed."""
-
-
-class Movable(Engine, Protocol):
-    """An engine whose run folders can be read and written from this machine, so jobs can move."""
-
-    run_folders_are_here: bool
-    """Whether they are on this machine or mounted on it."""
-
-    def job(self, job_id: str) -> JobFile:
-        """The job file as submitted. Raises as `status`."""
-
-    def run_url(self, job_id: str) -> str:
-        """Its run folder, for display. Raises as `status`."""
-
-    def run_folder(self, job_id: str) -> "JobFolder":
-        """The opened run folder. InputError: as `status`, or there is none."""
-
-    def get_usage(self, job_id: str) -> Usage:
-        """Usage here and on earlier engines. Raises as `status`."""
-
-    def stage(self, source: str) -> "OwnJobFolder":
-        """The folder that collects the run folder of a job from `source`; always the same one. InputError: it cannot be
-        made.
-        """
-
-    def unstage(self, source: str) -> None:
-        """Removes that folder if it exists. OSError: it cannot be removed."""
-
-    def stop(self, job_id: str) -> None:
-        """Like `cancel`, for a move that resumes the job elsewhere. Raises as `status`."""
-
-    def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveLog]:
-        """Open while the job moves to `target`. InputError: another move is in progress, or the job has moved
-        elsewhere.
-        """
-
-    def find_moved(self, source: str) -> str | None:
-        """The id of the job that came from `source`; None if there is none."""
-
-    def environment(self, job_id: str) -> Mapping[str, str] | None:
-        """The environment of the submit; None if it was not kept. Raises as `status`."""
-
-    def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
-        """Like `submit`, with the folder staged for the last move's source as the run folder, in that environment;
-        None: this process's environment.
-        """
-
-    def bring_data(
-        self, job: JobFile, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
-    ) -> "Copied | None":
-        """Copies the job's `data.source` there, as `submit` does; None if there is nothing to copy. `on_wait` is called
-        if another process is copying it and this one waits. InputError: it cannot be copied.
-        """
-
-    def has_data(self, job: JobFile) -> bool:
-        """Whether the complete data set is there."""
-
-
-def as_movable(engine: Engine) -> Movable | None:
-    """None if its folders cannot be reached from here."""
-    return cast("Movable", engine) if hasattr(engine, "run_url") else None
 
 
 def refusals(engine: Engine, job: JobFile) -> list[Finding]:

@@ -35,7 +35,6 @@ from gangway.jobs.base import (
     LOG_PART_BYTES,
     JobStatus,
     Move,
-    MoveLog,
     Phase,
     SubmitUnansweredError,
     Usage,
@@ -62,7 +61,7 @@ from gangway.jobs.job_folder import (
     raise_errors,
     sharing_findings,
 )
-from gangway.jobs.migration import cancel_move, describe_move, open_move
+from gangway.jobs.migration import MoveRecord, cancel_move, describe_move, open_move
 from gangway.jobs.run_intervals import used_sec
 from gangway.stacks.config.job_file import JobFile
 
@@ -92,10 +91,11 @@ class StoredJob:
 
 
 class FolderEngine(ABC):
-    """Most of `Movable`, for one folder. `region`: of the folder and of the machines that run the jobs."""
+    """An engine whose run folders can be read and written from this machine, so jobs can move. `region`: of the folder
+    and of the machines that run the jobs.
+    """
 
     kind: str
-    run_folders_are_here = True
 
     def __init__(self, folder: Path, region: Place | None = None) -> None:
         self._folder, self.where, self.region = folder, str(folder), region
@@ -110,7 +110,7 @@ class FolderEngine(ABC):
 
     @abstractmethod
     def stop(self, job_id: str) -> None:
-        """See `Movable`. InputError: it cannot be stopped."""
+        """Like `cancel`, for a move that resumes the job elsewhere. Raises as `status`."""
 
     @abstractmethod
     def _begin(self, job_id: str) -> None:
@@ -154,15 +154,19 @@ class FolderEngine(ABC):
     def bring_data(
         self, job: JobFile, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
     ) -> "Copied | None":
-        """See `Movable`."""
+        """Copies the job's `data.source` there, as `submit` does; None if there is nothing to copy. `on_wait` is called
+        if another process is copying it and this one waits. InputError: it cannot be copied.
+        """
         return bring_data(job, self._folder, on_progress, on_wait)
 
     def has_data(self, job: JobFile) -> bool:
-        """See `Movable`."""
+        """Whether the complete data set is there."""
         return has_data(job, self._folder)
 
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
-        """See `Movable`."""
+        """Like `submit`, with the folder staged for the last move's source as the run folder, in that environment;
+        None: this process's environment.
+        """
         self._check(job)
         staged = self._make_folder(_staging_name(moves[-1].source))
         return self._store_and_start(job, staged, moves, os.environ if environment is None else environment)
@@ -273,7 +277,7 @@ class FolderEngine(ABC):
         return text, offset + len(content) - len(half)
 
     def job(self, job_id: str) -> JobFile:
-        """See `Movable`."""
+        """The job file as submitted. Raises as `status`."""
         return read_job(self._open_job(job_id))
 
     def get_stored_job(self, job_id: str) -> StoredJob:
@@ -290,7 +294,7 @@ class FolderEngine(ABC):
         """The job's interruptions on this engine."""
 
     def get_usage(self, job_id: str) -> Usage:
-        """See `Movable`."""
+        """Usage here and on earlier engines. Raises as `status`."""
         status, folder = self.status(job_id), self._open_job(job_id)
         before = status.earlier_usage
         return Usage(
@@ -300,16 +304,16 @@ class FolderEngine(ABC):
         )
 
     def environment(self, job_id: str) -> Mapping[str, str] | None:
-        """See `Movable`."""
+        """The environment of the submit; None if it was not kept. Raises as `status`."""
         folder = self._open_job(job_id)
         return get_environment(folder) if has_environment(folder) else None
 
     def run_url(self, job_id: str) -> str:
-        """See `Movable`."""
+        """Its run folder, for display. Raises as `status`."""
         return (self._open_job(job_id).path / RUN_FOLDER).as_uri()
 
     def run_folder(self, job_id: str) -> JobFolder:
-        """See `Movable`."""
+        """The opened run folder. InputError: as `status`, or there is none."""
         folder = self._open_job(job_id)
         try:
             return folder.folder(RUN_FOLDER)
@@ -317,16 +321,18 @@ class FolderEngine(ABC):
             raise _unreadable(folder, RUN_FOLDER, "the run folder cannot be opened", error) from None
 
     def stage(self, source: str) -> OwnJobFolder:
-        """See `Movable`."""
+        """The folder that collects the run folder of a job from `source`; always the same one. InputError: it cannot be
+        made.
+        """
         return self._make_folder(_staging_name(source)).own_subfolder(RUN_FOLDER)
 
     def unstage(self, source: str) -> None:
-        """See `Movable`."""
+        """Removes that folder if it exists. OSError: it cannot be removed."""
         with suppress(FileNotFoundError):
             OwnJobFolder(self._folder / _staging_name(source)).remove_tree()
 
     def find_moved(self, source: str) -> str | None:
-        """See `Movable`."""
+        """The id of the job that came from `source`; None if there is none."""
         for job_id in job_ids(self._folder):
             with suppress(OSError, UnreadableError):  # another user's job cannot have come from there
                 if (moves := read_status(OwnJobFolder(self._folder / job_id)).moves) and moves[-1].source == source:
@@ -343,8 +349,10 @@ class FolderEngine(ABC):
     def _has_started(self, folder: OwnJobFolder) -> bool:
         """Whether a process or Slurm is responsible for a job that is not over."""
 
-    def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveLog]:
-        """See `Movable`."""
+    def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveRecord]:
+        """Open while the job moves to `target`. InputError: another move is in progress, or the job has moved
+        elsewhere.
+        """
         return open_move(self._open_job(job_id), target)
 
     def _check(self, job: JobFile) -> None:

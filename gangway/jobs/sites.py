@@ -14,7 +14,8 @@ from gangway.components.core.findings import InputError
 from gangway.components.estimate.data_transfer import DataAt, carried
 from gangway.components.estimate.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
 from gangway.components.estimate.regions import Place, read_place
-from gangway.jobs.base import Engine, JobStatus, Room, as_movable, refusals
+from gangway.jobs.base import Engine, JobStatus, Room, refusals
+from gangway.jobs.job_folders import FolderEngine
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.engines_file import NamedEngine
 from gangway.stacks.config.job_file import JobFile
@@ -153,7 +154,7 @@ def usage_cost_on_nodes(nodes: Nodes | None, status: JobStatus, now: datetime) -
 def _data_cost(job: JobFile, engine: Engine) -> tuple[float | None, str]:
     """The cost of transferring the job's data once, in dollars."""
     assert job.data is not None, "asked of a job with data"
-    if (movable := as_movable(engine)) is not None and movable.has_data(job):
+    if isinstance(engine, FolderEngine) and engine.has_data(job):
         return 0.0, f"{job.data.source} has already been copied"
     target = engine.region
     if target is None:

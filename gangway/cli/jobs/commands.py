@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from typer._click import Context
 
     from gangway.components.core.findings import Finding, InputError
-    from gangway.jobs.base import Engine, JobStatus, Movable, Move
+    from gangway.jobs.base import Engine, JobStatus, Move
     from gangway.jobs.copying import Copied
+    from gangway.jobs.job_folders import FolderEngine
     from gangway.jobs.job_record import JobRecord
     from gangway.jobs.moves import MoveResult
     from gangway.jobs.sites import By, Site
@@ -123,12 +124,12 @@ def submit(
 
 def _copy_data(engine: "Engine", job: "JobFile") -> None:
     """Copy the job's data set if it names a source and the engine takes one."""
-    from gangway.jobs.base import as_movable
+    from gangway.jobs.job_folders import FolderEngine
 
-    if job.data is None or job.data.source is None or (target := as_movable(engine)) is None:
+    if job.data is None or job.data.source is None or not isinstance(engine, FolderEngine):
         return
     with _progress_bar() as bar:
-        copied = target.bring_data(job, bar, _print_err)
+        copied = engine.bring_data(job, bar, _print_err)
     if copied is None:
         _print_err(f"{job.data.source} was copied earlier")
     else:
@@ -183,7 +184,7 @@ def _burst(
     return engine, job_id, None
 
 
-def _requeue(source: "Movable", job_id: str) -> str:
+def _requeue(source: "FolderEngine", job_id: str) -> str:
     """The job's id after a failed move; a new one if the move had already cancelled it. Prints why if that fails."""
     from gangway.components.core.findings import InputError
     from gangway.jobs.base import Phase

@@ -8,9 +8,9 @@ import pytest
 
 from gangway.cli.jobs.commands import _get_record as get_record
 from gangway.components.core.findings import InputError
-from gangway.jobs.base import JobStatus, Movable, Phase, Usage, restart_limit
+from gangway.jobs.base import JobStatus, Phase, Usage, restart_limit
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
-from gangway.jobs.job_folders import read_status
+from gangway.jobs.job_folders import FolderEngine, read_status
 from gangway.jobs.local.engine import LocalQueue, Spent
 from gangway.jobs.moves import MoveResult, move_job
 from gangway.jobs.sites import Site
@@ -35,11 +35,11 @@ def queues(tmp_path: Path) -> Iterator[list[LocalQueue]]:
         end_processes(each)
 
 
-def begun(queue: Movable, job_id: str) -> JobStatus:
+def begun(queue: FolderEngine, job_id: str) -> JobStatus:
     return until(queue, job_id, lambda found, log: "begun" in log)
 
 
-def moved_and_failed(source: Movable, job_id: str, target: Movable) -> tuple[MoveResult, JobStatus]:
+def moved_and_failed(source: FolderEngine, job_id: str, target: FolderEngine) -> tuple[MoveResult, JobStatus]:
     """With the one start at the target, the second failure of two."""
     moved = move_job(source, job_id, target, limited(), quiet)
     found = over(target, moved.job_id)
@@ -168,7 +168,7 @@ def test_from_slurm_and_to_slurm(
 ) -> None:
     (tmp_path / "queue").mkdir()
     engine = SlurmEngine(tmp_path / "queue", "gpu")
-    ends: tuple[Movable, Movable] = (engine, queues[0]) if is_first else (queues[0], engine)
+    ends: tuple[FolderEngine, FolderEngine] = (engine, queues[0]) if is_first else (queues[0], engine)
     source, target = ends
     job_id = source.submit(job(FAILS_AFTER_A_MOVE, max_restarts=1))
     begun(source, job_id)
