@@ -52,8 +52,7 @@ class Usage:
 
     Attributes:
         sec: time on nodes, however many.
-        failures: starts that failed.
-        interruptions: starts that were interrupted, not by the user.
+        failures, interruptions: starts that failed, or were interrupted, not by the user.
     """
 
     sec: float = 0.0
@@ -261,12 +260,11 @@ def region_findings(job: JobFile, region: Place | None) -> list[Finding]:
 
 
 def _data_findings(job: JobFile, region: Place | None) -> list[Finding]:
-    """Data in the engine's own region is covered by the engine's finding."""
     if job.data is None:
         return []
     place = read_place(job.data.region, "data.region")
     if region is not None and region.name == place.name:
-        return []
+        return []  # covered by the engine's finding
     if (refused := refusal(job.regions.limits, place)) is None:
         return []
     fix = "copy the data to an allowed region first, or change regions"
@@ -362,11 +360,9 @@ def after(code: int, failures: int, max_restarts: int, *, other_nodes: bool) -> 
     if code in _OVER:
         phase, reason = _OVER[code]
         return Next(phase, failures, reason)
-    if code == EXIT_INTERRUPTED:
-        return Next(None, failures, EXIT_CODES[code])
     if code == EXIT_UNFIT and not other_nodes:
         return Next(Phase.FAILED, failures, "this node is unfit for the job, and there is no other")
-    if code == EXIT_UNFIT:
+    if code in (EXIT_INTERRUPTED, EXIT_UNFIT):
         return Next(None, failures, EXIT_CODES[code])
     failures += 1
     cause = f"failed with exit code {code}" if code >= 0 else f"ended by signal {-code}"

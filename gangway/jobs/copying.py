@@ -31,7 +31,6 @@ from gangway.jobs.run_folder import (
     RunFolder,
     copy_folder_metadata,
     is_odd,
-    missing_metadata_line,
     remove_others,
 )
 from gangway.runs.run_store import object_store
@@ -88,8 +87,9 @@ def copy_run(source_place: CopyPlace, target_place: CopyPlace, on_progress: OnPr
             forget_copy(target)
         on_folders = () if here is None or there is None else copy_folder_metadata(here, there, files)
     unmarked = (*copied.unmarked, *on_folders)
+    marks = [f"times and modes of {len(unmarked)} files and folders ({unmarked[0]})"] if unmarked else []
     nameless = (f"{name} (not a valid name in a bucket)" for name in odd)
-    left_out = sorted((*damaged, *nameless, *not_copied, *missing_metadata_line(unmarked)))
+    left_out = sorted((*damaged, *nameless, *not_copied, *marks))
     return replace(copied, left_out=tuple(left_out), unmarked=unmarked)
 
 
@@ -187,7 +187,6 @@ def _folder(store: "Store") -> Path | None:
 
 
 def _has(target: "Store", name: str, size: int, sha256: str) -> bool:
-    """Whether a copied file is still intact."""
     return _size(target, name) == size and (_folder(target) is None or get_sha256(target, name) == sha256)
 
 
@@ -236,7 +235,6 @@ def forget_copy(target: "Store") -> None:
 
 
 def _copy(source: "Store", target: "Store", name: str) -> str:
-    """Copies one file; its SHA-256."""
     sent = hashlib.sha256()
     with _writer(target, name) as writer:
         for part in source.get(name).stream(_PART_BYTES):

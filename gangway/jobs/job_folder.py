@@ -196,7 +196,7 @@ class OwnJobFolder(JobFolder):
                 os.mkdir(part, dir_fd=at._descriptor)
             at = at.folder(part)
 
-    def write(self, name: str, content: bytes, mode: int = 0o666) -> None:
+    def write(self, name: str, content: bytes, mode: int = 0o666) -> None:  # 0o600: readable only by the owner
         """Atomic: readers see the old content or the new. OSError: nothing has changed."""
         partial = f".{name}-{secrets.token_hex(8)}"
         try:
@@ -218,10 +218,6 @@ class OwnJobFolder(JobFolder):
                 str(self.path), f"cannot be written: {error.strerror}", allowed="a folder with free space",
                 fix="free some space there" if error.errno in FULL else "make it writable, or submit the job elsewhere",
             ) from None  # fmt: skip
-
-    def write_private(self, name: str, content: bytes) -> None:
-        """Like `write`, readable only by the owner."""
-        self.write(name, content, 0o600)
 
     def touch(self, name: str) -> bool:
         """Makes an empty file; whether it is new. OSError: also if the name exists and is not a file."""

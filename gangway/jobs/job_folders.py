@@ -141,7 +141,6 @@ class FolderEngine(ABC):
                     new.remove_tree()
 
     def _remove_stale(self) -> None:
-        """Removes what killed submits of this user left, including their environments."""
         for path in self._folder.glob(f"{_NEW}*"):
             with suppress(OSError, NotOwnError):
                 folder = OwnJobFolder(path)
@@ -356,7 +355,6 @@ class FolderEngine(ABC):
         return open_move(self._open_job(job_id), target)
 
     def _check(self, job: JobFile) -> None:
-        """InputError: what this engine cannot do, or its region."""
         raise_errors((*region_findings(job, self.region), *self.findings(job)))
 
     def _make_folder(self, name: str) -> OwnJobFolder:
@@ -373,7 +371,6 @@ class FolderEngine(ABC):
         return folder
 
     def _write_error(self, error: OSError, problem: str) -> InputError:
-        """For a folder that cannot be written."""
         if isinstance(error, PermissionError):
             try:
                 check_open(self._folder)
@@ -472,7 +469,6 @@ def _unreadable(folder: JobFolder, name: str, problem: str, error: OSError | Val
 
 
 def _file_fix(path: Path, error: OSError) -> str:
-    """How to fix a job's file that cannot be read."""
     if isinstance(error, PermissionError):
         return f"chmod u+r {path}"
     if isinstance(error, FileNotFoundError):
@@ -527,7 +523,7 @@ def working_folder_findings(job: JobFile, *, is_here: bool) -> Iterator[Finding]
 def save_environment(folder: OwnJobFolder, variables: Mapping[str, str]) -> None:
     """OSError: no room."""
     content = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in without_marks(variables).items())
-    folder.write_private(_ENVIRONMENT, content)
+    folder.write(_ENVIRONMENT, content, 0o600)
 
 
 def has_environment(folder: JobFolder) -> bool:

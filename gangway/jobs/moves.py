@@ -201,7 +201,6 @@ def _price_transfer(
 def _add_data_price(
     usd: float | None, why: str, job: JobFile, target: FolderEngine, data_bytes: int
 ) -> tuple[float | None, str]:
-    """The same with the transfer of its data set."""
     assert job.data is not None, "it was copied"
     if target.region is None:
         return None, f"{why}; the region of {get_place(target)} is not declared, so its data set has no transfer price"

@@ -189,7 +189,6 @@ class RemoteEngine:
             raise error.why from None
 
     def _result(self, call: Call, answer: Answer) -> Any:
-        """InputError: as raised remotely."""
         if answer.refusal is not None:
             raise answer.refusal.error()
         try:
@@ -228,8 +227,6 @@ class _UnansweredError(Exception):
 
 
 class _Pipe:
-    """One connection for successive requests."""
-
     def __init__(self, via: str, program: str) -> None:
         self._via, self._program, self._rest = via, program, b""
         # An unread pipe could fill up. It is closed with the connection.
@@ -291,7 +288,6 @@ class _Pipe:
         return line
 
     def _exit_error(self) -> InputError:
-        """Why the other end has gone."""
         code = self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()

@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -115,7 +115,6 @@ class _File:
         self._path = path
 
     def stream(self, part_bytes: int) -> Iterator[bytes]:
-        """The content in parts of that size."""
         descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -124,7 +123,6 @@ class _File:
                 yield part
 
     def bytes(self) -> bytes:
-        """The whole content."""
         return b"".join(self.stream(1 << 20))
 
 
@@ -216,7 +214,6 @@ class FileMetadata:
 
 
 def _trouble(call: Callable[[], None]) -> str:
-    """The error of a call; empty if it succeeds."""
     try:
         call()
     except OSError as error:
@@ -230,8 +227,3 @@ def copy_folder_metadata(source: Path, target: Path, names: Iterable[str]) -> li
     deepest_first = sorted(folders, key=lambda name: (-name.count("/"), name))
     problems = [FileMetadata.of(source / name).apply_to(target / name, _OWN_FOLDER) for name in deepest_first]
     return [problem for problem in problems if problem]
-
-
-def missing_metadata_line(problems: Sequence[str]) -> tuple[str, ...]:
-    """For the list of what was not copied."""
-    return (f"times and modes of {len(problems)} files and folders ({problems[0]})",) if problems else ()

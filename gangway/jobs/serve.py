@@ -145,9 +145,7 @@ def _wait_for_lock(file: IO[str]) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise EngineAwayError(
-                    "submit",
-                    "an earlier attempt is still running there",
-                    fix="wait, then check `gangway job list`",
+                    "submit", "an earlier attempt is still running there", fix="wait, then check `gangway job list`"
                 ) from None
             time.sleep(_POLL_SEC)
 

@@ -68,7 +68,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Charge:
-    """What all hours on all nodes of a job cost at a site; None if unknown. `why`: the prices used."""
+    """Of all hours on all nodes of a job at a site; None if unknown. `why`: the prices used."""
 
     usd: float | None
     gco2e: float | None
@@ -99,7 +99,6 @@ def find_nodes(name: str, engine: NamedEngine) -> Nodes:
 
 
 def _list_price(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: Place) -> Nodes:
-    """From the price list, for this region only."""
     quote = catalog.price(machine.name, place.region, "on-demand" if engine.capacity == "on-demand" else "spot")
     if quote is None or not quote.is_bounded:
         return Nodes(None, f"no price list has {machine.name} in {place.name}", machine, place)
@@ -136,13 +135,8 @@ class Spent:
     source: str
 
 
-def usage_cost(site: Site, status: JobStatus, now: datetime) -> Spent:
+def usage_cost(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
     """On this engine, without the engines it came from."""
-    return usage_cost_on_nodes(site.nodes, status, now)
-
-
-def usage_cost_on_nodes(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
-    """The same, for given nodes."""
     if status.stretches is None:
         return Spent(None, None, "its engine no longer knows when it was on nodes")
     hours = sum((each.until(now) - each.start).total_seconds() / 3600 * each.nodes for each in status.stretches)
@@ -152,7 +146,6 @@ def usage_cost_on_nodes(nodes: Nodes | None, status: JobStatus, now: datetime) -
 
 
 def _data_cost(job: JobFile, engine: Engine) -> tuple[float | None, str]:
-    """The cost of transferring the job's data once, in dollars."""
     assert job.data is not None, "asked of a job with data"
     if isinstance(engine, FolderEngine) and engine.has_data(job):
         return 0.0, f"{job.data.source} has already been copied"
@@ -179,7 +172,7 @@ def envelope(nodes: Nodes, hours: float, num: int) -> tuple[EnergyEstimate, Carb
 
 @dataclass(frozen=True)
 class Placement:
-    """The engine, whether the job starts there immediately, and a line per engine considered."""
+    """`now`: whether the job starts there immediately; `lines`: one per engine considered."""
 
     engine: Engine
     now: bool
@@ -188,8 +181,6 @@ class Placement:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """An engine that accepts the job."""
-
     site: Site
     room: Room
     charge: Charge

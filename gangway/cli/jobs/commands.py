@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from typer._click import Context
 
-    from gangway.components.core.findings import Finding, InputError
+    from gangway.components.core.findings import InputError
     from gangway.jobs.base import Engine, JobStatus, Move
     from gangway.jobs.copying import Copied
     from gangway.jobs.job_folders import FolderEngine
@@ -92,10 +92,14 @@ def submit(
     """
     from gangway.components.core.findings import InputError
     from gangway.jobs.registry import get_sites, movable
-    from gangway.jobs.sites import place
+    from gangway.jobs.sites import By, place
     from gangway.stacks.config.job_file import read_job_file
 
-    job, sites, decided_by = read_job_file(job_file), get_sites(on), None if by is None else _parse_by(by)
+    job, sites, decided_by = read_job_file(job_file), get_sites(on), None
+    if by is not None:
+        if by not in [*By]:
+            raise InputError.not_among("--by", "no such criterion", by, By)
+        decided_by = By(by)
     if burst_after is not None and len(sites) == 1:
         raise InputError("--burst-after", "needs several engines", fix="name them: --on local:A,local:B")
     for site in sites if burst_after is not None else ():
@@ -115,7 +119,9 @@ def submit(
             typer.echo(job_id)  # it stays in its queue
             raise problem
     for finding in warnings:
-        _print_finding(finding)
+        _print_err(f"{finding.severity}: {finding.path}: {finding.message} ({finding.code})")
+        if finding.fix:
+            _print_err(f"  fix:     {finding.fix}")
     typer.echo(job_id)
     asked = next((site.asked for site in sites if site.engine is engine), "")
     named = f" --on {shlex.quote(asked)}" if on else ""
@@ -134,15 +140,6 @@ def _copy_data(engine: "Engine", job: "JobFile") -> None:
         _print_err(f"{job.data.source} was copied earlier")
     else:
         _print_err(_copy_text(copied, "of the data set"))
-
-
-def _parse_by(word: str) -> "By":
-    from gangway.components.core.findings import InputError
-    from gangway.jobs.sites import By
-
-    if word not in [*By]:
-        raise InputError.not_among("--by", "no such criterion", word, By)
-    return By(word)
 
 
 def _burst(
@@ -201,12 +198,6 @@ def _requeue(source: "FolderEngine", job_id: str) -> str:
 
 def _print_err(line: str) -> None:
     typer.echo(line, err=True)
-
-
-def _print_finding(finding: "Finding") -> None:
-    _print_err(f"{finding.severity}: {finding.path}: {finding.message} ({finding.code})")
-    if finding.fix:
-        _print_err(f"  fix:     {finding.fix}")
 
 
 def _no_progress(done: int, total: int) -> None:
@@ -355,7 +346,7 @@ def status(
         return
     typer.echo(_status_line(found))
     if found.stretches is None or found.stretches:
-        so_far = usage_cost(site, found, datetime.now(UTC))
+        so_far = usage_cost(site.nodes, found, datetime.now(UTC))
         hours = "unknown" if so_far.node_hours is None else f"{so_far.node_hours:,.3g} node-hours"
         usd = f"{so_far.usd:,.2f} USD" if so_far.usd is not None else "cost unknown"
         typer.echo(f"on nodes: {hours}, {usd} ({so_far.source})")
@@ -495,20 +486,19 @@ def _as_json(found: Any) -> str:
 
 
 def _get_record(site: "Site", job_id: str, now: datetime) -> "JobRecord":
-    """Get the record of an engine's job. InputError: no such job."""
     from gangway.jobs.figures import Absent, no_report, read_reported
     from gangway.jobs.job_folders import FolderEngine
-    from gangway.jobs.job_record import StartCounts, job_record
+    from gangway.jobs.job_record import EngineInfo, StartCounts, get_record
 
-    engine = site.engine
+    engine, info = site.engine, EngineInfo(site.engine.kind, site.engine.where, site.nodes)
     status = engine.status(job_id)
     if not isinstance(engine, FolderEngine):
         place = f"{engine.kind}, {engine.where}"
         unread = no_report(f"the run folder is on {place}, not reachable from here")
-        return job_record(site, status, Absent(f"{place} does not report which starts failed"), unread, now)
+        return get_record(info, status, Absent(f"{place} does not report which starts failed"), unread, now)
     job = engine.get_stored_job(job_id)
     begun = StartCounts(job.failures, job.job.max_restarts - status.earlier_usage.failures)
-    return job_record(site, status, begun, read_reported(job.job, job.folder.by_descriptor), now)
+    return get_record(info, status, begun, read_reported(job.job, job.folder.by_descriptor), now)
 
 
 def get_stack_record(stack: str, now: datetime) -> "JobRecord":
@@ -540,7 +530,6 @@ def get_stack_record(stack: str, now: datetime) -> "JobRecord":
 
 
 def _show_record(record: "JobRecord") -> None:
-    """Print the figures, then the missing ones with their reasons."""
     from rich.console import Console
     from rich.table import Table
 

@@ -60,7 +60,6 @@ def job(
 
 
 def _stack_lines(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> list[str]:
-    """Show a stack's job; with `scale` also resize its node groups."""
     from datetime import UTC, datetime
 
     from gangway.finops.audit.state import stack_outputs

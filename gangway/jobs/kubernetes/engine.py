@@ -61,7 +61,6 @@ from gangway.jobs.kubernetes.objects import (
     get_excluded_nodes,
     get_file,
     get_job_id,
-    get_run_folder,
     get_start,
     group_by_job,
     is_job_set,
@@ -134,27 +133,25 @@ class KubernetesEngine:
         yield from fabric_findings(self._kubectl, job, quota)
         if quota is None:
             yield Finding.warning(
-                "job.quota",
-                "resources",
-                f"unknown whether {self._queue} can ever run it: you may not read its quota",
+                "job.quota", "resources", f"unknown whether {self._queue} can ever run it: you may not read its quota"
             )
             return
         for name, why in over_quota(job, quota):
             yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or use another queue")
 
     def _missing_objects(self, job: JobFile) -> Iterable[Finding]:
-        if not self._has("persistentvolumeclaim", CLAIM):
+        if not self._kubectl.has("persistentvolumeclaim", CLAIM):
             yield Finding.error(
                 "job.claim", "--on", f"the namespace has no volume claim {CLAIM} for run folders",
                 "docs/kubernetes.md has a manifest to apply",
             )  # fmt: skip
-        if job.data_dir is not None and not self._has("persistentvolumeclaim", DATA_CLAIM):
+        if job.data_dir is not None and not self._kubectl.has("persistentvolumeclaim", DATA_CLAIM):
             yield Finding.error(
                 "job.data-claim", "data_dir", f"the namespace has no volume claim {DATA_CLAIM}, which is mounted there",
                 "docs/kubernetes.md says what it is",
             )  # fmt: skip
         name = priority_class(job.priority)
-        if name is not None and not self._has(_PRIORITIES, name):
+        if name is not None and not self._kubectl.has(_PRIORITIES, name):
             yield Finding.error(
                 "job.priority", "priority", f"the cluster has no WorkloadPriorityClass {name}",
                 "priority: normal, or apply the one in docs/kubernetes.md",
@@ -316,8 +313,8 @@ class KubernetesEngine:
         meta = last["metadata"]
         placing = Placing(
             self._kubectl.namespace, queue, CLAIM, job_id, get_annotation(last, USER_ANNOTATION),
-            get_run_folder(last), get_excluded_nodes(last), get_start(last), None, self._block(job, queue),
-            find_fabric(self._kubectl, job),
+            get_annotation(last, RUN_ANNOTATION), get_excluded_nodes(last), get_start(last), None,
+            self._block(job, queue), find_fabric(self._kubectl, job),
         )  # fmt: skip
         following = placing.without(nodes, remaining_sec(seen))
         data = self._kubectl.get("secret", meta["name"]).get("data", {})
@@ -331,8 +328,7 @@ class KubernetesEngine:
 
     def _get_queue(self, job_set: Found) -> str:
         """May differ from this engine's queue."""
-        name: str = job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue)
-        return name
+        return str(job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue))
 
     def _read_jobs(self, *words: str) -> list[JobObjects]:
         sets = [each for each in self._kubectl.get(SETS, *words) if is_job_set(each)]
@@ -381,7 +377,6 @@ class KubernetesEngine:
         return self._kubectl.get(_CLUSTER_QUEUES, of["spec"]["clusterQueue"])
 
     def _quota(self, of: Any) -> Quota | None:
-        """None if this user may not read it."""
         try:
             queue = self._cluster_queue(of)
             return get_quota(queue, self._cohort(queue))
@@ -414,18 +409,11 @@ class KubernetesEngine:
         except (ForbiddenError, MissingError):
             return None
 
-    def _has(self, kind: str, name: str) -> bool:
-        try:
-            self._kubectl.get(kind, name)
-        except MissingError:
-            return False
-        except ForbiddenError:
-            return True  # unknown here; Kueue reports it
-        return True
-
 
 def own_name() -> str:
-    """With a login shared by sudo, the name of the user who ran sudo."""
+    """With a login shared by sudo, the name of the user who ran sudo. A number if the user has no name, as in many
+    containers.
+    """
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # the second since Python 3.13

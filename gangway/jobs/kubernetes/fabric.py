@@ -3,6 +3,7 @@ several whole nodes get it; others get a warning, since NCCL silently falls back
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import Annotated
 
@@ -112,10 +113,17 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
         return
     names = [] if quota is None else offered_networks(job, quota)
     if fabric is not None and not names and job.env.get(_NET) != _TCP:
-        yield _part_of_a_node(fabric, gpus)
+        yield Finding.warning(
+            "job.fabric-part", f"resources.{GPU}",
+            f"{gpus:f} of a node's {fabric.gpus} GPUs: pods that may share a node do not get the network between GPUs, "
+            "so NCCL silently uses TCP between nodes",
+            f'{GPU}: "{fabric.gpus}", or {_NET}: {_TCP} in env for TCP',
+        )  # fmt: skip
     if not names or any(name in job.resources for name in names):
         return
-    nodes = _read_nodes(kubectl)
+    nodes: list[Found] = []
+    with suppress(ForbiddenError):  # this user may not read them
+        nodes = kubectl.get("nodes")
     for name in names:
         count = count_per_node(nodes, name, gpus)
         has = f"a node has {count:f}" if count else f"{_PAGE} says how many"
@@ -124,15 +132,6 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
             f"not given, so NCCL silently uses TCP between nodes; the queue has a quota of it, and {has}",
             f'{name}: "{count:f}"' if count else f'{name}: "...", or "0" for TCP',
         )  # fmt: skip
-
-
-def _part_of_a_node(fabric: Fabric, gpus: Decimal) -> Finding:
-    return Finding.warning(
-        "job.fabric-part", f"resources.{GPU}",
-        f"{gpus:f} of a node's {fabric.gpus} GPUs: pods that may share a node do not get the network between GPUs, so "
-        "NCCL silently uses TCP between nodes",
-        f'{GPU}: "{fabric.gpus}", or {_NET}: {_TCP} in env for TCP',
-    )  # fmt: skip
 
 
 def offered_networks(job: JobFile, quota: Quota) -> list[str]:
@@ -151,12 +150,3 @@ def count_per_node(nodes: Iterable[Found], name: str, gpus: Decimal) -> Decimal 
     rooms = [each.get("status", {}).get("allocatable", {}) for each in nodes]
     counts = [quantity(room[name]) for room in rooms if name in room and quantity(room.get(GPU, "0")) >= gpus]
     return min(filter(None, counts), default=None)
-
-
-def _read_nodes(kubectl: Kubectl) -> list[Found]:
-    """Empty if this user may not read them."""
-    try:
-        found: list[Found] = kubectl.get("nodes")
-    except ForbiddenError:
-        return []
-    return found

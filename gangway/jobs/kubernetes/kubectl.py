@@ -64,6 +64,16 @@ class Kubectl:
         found = json.loads(self.run("get", kind, *words, "--output=json"))
         return found["items"] if found["kind"].endswith("List") else found
 
+    def has(self, kind: str, name: str) -> bool:
+        """Whether it exists, or this user may not read it: its users or Kueue then report it. Raises as `get`."""
+        try:
+            self.get(kind, name)
+        except MissingError:
+            return False
+        except ForbiddenError:
+            pass
+        return True
+
     def create(self, manifest: Mapping[str, Any]) -> Any:
         """With strict validation; returns the stored object. TakenError, and as `get`."""
         words = ("create", "--validate=strict", "--output=json", "--filename=-")
@@ -141,34 +151,18 @@ def local_queue(kubectl: Kubectl, name: str) -> Any:
 
 
 def _no_place(kubectl: Kubectl, name: str) -> InputError:
-    place, context = f"--on kubernetes:{kubectl.context}@{kubectl.namespace}/{name}", kubectl.context
-    if not _has_namespace(kubectl):
+    place = f"--on kubernetes:{kubectl.context}@{kubectl.namespace}/{name}"
+    if not kubectl.has("namespace", kubectl.namespace):
         known = _list_names(kubectl, "namespaces")
-        return InputError(
-            place, "the cluster has no such namespace", value=kubectl.namespace, allowed=_or_none(known),
-            fix=nearest_hint(kubectl.namespace, known or ()),
-        )  # fmt: skip
-    own = _list_names(kubectl, QUEUES) or []
-    if own:
-        return InputError(
-            place, "the namespace has no such Kueue queue", value=name, allowed=", ".join(own),
-            fix=nearest_hint(name, own),
-        )  # fmt: skip
+        fix = nearest_hint(kubectl.namespace, known or ())
+        problem = "the cluster has no such namespace"
+        return InputError(place, problem, value=kubectl.namespace, allowed=_or_none(known), fix=fix)
+    if own := _list_names(kubectl, QUEUES):
+        problem, fix = "the namespace has no such Kueue queue", nearest_hint(name, own)
+        return InputError(place, problem, value=name, allowed=", ".join(own), fix=fix)
     others = _list_names(kubectl, QUEUES, _EVERYWHERE)
-    return InputError(
-        place, "the namespace has no Kueue queue", value=name, allowed=_or_none(others),
-        fix=f"--on kubernetes:{context}@{others[0]}" if others else "docs/kubernetes.md has a manifest to apply",
-    )  # fmt: skip
-
-
-def _has_namespace(kubectl: Kubectl) -> bool:
-    try:
-        kubectl.get("namespace", kubectl.namespace)
-    except MissingError:
-        return False
-    except ForbiddenError:
-        return True  # a user without access may still have a queue in it
-    return True
+    fix = f"--on kubernetes:{kubectl.context}@{others[0]}" if others else "docs/kubernetes.md has a manifest to apply"
+    return InputError(place, "the namespace has no Kueue queue", value=name, allowed=_or_none(others), fix=fix)
 
 
 def _list_names(kubectl: Kubectl, kind: str, *words: str) -> Sequence[str] | None:
@@ -206,16 +200,10 @@ def merge_logs(output: bytes, offset_ns: int, now_ns: int | None) -> tuple[str, 
     lines = list[tuple[int, str]]()
     for each in _ENDS.split(output):
         if found := _LINE.fullmatch(each):
-            at = _ns(f"{found[1].decode()}{found[3].decode()}", (found[2] or b"").decode())
+            second = datetime.fromisoformat(f"{found[1].decode()}{found[3].decode()}")
+            at = int(second.timestamp()) * 10**9 + int((found[2] or b"").decode().ljust(9, "0"))
             lines.append((at, found[4].decode(errors="replace")))
     until = None if now_ns is None else now_ns - _AGREEMENT_NS
-    new = sorted(
-        (each for each in lines if each[0] > offset_ns and (until is None or each[0] <= until)),
-        key=lambda each: each[0],
-    )
+    new = [each for each in lines if each[0] > offset_ns and (until is None or each[0] <= until)]
+    new.sort(key=lambda each: each[0])
     return "".join(f"{text}\n" for _, text in new), new[-1][0] if new else offset_ns
-
-
-def _ns(second: str, fraction: str) -> int:
-    at = int(datetime.fromisoformat(second).timestamp())
-    return at * 10**9 + int(fraction.ljust(9, "0"))

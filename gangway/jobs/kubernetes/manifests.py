@@ -378,7 +378,6 @@ def _add_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
 
 
 def _mount_fabric(pod: Manifest, fabric: Fabric) -> None:
-    """Mounts the plug-in for the network between GPUs."""
     if fabric.mount is None:
         return
     (container,) = pod["containers"]

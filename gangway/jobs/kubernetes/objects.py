@@ -16,7 +16,6 @@ from gangway.jobs.kubernetes.manifests import (
     HOURS_ANNOTATION,
     HOURS_LABEL,
     JOB_LABEL,
-    RUN_ANNOTATION,
     START_LABEL,
 )
 from gangway.stacks.config.job_file import JobFile
@@ -110,11 +109,6 @@ def get_hours_sec(job_set: Found) -> int:
     if not _NUMBER.fullmatch(text):
         raise _unreadable(job_set, f"{HOURS_ANNOTATION} is {text!r}")
     return int(text)
-
-
-def get_run_folder(job_set: Found) -> str:
-    """In the volume claim. UnreadableError: as `get_file`."""
-    return get_annotation(job_set, RUN_ANNOTATION)
 
 
 def get_excluded_nodes(job_set: Found) -> tuple[str, ...]:

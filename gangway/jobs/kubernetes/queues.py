@@ -14,6 +14,8 @@ from gangway.jobs.kubernetes.kubectl import Found
 from gangway.stacks.config.job_file import JobFile
 
 DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
+_Amounts = Mapping[tuple[str, str], Decimal]
+"""By flavor and resource."""
 _SUFFIXES: Mapping[str, Decimal] = MappingProxyType(
     {
         **{"m": Decimal("0.001"), "": Decimal(1)},
@@ -92,8 +94,8 @@ def _node_resources(job: JobFile) -> Mapping[str, Decimal]:
     return {name: quantity(text) for name, text in resources_of(job).items()}
 
 
-def cohort_total(members: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str], Decimal]:
-    """What a cohort and its queues have together, by flavor and resource."""
+def cohort_total(members: Iterable[Found]) -> _Amounts:
+    """What a cohort and its queues have together."""
     found: dict[tuple[str, str], Decimal] = {}
     flavors = [
         flavor for each in members for group in each["spec"].get("resourceGroups", ()) for flavor in group["flavors"]
@@ -105,7 +107,7 @@ def cohort_total(members: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str
     return found
 
 
-def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str], Decimal] | None = None) -> Quota:
+def get_quota(cluster_queue: Found, cohort: _Amounts | None = None) -> Quota:
     """`cohort`: the `cohort_total` of what it borrows from; None if unknown."""
     node, own_cohort = _get_size(cluster_queue)
     spec, status = cluster_queue["spec"], cluster_queue.get("status", {})
@@ -124,9 +126,7 @@ def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str],
     return Quota(groups, in_cohort, UNCOUNTED if labels.items() >= OURS.items() else (), node)
 
 
-def _get_size(
-    cluster_queue: Mapping[str, Any],
-) -> tuple[Mapping[str, Decimal], Mapping[tuple[str, str], Decimal]]:
+def _get_size(cluster_queue: Found) -> tuple[Mapping[str, Decimal], _Amounts]:
     """What a node leaves to pods, and what each flavor has, for clusters made by Gangway; else empty."""
     try:
         size = json.loads(cluster_queue["metadata"]["annotations"][SIZE])
@@ -138,13 +138,13 @@ def _get_size(
     }
 
 
-def flavor_names(cluster_queue: Mapping[str, Any]) -> list[str]:
+def flavor_names(cluster_queue: Found) -> list[str]:
     """Of all its groups."""
     groups = cluster_queue["spec"].get("resourceGroups", ())
     return list(dict.fromkeys(flavor["name"] for group in groups for flavor in group["flavors"]))
 
 
-def narrowest_block(topologies: Sequence[Mapping[str, Any] | None]) -> str | None:
+def narrowest_block(topologies: Sequence[Found | None]) -> str | None:
     """The label of the smallest multi-node blocks that all flavors' topologies have; None if there is none, since Kueue
     would skip a flavor without it. `topologies`: one per flavor, None if it has none.
     """
@@ -153,9 +153,7 @@ def narrowest_block(topologies: Sequence[Mapping[str, Any] | None]) -> str | Non
     return next((label for label in reversed(shared) if label != HOST), None)
 
 
-def _flavor(
-    found: Mapping[str, Any], used: Mapping[str, Decimal], cohort: Mapping[tuple[str, str], Decimal] | None
-) -> Flavor:
+def _flavor(found: Found, used: Mapping[str, Decimal], cohort: _Amounts | None) -> Flavor:
     """`cohort`: the most it may borrow from, empty if unknown; None if it may not borrow."""
     nominal, most = dict[str, Decimal](), dict[str, Decimal | None]()
     for each in found["resources"]:
@@ -196,18 +194,13 @@ def missing_quota(job: JobFile, quota: Quota) -> list[str]:
 
 @dataclass(frozen=True)
 class _Kind:
-    """The nodes that a combination of flavors selects.
-
-    Attributes:
-        most: pods that the quota allows there; None if unlimited.
-    """
+    """The nodes that a combination of flavors selects. `most`: pods that the quota allows there; None if unlimited."""
 
     labels: Sequence[tuple[str, str]]
     tolerations: Sequence[Mapping[str, Any]]
     most: int | None
 
     def has(self, node: Found) -> bool:
-        """Whether a pod of this kind may go to the node now."""
         labels, spec = node["metadata"].get("labels", {}), node.get("spec", {})
         taints = [each for each in spec.get("taints", ()) if each["effect"] in _KEEP_AWAY]
         return (
@@ -256,8 +249,7 @@ def _most(flavor: Flavor, wanted: Mapping[str, Decimal], job: JobFile) -> int | 
 def _pods_on(node: Found, job: JobFile) -> int:
     """For an empty node of this size."""
     has = node.get("status", {}).get("allocatable", {})
-    asked = {name: quantity(text) for name, text in resources_of(job).items()}
-    return min(int(quantity(str(has.get(name, "0"))) // each) for name, each in asked.items() if each)
+    return min(int(quantity(str(has.get(name, "0"))) // each) for name, each in _node_resources(job).items() if each)
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:

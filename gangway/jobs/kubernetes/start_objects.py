@@ -81,7 +81,6 @@ def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: st
 
 
 def _is_from_submit(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
-    """Whether the object exists and belongs to this submit."""
     try:
         meta = kubectl.get(resource, name)["metadata"]
     except MissingError:
@@ -90,7 +89,6 @@ def _is_from_submit(kubectl: Kubectl, resource: str, name: str, token: str) -> b
 
 
 def _get_token(meta: Mapping[str, Any]) -> str | None:
-    """The token of the submit that made it; None if there is none."""
     found: str | None = meta.get("annotations", {}).get(_SUBMIT_ANNOTATION)
     return found
 

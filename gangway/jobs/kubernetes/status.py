@@ -129,7 +129,7 @@ def _current_phase(seen: JobObjects) -> tuple[Phase, int | None, str]:
 
 def lost_starts(seen: JobObjects) -> tuple[int, int]:
     """How many starts lost their logs with their pods, and of how many. Pods of an earlier JobSet stay with it."""
-    over = any(condition(seen.last, kind) is not None for kind in ("Completed", "Failed"))
+    over = _ended_at(seen.last) is not None
     last_is_there = any(each["status"].get("containerStatuses") for each in seen.pods)
     kept = len(seen.sets) - 1 + (last_is_there or (not over and _is_at_work(seen)))
     starts = _count_starts(seen)

@@ -158,7 +158,7 @@ class LocalQueue(FolderEngine):
         return Spent.read(folder).interruptions
 
     def stop(self, job_id: str) -> None:
-        """See `Movable`."""
+        """See `FolderEngine`."""
         folder = self._open_job(job_id)
         try:
             folder.touch(CANCEL_FILE)

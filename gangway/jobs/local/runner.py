@@ -85,8 +85,6 @@ class _StoppedError(Exception):
 
 
 class _Runner:
-    """Runs one job while holding its lock."""
-
     def __init__(self, folder: OwnJobFolder) -> None:
         self._folder, self._queue = folder, folder.path.parent
         self._job, self._status = read_job(folder), read_status(folder)
@@ -158,8 +156,12 @@ class _Runner:
         if self._leaves and code:
             self._update_status(phase=Phase.WAITING, reason="its process was asked to stop", exit_code=code)
             return True
-        phase, reason = self._find_own_end(code)
-        if phase is None:
+        phase: Phase | None
+        if self._is_cancelled and code:
+            phase, reason = Phase.CANCELLED, "cancelled while it ran"
+        elif self._used_sec() >= self._job.max_hours * 3600 and code:
+            phase, reason = Phase.OVER_HOURS, f"ended after {self._job.max_hours:g} hours"
+        else:
             phase, reason, code = self._count_end(code)
         if phase is not None:
             self._update_status(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
@@ -182,21 +184,12 @@ class _Runner:
         here = used_sec(get_run_intervals(self._folder, runs=False), datetime.now(UTC))
         return self._status.earlier_usage.sec + here
 
-    def _find_own_end(self, code: int) -> tuple[Phase | None, str]:
-        """Phase and reason if this process ended it; else None."""
-        if self._is_cancelled and code:
-            return Phase.CANCELLED, "cancelled while it ran"
-        if self._used_sec() >= self._job.max_hours * 3600 and code:
-            return Phase.OVER_HOURS, f"ended after {self._job.max_hours:g} hours"
-        return None, ""
-
     @property
     def _is_cancelled(self) -> bool:
         return self._folder.has(CANCEL_FILE)
 
     @property
     def _is_stopping(self) -> bool:
-        """Whether this process must stop the job."""
         return self._leaves or self._is_cancelled or not self._folder.is_in_place
 
     def _has_turn(self, turn: Turn) -> bool:
@@ -216,7 +209,6 @@ class _Runner:
         return True
 
     def _is_ahead(self, other: OwnJobFolder, before: tuple[int, int]) -> bool:
-        """Whether that job waits and comes first; False if it is unreadable or was just removed."""
         try:
             phase = read_status(other).phase
             if phase.is_over:
@@ -266,7 +258,6 @@ class _Runner:
         return 128 - code if code < 0 else code
 
     def _wait_for_end(self, process: subprocess.Popen[bytes], stretch: RunningInterval, deadline: float) -> int:
-        """Waits for its end, or ends it; its exit code."""
         say_at = time.monotonic() + _UPDATE_SEC
         while process.poll() is None and time.monotonic() < deadline and not self._is_stopping:
             time.sleep(_POLL_SEC)
@@ -313,14 +304,13 @@ class _Runner:
 
 
 def _is_running(folder: OwnJobFolder) -> bool:
-    """By its state; False if it is unreadable or was just removed."""
+    """False if it is unreadable or was just removed."""
     with suppress(InputError):
         return read_status(folder).phase is Phase.RUNNING
     return False
 
 
 def _grace_sec(folder: OwnJobFolder) -> float:
-    """0 if the job is unreadable."""
     with suppress(InputError):
         return read_job(folder).grace_sec
     return 0.0
@@ -332,7 +322,6 @@ def _update(stretch: RunningInterval) -> None:
 
 
 def _write_log(line: str) -> bool:
-    """Writes to the job's log; False if that fails."""
     try:
         return os.write(sys.stderr.fileno(), os.fsencode(f"{line}\n")) > 0
     except OSError:
@@ -423,7 +412,6 @@ def _is_descendant(pid: int, parents: Mapping[int, int], variables: Mapping[int,
 
 
 def _live_parents() -> Iterator[tuple[int, int]]:
-    """Pid and parent of every live process."""
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]

@@ -151,7 +151,7 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
     if job.preset is not None:  # the nodes' Python path lacks an installed Gangway
         begin += f'export PYTHONPATH={shlex.quote(str(ROOT))}"${{PYTHONPATH:+:$PYTHONPATH}}"\n'
     if job.image is not None:
-        begin, workdir, variables = "", run_dir, container_variables(variables)
+        begin, workdir, variables = "", run_dir, {f"{_PREFIX}{name}": value for name, value in variables.items()}
         words = f'{APPTAINER} exec "${{GANGWAY_DEVICES[@]}}" {shlex.join(exec_args(job, folder, run_dir))} {words}'
     return "".join(
         [
@@ -209,11 +209,6 @@ def output_folders(job: JobFile, run_dir: str) -> Mapping[str, str]:
     so a link that the job puts there leads nowhere new.
     """
     return {output: f"{run_dir}/outputs{output}" for output in job.outputs}
-
-
-def container_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """The command's variables, named so that they reach the container."""
-    return {f"{_PREFIX}{name}": value for name, value in variables.items()}
 
 
 def exec_args(job: JobFile, folder: Path, run_dir: str) -> Sequence[str]:

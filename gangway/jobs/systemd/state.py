@@ -96,13 +96,8 @@ class JobProgress(BaseModel):
 
 @dataclass(frozen=True)
 class JobState:
-    """What is known of a job.
-
-    Attributes:
-        url: of the run folder.
-        record: None if there is none yet.
-        end: how it ended without being done; None if unknown.
-        progress: None if the record is newer, or if there is none.
+    """What is known of a job. `url`: of the run folder; `end`: how it ended without being done; `progress`: None if the
+    record is newer, too.
     """
 
     url: str
@@ -121,9 +116,7 @@ class JobState:
             raise InputError(store.url, str(error), fix=_FIX) from None
         except ValidationError as error:
             raise InputError(
-                f"{store.url}/{RECORD_FILE}",
-                f"not a record: {first_wrong(error)}",
-                fix="check who else writes there",
+                f"{store.url}/{RECORD_FILE}", f"not a record: {first_wrong(error)}", fix="check who else writes there"
             ) from None
         recorded_at = _recorded_at(record)
         is_newer = progress is not None and (recorded_at is None or progress.time > recorded_at)

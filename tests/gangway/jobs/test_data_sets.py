@@ -28,14 +28,11 @@ from gangway.jobs.slurm.script import node_env
 from gangway.runs.run_store import object_store
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, until
+from tests.gangway.jobs.test_copying import Cut, quiet
 from tests.moto_http import Moto
 
 FRANKFURT, OREGON = "aws:eu-central-1", "aws:us-west-2"
 SHOWS = 'cat "$GANGWAY_DATA_DIR/train/one"; ls "$GANGWAY_DATA_DIR"'
-
-
-def quiet(done: int, total: int) -> None:
-    assert 0 <= done <= total
 
 
 @pytest.fixture
@@ -147,10 +144,6 @@ def test_a_submit_waits_for_another_that_copies_the_same(source: Path, tmp_path:
         assert first.result() is not None
     assert second is None, "it is there"
     assert queue.has_data(file)
-
-
-class Cut(Exception):  # noqa: N818  # a kill, not an error
-    """In the middle of the copy."""
 
 
 @pytest.mark.parametrize("then", ["emptied", "changed"])

@@ -16,15 +16,12 @@ from gangway.jobs.moves import MoveResult, move_job
 from gangway.jobs.sites import Site
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import end_processes, job, limited, over, until
+from tests.gangway.jobs.test_copying import quiet
 from tests.slurm_cluster import SlurmCluster
 
 STAYS = "trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"
 FAILS_AFTER_A_MOVE = f"echo x >>starts; case $(wc -l <starts) in 2) {STAYS};; *) exit 1;; esac"
 """At its first start, at its second it stays until it is moved, and then it fails again."""
-
-
-def quiet(done: int, total: int) -> None:
-    assert 0 <= done <= total
 
 
 @pytest.fixture

@@ -31,11 +31,8 @@ from gangway.jobs.sites import place
 from gangway.jobs.slurm.engine import SlurmEngine
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, sites, until
+from tests.gangway.jobs.test_copying import Cut, cut, quiet
 from tests.moto_http import Moto
-
-
-def quiet(done: int, total: int) -> None:
-    assert 0 <= done <= total
 
 
 def folder_store(path: Path) -> FolderStore:
@@ -224,14 +221,6 @@ def test_the_old_place_says_where_it_has_gone(two: tuple[LocalQueue, LocalQueue]
     assert [each.reason for each in source.jobs() if each.id == waits] == [found.reason]
     source.cancel(first)
     assert "moved" not in over(source, first).reason, "it was cancelled by a person"
-
-
-class Cut(Exception):  # noqa: N818  # a kill, not an error
-    """In the middle of the copy."""
-
-
-def cut(done: int, total: int) -> None:
-    raise Cut
 
 
 @pytest.mark.slow

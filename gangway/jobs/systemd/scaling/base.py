@@ -1,5 +1,7 @@
 """Resizes a job to the number of nodes that `job.autoscale` wants: the groups' present numbers, the one change that
-follows, and the interface of a provider (`Scaler`, one file each in this folder).
+follows, and the interface of a provider (`Scaler`, one file each in this folder). Each file also says of a reset of the
+circuit breaker: SUSPENDS_LAUNCHES, whether the breaker suspends launches of the groups themselves, which a reset
+resumes; AFTER_RESET, why `up --refresh` is needed after it, empty if it is not.
 
 The first rung's group holds between the job's least and most nodes; lower rungs only make up for the least, so they
 never counteract a change of the first.
@@ -30,7 +32,6 @@ class GroupState(NamedTuple):
     """A rung's group, as the provider reports it.
 
     Attributes:
-        name: of the group.
         most: its limit now; 0 before or after its capacity block.
         asked: its target number.
         in_service: its present number.
@@ -143,13 +144,7 @@ class Session(Protocol):
 
 
 class Rest:
-    """Calls below one address.
-
-    Args:
-        session: of the caller.
-        root: the address.
-        fix: for refused calls.
-    """
+    """Calls below the address `root`. `fix`: for refused calls."""
 
     def __init__(self, session: Session, root: str, fix: str) -> None:
         self._session, self._root, self._fix = session, root, fix

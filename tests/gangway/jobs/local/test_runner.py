@@ -429,7 +429,7 @@ def test_what_a_killed_submit_has_left_goes_with_the_next(tmp_path: Path) -> Non
     names = {"killed": 3600, "killed-early": 3600, "fresh": 0, "at-work": 3600}
     for name, age_sec in names.items():
         folder = OwnJobFolder.make(queue / f".new-{name}")
-        folder.write_private("environment", b"TOKEN=x\0")
+        folder.write("environment", b"TOKEN=x\0", 0o600)
         if name != "killed-early":
             folder.touch("submitting")
         then = time.time() - age_sec
