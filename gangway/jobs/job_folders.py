@@ -36,6 +36,7 @@ from gangway.jobs.base import (
     JobStatus,
     Move,
     Phase,
+    Room,
     SubmitUnansweredError,
     Usage,
     region_findings,
@@ -106,6 +107,10 @@ class FolderEngine(ABC):
 
     @abstractmethod
     def status(self, job_id: str) -> JobStatus:
+        """See `Engine`."""
+
+    @abstractmethod
+    def room(self, job: JobFile) -> Room:
         """See `Engine`."""
 
     @abstractmethod

@@ -65,8 +65,8 @@ def answered(data: dict[str, str]) -> str:
 def test_it_is_for_jobs_on_several_whole_nodes(
     says: Callable[[str], Kubectl], keys: dict[str, Any], gets: bool
 ) -> None:
-    kubectl = says(answered({"fabric.json": FABRIC_NAME.model_dump_json()}))
-    assert find_fabric(kubectl, job(**keys)) == (FABRIC_NAME if gets else None)
+    kubectl = says(answered({"fabric.json": FABRIC.model_dump_json()}))
+    assert find_fabric(kubectl, job(**keys)) == (FABRIC if gets else None)
 
 
 @pytest.mark.parametrize("why", ["NotFound", "Forbidden"])
@@ -84,7 +84,7 @@ def test_what_it_cannot_read_is_told(says: Callable[[str], Kubectl], data: dict[
 
 
 def test_pods_have_the_plug_in_to_be_read() -> None:
-    file, placing = job(**SEVERAL, **WHOLE), replace(PLACING, fabric=FABRIC_NAME)
+    file, placing = job(**SEVERAL, **WHOLE), replace(PLACING, fabric=FABRIC)
     (volume,) = [each for each in pod_of(file, placing)["volumes"] if each["name"] == "fabric"]
     assert volume["persistentVolumeClaim"] == {"claimName": "gangway-fabric", "readOnly": True}
     (mount,) = [each for each in container_of(file, placing)["volumeMounts"] if each["name"] == "fabric"]
@@ -94,13 +94,13 @@ def test_pods_have_the_plug_in_to_be_read() -> None:
 
 def test_what_the_job_says_comes_first() -> None:
     file = job(**SEVERAL, **WHOLE)
-    assert get_variables(file, FABRIC_NAME)["NCCL_NET"] == "gIB"
-    assert get_variables(file.model_copy(update={"env": {"NCCL_NET": "Socket"}}), FABRIC_NAME)["NCCL_NET"] == "Socket"
+    assert get_variables(file, FABRIC)["NCCL_NET"] == "gIB"
+    assert get_variables(file.model_copy(update={"env": {"NCCL_NET": "Socket"}}), FABRIC)["NCCL_NET"] == "Socket"
 
 
 def run(file: JobFile, script: Path) -> subprocess.CompletedProcess[str]:
     """What a pod's words come to, up to the job's own."""
-    fabric = FABRIC_NAME.model_copy(update={"script": str(script)})
+    fabric = FABRIC.model_copy(update={"script": str(script)})
     words = [word.replace("$$", "$") for word in container_of(file, replace(PLACING, fabric=fabric))["command"]]
     shown = [*words[: words.index("node") + 1], "env"]
     env = {
