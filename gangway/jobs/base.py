@@ -351,7 +351,7 @@ class Next:
 
 
 def after(code: int, failures: int, max_restarts: int, *, other_nodes: bool) -> Next:
-    """The next step after an exit code of `gangway.jobs.base`. `other_nodes`: whether there is a node besides the unfit
+    """The next step after an exit code. `other_nodes`: whether there is a node besides the unfit
     one.
 
     >>> after(75, 2, 3, other_nodes=False).phase, after(1, 3, 3, other_nodes=False).phase

@@ -5,6 +5,8 @@ Stores show a file completely or not at all, so a killed copy leaves no partial 
 and is updated during the copy. An entry counts only if the file is unchanged at both ends: at the source by size, tag
 and time; in a target folder by hash, since a crash may keep only name and size; in a target bucket by size. In a bucket
 it stays, because buckets keep no times and modes.
+
+Checkpoints are checked by their manifests: a trainer skips a damaged one, but a moved job may have no other.
 """
 
 import hashlib

@@ -4,7 +4,8 @@ FOLDER/<id>/job.json          as submitted
 FOLDER/<id>/state.json        its last known JobStatus
 FOLDER/<id>/{log,run}         its output, and its GANGWAY_RUN_DIR
 FOLDER/<id>/cancel            a request to end it
-FOLDER/<id>/environment       of the submit, see `gangway.jobs.job_folders`
+FOLDER/<id>/environment       of the submit, in which every start runs, also after a restart or a move: NAME=VALUE, each
+                              ended by a zero byte; readable by its owner only
 FOLDER/.new-*                 being filled by a submit, which locks its file `submitting`
 
 Several users may share FOLDER. They can only list each other's jobs: `gangway.jobs.job_folder`.

@@ -1,5 +1,5 @@
-"""An engine reached over SSH: Gangway on the other machine makes the calls, through one pipe. Logins are up to the SSH
-client: its configuration, keys and agent.
+"""An engine reached over SSH: Gangway on the other machine makes the calls, through one pipe, with one JSON line
+per question and answer (`gangway.jobs.serve`). Logins are up to the SSH client: its configuration, keys and agent.
 """
 
 import os

@@ -1,8 +1,10 @@
-"""`gangway job`: the status of a stack's job from its run bucket, or of a run from its folder.
+"""`gangway job`: the status of a stack's job from its run bucket, or of a run from its folder. `gangway breaker`: show
+why a stack's launches are stopped, and allow them again.
 
 $ gangway job aws-p5-spot
 $ gangway job runs/two-nodes
 $ gangway job aws-p5-spot --scale --dry-run
+$ gangway breaker show aws-p5-spot
 """
 
 from pathlib import Path

@@ -3,8 +3,11 @@ runs the job and outlives the terminal (`gangway.jobs.local.runner`); there is n
 
     FOLDER                        locked by the running job: `gangway.jobs.local.turn`
     FOLDER/<id>/alive             locked by the job's process
+    FOLDER/<id>/exit-code         START CODE of the last start, and no-room while nothing else can be written
+    FOLDER/<id>/spent.json        failures and spontaneous interruptions so far
 
-For the other files see `gangway.jobs.job_folders`, for ends of starts `gangway.jobs.local.engine`.
+The disk space of exit-code is reserved before the start: even on a full disk no ended start is repeated. For the other
+files see `gangway.jobs.job_folders`.
 """
 
 import json

@@ -1,5 +1,6 @@
 """The process of a local job, `python -m gangway.jobs.local.runner FOLDER ALIVE`; ALIVE is the open file of the lock
-that it holds. It waits for its turn, runs the job as often as its exit codes require, and writes its state.
+that it holds. It waits for its turn, runs the job as often as its exit codes require, and writes its state. It ends all
+processes of the job: those with its variable, and its own descendants, since it adopts orphans.
 """
 
 import ctypes

@@ -144,7 +144,7 @@ class Session(Protocol):
 
 
 class Rest:
-    """Calls below the address `root`. `fix`: for refused calls."""
+    """A REST API with the caller's login, below the address `root`. `fix`: for refused calls, which quote the cloud."""
 
     def __init__(self, session: Session, root: str, fix: str) -> None:
         self._session, self._root, self._fix = session, root, fix
