@@ -29,8 +29,7 @@ from gangway.components.aws.node_pool import LIFECYCLE_HOOK
 from gangway.components.core.findings import Finding
 from gangway.images.aws import AwsNodeSpec, render_aws_node
 from gangway.images.specs import Breaker, FileSystem, job_key
-from gangway.jobs.attempts import after
-from gangway.jobs.base import JobStatus, Phase, Room
+from gangway.jobs.base import JobStatus, Phase, Room, after
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import LOG_FILE, FolderEngine, read_job, read_status, write_status
 from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals

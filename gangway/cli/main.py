@@ -27,8 +27,8 @@ from gangway.cli.costs.when import when
 from gangway.cli.dockerfile import dockerfile
 from gangway.cli.flags import Gangway
 from gangway.cli.init import init
-from gangway.cli.jobs.breaker import app as breaker_app
 from gangway.cli.jobs.commands import jobs as jobs_app
+from gangway.cli.jobs.stack import app as breaker_app
 from gangway.cli.runs.bench import app as bench_app
 from gangway.cli.runs.report import report
 from gangway.cli.runs.reproduce import reproduce

@@ -6,12 +6,14 @@ unfit node (restarted on another), 75 interrupted (restarted), any other a failu
 times. images/templates/job/own-job.sh maps a command's own codes to these.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, cast
+from types import MappingProxyType
+from typing import Protocol
 
 from gangway.components.core.findings import Finding, InputError, Severity
 from gangway.components.core.visible import OneLineTexts
@@ -19,16 +21,21 @@ from gangway.components.estimate.regions import Place, read_place, refusal
 from gangway.jobs.job_folder import UnreadableError
 from gangway.stacks.config.job_file import JobFile
 from gangway.stacks.config.own_command import RENDEZVOUS_RISK, RUN_DIR
-
-if TYPE_CHECKING:
-    from gangway.jobs.copying import Copied, OnProgress
-    from gangway.jobs.job_folder import JobFolder, OwnJobFolder
-
+from gangway.trainer.core.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_CODES,
+    EXIT_ENDED_FOR_ALL,
+    EXIT_HOURS_OVER,
+    EXIT_INTERRUPTED,
+    EXIT_UNFIT,
+    EXIT_UNHEALTHY,
+)
 
 LOG_PART_BYTES = 1_000_000
 """Per answer of `Engine.log`."""
 _HALF_LETTER_BYTES = 3
 """The most bytes of an incomplete UTF-8 character."""
+_LEAST_INTERRUPTIONS, _INTERRUPTIONS_PER_HOUR = 20, 4
 
 
 class EngineAwayError(InputError):
@@ -45,8 +52,7 @@ class Usage:
 
     Attributes:
         sec: time on nodes, however many.
-        failures: starts that failed.
-        interruptions: starts that were interrupted, not by the user.
+        failures, interruptions: starts that failed, or were interrupted, not by the user.
     """
 
     sec: float = 0.0
@@ -146,7 +152,7 @@ class JobStatus(OneLineTexts):
     moves: tuple[Move, ...] = ()
     """That brought it here, oldest first."""
     stretches: tuple[RunInterval, ...] | None = ()
-    """On this engine; None if no longer known. For Kubernetes see `gangway.jobs.kubernetes.hours`."""
+    """On this engine; None if no longer known. For Kubernetes see `gangway.jobs.kubernetes.status`."""
 
     @property
     def known_starts(self) -> int:
@@ -206,112 +212,6 @@ class Engine(Protocol):
         """Restarts a job without a process: its submit was cut off or its process killed. Raises as `status`."""
 
 
-class MoveLog(Protocol):
-    """The record of a move in progress."""
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether this move, or an interrupted one before it, has stopped the job."""
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the user has cancelled the job; no longer possible after `record_copied`."""
-
-    @property
-    def may_have_copy(self) -> bool:
-        """Whether this or an earlier move may have left a copy at the target."""
-
-    @property
-    def earlier_targets(self) -> tuple[str, ...]:
-        """Targets of earlier interrupted moves, which may hold copies."""
-
-    @property
-    def data_bytes(self) -> int:
-        """Bytes of its data set sent to the target by this move and interrupted ones before it."""
-
-    def record_copy(self, data_bytes: int) -> None:
-        """Records that the target may hold a copy, and that this many more bytes of the data set were sent."""
-
-    def record_stopping(self) -> None:
-        """Records that the job is being stopped."""
-
-    def record_absence(self) -> None:
-        """Records that the job does not run at the target, so it may go elsewhere. InputError: it had arrived there."""
-
-    def record_end_here(self, *, is_left: bool) -> None:
-        """Records that the job is over and moves nowhere. `is_left`: a copy at the target could not be removed."""
-
-    def record_copied(self) -> None:
-        """Records that the job is copied, so only this target may take it."""
-
-    def record_arrival(self, job_id: str) -> None:
-        """Records the job's id at the target."""
-
-    def forget_copy(self, place: str) -> None:
-        """Records that an earlier move's copy is removed."""
-
-
-class Movable(Engine, Protocol):
-    """An engine whose run folders can be read and written from this machine, so jobs can move."""
-
-    run_folders_are_here: bool
-    """Whether they are on this machine or mounted on it."""
-
-    def job(self, job_id: str) -> JobFile:
-        """The job file as submitted. Raises as `status`."""
-
-    def run_url(self, job_id: str) -> str:
-        """Its run folder, for display. Raises as `status`."""
-
-    def run_folder(self, job_id: str) -> "JobFolder":
-        """The opened run folder. InputError: as `status`, or there is none."""
-
-    def get_usage(self, job_id: str) -> Usage:
-        """Usage here and on earlier engines. Raises as `status`."""
-
-    def stage(self, source: str) -> "OwnJobFolder":
-        """The folder that collects the run folder of a job from `source`; always the same one. InputError: it cannot be
-        made.
-        """
-
-    def unstage(self, source: str) -> None:
-        """Removes that folder if it exists. OSError: it cannot be removed."""
-
-    def stop(self, job_id: str) -> None:
-        """Like `cancel`, for a move that resumes the job elsewhere. Raises as `status`."""
-
-    def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveLog]:
-        """Open while the job moves to `target`. InputError: another move is in progress, or the job has moved
-        elsewhere.
-        """
-
-    def find_moved(self, source: str) -> str | None:
-        """The id of the job that came from `source`; None if there is none."""
-
-    def environment(self, job_id: str) -> Mapping[str, str] | None:
-        """The environment of the submit; None if it was not kept. Raises as `status`."""
-
-    def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
-        """Like `submit`, with the folder staged for the last move's source as the run folder, in that environment;
-        None: this process's environment.
-        """
-
-    def bring_data(
-        self, job: JobFile, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
-    ) -> "Copied | None":
-        """Copies the job's `data.source` there, as `submit` does; None if there is nothing to copy. `on_wait` is called
-        if another process is copying it and this one waits. InputError: it cannot be copied.
-        """
-
-    def has_data(self, job: JobFile) -> bool:
-        """Whether the complete data set is there."""
-
-
-def as_movable(engine: Engine) -> Movable | None:
-    """None if its folders cannot be reached from here."""
-    return cast("Movable", engine) if hasattr(engine, "run_url") else None
-
-
 def refusals(engine: Engine, job: JobFile) -> list[Finding]:
     """Why the engine does not take the job; empty if it does."""
     if elsewhere := region_findings(job, engine.region):
@@ -360,12 +260,11 @@ def region_findings(job: JobFile, region: Place | None) -> list[Finding]:
 
 
 def _data_findings(job: JobFile, region: Place | None) -> list[Finding]:
-    """Data in the engine's own region is covered by the engine's finding."""
     if job.data is None:
         return []
     place = read_place(job.data.region, "data.region")
     if region is not None and region.name == place.name:
-        return []
+        return []  # covered by the engine's finding
     if (refused := refusal(job.regions.limits, place)) is None:
         return []
     fix = "copy the data to an allowed region first, or change regions"
@@ -429,3 +328,56 @@ def _ensure_running(engine: Engine, job_id: str) -> JobStatus:
     if status.phase is Phase.WAITING:
         engine.ensure_begun(job_id)
     return status
+
+
+_OVER: Mapping[int, tuple[Phase, str]] = MappingProxyType(
+    {
+        0: (Phase.DONE, ""),
+        EXIT_BAD_INPUT: (Phase.BAD_INPUT, "it would fail again; see its log"),
+        EXIT_UNHEALTHY: (Phase.FAILED, EXIT_CODES[EXIT_UNHEALTHY]),
+        EXIT_ENDED_FOR_ALL: (Phase.FAILED, EXIT_CODES[EXIT_ENDED_FOR_ALL]),
+        EXIT_HOURS_OVER: (Phase.OVER_HOURS, EXIT_CODES[EXIT_HOURS_OVER]),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Next:
+    """What follows a start. `phase` is None to start again."""
+
+    phase: Phase | None
+    failures: int
+    reason: str
+
+
+def after(code: int, failures: int, max_restarts: int, *, other_nodes: bool) -> Next:
+    """The next step after an exit code. `other_nodes`: whether there is a node besides the unfit
+    one.
+
+    >>> after(75, 2, 3, other_nodes=False).phase, after(1, 3, 3, other_nodes=False).phase
+    (None, <Phase.FAILED: 'failed'>)
+    """
+    if code in _OVER:
+        phase, reason = _OVER[code]
+        return Next(phase, failures, reason)
+    if code == EXIT_UNFIT and not other_nodes:
+        return Next(Phase.FAILED, failures, "this node is unfit for the job, and there is no other")
+    if code in (EXIT_INTERRUPTED, EXIT_UNFIT):
+        return Next(None, failures, EXIT_CODES[code])
+    failures += 1
+    cause = f"failed with exit code {code}" if code >= 0 else f"ended by signal {-code}"
+    if failures > max_restarts:
+        return Next(Phase.FAILED, failures, f"{cause}, failure {failures} of {max_restarts + 1}")
+    return Next(None, failures, f"{cause}: restart {failures} of {max_restarts}")
+
+
+def restart_limit(job: JobFile) -> int:
+    """The limit on restarts of any kind. Interruptions are not failures and could repeat forever: a node that evicts
+    the job for lack of room, a command that always exits with 75.
+    """
+    return job.max_restarts + max(_LEAST_INTERRUPTIONS, math.ceil(_INTERRUPTIONS_PER_HOUR * job.max_hours))
+
+
+def restart_limit_reason(job: JobFile) -> str:
+    """Why a job ends that has reached this limit."""
+    return f"restarted {restart_limit(job)} times, the limit: something keeps interrupting it"

@@ -5,11 +5,14 @@ Stores show a file completely or not at all, so a killed copy leaves no partial 
 and is updated during the copy. An entry counts only if the file is unchanged at both ends: at the source by size, tag
 and time; in a target folder by hash, since a crash may keep only name and size; in a target bucket by size. In a bucket
 it stays, because buckets keep no times and modes.
+
+Checkpoints are checked by their manifests: a trainer skips a damaged one, but a moved job may have no other.
 """
 
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,17 +22,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from pydantic import BaseModel, ValidationError
+
 from gangway.components.core.findings import InputError
-from gangway.jobs.file_metadata import FileMetadata, copy_folder_metadata, missing_metadata_line
-from gangway.jobs.integrity import find_newest_intact, get_sha256
 from gangway.jobs.job_folder import JobFolder
-from gangway.jobs.run_folder import CopyDamagedError, FolderStore, RunFolder, is_odd, remove_others
+from gangway.jobs.run_folder import (
+    CopyDamagedError,
+    FileMetadata,
+    FolderStore,
+    RunFolder,
+    copy_folder_metadata,
+    is_odd,
+    remove_others,
+)
 from gangway.runs.run_store import object_store
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
     Store = ObjectStore | FolderStore
+    from obstore.store import ObjectStore
+
+    from gangway.jobs.run_folder import FolderStore
 
 MANIFEST = ".gangway-copied.json"
 _PART_BYTES = 8 << 20
@@ -39,6 +53,8 @@ CopyPlace = str | JobFolder
 """A source or target: a URL of `gangway.runs.run_store.object_store`, or an open folder."""
 OnProgress = Callable[[int, int], None]
 """Called with bytes done and bytes in all."""
+_CHECKPOINT = re.compile(r"(checkpoints/[0-9]+)\.pt")
+_READ_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -73,8 +89,9 @@ def copy_run(source_place: CopyPlace, target_place: CopyPlace, on_progress: OnPr
             forget_copy(target)
         on_folders = () if here is None or there is None else copy_folder_metadata(here, there, files)
     unmarked = (*copied.unmarked, *on_folders)
+    marks = [f"times and modes of {len(unmarked)} files and folders ({unmarked[0]})"] if unmarked else []
     nameless = (f"{name} (not a valid name in a bucket)" for name in odd)
-    left_out = sorted((*damaged, *nameless, *not_copied, *missing_metadata_line(unmarked)))
+    left_out = sorted((*damaged, *nameless, *not_copied, *marks))
     return replace(copied, left_out=tuple(left_out), unmarked=unmarked)
 
 
@@ -172,7 +189,6 @@ def _folder(store: "Store") -> Path | None:
 
 
 def _has(target: "Store", name: str, size: int, sha256: str) -> bool:
-    """Whether a copied file is still intact."""
     return _size(target, name) == size and (_folder(target) is None or get_sha256(target, name) == sha256)
 
 
@@ -221,7 +237,6 @@ def forget_copy(target: "Store") -> None:
 
 
 def _copy(source: "Store", target: "Store", name: str) -> str:
-    """Copies one file; its SHA-256."""
     sent = hashlib.sha256()
     with _writer(target, name) as writer:
         for part in source.get(name).stream(_PART_BYTES):
@@ -269,3 +284,58 @@ def _read_manifest(target: "Store") -> dict[str, dict[str, Any]]:
 
 def _write_manifest(target: "Store", known: Mapping[str, Any]) -> None:
     target.put(MANIFEST, json.dumps(known).encode())
+
+
+class _Part(BaseModel):
+    file: str
+    sha256: str
+
+
+class _Sums(BaseModel):
+    """The part of a manifest that every version has (gangway.trainer.checkpoint.store)."""
+
+    sha256: str
+    parts: tuple[_Part, ...] = ()
+
+
+def get_sha256(store: "ObjectStore | FolderStore", name: str) -> str:
+    """Of its current content."""
+    found = hashlib.sha256()
+    for part in store.get(name).stream(_READ_BYTES):
+        found.update(part)
+    return found.hexdigest()
+
+
+def find_newest_intact(
+    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], on_progress: Callable[[int, int], None]
+) -> tuple[str, tuple[str, ...]]:
+    """The name prefix of the newest intact checkpoint, and a line for each newer, damaged one. The newest if all are
+    damaged; a single one is not checked; `checkpoints/` if there is none. `sizes`: of all files of the run.
+    """
+    states = sorted((match[1] for name in sizes if (match := _CHECKPOINT.fullmatch(name))), reverse=True)
+    passed_over = list[str]()
+    for state in states if len(states) > 1 else ():
+        if not (damage := _find_damage(store, sizes, state, on_progress)):
+            return f"{state}.", tuple(passed_over)
+        passed_over.append(f"{state}.pt (damaged: {damage})")
+    return f"{states[0]}." if states else "checkpoints/", ()
+
+
+def _find_damage(
+    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], state: str, on_progress: Callable[[int, int], None]
+) -> str:
+    """What is wrong with a checkpoint; empty if intact."""
+    try:
+        sums = _Sums.model_validate_json(bytes(store.get(f"{state}.json").bytes()))
+    except (FileNotFoundError, ValidationError):
+        return "its manifest is missing or invalid"
+    wanted = {f"{state}.pt": sums.sha256, **{f"checkpoints/{part.file}": part.sha256 for part in sums.parts}}
+    if missing := [name for name in wanted if name not in sizes]:
+        return f"{missing[0]} is missing"
+    total, done = sum(sizes[name] for name in wanted), 0
+    for name, sha256 in wanted.items():
+        if get_sha256(store, name) != sha256:
+            return f"{name} does not match its manifest"
+        done += sizes[name]
+        on_progress(done, total)
+    return ""

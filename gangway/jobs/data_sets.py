@@ -88,7 +88,6 @@ def bring_data(
 
 
 def _list_files(source: str) -> dict[str, int]:
-    """InputError: empty or unreadable."""
     from gangway.jobs.copying import files_at
 
     if not (files := files_at(source)):
@@ -114,7 +113,6 @@ def _wait_for_lock(held: IO[bytes], source: str, on_wait: Callable[[str], None] 
 
 
 def _check_whole(source: str, files: dict[str, int], copied: "Copied") -> None:
-    """InputError: the source changed while it was copied."""
     size = sum(files.values())
     if (copied.files, copied.bytes) != (len(files), size):
         raise InputError(

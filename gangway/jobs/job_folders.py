@@ -4,7 +4,8 @@ FOLDER/<id>/job.json          as submitted
 FOLDER/<id>/state.json        its last known JobStatus
 FOLDER/<id>/{log,run}         its output, and its GANGWAY_RUN_DIR
 FOLDER/<id>/cancel            a request to end it
-FOLDER/<id>/environment       of the submit, see `gangway.jobs.environment`
+FOLDER/<id>/environment       of the submit, in which every start runs, also after a restart or a move: NAME=VALUE, each
+                              ended by a zero byte; readable by its owner only
 FOLDER/.new-*                 being filled by a submit, which locks its file `submitting`
 
 Several users may share FOLDER. They can only list each other's jobs: `gangway.jobs.job_folder`.
@@ -17,7 +18,7 @@ import os
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -35,39 +36,35 @@ from gangway.jobs.base import (
     LOG_PART_BYTES,
     JobStatus,
     Move,
-    MoveLog,
     Phase,
+    Room,
     SubmitUnansweredError,
     Usage,
     region_findings,
     unreadable,
 )
 from gangway.jobs.data_sets import bring_data, has_data
-from gangway.jobs.environment import get_environment, has_environment, save_environment
 from gangway.jobs.job_folder import (
+    STATE_FILE,
+    ClosedError,
     ForeignError,
     JobFolder,
     NotOwnError,
     OwnJobFolder,
     UnreadableError,
-    make_shared,
-    raise_errors,
-    sharing_findings,
-)
-from gangway.jobs.listing import (
-    STATE_FILE,
-    ClosedError,
     check_open,
     get_owner,
     is_id,
     is_job,
     job_ids,
+    make_shared,
     next_number,
     open_job,
+    raise_errors,
+    sharing_findings,
 )
-from gangway.jobs.migration import cancel_move, describe_move, open_move
+from gangway.jobs.migration import MoveRecord, cancel_move, describe_move, open_move
 from gangway.jobs.run_intervals import used_sec
-from gangway.jobs.working_folder import working_folder
 from gangway.stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:
@@ -78,6 +75,12 @@ _STATUS = TypeAdapter(JobStatus)
 _NEW, _SUBMITTING = ".new-", "submitting"
 _STALE_SEC = 60.0
 """A new folder that no submit holds for this long was left by a killed one and not just made."""
+_ENTER_FIX = "cd to a folder that you can enter, or name one in the job file: workdir: /data/mine"
+MARK, RUNNER_MARK = "GANGWAY_LOCAL_JOB", "GANGWAY_LOCAL_RUNNER"
+"""Both hold the job's folder: in all processes of a job, and in its runner."""
+_ENVIRONMENT = "environment"
+_MOST_ENVIRONMENT_BYTES = 16_000_000
+"""Several times what Linux passes to a program."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,11 @@ class StoredJob:
 
 
 class FolderEngine(ABC):
-    """Most of `Movable`, for one folder. `region`: of the folder and of the machines that run the jobs."""
+    """An engine whose run folders can be read and written from this machine, so jobs can move. `region`: of the folder
+    and of the machines that run the jobs.
+    """
 
     kind: str
-    run_folders_are_here = True
 
     def __init__(self, folder: Path, region: Place | None = None) -> None:
         self._folder, self.where, self.region = folder, str(folder), region
@@ -107,8 +111,12 @@ class FolderEngine(ABC):
         """See `Engine`."""
 
     @abstractmethod
+    def room(self, job: JobFile) -> Room:
+        """See `Engine`."""
+
+    @abstractmethod
     def stop(self, job_id: str) -> None:
-        """See `Movable`. InputError: it cannot be stopped."""
+        """Like `cancel`, for a move that resumes the job elsewhere. Raises as `status`."""
 
     @abstractmethod
     def _begin(self, job_id: str) -> None:
@@ -139,7 +147,6 @@ class FolderEngine(ABC):
                     new.remove_tree()
 
     def _remove_stale(self) -> None:
-        """Removes what killed submits of this user left, including their environments."""
         for path in self._folder.glob(f"{_NEW}*"):
             with suppress(OSError, NotOwnError):
                 folder = OwnJobFolder(path)
@@ -152,15 +159,19 @@ class FolderEngine(ABC):
     def bring_data(
         self, job: JobFile, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
     ) -> "Copied | None":
-        """See `Movable`."""
+        """Copies the job's `data.source` there, as `submit` does; None if there is nothing to copy. `on_wait` is called
+        if another process is copying it and this one waits. InputError: it cannot be copied.
+        """
         return bring_data(job, self._folder, on_progress, on_wait)
 
     def has_data(self, job: JobFile) -> bool:
-        """See `Movable`."""
+        """Whether the complete data set is there."""
         return has_data(job, self._folder)
 
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
-        """See `Movable`."""
+        """Like `submit`, with the folder staged for the last move's source as the run folder, in that environment;
+        None: this process's environment.
+        """
         self._check(job)
         staged = self._make_folder(_staging_name(moves[-1].source))
         return self._store_and_start(job, staged, moves, os.environ if environment is None else environment)
@@ -271,7 +282,7 @@ class FolderEngine(ABC):
         return text, offset + len(content) - len(half)
 
     def job(self, job_id: str) -> JobFile:
-        """See `Movable`."""
+        """The job file as submitted. Raises as `status`."""
         return read_job(self._open_job(job_id))
 
     def get_stored_job(self, job_id: str) -> StoredJob:
@@ -288,7 +299,7 @@ class FolderEngine(ABC):
         """The job's interruptions on this engine."""
 
     def get_usage(self, job_id: str) -> Usage:
-        """See `Movable`."""
+        """Usage here and on earlier engines. Raises as `status`."""
         status, folder = self.status(job_id), self._open_job(job_id)
         before = status.earlier_usage
         return Usage(
@@ -298,16 +309,16 @@ class FolderEngine(ABC):
         )
 
     def environment(self, job_id: str) -> Mapping[str, str] | None:
-        """See `Movable`."""
+        """The environment of the submit; None if it was not kept. Raises as `status`."""
         folder = self._open_job(job_id)
         return get_environment(folder) if has_environment(folder) else None
 
     def run_url(self, job_id: str) -> str:
-        """See `Movable`."""
+        """Its run folder, for display. Raises as `status`."""
         return (self._open_job(job_id).path / RUN_FOLDER).as_uri()
 
     def run_folder(self, job_id: str) -> JobFolder:
-        """See `Movable`."""
+        """The opened run folder. InputError: as `status`, or there is none."""
         folder = self._open_job(job_id)
         try:
             return folder.folder(RUN_FOLDER)
@@ -315,16 +326,18 @@ class FolderEngine(ABC):
             raise _unreadable(folder, RUN_FOLDER, "the run folder cannot be opened", error) from None
 
     def stage(self, source: str) -> OwnJobFolder:
-        """See `Movable`."""
+        """The folder that collects the run folder of a job from `source`; always the same one. InputError: it cannot be
+        made.
+        """
         return self._make_folder(_staging_name(source)).own_subfolder(RUN_FOLDER)
 
     def unstage(self, source: str) -> None:
-        """See `Movable`."""
+        """Removes that folder if it exists. OSError: it cannot be removed."""
         with suppress(FileNotFoundError):
             OwnJobFolder(self._folder / _staging_name(source)).remove_tree()
 
     def find_moved(self, source: str) -> str | None:
-        """See `Movable`."""
+        """The id of the job that came from `source`; None if there is none."""
         for job_id in job_ids(self._folder):
             with suppress(OSError, UnreadableError):  # another user's job cannot have come from there
                 if (moves := read_status(OwnJobFolder(self._folder / job_id)).moves) and moves[-1].source == source:
@@ -341,12 +354,13 @@ class FolderEngine(ABC):
     def _has_started(self, folder: OwnJobFolder) -> bool:
         """Whether a process or Slurm is responsible for a job that is not over."""
 
-    def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveLog]:
-        """See `Movable`."""
+    def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveRecord]:
+        """Open while the job moves to `target`. InputError: another move is in progress, or the job has moved
+        elsewhere.
+        """
         return open_move(self._open_job(job_id), target)
 
     def _check(self, job: JobFile) -> None:
-        """InputError: what this engine cannot do, or its region."""
         raise_errors((*region_findings(job, self.region), *self.findings(job)))
 
     def _make_folder(self, name: str) -> OwnJobFolder:
@@ -363,7 +377,6 @@ class FolderEngine(ABC):
         return folder
 
     def _write_error(self, error: OSError, problem: str) -> InputError:
-        """For a folder that cannot be written."""
         if isinstance(error, PermissionError):
             try:
                 check_open(self._folder)
@@ -462,7 +475,6 @@ def _unreadable(folder: JobFolder, name: str, problem: str, error: OSError | Val
 
 
 def _file_fix(path: Path, error: OSError) -> str:
-    """How to fix a job's file that cannot be read."""
     if isinstance(error, PermissionError):
         return f"chmod u+r {path}"
     if isinstance(error, FileNotFoundError):
@@ -475,3 +487,68 @@ def _file_fix(path: Path, error: OSError) -> str:
 def write_status(folder: OwnJobFolder, status: JobStatus) -> None:
     """Atomic; several may write at once. InputError: no room."""
     folder.save(STATE_FILE, _STATUS.dump_json(status))
+
+
+def working_folder(job: JobFile) -> str | None:
+    """The current folder, as in every batch system, unless the job file names one; None if the engine decides.
+    InputError: it was removed.
+    """
+    if job.workdir is not None or not job.command or job.image is not None:
+        return job.workdir
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        raise InputError(
+            "job.workdir", "the current folder, where the command would start, was removed",
+            allowed="an existing folder", fix="cd to one, or name it in the job file: workdir: /data/mine",
+        ) from None  # fmt: skip
+
+
+def working_folder_findings(job: JobFile, *, is_here: bool) -> Iterator[Finding]:
+    """A folder that this user cannot enter. `is_here`: the command runs on this machine; elsewhere the folder may
+    differ, so it is only a warning. A missing folder is fine, since it may be made later. InputError: it was removed.
+    """
+    folder = working_folder(job)
+    if folder is None or job.image is not None:  # a container's own
+        return
+    try:
+        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would drop the dot, which requires entering the folder
+    except PermissionError:
+        problem = ClosedError(Path(folder) / "*").problem
+    except NotADirectoryError:
+        problem = "it is a file"
+    except OSError:
+        return
+    else:
+        return
+    finding = Finding.error if is_here else Finding.warning
+    where = "" if is_here else " (checked on this machine)"
+    yield finding("job.workdir", "workdir", f"the command starts in {folder}{where}: {problem}", _ENTER_FIX)
+
+
+def save_environment(folder: OwnJobFolder, variables: Mapping[str, str]) -> None:
+    """OSError: no room."""
+    content = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in without_marks(variables).items())
+    folder.write(_ENVIRONMENT, content, 0o600)
+
+
+def has_environment(folder: JobFolder) -> bool:
+    """Whether one is stored; earlier releases stored none for Slurm jobs."""
+    return folder.has(_ENVIRONMENT)
+
+
+def get_environment(folder: JobFolder) -> dict[str, str]:
+    """UnreadableError: there is none, or it was changed."""
+    place, fix = str(folder.path / _ENVIRONMENT), f"submit it again, and move {folder.path} aside"
+    try:
+        lines = folder.read(_ENVIRONMENT, _MOST_ENVIRONMENT_BYTES).split(b"\0")
+    except OSError as error:
+        raise UnreadableError(place, f"the job's environment cannot be read: {error.strerror}", fix=fix) from None
+    if lines.pop() or not all(line.find(b"=") > 0 for line in lines):
+        raise UnreadableError(place, "not a job's environment", fix=fix)
+    return {name: value for name, _, value in (os.fsdecode(line).partition("=") for line in lines)}
+
+
+def without_marks(variables: Mapping[str, str]) -> dict[str, str]:
+    """The user's own variables: a job submitted by a job does not end with it."""
+    return {name: value for name, value in variables.items() if name not in (MARK, RUNNER_MARK)}

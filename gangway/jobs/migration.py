@@ -32,7 +32,7 @@ class _MoveState:
 
 
 class MoveRecord:
-    """Implements `gangway.jobs.base.MoveLog`."""
+    """The record of a move in progress."""
 
     def __init__(self, folder: OwnJobFolder, target: str, before: _MoveState | None) -> None:
         tried = () if before is None else tuple(dict.fromkeys([*before.tried, before.to]))
@@ -46,41 +46,41 @@ class MoveRecord:
 
     @property
     def is_stopped(self) -> bool:
-        """See `MoveLog`."""
+        """Whether this move, or an interrupted one before it, has stopped the job."""
         return self._state.is_stopped
 
     @property
     def is_cancelled(self) -> bool:
-        """See `MoveLog`."""
+        """Whether the user has cancelled the job; no longer possible after `record_copied`."""
         return self._folder.has(_UNWANTED)
 
     @property
     def may_have_copy(self) -> bool:
-        """See `MoveLog`."""
+        """Whether this or an earlier move may have left a copy at the target."""
         return self._may_have_copy
 
     @property
     def earlier_targets(self) -> tuple[str, ...]:
-        """See `MoveLog`."""
+        """Targets of earlier interrupted moves, which may hold copies."""
         return self._state.tried
 
     @property
     def data_bytes(self) -> int:
-        """See `MoveLog`."""
+        """Bytes of its data set sent to the target by this move and interrupted ones before it."""
         return self._state.data_bytes.get(self._state.to, 0)
 
     def record_copy(self, data_bytes: int) -> None:
-        """See `MoveLog`."""
+        """Records that the target may hold a copy, and that this many more bytes of the data set were sent."""
         sent = {**self._state.data_bytes, self._state.to: self.data_bytes + data_bytes}
         self._write(replace(self._state, data_bytes=sent))
         self._may_have_copy = True
 
     def record_stopping(self) -> None:
-        """See `MoveLog`."""
+        """Records that the job is being stopped."""
         self._write(replace(self._state, is_stopped=True))
 
     def record_absence(self) -> None:
-        """See `MoveLog`."""
+        """Records that the job does not run at the target, so it may go elsewhere. InputError: it had arrived there."""
         if self._state.job_id:
             arrived = f"it arrived at {self._state.to} as {self._state.job_id}"
             raise InputError(
@@ -91,22 +91,22 @@ class MoveRecord:
             self._write(replace(self._state, is_gone=False))
 
     def record_end_here(self, *, is_left: bool) -> None:
-        """See `MoveLog`."""
+        """Records that the job is over and moves nowhere. `is_left`: a copy at the target could not be removed."""
         if self.earlier_targets or is_left:  # copies still have to be removed
             self._write(replace(self._state, is_stopped=False, is_gone=False))
         else:
             self._folder.remove(_WAY)
 
     def record_copied(self) -> None:
-        """See `MoveLog`."""
+        """Records that the job is copied, so only this target may take it."""
         self._write(replace(self._state, is_gone=True))
 
     def record_arrival(self, job_id: str) -> None:
-        """See `MoveLog`."""
+        """Records the job's id at the target."""
         self._write(replace(self._state, is_stopped=True, is_gone=True, job_id=job_id))
 
     def forget_copy(self, place: str) -> None:
-        """See `MoveLog`."""
+        """Records that an earlier move's copy is removed."""
         self._write(replace(self._state, tried=tuple(each for each in self.earlier_targets if each != place)))
 
     def _write(self, state: _MoveState) -> None:
@@ -116,7 +116,7 @@ class MoveRecord:
 
 @contextmanager
 def open_move(folder: OwnJobFolder, target: str) -> Iterator[MoveRecord]:
-    """See `gangway.jobs.base.Movable`."""
+    """Open while the job moves to `target`. InputError: another move is in progress, or the job has moved elsewhere."""
     with folder.append_to(_LOCK) as file:
         if not lock_soon(file):
             raise InputError("job", "another move of it is in progress", value=folder.name, fix="wait for it")

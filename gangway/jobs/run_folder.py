@@ -1,16 +1,20 @@
 """Scans a run folder on this machine. An object store is not used for this: it fails at names that it cannot represent
 and at link cycles.
+
+A copy takes times and modes from its source: a command may choose its newest checkpoint by time, and a program without
+its mode does not run. Buckets keep neither, so the copy's manifest stores them with the hash of the content.
 """
 
 import errno
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from gangway.components.core.findings import InputError
@@ -20,6 +24,10 @@ from gangway.jobs.job_folder import JobFolder
 
 _ODD = re.compile(r"#[0-9]+$|[\x00-\x1f\x7f\udc80-\udcff]")
 _MOST_NAME_BYTES = 240
+_MODES = 0o777
+"""Without setuid and setgid: a copy belongs to the copier."""
+_OWN_READ, _OWN_FOLDER = 0o400, 0o700
+"""The copier keeps access, to resume the same copy later."""
 
 
 class CopyDamagedError(InputError):
@@ -107,7 +115,6 @@ class _File:
         self._path = path
 
     def stream(self, part_bytes: int) -> Iterator[bytes]:
-        """The content in parts of that size."""
         descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -116,7 +123,6 @@ class _File:
                 yield part
 
     def bytes(self) -> bytes:
-        """The whole content."""
         return b"".join(self.stream(1 << 20))
 
 
@@ -173,3 +179,51 @@ def _scan(folder: Path, below: str, around: tuple[Path, ...]) -> Iterator[tuple[
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         else:
             yield name, size
+
+
+@dataclass(frozen=True)
+class FileMetadata:
+    """Of one file or folder. `mode`: None if unknown."""
+
+    mtime_ns: int
+    mode: int | None
+
+    @classmethod
+    def of(cls, path: Path) -> "FileMetadata":
+        """Follows links. OSError."""
+        seen = path.stat()
+        return cls(seen.st_mtime_ns, seen.st_mode & _MODES)
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any], sha256: str, stored: datetime) -> "FileMetadata":
+        """For an object, from its manifest entry if that describes this content; else the time it was stored."""
+        if entry.get("sha256") == sha256 and "mtime_ns" in entry:
+            return cls(entry["mtime_ns"], entry["mode"])
+        return cls(int(stored.timestamp() * 1_000_000) * 1000, None)
+
+    def entry(self) -> dict[str, int | None]:
+        """The manifest entry."""
+        return asdict(self)
+
+    def apply_to(self, path: Path, least: int = _OWN_READ) -> str:
+        """Applies them; why the file system refuses, or empty."""
+        # A file system may support only one of them.
+        mode = "" if self.mode is None else _trouble(partial(path.chmod, self.mode | least))
+        time = _trouble(partial(os.utime, path, ns=(self.mtime_ns, self.mtime_ns)))
+        return mode or time
+
+
+def _trouble(call: Callable[[], None]) -> str:
+    try:
+        call()
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return ""
+
+
+def copy_folder_metadata(source: Path, target: Path, names: Iterable[str]) -> list[str]:
+    """Marks the folders of these files, after all files are written; why some cannot be marked. OSError."""
+    folders = {str(above) for name in names for above in PurePosixPath(name).parents} - {"."}
+    deepest_first = sorted(folders, key=lambda name: (-name.count("/"), name))
+    problems = [FileMetadata.of(source / name).apply_to(target / name, _OWN_FOLDER) for name in deepest_first]
+    return [problem for problem in problems if problem]

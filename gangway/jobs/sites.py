@@ -1,8 +1,12 @@
-"""An engine with the cost and power of its nodes, and what a job would cost there."""
+"""An engine with the cost and power of its nodes, and what a job would cost there. Chooses an engine for a job: the
+best of those that would start it immediately, else of those that accept it; best by order, dollars or emissions.
+"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import inf
 
 from gangway.components.catalog.loader import Catalog
 from gangway.components.catalog.schema import MachineType, Region
@@ -10,23 +14,11 @@ from gangway.components.core.findings import InputError
 from gangway.components.estimate.data_transfer import DataAt, carried
 from gangway.components.estimate.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
 from gangway.components.estimate.regions import Place, read_place
-from gangway.jobs.base import Engine, JobStatus, as_movable
+from gangway.jobs.base import Engine, JobStatus, Room, refusals
+from gangway.jobs.job_folders import FolderEngine
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.engines_file import NamedEngine
 from gangway.stacks.config.job_file import JobFile
-
-__all__ = [
-    "By",
-    "Charge",
-    "Nodes",
-    "Site",
-    "Spent",
-    "charge",
-    "envelope",
-    "find_nodes",
-    "usage_cost",
-    "usage_cost_on_nodes",
-]
 
 NO_PRICE = "the price of a node is unknown"
 
@@ -76,7 +68,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Charge:
-    """What all hours on all nodes of a job cost at a site; None if unknown. `why`: the prices used."""
+    """Of all hours on all nodes of a job at a site; None if unknown. `why`: the prices used."""
 
     usd: float | None
     gco2e: float | None
@@ -107,7 +99,6 @@ def find_nodes(name: str, engine: NamedEngine) -> Nodes:
 
 
 def _list_price(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: Place) -> Nodes:
-    """From the price list, for this region only."""
     quote = catalog.price(machine.name, place.region, "on-demand" if engine.capacity == "on-demand" else "spot")
     if quote is None or not quote.is_bounded:
         return Nodes(None, f"no price list has {machine.name} in {place.name}", machine, place)
@@ -144,13 +135,8 @@ class Spent:
     source: str
 
 
-def usage_cost(site: Site, status: JobStatus, now: datetime) -> Spent:
+def usage_cost(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
     """On this engine, without the engines it came from."""
-    return usage_cost_on_nodes(site.nodes, status, now)
-
-
-def usage_cost_on_nodes(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
-    """The same, for given nodes."""
     if status.stretches is None:
         return Spent(None, None, "its engine no longer knows when it was on nodes")
     hours = sum((each.until(now) - each.start).total_seconds() / 3600 * each.nodes for each in status.stretches)
@@ -160,9 +146,8 @@ def usage_cost_on_nodes(nodes: Nodes | None, status: JobStatus, now: datetime) -
 
 
 def _data_cost(job: JobFile, engine: Engine) -> tuple[float | None, str]:
-    """The cost of transferring the job's data once, in dollars."""
     assert job.data is not None, "asked of a job with data"
-    if (movable := as_movable(engine)) is not None and movable.has_data(job):
+    if isinstance(engine, FolderEngine) and engine.has_data(job):
         return 0.0, f"{job.data.source} has already been copied"
     target = engine.region
     if target is None:
@@ -183,3 +168,94 @@ def envelope(nodes: Nodes, hours: float, num: int) -> tuple[EnergyEstimate, Carb
         region = get_provider(place.provider).catalog_here().region(place.region, place.provider)
     energy = estimate_energy(nodes.machine, num, hours, region)
     return energy, estimate_carbon(energy, region)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """`now`: whether the job starts there immediately; `lines`: one per engine considered."""
+
+    engine: Engine
+    now: bool
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    site: Site
+    room: Room
+    charge: Charge
+
+    @property
+    def label(self) -> str:
+        return engine_label(self.site.engine)
+
+
+def engine_label(engine: Engine) -> str:
+    """For display."""
+    return f"{engine.kind}, {engine.where}"
+
+
+_WAITS = {By.ORDER: "as the first in the list", By.COST: "at the lowest cost", By.CARBON: "with the least CO2e"}
+
+
+def place(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placement:
+    """`by` None: dollars if known for all that accept the job, else order. InputError: no engine accepts it."""
+    lines, found, fixes = list[str](), list[_Candidate](), dict[str, None]()
+    for site in sites:
+        engine = site.engine
+        try:
+            if errors := refusals(engine, job):
+                lines.append(f"{engine_label(engine)}: cannot run it: {errors[0].path}: {errors[0].message}")
+                fixes[errors[0].fix] = None
+                continue
+            each = _Candidate(site, engine.room(job), charge(site, job))
+        except InputError as error:
+            if len(sites) == 1:
+                raise
+            lines.append(f"{engine_label(engine)}: unavailable: {error.problem}")
+            fixes[error.fix] = None
+            continue
+        found.append(each)
+        if each.room.now and (by is By.ORDER or (by is None and each.charge.usd is None)):
+            break  # later ones cannot be better
+    if not found:
+        raise InputError(
+            "--on",
+            f"no engine accepts this job: {'; '.join(lines)}",
+            fix="; or ".join(filter(None, fixes)) or "use another engine",
+        )
+    chosen_by = by or (By.COST if all(each.charge.usd is not None for each in found) else By.ORDER)
+    best = _best(found, chosen_by)
+    lines += [_line(each, is_best=each is best, by=chosen_by) for each in found]
+    if not best.room.now:
+        lines.append(f"{best.label}: the job waits there, {_WAITS[chosen_by]}")
+    return Placement(best.site.engine, best.room.now, tuple(lines))
+
+
+def _best(found: Sequence[_Candidate], by: By) -> _Candidate:
+    """Of those with capacity now, if any. Unknown amounts come last; of equals the first named wins."""
+
+    def rank(each: _Candidate) -> tuple[bool, float]:
+        amount = 0.0 if by is By.ORDER else each.charge.by(by)
+        return not each.room.now, inf if amount is None else amount
+
+    return min(found, key=rank)
+
+
+def _line(each: _Candidate, *, is_best: bool, by: By) -> str:
+    if is_best and each.room.now:
+        word = "starts immediately"
+    elif each.room.now:
+        word = "also free"
+    else:
+        word = "busy"
+    return f"{each.label}: {word}: {each.room.reason}{_cost_text(each.charge, by)}"
+
+
+def _cost_text(charged: Charge, by: By) -> str:
+    """What decides; empty if the order does."""
+    if by is By.ORDER:
+        return ""
+    usd = "unpriced" if charged.usd is None else f"{charged.usd:,.2f} USD at most"
+    grams = "" if charged.gco2e is None else f", {charged.gco2e / 1000:,.3g} kg CO2e"
+    return f"; {usd}{grams} ({charged.why})"

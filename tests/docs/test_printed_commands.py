@@ -118,7 +118,7 @@ NOT_RUN: dict[str, str] = {
     "gangway breaker show": "told of a group that is held: tests/gangway/jobs/systemd/scaling/test_contract.py",
     "gangway job submit FILE --on {submit_on or 'slurm:SHARED_FOLDER'}": "needs a cluster that is up: tests/engine",
     "gangway job submit FILE": "begins a process that outlives the command: tests/gangway/cli/jobs/test_jobs.py",
-    "gangway job list": "of an engine elsewhere: tests/gangway/jobs/remote/test_engine.py",
+    "gangway job list": "of an engine elsewhere: tests/gangway/jobs/test_remote.py",
     "gangway job list --on {way.to}": "of a job that a move is taking there: tests/gangway/jobs/test_migration.py",
     "gangway job wait {job_id}{named}": "of a job that was submitted: tests/gangway/cli/jobs/test_jobs.py",
     "gangway job logs -f {job_id}{named}": "of a job that was submitted: tests/gangway/cli/jobs/test_jobs.py",

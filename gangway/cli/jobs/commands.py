@@ -6,16 +6,20 @@ $ gangway job wait digits-1
 """
 
 import shlex
+import signal
+import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from gangway.cli.common import EXIT_BAD_INPUT, print_json
-from gangway.cli.jobs.signals import exit_on_signals
+from gangway.cli.common import EXIT_BAD_INPUT, load_stack, print_json
 from gangway.cli.jobs.stack import job as show_stack
 
 if TYPE_CHECKING:
@@ -24,10 +28,12 @@ if TYPE_CHECKING:
     from rich.table import Table
     from typer._click import Context
 
-    from gangway.components.core.findings import Finding, InputError
-    from gangway.jobs.base import Engine, JobStatus, Movable, Move
+    from gangway.components.core.findings import InputError
+    from gangway.jobs.base import Engine, JobStatus, Move
     from gangway.jobs.copying import Copied
-    from gangway.jobs.hybrid.moves import MoveResult
+    from gangway.jobs.job_folders import FolderEngine
+    from gangway.jobs.job_record import JobRecord
+    from gangway.jobs.moves import MoveResult
     from gangway.jobs.sites import By, Site
     from gangway.stacks.config.job_file import JobFile
 
@@ -39,6 +45,7 @@ _On = Annotated[
     typer.Option("--on", metavar="ENGINE", help="local:FOLDER, slurm:FOLDER or kubernetes:@NAMESPACE/QUEUE."),
 ]
 _Id = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as `submit` and `list` print it.")]
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class _Jobs(TyperGroup):
@@ -84,11 +91,15 @@ def submit(
     With --burst-after the command waits, and moves a job that waits too long to an engine that can start it.
     """
     from gangway.components.core.findings import InputError
-    from gangway.jobs.engines.registry import get_sites, movable
-    from gangway.jobs.hybrid.placement import place
+    from gangway.jobs.registry import get_sites, movable
+    from gangway.jobs.sites import By, place
     from gangway.stacks.config.job_file import read_job_file
 
-    job, sites, decided_by = read_job_file(job_file), get_sites(on), None if by is None else _parse_by(by)
+    job, sites, decided_by = read_job_file(job_file), get_sites(on), None
+    if by is not None:
+        if by not in [*By]:
+            raise InputError.not_among("--by", "no such criterion", by, By)
+        decided_by = By(by)
     if burst_after is not None and len(sites) == 1:
         raise InputError("--burst-after", "needs several engines", fix="name them: --on local:A,local:B")
     for site in sites if burst_after is not None else ():
@@ -108,7 +119,9 @@ def submit(
             typer.echo(job_id)  # it stays in its queue
             raise problem
     for finding in warnings:
-        _print_finding(finding)
+        _print_err(f"{finding.severity}: {finding.path}: {finding.message} ({finding.code})")
+        if finding.fix:
+            _print_err(f"  fix:     {finding.fix}")
     typer.echo(job_id)
     asked = next((site.asked for site in sites if site.engine is engine), "")
     named = f" --on {shlex.quote(asked)}" if on else ""
@@ -117,25 +130,16 @@ def submit(
 
 def _copy_data(engine: "Engine", job: "JobFile") -> None:
     """Copy the job's data set if it names a source and the engine takes one."""
-    from gangway.jobs.base import as_movable
+    from gangway.jobs.job_folders import FolderEngine
 
-    if job.data is None or job.data.source is None or (target := as_movable(engine)) is None:
+    if job.data is None or job.data.source is None or not isinstance(engine, FolderEngine):
         return
     with _progress_bar() as bar:
-        copied = target.bring_data(job, bar, _print_err)
+        copied = engine.bring_data(job, bar, _print_err)
     if copied is None:
         _print_err(f"{job.data.source} was copied earlier")
     else:
         _print_err(_copy_text(copied, "of the data set"))
-
-
-def _parse_by(word: str) -> "By":
-    from gangway.components.core.findings import InputError
-    from gangway.jobs.sites import By
-
-    if word not in [*By]:
-        raise InputError.not_among("--by", "no such criterion", word, By)
-    return By(word)
 
 
 def _burst(
@@ -146,9 +150,9 @@ def _burst(
     """
     from gangway.components.core.findings import InputError
     from gangway.jobs.base import EngineAwayError, Phase
-    from gangway.jobs.engines.registry import movable
-    from gangway.jobs.hybrid.moves import move_job
-    from gangway.jobs.hybrid.placement import place
+    from gangway.jobs.moves import move_job
+    from gangway.jobs.registry import movable
+    from gangway.jobs.sites import place
 
     until, found = time.monotonic() + 60 * minutes, engine.status(job_id)
     _print_err(f"{job_id}: waiting for at most {minutes:g} minutes")
@@ -177,11 +181,11 @@ def _burst(
     return engine, job_id, None
 
 
-def _requeue(source: "Movable", job_id: str) -> str:
+def _requeue(source: "FolderEngine", job_id: str) -> str:
     """The job's id after a failed move; a new one if the move had already cancelled it. Prints why if that fails."""
     from gangway.components.core.findings import InputError
     from gangway.jobs.base import Phase
-    from gangway.jobs.hybrid.moves import move_job
+    from gangway.jobs.moves import move_job
 
     try:
         if source.status(job_id).phase is not Phase.CANCELLED:
@@ -194,12 +198,6 @@ def _requeue(source: "Movable", job_id: str) -> str:
 
 def _print_err(line: str) -> None:
     typer.echo(line, err=True)
-
-
-def _print_finding(finding: "Finding") -> None:
-    _print_err(f"{finding.severity}: {finding.path}: {finding.message} ({finding.code})")
-    if finding.fix:
-        _print_err(f"  fix:     {finding.fix}")
 
 
 def _no_progress(done: int, total: int) -> None:
@@ -216,8 +214,8 @@ def move(
 
     Repeat the same command to continue an interrupted move.
     """
-    from gangway.jobs.engines.registry import get_engine, movable
-    from gangway.jobs.hybrid.moves import move_job
+    from gangway.jobs.moves import move_job
+    from gangway.jobs.registry import get_engine, movable
 
     target = movable(get_engine(to), "--to")
     with _progress_bar() as bar:
@@ -279,7 +277,7 @@ def list_jobs(
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
     """List the jobs of an engine with their status, the oldest first."""
-    from gangway.jobs.engines.registry import get_engine
+    from gangway.jobs.registry import get_engine
 
     engine = get_engine(on)
     found = engine.jobs()
@@ -338,7 +336,7 @@ def status(
     """Show the status of a job, and its cost if the engine has a price."""
     from datetime import UTC, datetime
 
-    from gangway.jobs.engines.registry import get_site
+    from gangway.jobs.registry import get_site
     from gangway.jobs.sites import usage_cost
 
     site = get_site(on)
@@ -348,7 +346,7 @@ def status(
         return
     typer.echo(_status_line(found))
     if found.stretches is None or found.stretches:
-        so_far = usage_cost(site, found, datetime.now(UTC))
+        so_far = usage_cost(site.nodes, found, datetime.now(UTC))
         hours = "unknown" if so_far.node_hours is None else f"{so_far.node_hours:,.3g} node-hours"
         usd = f"{so_far.usd:,.2f} USD" if so_far.usd is not None else "cost unknown"
         typer.echo(f"on nodes: {hours}, {usd} ({so_far.source})")
@@ -370,15 +368,14 @@ def record(
     """Show what a job has used, cost and reported; each figure with its source or why it is missing."""
     from datetime import UTC, datetime
 
-    from gangway.cli.jobs.record import get_record, get_stack_record, show
     from gangway.components.core.findings import InputError
     from gangway.components.core.whole_files import write_whole
-    from gangway.jobs.engines.registry import get_site
+    from gangway.jobs.registry import get_site
 
     if of_stack and on is not None:
         raise InputError("--on", "cannot be combined with --stack", value=on, fix="remove one")
     now = datetime.now(UTC)
-    found = get_stack_record(job_id, now) if of_stack else get_record(get_site(on), job_id, now)
+    found = get_stack_record(job_id, now) if of_stack else _get_record(get_site(on), job_id, now)
     text = found.model_dump_json(indent=2)
     if out is not None:
         write_whole(out, f"{text}\n".encode())
@@ -389,7 +386,7 @@ def record(
         return
     typer.echo(_status_line(found.job))
     typer.echo(f"on {found.engine}, {found.where}{', so far' if found.so_far else ''}")
-    show(found)
+    _show_record(found)
 
 
 @jobs.command()
@@ -400,7 +397,7 @@ def logs(
 ) -> None:
     """Print the output of a job."""
     from gangway.jobs import base
-    from gangway.jobs.engines.registry import get_engine
+    from gangway.jobs.registry import get_engine
 
     engine = get_engine(on)
     if follow:
@@ -417,7 +414,7 @@ def serve() -> None:
     """Serve this machine's engines over standard input and output; started by SSH for an engine with `via`."""
     import sys
 
-    from gangway.jobs.engines.serve import serve as answer
+    from gangway.jobs.serve import serve as answer
 
     answer(sys.stdin, sys.stdout)
 
@@ -425,7 +422,7 @@ def serve() -> None:
 @jobs.command()
 def cancel(job_id: _Id, on: _On = None) -> None:
     """Cancel a job. A running job gets SIGTERM and its grace time first."""
-    from gangway.jobs.engines.registry import get_engine
+    from gangway.jobs.registry import get_engine
 
     engine = get_engine(on)
     engine.cancel(job_id)
@@ -443,7 +440,7 @@ def wait(job_id: _Id, on: _On = None) -> None:
     Exit code 0: done. 1: failed, cancelled or out of time. 2: bad input.
     """
     from gangway.jobs.base import Phase, wait_until_over
-    from gangway.jobs.engines.registry import get_engine
+    from gangway.jobs.registry import get_engine
 
     printed = [""]
 
@@ -486,3 +483,91 @@ def _as_json(found: Any) -> str:
 
     kind = JobStatus if isinstance(found, JobStatus) else list[JobStatus]
     return TypeAdapter(kind).dump_json(found, indent=2).decode()
+
+
+def _get_record(site: "Site", job_id: str, now: datetime) -> "JobRecord":
+    from gangway.jobs.figures import Absent, no_report, read_reported
+    from gangway.jobs.job_folders import FolderEngine
+    from gangway.jobs.job_record import EngineInfo, StartCounts, get_record
+
+    engine, info = site.engine, EngineInfo(site.engine.kind, site.engine.where, site.nodes)
+    status = engine.status(job_id)
+    if not isinstance(engine, FolderEngine):
+        place = f"{engine.kind}, {engine.where}"
+        unread = no_report(f"the run folder is on {place}, not reachable from here")
+        return get_record(info, status, Absent(f"{place} does not report which starts failed"), unread, now)
+    job = engine.get_stored_job(job_id)
+    begun = StartCounts(job.failures, job.job.max_restarts - status.earlier_usage.failures)
+    return get_record(info, status, begun, read_reported(job.job, job.folder.by_descriptor), now)
+
+
+def get_stack_record(stack: str, now: datetime) -> "JobRecord":
+    """Get the record of a stack's job.command. InputError: the stack has a preset instead, or is not up."""
+    from gangway.components.core.findings import InputError
+    from gangway.components.core.job import JobSpec
+    from gangway.finops.audit.state import stack_outputs
+    from gangway.jobs.systemd.command_record import command_record
+    from gangway.runs.run_store import RunStore, bucket_region, runs_url
+    from gangway.stacks.config.paths import project_folder
+    from gangway.stacks.providers.openstack.settings import storage_cloud
+
+    config = load_stack(stack)
+    if config.own_command is None:
+        raise InputError(
+            "gangway:job", "no command: a preset's run writes its own record",
+            allowed="a stack with job.command", fix=f"gangway job {config.stack_name}",
+        )  # fmt: skip
+    outputs = stack_outputs(config.stack_name, project_folder())
+    if not outputs.get("job") or not (outputs.get("run_bucket") or outputs.get("run_bucket_url")):
+        raise InputError(
+            f"pulumi stack output --stack {config.stack_name}",
+            "no job and no run_bucket: the stack is not up",
+            fix="pulumi up",
+        )
+    url = runs_url(config.provider, outputs, config.stack)
+    store = RunStore(url, bucket_region(config.provider, config.region), storage_cloud(config))
+    return command_record(config, JobSpec.model_validate(outputs["job"]), store, now)
+
+
+def _show_record(record: "JobRecord") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from gangway.components.core.visible import visible
+    from gangway.render.rendering import number, unit_text
+
+    table = Table()
+    table.add_column("figure", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("source", no_wrap=True)
+    table.add_column("note", overflow="fold")
+    for name, figure in (*record.figures.items(), *record.metrics.items()):
+        value = f"{number(figure.value, figure.unit)} {unit_text(figure.unit)}".rstrip()
+        table.add_row(name, value, str(figure.source), visible(figure.note))
+    for name, why in record.absent.items():
+        table.add_row(name, "", "absent", visible(why))
+    Console(markup=False, highlight=False).print(table)
+
+
+@contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """Raise SystemExit on the first signal, with a shell's exit code for it, and ignore later ones. Signals that are
+    ignored (as by nohup) or handled already are left alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread can set handlers
+        return
+    ours = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        for each in ours:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number in ours:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)

@@ -2,6 +2,8 @@
 state is in the cluster; no part of Gangway runs there.
 """
 
+import getpass
+import os
 import secrets
 import time
 from base64 import b64decode
@@ -25,11 +27,19 @@ from gangway.jobs.base import (
     unreadable,
 )
 from gangway.jobs.job_folder import UnreadableError, raise_errors
-from gangway.jobs.kubernetes import logs
-from gangway.jobs.kubernetes.fabric import find_fabric
-from gangway.jobs.kubernetes.fabric_findings import fabric_findings
-from gangway.jobs.kubernetes.hours import remaining_sec
-from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
+from gangway.jobs.kubernetes.fabric import fabric_findings, find_fabric
+from gangway.jobs.kubernetes.kubectl import (
+    QUEUES,
+    ForbiddenError,
+    Found,
+    Kubectl,
+    MissingError,
+    TakenError,
+    find_log_error,
+    local_queue,
+    merge_logs,
+    since_args,
+)
 from gangway.jobs.kubernetes.manifests import (
     CANCELLED_ANNOTATION,
     DATA_CLAIM,
@@ -43,10 +53,7 @@ from gangway.jobs.kubernetes.manifests import (
     output_findings,
     priority_class,
 )
-from gangway.jobs.kubernetes.namespaces import QUEUES, local_queue
-from gangway.jobs.kubernetes.nodes import places
 from gangway.jobs.kubernetes.objects import (
-    Found,
     JobObjects,
     condition,
     get_annotation,
@@ -54,7 +61,6 @@ from gangway.jobs.kubernetes.objects import (
     get_excluded_nodes,
     get_file,
     get_job_id,
-    get_run_folder,
     get_start,
     group_by_job,
     is_job_set,
@@ -62,6 +68,7 @@ from gangway.jobs.kubernetes.objects import (
 from gangway.jobs.kubernetes.queues import (
     Quota,
     cohort_total,
+    count_places,
     flavor_names,
     get_quota,
     missing_quota,
@@ -76,8 +83,7 @@ from gangway.jobs.kubernetes.start_objects import (
     create_start,
     may_be_old,
 )
-from gangway.jobs.kubernetes.status import cancelled_at, get_status, lost_starts, unfit_nodes
-from gangway.jobs.users import own_name
+from gangway.jobs.kubernetes.status import cancelled_at, get_status, lost_starts, remaining_sec, unfit_nodes
 from gangway.stacks.config.job_file import JobFile
 
 CLAIM = "gangway-runs"
@@ -127,27 +133,25 @@ class KubernetesEngine:
         yield from fabric_findings(self._kubectl, job, quota)
         if quota is None:
             yield Finding.warning(
-                "job.quota",
-                "resources",
-                f"unknown whether {self._queue} can ever run it: you may not read its quota",
+                "job.quota", "resources", f"unknown whether {self._queue} can ever run it: you may not read its quota"
             )
             return
         for name, why in over_quota(job, quota):
             yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or use another queue")
 
     def _missing_objects(self, job: JobFile) -> Iterable[Finding]:
-        if not self._has("persistentvolumeclaim", CLAIM):
+        if not self._kubectl.has("persistentvolumeclaim", CLAIM):
             yield Finding.error(
                 "job.claim", "--on", f"the namespace has no volume claim {CLAIM} for run folders",
                 "docs/kubernetes.md has a manifest to apply",
             )  # fmt: skip
-        if job.data_dir is not None and not self._has("persistentvolumeclaim", DATA_CLAIM):
+        if job.data_dir is not None and not self._kubectl.has("persistentvolumeclaim", DATA_CLAIM):
             yield Finding.error(
                 "job.data-claim", "data_dir", f"the namespace has no volume claim {DATA_CLAIM}, which is mounted there",
                 "docs/kubernetes.md says what it is",
             )  # fmt: skip
         name = priority_class(job.priority)
-        if name is not None and not self._has(_PRIORITIES, name):
+        if name is not None and not self._kubectl.has(_PRIORITIES, name):
             yield Finding.error(
                 "job.priority", "priority", f"the cluster has no WorkloadPriorityClass {name}",
                 "priority: normal, or apply the one in docs/kubernetes.md",
@@ -237,11 +241,11 @@ class KubernetesEngine:
             return "", offset
         output = self._kubectl.logs(
             f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
-            "--max-log-requests=1000", *logs.since(offset),
+            "--max-log-requests=1000", *since_args(offset),
         )  # fmt: skip
-        if runs and (why := logs.find_error(output)):
+        if runs and (why := find_log_error(output)):
             raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="try again, or check its nodes")
-        return logs.read(output, offset, time.time_ns() if runs else None)
+        return merge_logs(output, offset, time.time_ns() if runs else None)
 
     def cancel(self, job_id: str) -> None:
         """See `Engine`. Kueue evicts it, with SIGTERM and its grace period."""
@@ -309,8 +313,8 @@ class KubernetesEngine:
         meta = last["metadata"]
         placing = Placing(
             self._kubectl.namespace, queue, CLAIM, job_id, get_annotation(last, USER_ANNOTATION),
-            get_run_folder(last), get_excluded_nodes(last), get_start(last), None, self._block(job, queue),
-            find_fabric(self._kubectl, job),
+            get_annotation(last, RUN_ANNOTATION), get_excluded_nodes(last), get_start(last), None,
+            self._block(job, queue), find_fabric(self._kubectl, job),
         )  # fmt: skip
         following = placing.without(nodes, remaining_sec(seen))
         data = self._kubectl.get("secret", meta["name"]).get("data", {})
@@ -324,8 +328,7 @@ class KubernetesEngine:
 
     def _get_queue(self, job_set: Found) -> str:
         """May differ from this engine's queue."""
-        name: str = job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue)
-        return name
+        return str(job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue))
 
     def _read_jobs(self, *words: str) -> list[JobObjects]:
         sets = [each for each in self._kubectl.get(SETS, *words) if is_job_set(each)]
@@ -368,13 +371,12 @@ class KubernetesEngine:
             nodes = self._kubectl.get("nodes")
         except (ForbiddenError, MissingError):
             return None
-        return places(get_file(last), get_quota(queue), flavors, nodes, {*get_excluded_nodes(last), *unfit})
+        return count_places(get_file(last), get_quota(queue), flavors, nodes, {*get_excluded_nodes(last), *unfit})
 
     def _cluster_queue(self, of: Any) -> Any:
         return self._kubectl.get(_CLUSTER_QUEUES, of["spec"]["clusterQueue"])
 
     def _quota(self, of: Any) -> Quota | None:
-        """None if this user may not read it."""
         try:
             queue = self._cluster_queue(of)
             return get_quota(queue, self._cohort(queue))
@@ -407,11 +409,14 @@ class KubernetesEngine:
         except (ForbiddenError, MissingError):
             return None
 
-    def _has(self, kind: str, name: str) -> bool:
-        try:
-            self._kubectl.get(kind, name)
-        except MissingError:
-            return False
-        except ForbiddenError:
-            return True  # unknown here; Kueue reports it
-        return True
+
+def own_name() -> str:
+    """With a login shared by sudo, the name of the user who ran sudo. A number if the user has no name, as in many
+    containers.
+    """
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # the second since Python 3.13
+        name = str(os.getuid())
+    came_from = os.environ.get("SUDO_USER", "")
+    return name if came_from in ("", "root") or name == "root" else came_from

@@ -16,8 +16,9 @@ from typing import Any
 from gangway.components.core.findings import Finding
 from gangway.components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL, TPU
 from gangway.images.render import TEMPLATES
-from gangway.jobs.attempts import restart_limit
+from gangway.jobs.base import restart_limit
 from gangway.jobs.kubernetes.fabric import Fabric
+from gangway.jobs.kubernetes.queues import resources_of
 from gangway.jobs.node_command import (
     TRAIN_FILE,
     Meeting,
@@ -112,7 +113,6 @@ KEPT_SEC = 7 * 24 * 3600
 _TMP_SIZE = "20Gi"
 """Of /tmp. Exceeding it is a failure and counts; an eviction from a full node would repeat up to `restart_limit` times.
 """
-DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
 
 
 @dataclass(frozen=True)
@@ -155,11 +155,6 @@ class Placing:
 def priority_class(priority: Priority) -> str | None:
     """Kueue's WorkloadPriorityClass; None for normal priority."""
     return None if priority is Priority.NORMAL else f"gangway-{priority}"
-
-
-def resources_of(job: JobFile) -> Mapping[str, str]:
-    """Requests and limits of each node's pod."""
-    return job.resources or DEFAULT_RESOURCES
 
 
 def output_findings(job: JobFile) -> Iterable[Finding]:
@@ -383,7 +378,6 @@ def _add_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
 
 
 def _mount_fabric(pod: Manifest, fabric: Fabric) -> None:
-    """Mounts the plug-in for the network between GPUs."""
     if fabric.mount is None:
         return
     (container,) = pod["containers"]

@@ -4,24 +4,22 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from pydantic import ValidationError
 
 from gangway.components.core.first_error import first_wrong
 from gangway.jobs.job_folder import UnreadableError
+from gangway.jobs.kubernetes.kubectl import Found
 from gangway.jobs.kubernetes.manifests import (
     EXCLUDED_ANNOTATION,
     FILE_ANNOTATION,
     HOURS_ANNOTATION,
     HOURS_LABEL,
     JOB_LABEL,
-    RUN_ANNOTATION,
     START_LABEL,
 )
 from gangway.stacks.config.job_file import JobFile
 
-Found = Mapping[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _ID, _NUMBER = re.compile(r"[a-z][a-z0-9-]*-[0-9]+"), re.compile(r"[1-9][0-9]*")
 _LIVE = ("Pending", "Running")
@@ -111,11 +109,6 @@ def get_hours_sec(job_set: Found) -> int:
     if not _NUMBER.fullmatch(text):
         raise _unreadable(job_set, f"{HOURS_ANNOTATION} is {text!r}")
     return int(text)
-
-
-def get_run_folder(job_set: Found) -> str:
-    """In the volume claim. UnreadableError: as `get_file`."""
-    return get_annotation(job_set, RUN_ANNOTATION)
 
 
 def get_excluded_nodes(job_set: Found) -> tuple[str, ...]:

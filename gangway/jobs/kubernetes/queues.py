@@ -1,17 +1,21 @@
-"""A Kueue queue's quota for a job, and how much of it is free; pure."""
+"""A Kueue queue's quota for a job, how much of it is free, and how many of the job's pods fit on its nodes; pure."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
 from gangway.components.kubernetes.manifest import OURS
 from gangway.components.kubernetes.spec import HOST, SIZE, UNCOUNTED
-from gangway.jobs.kubernetes.manifests import resources_of
+from gangway.jobs.kubernetes.kubectl import Found
 from gangway.stacks.config.job_file import JobFile
 
+DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
+_Amounts = Mapping[tuple[str, str], Decimal]
+"""By flavor and resource."""
 _SUFFIXES: Mapping[str, Decimal] = MappingProxyType(
     {
         **{"m": Decimal("0.001"), "": Decimal(1)},
@@ -19,6 +23,7 @@ _SUFFIXES: Mapping[str, Decimal] = MappingProxyType(
         **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate(("K", "M", "G", "T", "P", "E"), 1)},
     }
 )
+_KEEP_AWAY = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,11 @@ class Quota:
         return [(group, wanted) for group, wanted in found if wanted]
 
 
+def resources_of(job: JobFile) -> Mapping[str, str]:
+    """Requests and limits of each node's pod."""
+    return job.resources or DEFAULT_RESOURCES
+
+
 def quantity(text: str) -> Decimal:
     """Parses a number of Kubernetes.
 
@@ -84,8 +94,8 @@ def _node_resources(job: JobFile) -> Mapping[str, Decimal]:
     return {name: quantity(text) for name, text in resources_of(job).items()}
 
 
-def cohort_total(members: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str], Decimal]:
-    """What a cohort and its queues have together, by flavor and resource."""
+def cohort_total(members: Iterable[Found]) -> _Amounts:
+    """What a cohort and its queues have together."""
     found: dict[tuple[str, str], Decimal] = {}
     flavors = [
         flavor for each in members for group in each["spec"].get("resourceGroups", ()) for flavor in group["flavors"]
@@ -97,7 +107,7 @@ def cohort_total(members: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str
     return found
 
 
-def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str], Decimal] | None = None) -> Quota:
+def get_quota(cluster_queue: Found, cohort: _Amounts | None = None) -> Quota:
     """`cohort`: the `cohort_total` of what it borrows from; None if unknown."""
     node, own_cohort = _get_size(cluster_queue)
     spec, status = cluster_queue["spec"], cluster_queue.get("status", {})
@@ -116,9 +126,7 @@ def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str],
     return Quota(groups, in_cohort, UNCOUNTED if labels.items() >= OURS.items() else (), node)
 
 
-def _get_size(
-    cluster_queue: Mapping[str, Any],
-) -> tuple[Mapping[str, Decimal], Mapping[tuple[str, str], Decimal]]:
+def _get_size(cluster_queue: Found) -> tuple[Mapping[str, Decimal], _Amounts]:
     """What a node leaves to pods, and what each flavor has, for clusters made by Gangway; else empty."""
     try:
         size = json.loads(cluster_queue["metadata"]["annotations"][SIZE])
@@ -130,13 +138,13 @@ def _get_size(
     }
 
 
-def flavor_names(cluster_queue: Mapping[str, Any]) -> list[str]:
+def flavor_names(cluster_queue: Found) -> list[str]:
     """Of all its groups."""
     groups = cluster_queue["spec"].get("resourceGroups", ())
     return list(dict.fromkeys(flavor["name"] for group in groups for flavor in group["flavors"]))
 
 
-def narrowest_block(topologies: Sequence[Mapping[str, Any] | None]) -> str | None:
+def narrowest_block(topologies: Sequence[Found | None]) -> str | None:
     """The label of the smallest multi-node blocks that all flavors' topologies have; None if there is none, since Kueue
     would skip a flavor without it. `topologies`: one per flavor, None if it has none.
     """
@@ -145,9 +153,7 @@ def narrowest_block(topologies: Sequence[Mapping[str, Any] | None]) -> str | Non
     return next((label for label in reversed(shared) if label != HOST), None)
 
 
-def _flavor(
-    found: Mapping[str, Any], used: Mapping[str, Decimal], cohort: Mapping[tuple[str, str], Decimal] | None
-) -> Flavor:
+def _flavor(found: Found, used: Mapping[str, Decimal], cohort: _Amounts | None) -> Flavor:
     """`cohort`: the most it may borrow from, empty if unknown; None if it may not borrow."""
     nominal, most = dict[str, Decimal](), dict[str, Decimal | None]()
     for each in found["resources"]:
@@ -184,3 +190,72 @@ def missing_quota(job: JobFile, quota: Quota) -> list[str]:
     """What of the nominal quota is not free now, for display: per group, for the flavor that lacks least."""
     least = (min((flavor.lacks(wanted) for flavor in group), key=len) for group, wanted in quota.wanted(job))
     return [each for some in least for each in some]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The nodes that a combination of flavors selects. `most`: pods that the quota allows there; None if unlimited."""
+
+    labels: Sequence[tuple[str, str]]
+    tolerations: Sequence[Mapping[str, Any]]
+    most: int | None
+
+    def has(self, node: Found) -> bool:
+        labels, spec = node["metadata"].get("labels", {}), node.get("spec", {})
+        taints = [each for each in spec.get("taints", ()) if each["effect"] in _KEEP_AWAY]
+        return (
+            not spec.get("unschedulable")
+            and all(labels.get(key) == value for key, value in self.labels)
+            and all(any(_tolerates(each, taint) for each in self.tolerations) for taint in taints)
+        )
+
+
+def count_places(
+    job: JobFile, quota: Quota, flavors: Mapping[str, Found], nodes: Iterable[Found], excluded: Collection[str]
+) -> int | None:
+    """How many of the job's pods the nodes hold, without the excluded ones and regardless of other pods. None if
+    unknown: the quota exceeds the present nodes, so an autoscaler may add some. `flavors`: Kueue's, by name.
+    """
+    known, most = list(nodes), 0
+    for kind in _kinds(job, quota, flavors):
+        held = {each["metadata"]["name"]: _pods_on(each, job) for each in known if kind.has(each)}
+        if kind.most is None or kind.most > sum(held.values()):
+            return None
+        most = max(most, sum(pods for name, pods in held.items() if name not in excluded))
+    return most
+
+
+def _kinds(job: JobFile, quota: Quota, flavors: Mapping[str, Found]) -> Iterable[_Kind]:
+    """All choices of one flavor per group whose quota holds the job."""
+    wanted = quota.wanted(job)
+    for chosen in product(*(group for group, _ in wanted)):
+        if not all(flavor.holds(needs) for flavor, (_, needs) in zip(chosen, wanted, strict=True)):
+            continue
+        specs = [flavors[flavor.name].get("spec", {}) for flavor in chosen]
+        limits = [_most(flavor, needs, job) for flavor, (_, needs) in zip(chosen, wanted, strict=True)]
+        yield _Kind(
+            [pair for spec in specs for pair in spec.get("nodeLabels", {}).items()],
+            [each for spec in specs for each in spec.get("tolerations", ())],
+            min((limit for limit in limits if limit is not None), default=None),
+        )
+
+
+def _most(flavor: Flavor, wanted: Mapping[str, Decimal], job: JobFile) -> int | None:
+    """Pods that its quota allows; `wanted`: for all pods."""
+    limits = [(flavor.most[name], number / job.nodes.max) for name, number in wanted.items()]
+    return min((int(most // each) for most, each in limits if most is not None and each), default=None)
+
+
+def _pods_on(node: Found, job: JobFile) -> int:
+    """For an empty node of this size."""
+    has = node.get("status", {}).get("allocatable", {})
+    return min(int(quantity(str(has.get(name, "0"))) // each) for name, each in _node_resources(job).items() if each)
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect", taint["effect"]) not in ("", taint["effect"]):
+        return False
+    key = toleration.get("key", "")
+    if toleration.get("operator", "Equal") == "Exists":
+        return key in ("", taint["key"])
+    return bool(key == taint["key"] and toleration.get("value", "") == taint.get("value", ""))

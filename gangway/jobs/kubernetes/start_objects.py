@@ -13,7 +13,7 @@ from typing import Any
 from gangway.components.core.findings import InputError
 from gangway.components.core.member_key import new_member_key
 from gangway.jobs.base import JobStatus
-from gangway.jobs.kubernetes.kubectl import Kubectl, MissingError, TakenError
+from gangway.jobs.kubernetes.kubectl import Found, Kubectl, MissingError, TakenError
 from gangway.jobs.kubernetes.manifests import (
     JOB_SET_VERSION,
     KEPT_SEC,
@@ -23,7 +23,7 @@ from gangway.jobs.kubernetes.manifests import (
     job_set,
     support_manifests,
 )
-from gangway.jobs.kubernetes.objects import Found, JobObjects, find_time
+from gangway.jobs.kubernetes.objects import JobObjects, find_time
 from gangway.jobs.node_command import needs_member_key
 from gangway.stacks.config.job_file import JobFile
 
@@ -81,7 +81,6 @@ def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: st
 
 
 def _is_from_submit(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
-    """Whether the object exists and belongs to this submit."""
     try:
         meta = kubectl.get(resource, name)["metadata"]
     except MissingError:
@@ -90,7 +89,6 @@ def _is_from_submit(kubectl: Kubectl, resource: str, name: str, token: str) -> b
 
 
 def _get_token(meta: Mapping[str, Any]) -> str | None:
-    """The token of the submit that made it; None if there is none."""
     found: str | None = meta.get("annotations", {}).get(_SUBMIT_ANNOTATION)
     return found
 

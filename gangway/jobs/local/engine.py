@@ -3,43 +3,59 @@ runs the job and outlives the terminal (`gangway.jobs.local.runner`); there is n
 
     FOLDER                        locked by the running job: `gangway.jobs.local.turn`
     FOLDER/<id>/alive             locked by the job's process
+    FOLDER/<id>/exit-code         START CODE of the last start, and no-room while nothing else can be written
+    FOLDER/<id>/spent.json        failures and spontaneous interruptions so far
 
-For the other files see `gangway.jobs.job_folders`, for ends of starts `gangway.jobs.local.outcomes`.
+The disk space of exit-code is reserved before the start: even on a full disk no ended start is repeated. For the other
+files see `gangway.jobs.job_folders`.
 """
 
+import json
 import math
 import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.json_lines import is_locked, lock_soon
 from gangway.components.estimate.regions import Place
 from gangway.jobs.base import JobStatus, Phase, Room, lost_output_findings, rendezvous_findings, resource_findings
-from gangway.jobs.environment import RUNNER_MARK, get_environment, without_marks
-from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError, sharing_findings
+from gangway.jobs.job_folder import (
+    JobFolder,
+    OwnJobFolder,
+    UnreadableError,
+    check_open,
+    get_number,
+    list_own_jobs,
+    sharing_findings,
+)
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
     LOG_FILE,
+    RUNNER_MARK,
     FolderEngine,
+    get_environment,
     read_job,
     read_status,
+    without_marks,
+    working_folder_findings,
 )
-from gangway.jobs.listing import check_open, get_number, list_own_jobs
-from gangway.jobs.local.outcomes import Spent, find_end, lacks_space
 from gangway.jobs.local.turn import Turn
 from gangway.jobs.run_intervals import get_run_intervals
-from gangway.jobs.working_folder import working_folder_findings
 from gangway.stacks.config.job_file import JobFile, Priority
 from gangway.stacks.config.paths import module_environment
 
 ALIVE_FILE = "alive"
 RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2})
+_EXIT, _SPENT = "exit-code", "spent.json"
+_BYTES = 32
+_NO_END, _NO_ROOM = "-", "no-room"
 
 
 class LocalQueue(FolderEngine):
@@ -145,7 +161,7 @@ class LocalQueue(FolderEngine):
         return Spent.read(folder).interruptions
 
     def stop(self, job_id: str) -> None:
-        """See `Movable`."""
+        """See `FolderEngine`."""
         folder = self._open_job(job_id)
         try:
             folder.touch(CANCEL_FILE)
@@ -213,3 +229,84 @@ def begin_runner(folder: OwnJobFolder) -> None:
             pass_fds=(alive.fileno(),),
             check=True,
         )
+
+
+def reserve_space(folder: OwnJobFolder, start: int) -> None:
+    """Reserves space for the end of that start. OSError: there is none."""
+    folder.write(_EXIT, _padded(start, _NO_END))
+
+
+def record_end(folder: OwnJobFolder, start: int, code: int) -> None:
+    """Uses the reserved space, so it works on a full disk."""
+    folder.overwrite(_EXIT, _padded(start, code))
+
+
+def record_space(folder: OwnJobFolder, *, lacks: bool) -> None:
+    """Records whether the runner waits for disk space after the last start; no effect before an end."""
+    if len(words := _words(folder)) >= 2 and words[1].isdecimal():
+        with suppress(OSError):  # it is in the log, too
+            folder.overwrite(_EXIT, _padded(*words[:2], *([_NO_ROOM] if lacks else [])))
+
+
+def lacks_space(folder: JobFolder) -> bool:
+    """Whether the runner waits for disk space."""
+    return _words(folder)[2:] == [_NO_ROOM]
+
+
+def find_end(folder: JobFolder, start: int) -> int | None:
+    """The exit code of that start; None if it has not ended, or was killed with its runner."""
+    words = _words(folder)
+    known = len(words) >= 2 and words[0] == str(start) and words[1].isdecimal()
+    return int(words[1]) if known else None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A job's failures so far on this engine, over all its processes.
+
+    Attributes:
+        failures: of its starts.
+        start: the last one counted.
+        before: failures without it, so that a start is counted once even if its end was only half recorded.
+        interruptions: not caused by the user.
+        interruptions_before: without that start.
+    """
+
+    failures: int = 0
+    start: int = 0
+    before: int = 0
+    interruptions: int = 0
+    interruptions_before: int = 0
+
+    @classmethod
+    def read(cls, folder: JobFolder) -> Self:
+        """UnreadableError: the file was changed."""
+        path = folder.path / _SPENT
+        try:
+            found = json.loads(folder.read(_SPENT))
+            return cls(*(int(found[each.name]) for each in fields(cls)))
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise UnreadableError(str(path), f"not a count of failures: {error}", fix=f"move {path} aside") from None
+
+    def write(self, folder: OwnJobFolder) -> None:
+        """InputError: no room."""
+        folder.save(_SPENT, json.dumps(asdict(self)).encode())
+
+    def without(self, start: int) -> tuple[int, int]:
+        """Failures and interruptions before that start."""
+        if self.start == start:
+            return self.before, self.interruptions_before
+        return self.failures, self.interruptions
+
+
+def _words(folder: JobFolder) -> list[str]:
+    try:
+        return folder.read(_EXIT).decode().split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _padded(*words: object) -> bytes:
+    return " ".join(map(str, words)).ljust(_BYTES - 1).encode() + b"\n"

@@ -122,17 +122,11 @@ def _begin(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subproc
     """A new session: Ctrl-C in the terminal reaches only this process, which ends the workers in order."""
     with log.open("ab") as output:
         return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=env,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env, start_new_session=True
         )
 
 
 def _end(process: subprocess.Popen[bytes], timeout_sec: float) -> None:
-    """SIGTERM, then SIGKILL for the session."""
     if process.poll() is None:
         process.terminate()
         try:

@@ -1,7 +1,9 @@
 """The process of a local job, `python -m gangway.jobs.local.runner FOLDER ALIVE`; ALIVE is the open file of the lock
-that it holds. It waits for its turn, runs the job as often as its exit codes require, and writes its state.
+that it holds. It waits for its turn, runs the job as often as its exit codes require, and writes its state. It ends all
+processes of the job: those with its variable, and its own descendants, since it adopts orphans.
 """
 
+import ctypes
 import json
 import os
 import resource
@@ -10,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,19 +22,25 @@ from typing import TypeVar
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import OPEN_FILES
-from gangway.jobs.attempts import after, restart_limit, restart_limit_reason
-from gangway.jobs.base import Phase
+from gangway.jobs.base import Phase, after, restart_limit, restart_limit_reason
 from gangway.jobs.data_sets import with_data
-from gangway.jobs.environment import MARK, get_environment
-from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
-from gangway.jobs.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, read_job, read_status, write_status
-from gangway.jobs.listing import list_own_jobs
-from gangway.jobs.local.engine import is_alive, queue_position
-from gangway.jobs.local.outcomes import Spent, find_end, record_end, record_space, reserve_space
-from gangway.jobs.local.processes import adopt_orphans, end_processes, reap_orphans, terminate_job
+from gangway.jobs.job_folder import OwnJobFolder, UnreadableError, list_own_jobs
+from gangway.jobs.job_folders import (
+    CANCEL_FILE,
+    LOG_FILE,
+    MARK,
+    RUN_FOLDER,
+    RUNNER_MARK,
+    get_environment,
+    read_job,
+    read_status,
+    write_status,
+)
+from gangway.jobs.local.engine import Spent, find_end, is_alive, queue_position, record_end, record_space, reserve_space
 from gangway.jobs.local.turn import Turn
 from gangway.jobs.node_command import TRAIN_FILE, Place, node_argv, node_variables, own_job_script, train_document
 from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals, used_sec
+from gangway.stacks.config.job_file import JobFile
 from gangway.stacks.config.paths import module_environment
 from gangway.trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
@@ -44,6 +52,7 @@ _ROOM_SEC, _MOST_ROOM_SEC = 0.2, 5.0
 _UPDATE_SEC = 5.0
 _PAUSE_SEC = 1.0
 _NOTICES = "notices.jsonl"
+_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 def main(argv: list[str]) -> int:
@@ -77,8 +86,6 @@ class _StoppedError(Exception):
 
 
 class _Runner:
-    """Runs one job while holding its lock."""
-
     def __init__(self, folder: OwnJobFolder) -> None:
         self._folder, self._queue = folder, folder.path.parent
         self._job, self._status = read_job(folder), read_status(folder)
@@ -150,8 +157,12 @@ class _Runner:
         if self._leaves and code:
             self._update_status(phase=Phase.WAITING, reason="its process was asked to stop", exit_code=code)
             return True
-        phase, reason = self._find_own_end(code)
-        if phase is None:
+        phase: Phase | None
+        if self._is_cancelled and code:
+            phase, reason = Phase.CANCELLED, "cancelled while it ran"
+        elif self._used_sec() >= self._job.max_hours * 3600 and code:
+            phase, reason = Phase.OVER_HOURS, f"ended after {self._job.max_hours:g} hours"
+        else:
             phase, reason, code = self._count_end(code)
         if phase is not None:
             self._update_status(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
@@ -174,21 +185,12 @@ class _Runner:
         here = used_sec(get_run_intervals(self._folder, runs=False), datetime.now(UTC))
         return self._status.earlier_usage.sec + here
 
-    def _find_own_end(self, code: int) -> tuple[Phase | None, str]:
-        """Phase and reason if this process ended it; else None."""
-        if self._is_cancelled and code:
-            return Phase.CANCELLED, "cancelled while it ran"
-        if self._used_sec() >= self._job.max_hours * 3600 and code:
-            return Phase.OVER_HOURS, f"ended after {self._job.max_hours:g} hours"
-        return None, ""
-
     @property
     def _is_cancelled(self) -> bool:
         return self._folder.has(CANCEL_FILE)
 
     @property
     def _is_stopping(self) -> bool:
-        """Whether this process must stop the job."""
         return self._leaves or self._is_cancelled or not self._folder.is_in_place
 
     def _has_turn(self, turn: Turn) -> bool:
@@ -208,7 +210,6 @@ class _Runner:
         return True
 
     def _is_ahead(self, other: OwnJobFolder, before: tuple[int, int]) -> bool:
-        """Whether that job waits and comes first; False if it is unreadable or was just removed."""
         try:
             phase = read_status(other).phase
             if phase.is_over:
@@ -258,7 +259,6 @@ class _Runner:
         return 128 - code if code < 0 else code
 
     def _wait_for_end(self, process: subprocess.Popen[bytes], stretch: RunningInterval, deadline: float) -> int:
-        """Waits for its end, or ends it; its exit code."""
         say_at = time.monotonic() + _UPDATE_SEC
         while process.poll() is None and time.monotonic() < deadline and not self._is_stopping:
             time.sleep(_POLL_SEC)
@@ -305,14 +305,13 @@ class _Runner:
 
 
 def _is_running(folder: OwnJobFolder) -> bool:
-    """By its state; False if it is unreadable or was just removed."""
+    """False if it is unreadable or was just removed."""
     with suppress(InputError):
         return read_status(folder).phase is Phase.RUNNING
     return False
 
 
 def _grace_sec(folder: OwnJobFolder) -> float:
-    """0 if the job is unreadable."""
     with suppress(InputError):
         return read_job(folder).grace_sec
     return 0.0
@@ -324,7 +323,6 @@ def _update(stretch: RunningInterval) -> None:
 
 
 def _write_log(line: str) -> bool:
-    """Writes to the job's log; False if that fails."""
     try:
         return os.write(sys.stderr.fileno(), os.fsencode(f"{line}\n")) > 0
     except OSError:
@@ -333,3 +331,97 @@ def _write_log(line: str) -> bool:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of orphaned descendants, so that none escapes by a new session or environment."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans(but: int) -> None:
+    """Reaps ended children except `but`, which has its own waiter. No effect where none are adopted; os.waitid may be
+    missing there.
+    """
+    if sys.platform != "linux":
+        return
+    with suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != but:
+            os.waitpid(ended.si_pid, 0)
+
+
+def end_processes(folder: OwnJobFolder, grace_sec: float) -> None:
+    """Ends every process of the job, including workers in other sessions and background processes, with SIGTERM
+    first if there is a grace period. Not while another call waits for a child.
+    """
+    until = time.monotonic() + grace_sec
+    signalled, others = set[int](), set[int]()
+    while processes := set(_get_processes(folder)) - others:
+        number = signal.SIGTERM if time.monotonic() < until else signal.SIGKILL
+        for pid in processes if number == signal.SIGKILL else processes - signalled:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+            except PermissionError:
+                others.add(pid)  # runs with another user's rights
+        signalled |= processes
+        time.sleep(_POLL_SEC)
+
+
+def terminate_job(process: subprocess.Popen[bytes], job: JobFile) -> int:
+    """Sends SIGTERM, and kills its session after the grace period. Its exit code."""
+    process.terminate()
+    try:
+        return process.wait(job.grace_sec)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
+
+
+def _get_processes(folder: OwnJobFolder) -> Iterator[int]:
+    """Without zombies."""
+    reap_orphans(but=0)
+    parents = dict(_live_parents())
+    variables = {pid: _variables(pid) for pid in parents}
+    own, slurm_id = os.fsencode(f"{MARK}={folder.path}"), f"SLURM_JOB_ID={_slurm_id(folder)}".encode()
+    for pid in parents:
+        is_marked = own in variables[pid] and not any(
+            each.startswith(b"SLURM_JOB_ID=") and each != slurm_id for each in variables[pid]
+        )  # sbatch passes the mark on to another job
+        if is_marked or _is_descendant(pid, parents, variables, own):
+            yield pid
+
+
+def _slurm_id(folder: OwnJobFolder) -> str:
+    """Of the Slurm job that submitted this one; usually empty."""
+    with suppress(UnreadableError):
+        return get_environment(folder).get("SLURM_JOB_ID", "")
+    return ""
+
+
+def _is_descendant(pid: int, parents: Mapping[int, int], variables: Mapping[int, list[bytes]], own: bytes) -> bool:
+    """Whether it descends from this process, but not through another job, which this one may have submitted."""
+    while pid in parents:
+        for each in variables[pid]:
+            if each.startswith(f"{RUNNER_MARK}=".encode()) or (each.startswith(f"{MARK}=".encode()) and each != own):
+                return False
+        if (pid := parents[pid]) == os.getpid():
+            return True
+    return False
+
+
+def _live_parents() -> Iterator[tuple[int, int]]:
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if state not in ("Z", "X"):
+                yield int(entry.name), int(parent)
+
+
+def _variables(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []  # of another user, or gone

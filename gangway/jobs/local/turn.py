@@ -89,7 +89,6 @@ class Turn:
 
 
 def _uid(pid: int) -> int | None:
-    """The process's owner; None if unknown."""
     with suppress(OSError, ValueError, IndexError):
         lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
         return int(next(line for line in lines if line.startswith("Uid:")).split()[2])

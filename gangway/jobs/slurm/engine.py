@@ -31,20 +31,20 @@ from gangway.jobs.base import (
 )
 from gangway.jobs.boot_clock import boot_stamp
 from gangway.jobs.data_sets import with_data
-from gangway.jobs.environment import get_environment, without_marks
-from gangway.jobs.job_folder import JobFolder, OwnJobFolder, sharing_findings
+from gangway.jobs.job_folder import JobFolder, OwnJobFolder, check_open, job_ids, open_job, sharing_findings
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
     RUN_FOLDER,
     FolderEngine,
+    get_environment,
     read_job,
     read_status,
+    without_marks,
+    working_folder_findings,
     write_status,
 )
-from gangway.jobs.listing import check_open, job_ids, open_job
 from gangway.jobs.node_command import TRAIN_FILE, needs_member_key, train_document
 from gangway.jobs.run_intervals import get_run_intervals
-from gangway.jobs.slurm.container import HOME_FOLDER, image_findings, output_folders
 from gangway.jobs.slurm.job_files import (
     find_end,
     open_own_folder,
@@ -57,6 +57,7 @@ from gangway.jobs.slurm.job_files import (
 )
 from gangway.jobs.slurm.script import (
     BATCH_SCRIPT,
+    HOME_FOLDER,
     MEMBER_KEY,
     NODE_SCRIPT,
     OWN_JOB,
@@ -66,12 +67,13 @@ from gangway.jobs.slurm.script import (
     get_max_hours,
     get_minutes,
     get_place,
+    image_findings,
     node_env,
+    output_folders,
     parse_minutes,
     sbatch_args,
     without_allocation,
 )
-from gangway.jobs.working_folder import working_folder_findings
 from gangway.stacks.config.job_file import JobFile
 
 _TIMEOUT_SEC = 60.0
@@ -105,7 +107,7 @@ _LOST_ENDS = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLI
 
 @dataclass(frozen=True)
 class _State:
-    """A job's state in Slurm; all empty if Slurm does not know the number."""
+    """All empty if Slurm does not know the number."""
 
     uid: str
     word: str
@@ -188,7 +190,7 @@ class SlurmEngine(FolderEngine):
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        return self._status(self._open_job(job_id), _one_state)
+        return self._read_any(self._open_job(job_id))
 
     def _read_any(self, folder: JobFolder) -> JobStatus:
         return self._status(folder, _one_state)
@@ -213,7 +215,6 @@ class SlurmEngine(FolderEngine):
         return self._list(lambda folder: self._status(folder, state))
 
     def _numbers(self) -> Iterator[str]:
-        """Slurm's job ids of the jobs that are not over."""
         for job_id in job_ids(self._folder):
             with suppress(InputError, OSError):
                 folder = open_job(self._folder / job_id)
@@ -238,7 +239,7 @@ class SlurmEngine(FolderEngine):
         return read_number(folder, "interruptions") or 0
 
     def stop(self, job_id: str) -> None:
-        """See `Movable`. InputError, EngineAwayError: Slurm was not signalled, but the job will not start again."""
+        """See `FolderEngine`. InputError, EngineAwayError: Slurm was not signalled; the job will not start again."""
         folder = self._open_job(job_id)
         if self.status(job_id).phase.is_over:
             return
@@ -254,10 +255,9 @@ class SlurmEngine(FolderEngine):
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
         partition = self._partition().name
-        waiting = len(
-            _slurm("squeue", "--noheader", "--states=PENDING", f"--partition={partition}", "--format=%i").split()
-        )
-        lines = _slurm("sinfo", "--noheader", "--states=idle", f"--partition={partition}", "--format=%R|%D").split()
+        of_it = ("--noheader", f"--partition={partition}")
+        waiting = len(_slurm("squeue", *of_it, "--states=PENDING", "--format=%i").split())
+        lines = _slurm("sinfo", *of_it, "--states=idle", "--format=%R|%D").split()
         idle = _largest_total(line.split("|") for line in lines)
         return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
 
@@ -291,13 +291,12 @@ class SlurmEngine(FolderEngine):
                 folder.write(TRAIN_FILE, document.encode())
             if needs_member_key(job):
                 parent, _, name = MEMBER_KEY.partition("/")
-                folder.subfolder(parent).write_private(name, new_member_key(folder.name).encode())
+                folder.subfolder(parent).write(name, new_member_key(folder.name).encode(), 0o600)
             folder.write(_SUBMITTED, f"{boot_stamp()}\n".encode())
             folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
         save_id(folder, _sbatch(folder, words))
 
     def _current_status(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
-        """From the files of its script and Slurm's answer."""
         slurm_id = _find_id(folder)
         if not slurm_id:
             return _submit_status(folder, known)
@@ -315,20 +314,18 @@ class SlurmEngine(FolderEngine):
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
         if read_id(folder) not in ("", slurm_id):  # a script has just taken over
             return self._current_status(folder, known, _one_state)
-        if folder.is_own and state in _NO_SCRIPT and _is_cancel_requested(folder):
+        if folder.is_own and state in _NO_SCRIPT and folder.has(CANCEL_FILE):
             # Signalled while it ran, but requeued since: it would start again. Others may not cancel it.
             with suppress(InputError):
                 _cancel_in_slurm(folder, slurm_id, tries=1)
         if state in _WAITS:
-            return replace(
-                seen, phase=Phase.WAITING, reason="being cancelled" if _is_cancel_requested(folder) else reason
-            )
+            return replace(seen, phase=Phase.WAITING, reason="being cancelled" if folder.has(CANCEL_FILE) else reason)
         if state in _RUNS:
-            return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if _is_cancel_requested(folder) else "")
+            return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if folder.has(CANCEL_FILE) else "")
         # Its script's result may take a while to appear in a shared folder.
-        if sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not _is_cancel_requested(folder):
+        if sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not folder.has(CANCEL_FILE):
             return replace(seen, phase=Phase.RUNNING, reason=f"Slurm reports {state}; waiting for its script's result")
-        is_cancelled = _is_cancel_requested(folder) or state == "CANCELLED"
+        is_cancelled = folder.has(CANCEL_FILE) or state == "CANCELLED"
         phase = Phase.CANCELLED if is_cancelled else _LOST_ENDS.get(state, Phase.FAILED)
         unknown = "Slurm no longer knows it" if state == "UNKNOWN" else f"Slurm reports {state}"
         look = f"check scontrol show job {slurm_id}, and the free space in {folder.path}"
@@ -336,7 +333,6 @@ class SlurmEngine(FolderEngine):
         return replace(seen, phase=phase, reason=why, ended_at=datetime.now(UTC))
 
     def _partition(self) -> _Partition:
-        """InputError: no such partition."""
         rows = [line.split("|") for line in _slurm("sinfo", "--noheader", "--format=%P|%D|%l").split()]
         names = list(dict.fromkeys(name.rstrip("*") for name, *_ in rows))
         default = next((name.rstrip("*") for name, *_ in rows if name.endswith("*")), "")
@@ -354,9 +350,7 @@ class SlurmEngine(FolderEngine):
 
     def _has_accounts(self) -> bool:
         lines = _slurm("scontrol", "show", "config").splitlines()
-        found: Sequence[str] = [
-            line.partition("=")[2].strip() for line in lines if line.startswith("AccountingStorageType")
-        ]
+        found = [line.partition("=")[2].strip() for line in lines if line.startswith("AccountingStorageType")]
         return bool(found) and found[0] not in ("accounting_storage/none", "(null)", "")
 
 
@@ -474,7 +468,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def _submit_status(folder: JobFolder, known: JobStatus) -> JobStatus:
-    if _is_cancel_requested(folder):
+    if folder.has(CANCEL_FILE):
         return replace(known, phase=Phase.CANCELLED, reason="cancelled")
     if sec_since_mark(folder, _SUBMITTED) < _SUBMITTED_SEC:
         return replace(known, reason="being submitted")
@@ -482,10 +476,6 @@ def _submit_status(folder: JobFolder, known: JobStatus) -> JobStatus:
         with suppress(OSError):
             own.touch(CANCEL_FILE)  # has no effect if it was submitted after all
     return replace(known, phase=Phase.FAILED, reason="its submit was interrupted: submit it again")
-
-
-def _is_cancel_requested(folder: JobFolder) -> bool:
-    return folder.has(CANCEL_FILE)
 
 
 def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None) -> str:

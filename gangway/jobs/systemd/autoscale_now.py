@@ -4,7 +4,7 @@ for that number.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.autoscale import Decision
@@ -95,10 +95,8 @@ def scale(
     if isinstance(change, str):
         return [*lines, f"autoscale wants {wanted.reason}; nothing was changed: {change}"]
     if dry_run:
-        return [
-            *lines,
-            f"autoscale: {change.group} would change from {change.was} to {change.nodes} nodes: {change.why}",
-        ]
+        would = f"autoscale: {change.group} would change from {change.was} to {change.nodes} nodes: {change.why}"
+        return [*lines, would]
     then = scaler.carry_out(change, now)
     done = f"autoscale: {change.group} changed from {change.was} to {change.nodes} nodes: {change.why}"
     return [*lines, f"{done}; {then}" if then else done]
@@ -135,5 +133,4 @@ def get_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[
     """`outputs`: of the stack; `is_held`: whether the run's bucket says that launches are held. InputError: not logged
     in.
     """
-    scaler: Scaler = load_adapter(config.provider, "scaling").open_scaler(config, outputs, names, is_held=is_held)
-    return scaler
+    return cast("Scaler", load_adapter(config.provider, "scaling").open_scaler(config, outputs, names, is_held=is_held))

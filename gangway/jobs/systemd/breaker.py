@@ -50,14 +50,8 @@ class HeldRecord(BaseModel):
 
 @dataclass(frozen=True)
 class Breaker:
-    """The breaker of one stack.
-
-    Attributes:
-        provider: of the stack.
-        stack: its name, which is also the job's.
-        region: of AWS's groups and bucket; unused elsewhere.
-        group_names: of the groups that hold nodes.
-        url: of the run folder.
+    """Of one stack, whose name is also the job's. `region`: of AWS's groups and bucket, unused elsewhere; `url`: of the
+    run folder; `group_names`: of the groups that hold nodes.
     """
 
     provider: str
@@ -115,9 +109,8 @@ class Breaker:
         if doubt:
             done.append(f"unknown whether the job has ended: {doubt}")
         if ended:
-            done.append(
-                f"AlarmNotification stays suspended, since the job has ended ({ended}); `up --refresh` resumes it"
-            )
+            stays = "AlarmNotification stays suspended, since the job has ended"
+            done.append(f"{stays} ({ended}); `up --refresh` resumes it")
         return done
 
     @property

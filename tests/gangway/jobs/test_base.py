@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gangway.components.core.findings import Severity
 from gangway.components.core.visible import leaves
@@ -18,9 +20,11 @@ from gangway.jobs.base import (
     Phase,
     Room,
     Usage,
+    after,
     follow,
     read_log,
     rendezvous_findings,
+    restart_limit,
     wait_until_over,
 )
 from gangway.jobs.job_folders import LOG_FILE
@@ -132,3 +136,30 @@ def test_a_command_whose_processes_meet_without_a_key_is_warned_of(keys: dict[st
     found = list(rendezvous_findings(file, "its neighbours"))
     assert [each.code for each in found] == ["job.rendezvous-without-key"] * warned
     assert all("its neighbours" in each.message and each.severity is Severity.WARNING for each in found)
+
+
+@given(st.lists(st.integers(0, 255), max_size=40), st.integers(0, 5), st.booleans())
+def test_a_job_is_begun_again_until_it_is_over_and_failures_alone_count(
+    codes: list[int], most: int, other_nodes: bool
+) -> None:
+    failures = 0
+    for code in codes:
+        step = after(code, failures, most, other_nodes=other_nodes)
+        is_failure = code not in (0, 2, 3, 4, 5, 6, 75)
+        assert step.failures == failures + is_failure
+        assert (step.phase is Phase.DONE) == (code == 0)
+        assert (step.phase is Phase.BAD_INPUT) == (code == 2)
+        if code == 75:
+            assert step.phase is None
+        if is_failure:
+            assert (step.phase is Phase.FAILED) == (step.failures > most)
+        if code == 4:
+            assert (step.phase is None) == other_nodes
+        assert step.phase in (None, Phase.DONE) or step.reason
+        failures = step.failures
+
+
+@pytest.mark.parametrize(("hours", "failures", "most"), [(0.1, 0, 20), (6, 2, 26), (6.1, 0, 25)])
+def test_interruptions_have_an_end_too(hours: float, failures: int, most: int) -> None:
+    """Four an hour, and also of a short job 20."""
+    assert restart_limit(job("true", max_hours=hours, max_restarts=failures)) == most

@@ -15,7 +15,7 @@ from gangway.jobs.base import Phase
 from gangway.jobs.boot_clock import boot_stamp, sec_since
 from gangway.jobs.job_folder import OwnJobFolder
 from gangway.jobs.job_folders import read_status, write_status
-from gangway.jobs.remote.submit_tokens import submit_once
+from gangway.jobs.serve import submit_once
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.slurm.conftest import pretended as pretended
 from tests.gangway.jobs.test_contract import job

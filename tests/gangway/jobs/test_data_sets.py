@@ -17,26 +17,22 @@ from obstore.store import S3Store
 
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.regions import Place, read_place
-from gangway.jobs import copying
+from gangway.jobs import copying, moves
 from gangway.jobs.base import Phase, data_source_findings, refusals
 from gangway.jobs.data_sets import has_data, with_data
-from gangway.jobs.hybrid import moves
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.remote.engine import RemoteEngine
+from gangway.jobs.moves import move_job
+from gangway.jobs.remote import RemoteEngine
 from gangway.jobs.sites import Nodes, Site, charge
 from gangway.jobs.slurm.script import node_env
 from gangway.runs.run_store import object_store
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, until
+from tests.gangway.jobs.test_copying import Cut, quiet
 from tests.moto_http import Moto
 
 FRANKFURT, OREGON = "aws:eu-central-1", "aws:us-west-2"
 SHOWS = 'cat "$GANGWAY_DATA_DIR/train/one"; ls "$GANGWAY_DATA_DIR"'
-
-
-def quiet(done: int, total: int) -> None:
-    assert 0 <= done <= total
 
 
 @pytest.fixture
@@ -148,10 +144,6 @@ def test_a_submit_waits_for_another_that_copies_the_same(source: Path, tmp_path:
         assert first.result() is not None
     assert second is None, "it is there"
     assert queue.has_data(file)
-
-
-class Cut(Exception):  # noqa: N818  # a kill, not an error
-    """In the middle of the copy."""
 
 
 @pytest.mark.parametrize("then", ["emptied", "changed"])

@@ -15,18 +15,15 @@ from obstore.store import S3Store
 from gangway.jobs import copying
 from gangway.jobs.base import Phase
 from gangway.jobs.copying import MANIFEST, copy_run
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.moves import move_job
 from gangway.runs.run_store import object_store
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, until
+from tests.gangway.jobs.test_copying import quiet
 from tests.moto_http import Moto
 
 OLD, NEW = 1_700_000_000_123_456_789, 1_700_000_100_987_654_321
-
-
-def quiet(done: int, total: int) -> None:
-    assert 0 <= done <= total
 
 
 def made(folder: Path) -> Path:

@@ -9,32 +9,26 @@ from typing import Any
 import pytest
 
 from gangway.components.core.findings import InputError
+from gangway.jobs import moves
 from gangway.jobs.base import EngineAwayError, Phase, SubmitUnansweredError
-from gangway.jobs.hybrid import moves
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.migration import MoveRecord
+from gangway.jobs.moves import move_job
 from tests.gangway.jobs.test_contract import job, limited, over, until
+from tests.gangway.jobs.test_copying import Cut, cut, quiet
 
 GOES_ON = "test -e made && exit 0; echo x >made; trap 'EXIT' TERM; echo begun; while :; do sleep 0.1; done"
 
 
-def quiet(done: int, total: int) -> None:
-    assert 0 <= done <= total
-
-
-class Cut(Exception):  # noqa: N818  # a kill, not an error
-    """In the middle of the copy."""
-
-
-def cut(done: int, total: int) -> None:
-    raise Cut
+@pytest.fixture
+def source(tmp_path: Path) -> LocalQueue:
+    return LocalQueue(tmp_path / "a")
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> tuple[LocalQueue, LocalQueue]:
-    return LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
+def target(tmp_path: Path) -> LocalQueue:
+    return LocalQueue(tmp_path / "b")
 
 
 def begun(queue: LocalQueue, end: str = "exit 75") -> str:
@@ -48,6 +42,15 @@ def refuses(job_id: str) -> None:
     raise InputError("--on slurm", "sbatch: QOSMaxSubmitJobPerUserLimit")
 
 
+def cut_off(*_: object, **__: object) -> None:
+    raise Cut
+
+
+def refused(why: str, source: LocalQueue, job_id: str, target: LocalQueue) -> None:
+    with pytest.raises(InputError, match=why):
+        move_job(source, job_id, target, limited(), quiet)
+
+
 def perhaps(job_id: str) -> None:
     raise SubmitUnansweredError("--on slurm", "no answer")
 
@@ -55,9 +58,8 @@ def perhaps(job_id: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["over", "told", "over by another hand", "copied"])
 def test_a_cancel_during_a_move_ends_the_job_for_good(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+    source: LocalQueue, target: LocalQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    source, target = two
     job_id = begun(source, "sleep 1; exit 75")
 
     def copying(*_: object) -> None:  # the data set, for an hour
@@ -80,15 +82,13 @@ def test_a_cancel_during_a_move_ends_the_job_for_good(
     assert list((tmp_path / "b").iterdir()) == [], "nor is there a copy"
     found = over(source, job_id)
     assert (found.phase, "move" in found.reason) == (Phase.CANCELLED, False)
-    with pytest.raises(InputError, match="it is not resumed"):
-        move_job(source, job_id, target, limited(), quiet)
+    refused("it is not resumed", source, job_id, target)
 
 
 @pytest.mark.slow
 def test_one_that_is_about_to_begin_at_the_target_is_cancelled_there(
-    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+    source: LocalQueue, target: LocalQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, target = two
     job_id, submit = begun(source), target.submit_staged
 
     def cancelled(*args: Any) -> str:
@@ -106,9 +106,8 @@ def test_one_that_is_about_to_begin_at_the_target_is_cancelled_there(
 
 @pytest.mark.slow
 def test_a_cancel_after_a_move_that_was_cut_off_is_heard_by_the_next(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path
+    source: LocalQueue, target: LocalQueue, tmp_path: Path
 ) -> None:
-    source, target = two
     job_id = begun(source)
     with pytest.raises(Cut):
         move_job(source, job_id, target, limited(), cut)
@@ -116,8 +115,7 @@ def test_a_cancel_after_a_move_that_was_cut_off_is_heard_by_the_next(
     source.cancel(job_id)
     assert "interrupted" not in source.status(job_id).reason
     third = LocalQueue(tmp_path / "c")
-    with pytest.raises(InputError, match="cancelled"):
-        move_job(source, job_id, third, limited(), quiet)
+    refused("cancelled", source, job_id, third)
     assert (target.jobs(), third.jobs()) == ([], [])
     assert [*(tmp_path / "b").iterdir(), *(tmp_path / "c").glob("*")] == []
 
@@ -125,14 +123,12 @@ def test_a_cancel_after_a_move_that_was_cut_off_is_heard_by_the_next(
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["a", "b", "c"])
 def test_one_that_the_target_refuses_at_the_last_goes_back_or_elsewhere_or_there_later(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
+    source: LocalQueue, target: LocalQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
-    source, target = two
     job_id = begun(source)
     with monkeypatch.context() as full:
         full.setattr(target, "_begin", refuses)
-        with pytest.raises(InputError, match="QOSMax"):
-            move_job(source, job_id, target, limited(), quiet)
+        refused("QOSMax", source, job_id, target)
     assert target.jobs() == []
     elsewhere = LocalQueue(tmp_path / to)
     moved = move_job(source, job_id, elsewhere, limited(), quiet)
@@ -143,23 +139,17 @@ def test_one_that_the_target_refuses_at_the_last_goes_back_or_elsewhere_or_there
 
 @pytest.mark.slow
 def test_one_that_was_killed_before_a_target_that_refuses_it_now_goes_elsewhere(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: LocalQueue, target: LocalQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, target = two
     job_id = begun(source)
 
-    def killed(*_: object) -> str:
-        raise Cut
-
     with monkeypatch.context() as dies:
-        dies.setattr(target, "submit_staged", killed)
+        dies.setattr(target, "submit_staged", cut_off)
         with pytest.raises(Cut):
             move_job(source, job_id, target, limited(), quiet)
-    with pytest.raises(InputError, match="has moved to"):
-        move_job(source, job_id, source, limited(), quiet)
+    refused("has moved to", source, job_id, source)
     monkeypatch.setattr(moves, "refusals", lambda *_: _refused())
-    with pytest.raises(InputError, match="no such job"):
-        move_job(source, job_id, target, limited(), quiet)
+    refused("no such job", source, job_id, target)
     monkeypatch.undo()
     back = move_job(source, job_id, source, limited(), quiet)
     assert over(source, back.job_id).phase is Phase.DONE
@@ -171,17 +161,15 @@ def _refused() -> None:
 
 @pytest.mark.slow
 def test_one_that_may_be_at_work_at_the_target_goes_nowhere_else(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: LocalQueue, target: LocalQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, target = two
     job_id = begun(source)
     with monkeypatch.context() as away:
         away.setattr(target, "_begin", perhaps)
         with pytest.raises(SubmitUnansweredError):
             move_job(source, job_id, target, limited(), quiet)
     for elsewhere in (source, LocalQueue(tmp_path / "c")):
-        with pytest.raises(InputError, match="has moved to"):
-            move_job(source, job_id, elsewhere, limited(), quiet)
+        refused("has moved to", source, job_id, elsewhere)
     moved = move_job(source, job_id, target, limited(), quiet)
     assert over(target, moved.job_id).phase is Phase.DONE
     assert len(target.jobs()) == 1
@@ -189,9 +177,8 @@ def test_one_that_may_be_at_work_at_the_target_goes_nowhere_else(
 
 @pytest.mark.slow
 def test_a_cancel_that_cannot_stop_the_job_is_heard_by_a_move_all_the_same(
-    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+    source: LocalQueue, target: LocalQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, target = two
     job_id = begun(source)
 
     def copying(*_: object) -> None:
@@ -201,8 +188,7 @@ def test_a_cancel_that_cannot_stop_the_job_is_heard_by_a_move_all_the_same(
                 source.cancel(job_id)
 
     monkeypatch.setattr(target, "bring_data", copying)
-    with pytest.raises(InputError, match="it is not resumed"):
-        move_job(source, job_id, target, limited(), quiet)
+    refused("it is not resumed", source, job_id, target)
     assert target.jobs() == []
     assert source.status(job_id).phase is Phase.RUNNING, "nobody could tell it"
     source.cancel(job_id)
@@ -211,9 +197,8 @@ def test_a_cancel_that_cannot_stop_the_job_is_heard_by_a_move_all_the_same(
 
 @pytest.mark.slow
 def test_a_cancel_is_heard_while_it_is_still_stopping_the_job(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: LocalQueue, target: LocalQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, target = two
     other, job_id, stops, has_moved = LocalQueue(tmp_path / "a"), begun(source), Event(), Event()
 
     def slow(job_id: str) -> None:
@@ -230,8 +215,7 @@ def test_a_cancel_is_heard_while_it_is_still_stopping_the_job(
 
         monkeypatch.setattr(target, "bring_data", copying)
         try:
-            with pytest.raises(InputError, match="it is not resumed"):
-                move_job(source, job_id, target, limited(), quiet)
+            refused("it is not resumed", source, job_id, target)
         finally:
             has_moved.set()
         cancels[0].result()
@@ -242,9 +226,8 @@ def test_a_cancel_is_heard_while_it_is_still_stopping_the_job(
 
 @pytest.mark.slow
 def test_a_job_without_a_move_whose_stop_failed_is_cancelled_by_the_next(
-    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+    source: LocalQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, _ = two
     job_id = begun(source)
     with monkeypatch.context() as away:
         away.setattr(source, "stop", perhaps)
@@ -256,10 +239,7 @@ def test_a_job_without_a_move_whose_stop_failed_is_cancelled_by_the_next(
 
 
 @pytest.mark.slow
-def test_what_cannot_be_read_of_a_move_lets_a_cancel_stop_the_job(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path
-) -> None:
-    source, _ = two
+def test_what_cannot_be_read_of_a_move_lets_a_cancel_stop_the_job(source: LocalQueue, tmp_path: Path) -> None:
     job_id = begun(source)
     (tmp_path / "a" / job_id / "moved.json").write_text("[]")
     with pytest.raises(UnreadableError):
@@ -270,24 +250,19 @@ def test_what_cannot_be_read_of_a_move_lets_a_cancel_stop_the_job(
 
 @pytest.mark.slow
 def test_a_job_whose_move_was_cut_off_at_the_last_is_ended_by_the_same_move(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: LocalQueue, target: LocalQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, target = two
     job_id = begun(source)
 
-    def killed(*_: object) -> str:
-        raise Cut
-
     with monkeypatch.context() as dies:
-        dies.setattr(target, "submit_staged", killed)
+        dies.setattr(target, "submit_staged", cut_off)
         with pytest.raises(Cut):
             move_job(source, job_id, target, limited(), quiet)
     for _ in range(2):
         with pytest.raises(InputError, match=r"was interrupted.*\n.*\n.*repeat the move"):
             source.cancel(job_id)
         assert "ends it" in source.status(job_id).reason
-    with pytest.raises(InputError, match="it is not resumed"):
-        move_job(source, job_id, target, limited(), quiet)
+    refused("it is not resumed", source, job_id, target)
     assert target.jobs() == []
     assert list((tmp_path / "b").iterdir()) == []
     found = source.status(job_id)
@@ -296,9 +271,8 @@ def test_a_job_whose_move_was_cut_off_at_the_last_is_ended_by_the_same_move(
 
 @pytest.mark.slow
 def test_a_second_cancel_takes_nothing_from_the_first(
-    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+    source: LocalQueue, target: LocalQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, target = two
     job_id, gone = begun(source), MoveRecord.record_copied
 
     def cancelled(way: MoveRecord) -> None:
@@ -308,17 +282,15 @@ def test_a_second_cancel_takes_nothing_from_the_first(
             source.cancel(job_id)
 
     monkeypatch.setattr(MoveRecord, "record_copied", cancelled)
-    with pytest.raises(InputError, match="it is not resumed"):
-        move_job(source, job_id, target, limited(), quiet)
+    refused("it is not resumed", source, job_id, target)
     assert target.jobs() == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", ["removed", "unreadable"])
 def test_one_that_has_arrived_and_is_not_seen_there_is_never_begun_again(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, lost: str
+    source: LocalQueue, target: LocalQueue, tmp_path: Path, lost: str
 ) -> None:
-    source, target = two
     job_id = begun(source)
     moved = move_job(source, job_id, target, limited(), quiet)
     assert over(target, moved.job_id).phase is Phase.DONE
@@ -328,23 +300,19 @@ def test_one_that_has_arrived_and_is_not_seen_there_is_never_begun_again(
     else:
         (there / "state.json").write_text("{}")
     for _ in range(2):
-        with pytest.raises(InputError, match=f"it arrived at local:{tmp_path}/b as {moved.job_id}"):
-            move_job(source, job_id, target, limited(), quiet)
-        with pytest.raises(InputError, match="has moved to"):
-            move_job(source, job_id, LocalQueue(tmp_path / "c"), limited(), quiet)
+        refused(f"it arrived at local:{tmp_path}/b as {moved.job_id}", source, job_id, target)
+        refused("has moved to", source, job_id, LocalQueue(tmp_path / "c"))
     assert source.status(job_id).reason == said
     assert not list(tmp_path.glob("*/.staged-*"))
 
 
 @pytest.mark.slow
 def test_a_job_that_is_over_touches_no_folder_to_which_no_move_came(
-    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+    source: LocalQueue, target: LocalQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, target = two
     over(source, job_id := source.submit(job("true")))
     monkeypatch.setattr(target, "unstage", closed)
-    with pytest.raises(InputError, match=r"(?m)it is not resumed$"):
-        move_job(source, job_id, target, limited(), quiet)
+    refused(r"(?m)it is not resumed$", source, job_id, target)
 
 
 def closed(origin: str) -> None:
@@ -353,9 +321,8 @@ def closed(origin: str) -> None:
 
 @pytest.mark.slow
 def test_a_copy_that_cannot_be_removed_is_told_and_removed_once_it_can_be(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: LocalQueue, target: LocalQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, target = two
     job_id = begun(source)
     with pytest.raises(Cut):
         move_job(source, job_id, target, limited(), cut)
@@ -363,25 +330,19 @@ def test_a_copy_that_cannot_be_removed_is_told_and_removed_once_it_can_be(
     with monkeypatch.context() as patch:
         patch.setattr(target, "unstage", closed)
         for _ in range(2):
-            with pytest.raises(InputError, match=f"a copy remains in local:{tmp_path}/b"):
-                move_job(source, job_id, target, limited(), quiet)
+            refused(f"a copy remains in local:{tmp_path}/b", source, job_id, target)
     assert list((tmp_path / "b").iterdir())
-    with pytest.raises(InputError, match=r"(?m)it is not resumed$"):
-        move_job(source, job_id, target, limited(), quiet)
+    refused(r"(?m)it is not resumed$", source, job_id, target)
     assert list((tmp_path / "b").iterdir()) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("then", ["moved", "cancelled"])
 def test_the_first_copy_of_one_that_waits_is_known_where_it_was_cut_off(
-    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+    source: LocalQueue, target: LocalQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:
-    source, target = two
     first = begun(source)
     waits = source.submit(job("true"))
-
-    def cut_off(*_: object, **__: object) -> None:
-        raise Cut
 
     with monkeypatch.context() as dies:
         dies.setattr(moves, "copy_run", cut_off)
@@ -396,8 +357,7 @@ def test_the_first_copy_of_one_that_waits_is_known_where_it_was_cut_off(
     else:
         source.cancel(waits)
         assert "cut off" not in over(source, waits).reason, "no move has stopped it"
-        with pytest.raises(InputError, match="it is not resumed"):
-            move_job(source, waits, third, limited(), quiet)
+        refused("it is not resumed", source, waits, third)
         assert third.jobs() == []
     assert list((tmp_path / "b").iterdir()) == []
     source.cancel(first)

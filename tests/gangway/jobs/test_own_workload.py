@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from gangway.jobs.base import Phase
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folders import FolderEngine
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.moves import move_job
 from gangway.jobs.slurm.engine import SlurmEngine
 from gangway.stacks.config.job_file import JobFile
 from tests.conftest import REPO

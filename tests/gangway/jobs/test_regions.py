@@ -8,10 +8,10 @@ import pytest
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.regions import Place, read_place
 from gangway.jobs.base import Phase
-from gangway.jobs.engines.registry import VARIABLE, get_engine, get_sites
-from gangway.jobs.hybrid.moves import move_job, traffic_cost
-from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.moves import move_job, traffic_cost
+from gangway.jobs.registry import VARIABLE, get_engine, get_sites
+from gangway.jobs.sites import place
 from gangway.jobs.slurm.engine import SlurmEngine
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, sites, until

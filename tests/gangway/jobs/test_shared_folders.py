@@ -19,11 +19,11 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.jobs.base import Phase
-from gangway.jobs.hybrid.moves import move_job
+from gangway.jobs.figures import read_reported
 from gangway.jobs.job_folder import OwnJobFolder
 from gangway.jobs.job_folders import read_status, write_status
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.records.run_reports import read_reported
+from gangway.jobs.moves import move_job
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.slurm.conftest import pretended as pretended
 from tests.gangway.jobs.test_contract import job

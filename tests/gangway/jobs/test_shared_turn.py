@@ -11,9 +11,9 @@ import pytest
 
 from gangway.components.core.findings import Severity
 from gangway.jobs.base import Phase
+from gangway.jobs.job_folders import working_folder_findings
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.local.turn import Turn
-from gangway.jobs.working_folder import working_folder_findings
 from tests.gangway.jobs.test_contract import job, over
 from tests.gangway.jobs.test_shared_folders import place as place
 from tests.gangway.jobs.test_shared_folders import planted, shared

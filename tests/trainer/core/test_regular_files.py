@@ -90,8 +90,8 @@ OPENERS = {
 OWN = {
     *("gangway/jobs/local/turn.py", "stacks/plan/finding_codes.py"),  # /proc, and a file of Gangway itself
     "trainer/core/regular_files.py",
-    *("gangway/bench/processes.py", "gangway/jobs/boot_clock.py", "gangway/jobs/local/processes.py"),  # /proc
-    *("trainer/core/host.py", "trainer/core/host.py", "trainer/core/host.py", "trainer/core/host.py"),
+    *("gangway/bench/processes.py", "gangway/jobs/boot_clock.py", "gangway/jobs/local/runner.py"),  # /proc
+    "trainer/core/host.py",
     "trainer/core/files.py",  # under a random name
     *("trainer/launch/watchdog.py", "trainer/networks/precision.py", "trainer/power/energy.py"),
     *("trainer/telemetry/devices.py", "gangway/jobs/job_folder.py"),
@@ -107,7 +107,7 @@ OWN = {
     ),  # what
     *("gangway/bench/experiment/runner.py", "gangway/bench/reproduce/rerun.py", "gangway/cli/demo.py"),
     *("gangway/cli/init.py", "gangway/jobs/local/run.py"),
-    *("gangway/jobs/remote/submit_tokens.py", "trainer/core/heartbeat.py", "trainer/launch/rendezvous.py"),
+    *("gangway/jobs/serve.py", "trainer/core/heartbeat.py", "trainer/launch/rendezvous.py"),
     *("trainer/preemption/notices.py", "trainer/telemetry/tracking.py", "trainer/checkpoint/samples.py"),
     *("gangway/finops/bill/reader.py", "trainer/data/cifar10.py"),  # after check_file
     *("gangway/bench/session.py", "trainer/commands/data.py", "trainer/data/dataset.py"),  # other classes' `open`

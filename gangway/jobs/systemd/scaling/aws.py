@@ -12,10 +12,7 @@ from gangway.components.core.findings import InputError
 from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, read_change_tags
 from gangway.stacks.config.stack_config import StackConfig
 
-SUSPENDS_LAUNCHES = True
-"""Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
-AFTER_RESET = ""
-"""Why `up --refresh` is needed after a reset; empty if it is not."""
+SUSPENDS_LAUNCHES, AFTER_RESET = True, ""
 _FIX = "run it with the rights that docs/controller-stacks.md lists, on the stack's account"
 
 

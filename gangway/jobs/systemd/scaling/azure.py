@@ -13,15 +13,11 @@ from urllib.parse import parse_qsl, urlsplit
 from gangway.components.core.findings import InputError
 from gangway.images.node.azure.api import COMPUTE_VERSION
 from gangway.images.node.azure.fallback import MOST_TAG, WANTED_TAG, nodes_wanted
-from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, read_change_tags
-from gangway.jobs.systemd.scaling.rest import Rest, Session
+from gangway.jobs.systemd.scaling.base import Change, GroupState, Rest, Scaler, Session, get_tags, read_change_tags
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.program import get_program
 
-SUSPENDS_LAUNCHES = False
-"""Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
-AFTER_RESET = ""
-"""Why `up --refresh` is needed after a reset; empty if it is not."""
+SUSPENDS_LAUNCHES, AFTER_RESET = False, ""
 API_URL = "https://management.azure.com"
 TAGS_VERSION = "2021-04-01"
 _FIX = "az login, with the rights that docs/controller-stacks.md lists, on the stack's resource group"
@@ -47,11 +43,8 @@ class AzureScaler:
 
     Args:
         session: with a token for Resource Manager.
-        subscription_id: of the group.
-        resource_group: its name.
         together: whether one job may have nodes of several scale sets (`gangway.components.azure.fallback`).
         is_held: whether the circuit breaker holds launches.
-        api_url: another in tests.
     """
 
     def __init__(

@@ -1,5 +1,7 @@
 """Resizes a job to the number of nodes that `job.autoscale` wants: the groups' present numbers, the one change that
-follows, and the interface of a provider (`Scaler`, one file each in this folder).
+follows, and the interface of a provider (`Scaler`, one file each in this folder). Each file also says of a reset of the
+circuit breaker: SUSPENDS_LAUNCHES, whether the breaker suspends launches of the groups themselves, which a reset
+resumes; AFTER_RESET, why `up --refresh` is needed after it, empty if it is not.
 
 The first rung's group holds between the job's least and most nodes; lower rungs only make up for the least, so they
 never counteract a change of the first.
@@ -8,8 +10,10 @@ never counteract a change of the first.
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from gangway.components.core.findings import InputError
+from gangway.components.core.http_reply import Reply
 from gangway.components.estimate.autoscale import Decision
 
 AT_TAG, WHY_TAG = "gangway-scaled-at", "gangway-scaled-why"
@@ -18,13 +22,16 @@ change may come.
 """
 _NOT_IN_A_TAG = re.compile(r"[^\w .:/=+@-]+", re.ASCII)
 _TAG_CHARACTERS = 256
+TIMEOUT_SEC = 60.0
+_GONE = "`pulumi up --refresh`; check that the account is the stack's"
+_MOST_SHOWN = 300
+"""Characters of a refusal to quote."""
 
 
 class GroupState(NamedTuple):
     """A rung's group, as the provider reports it.
 
     Attributes:
-        name: of the group.
         most: its limit now; 0 before or after its capacity block.
         asked: its target number.
         in_service: its present number.
@@ -126,3 +133,41 @@ def find_time(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo is not None else None
+
+
+class Session(Protocol):
+    """What is used of a logged-in `requests` session."""
+
+    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
+        """Sends one request."""
+        ...
+
+
+class Rest:
+    """A REST API with the caller's login, below the address `root`. `fix`: for refused calls, which quote the cloud."""
+
+    def __init__(self, session: Session, root: str, fix: str) -> None:
+        self._session, self._root, self._fix = session, root, fix
+
+    def call(
+        self, what: str, method: str, path: str, params: Mapping[str, str] | None = None, body: Any = None
+    ) -> dict[str, Any]:
+        """The answer's JSON. `what`: names the object, and the action, in errors. InputError: a refusal, no answer, or
+        no such object.
+        """
+        try:
+            reply = self._session.request(
+                method, f"{self._root}{path}", params=dict(params or {}), json=body, timeout=TIMEOUT_SEC
+            )
+        except OSError as error:  # every exception of requests is one
+            raise InputError(what, f"no answer: {type(error).__name__}", fix=self._fix) from None
+        if reply.status_code == 404:
+            raise InputError(what, "does not exist", fix=_GONE)
+        try:
+            answer = reply.json()
+        except ValueError:
+            answer = None
+        if reply.status_code not in (200, 201, 202) or not isinstance(answer, dict):
+            text = " ".join(reply.text[:_MOST_SHOWN].split())
+            raise InputError(what, f"{method} was refused", value=f"{reply.status_code}: {text}", fix=self._fix)
+        return answer

@@ -14,15 +14,11 @@ from typing import Any, NamedTuple
 
 from gangway.components.core.findings import InputError
 from gangway.images.node.gcp.notices import LEAVE_TAG
-from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, find_time
-from gangway.jobs.systemd.scaling.rest import Rest, Session
+from gangway.jobs.systemd.scaling.base import Change, GroupState, Rest, Scaler, Session, find_time
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.program import get_program
 
-SUSPENDS_LAUNCHES = False
-"""Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
-AFTER_RESET = "the first group is smaller by those that left it"
-"""Why `up --refresh` is needed after a reset; empty if it is not."""
+SUSPENDS_LAUNCHES, AFTER_RESET = False, "the first group is smaller by those that left it"
 API_URL = "https://compute.googleapis.com"
 _FIX = "gcloud auth application-default login, with the rights that docs/controller-stacks.md lists, on the project"
 _RESIZED, _TAGGED = "compute.instanceGroupManagers.resize", "setTags"
@@ -39,7 +35,6 @@ class _Node(NamedTuple):
 
     @property
     def leaves(self) -> bool:
-        """Whether it was asked to leave."""
         return LEAVE_TAG in self.tags
 
 
@@ -53,7 +48,6 @@ class _Group(NamedTuple):
 
     @property
     def leaving(self) -> int:
-        """Nodes that were asked to leave and are still present."""
         return sum(node.leaves for node in self.nodes)
 
     @property
@@ -63,15 +57,8 @@ class _Group(NamedTuple):
 
 
 class GcpScaler:
-    """The groups of one project.
-
-    Args:
-        session: logged in to Google Cloud.
-        project: of the groups.
-        zones: by group.
-        most: nodes that the first group may have.
-        is_held: whether the circuit breaker holds launches.
-        api_url: another in tests.
+    """The groups of one project. `zones`: by group; `most`: nodes that the first group may have; `is_held`: whether the
+    circuit breaker holds launches.
     """
 
     def __init__(
@@ -115,7 +102,6 @@ class GcpScaler:
         return f"{names} save and then leave, within minutes" if going else ""
 
     def _read_lower(self, name: str) -> GroupState:
-        """A lower rung's group, whose size the head sets."""
         size = int(self._of_group("the size of", name, "GET")["targetSize"])
         running = sum(one.get("instanceStatus") == "RUNNING" for one in self._managed(name))
         return GroupState(name, size, size, running, self._is_held)

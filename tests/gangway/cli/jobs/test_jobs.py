@@ -17,13 +17,13 @@ import pytest
 
 from gangway.cli import main as cli
 from gangway.components.core.findings import InputError
+from gangway.jobs import moves
 from gangway.jobs.base import SubmitUnansweredError, wait_until_over
 from gangway.jobs.copying import copy_run
-from gangway.jobs.engines.registry import VARIABLE
-from gangway.jobs.hybrid import moves
 from gangway.jobs.job_folder import JobFolder
+from gangway.jobs.job_record import FIGURES
 from gangway.jobs.local.engine import LocalQueue, is_alive
-from gangway.jobs.records.job_record import FIGURES
+from gangway.jobs.registry import VARIABLE
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.slurm.conftest import pretended as pretended
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gangway.cli.jobs.signals import exit_on_signals
+from gangway.cli.jobs.commands import exit_on_signals
 from gangway.jobs.kubernetes.kubectl import Kubectl
 from tests.gangway.cli.jobs.test_jobs import gangway
 from tests.gangway.jobs.kubernetes.test_asking import a_running_job

@@ -1,5 +1,6 @@
 """What the engine says of a cluster that is not as it would have it; kubectl is a stand-in over a folder."""
 
+import getpass
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from gangway.components.core.findings import InputError, Severity
 from gangway.jobs.base import Phase
-from gangway.jobs.kubernetes.engine import KubernetesEngine
+from gangway.jobs.kubernetes.engine import KubernetesEngine, own_name
 from gangway.jobs.kubernetes.manifests import FILE_ANNOTATION, HOURS_ANNOTATION, HOURS_LABEL, Placing, job_set
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.kubernetes.test_manifests import job
@@ -245,3 +246,15 @@ def test_of_earlier_starts_it_says_so_before_the_last_ones_lines(kube: PretendKu
     first, last = text.splitlines()
     assert ("2 of its 3 starts" in first, last) == (True, "third")
     assert engine().log("mine-3", offset) == ("", offset)
+
+
+@pytest.mark.parametrize(
+    ("login", "came_from", "name"),
+    [("ann", "", "ann"), ("gangway", "ann", "ann"), ("gangway", "root", "gangway"), ("root", "ann", "root")],
+)
+def test_of_a_shared_login_it_is_whoever_came_by_sudo(
+    monkeypatch: pytest.MonkeyPatch, login: str, came_from: str, name: str
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: login)
+    monkeypatch.setenv("SUDO_USER", came_from)
+    assert own_name() == name

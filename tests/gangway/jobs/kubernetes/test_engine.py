@@ -174,7 +174,7 @@ def test_a_node_that_evicts_a_job_again_and_again_does_so_with_an_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a kubelet does that is short of room: to a failure policy it looks as a drained node's eviction does."""
-    monkeypatch.setattr("gangway.jobs.attempts._LEAST_INTERRUPTIONS", 2)
+    monkeypatch.setattr("gangway.jobs.base._LEAST_INTERRUPTIONS", 2)
     job_id = engine.submit(job(f"echo x >>begun; {_WAITS}", max_restarts=0, max_hours=0.1))
     for times in range(1, 4):
         until(engine, job_id, lambda found, log, n=times: _lines(kube_queue, "begun") == n)  # type: ignore[misc]

@@ -1,16 +1,18 @@
 """What a job is at, of objects as a cluster has them; test_engine.py has real ones."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from gangway.jobs.base import Phase
-from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, Placing, job_set
-from gangway.jobs.kubernetes.objects import JobObjects, group_by_job
-from gangway.jobs.kubernetes.status import get_status, unfit_nodes
+from gangway.jobs.base import Phase, RunInterval
+from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, HOURS_ANNOTATION, HOURS_LABEL, Placing, job_set
+from gangway.jobs.kubernetes.objects import JobObjects, get_hours_sec, group_by_job
+from gangway.jobs.kubernetes.status import OVER_HOURS, get_run_intervals, get_status, remaining_sec, unfit_nodes
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job
 
 _AT, _LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z"
+_CREATED = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 
 def condition(kind: str, status: str = "True", **more: str) -> dict[str, str]:
@@ -210,3 +212,203 @@ def test_one_on_an_unfit_node_whose_hours_are_over_ends() -> None:
     workload = a_workload(condition("Admitted", lastTransitionTime=_AT))
     seen = JobObjects([last], workload, [a_job(4)], [a_pod("Failed", "n7")])
     assert get_status(seen, 3).phase is Phase.OVER_HOURS
+
+
+def at(sec: float) -> datetime:
+    return _CREATED + timedelta(seconds=sec)
+
+
+def changed(kind: str, sec: float, status: str = "True", reason: str = "") -> dict[str, str]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": f"{at(sec):%Y-%m-%dT%H:%M:%SZ}",
+    }
+
+
+def set_at(*conditions: dict[str, str], placing: Placing = PLACING, suspend: bool = False) -> dict[str, Any]:
+    made = job_set(job(nodes={"min": 2, "max": 2}), placing)
+    made["metadata"] |= {"uid": placing.name, "creationTimestamp": f"{_CREATED:%Y-%m-%dT%H:%M:%SZ}"}
+    made["spec"]["suspend"] = suspend
+    made["status"] = {"conditions": list(conditions)}
+    return made
+
+
+def queued(*conditions: dict[str, str], past_sec: int | None = None) -> dict[str, Any]:
+    past = {} if past_sec is None else {"accumulatedPastExecutionTimeSeconds": past_sec}
+    meta = {"name": "w", "creationTimestamp": f"{_CREATED:%Y-%m-%dT%H:%M:%SZ}"}
+    return {"metadata": meta, "spec": {}, "status": {"conditions": list(conditions), **past}}
+
+
+def ready(sec: float, reason: str) -> dict[str, str]:
+    return changed("PodsReady", sec, str(reason in ("Started", "Recovered")), reason)
+
+
+def pod_at(sec: float | None) -> dict[str, Any]:
+    return {"status": {} if sec is None else {"startTime": changed("", sec)["lastTransitionTime"]}}
+
+
+@pytest.mark.parametrize(
+    ("ends", "workload", "stretches"),
+    [
+        ([], queued(changed("QuotaReserved", 1, "False")), []),
+        ([], queued(changed("Admitted", 100)), [(100, None)]),
+        ([changed("Completed", 700)], queued(changed("Admitted", 100)), [(100, 700)]),
+        ([changed("Failed", 700)], queued(changed("Admitted", 100)), [(100, 700)]),
+        # Put back into the queue, and begun again.
+        ([], queued(changed("Admitted", 900, "False"), past_sec=600), [(300, 900)]),
+        ([], queued(changed("Admitted", 2000), past_sec=600), [(1400, None)]),
+        (
+            [changed("Completed", 2500)],
+            queued(changed("Admitted", 2000), past_sec=600),
+            [(1400, 2500)],
+        ),
+    ],
+)
+def test_what_kueue_counts_is_what_it_has_had(
+    ends: list[dict[str, str]], workload: dict[str, Any], stretches: list[tuple[float, float | None]]
+) -> None:
+    found = get_run_intervals(JobObjects([set_at(*ends)], workload, [], []))
+    wanted = [RunInterval(at(begin), None if end is None else at(end), 2) for begin, end in stretches]
+    assert found == tuple(wanted)
+
+
+def test_one_over_its_hours_has_had_all_of_them() -> None:
+    """Kueue forgets the earlier ones when it ends it."""
+    evicted = changed("Evicted", 9000, reason=OVER_HOURS)
+    workload = queued(changed("Admitted", 9010, "False"), evicted, past_sec=40)
+    assert get_run_intervals(JobObjects([set_at()], workload, [], [])) == (RunInterval(at(9010 - 7200), at(9010), 2),)
+
+
+@pytest.mark.parametrize(
+    ("ends", "workload", "stretches"),
+    [
+        # Waiting for nodes, for the first time, again and again, and when it ran before.
+        ([], queued(changed("Admitted", 100), ready(1, "WaitForStart")), []),
+        ([], queued(changed("Admitted", 9000), ready(1, "WaitForStart"), past_sec=7200), []),
+        ([], queued(changed("Admitted", 9000, "False"), ready(1, "WaitForStart"), past_sec=7200), []),
+        (
+            [],
+            queued(changed("Admitted", 9000), ready(700, "WaitForStart"), past_sec=7200),
+            [(8300, 9000)],
+        ),
+        ([], queued(changed("Admitted", 900), ready(700, "WaitForStart"), past_sec=600), [(300, 900)]),
+        (
+            [],
+            queued(
+                changed("Admitted", 12, "False"),
+                changed("Evicted", 11),
+                ready(11, "WaitForStart"),
+                past_sec=8,
+            ),
+            [(4, 12)],
+        ),
+        # They have come.
+        ([], queued(changed("Admitted", 100), ready(800, "Started")), [(800, None)]),
+        (
+            [changed("Completed", 900)],
+            queued(changed("Admitted", 100), ready(800, "Started")),
+            [(800, 900)],
+        ),
+        # Some have been lost since: nobody knows when they came.
+        ([], queued(changed("Admitted", 100), ready(800, "WaitForRecovery")), [(100, None)]),
+        ([], queued(changed("Admitted", 100), ready(800, "Recovered")), [(100, None)]),
+        # Over before Kueue has looked.
+        (
+            [changed("Failed", 900)],
+            queued(changed("Admitted", 100), ready(1, "WaitForStart")),
+            [(100, 900)],
+        ),
+    ],
+)
+def test_a_wait_for_nodes_is_no_time_on_them(
+    ends: list[dict[str, str]], workload: dict[str, Any], stretches: list[tuple[float, float | None]]
+) -> None:
+    found = get_run_intervals(JobObjects([set_at(*ends)], workload, [], []))
+    assert found == tuple(RunInterval(at(begin), None if end is None else at(end), 2) for begin, end in stretches)
+
+
+@pytest.mark.parametrize(
+    ("pods", "stretches"),
+    [([], [100]), ([pod_at(None)], []), ([pod_at(None), pod_at(800), pod_at(900)], [800])],
+)
+def test_where_kueue_does_not_look_at_pods_they_say_it(pods: list[dict[str, Any]], stretches: list[float]) -> None:
+    found = get_run_intervals(JobObjects([set_at()], queued(changed("Admitted", 100)), [], pods))
+    assert found == tuple(RunInterval(at(begin), None, 2) for begin in stretches)
+
+
+@pytest.mark.parametrize(("restarts", "begun"), [(0, 800), (1, 100)])
+def test_of_one_that_has_failed_its_pods_say_when_it_began(restarts: int, begun: float) -> None:
+    """But not those of a later try."""
+    made, workload = (
+        set_at(changed("Failed", 900)),
+        queued(changed("Admitted", 100), ready(899, "WaitForRecovery")),
+    )
+    made["status"]["restarts"] = restarts
+    assert get_run_intervals(JobObjects([made], workload, [], [pod_at(800)])) == (RunInterval(at(begun), at(900), 2),)
+
+
+def test_one_that_waited_for_nodes_has_its_hours_yet() -> None:
+    workload = queued(changed("Admitted", 100), ready(50_000, "Started"))
+    assert remaining_sec(JobObjects([set_at(changed("Failed", 53_600))], workload, [], [])) == 7200 - 3600
+
+
+def test_of_a_job_from_before_its_label_says_what_it_was_given() -> None:
+    made = set_at()
+    del made["metadata"]["annotations"][HOURS_ANNOTATION]
+    made["metadata"]["labels"][HOURS_LABEL] = "5000"
+    assert get_hours_sec(made) == 5000
+
+
+def test_each_start_has_its_own() -> None:
+    sets = [set_at(changed("Failed", 200)), set_at(placing=PLACING.without(["n1"], 5000))]
+    first, last = queued(changed("Admitted", 100)), queued(changed("Admitted", 300))
+    found = get_run_intervals(JobObjects(sets, last, [], [], [first]))
+    assert found == (RunInterval(at(100), at(200), 2), RunInterval(at(300), None, 2))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        JobObjects([set_at(changed("Completed", 9))], None, [], []),
+        JobObjects([set_at(changed("Failed", 9)), set_at()], queued(), [], [], [None]),
+        JobObjects([set_at(placing=PLACING.without(["n1"], 60))], queued(changed("Admitted", 9)), [], []),
+    ],
+)
+def test_what_is_gone_is_unknown_and_not_nothing(seen: JobObjects) -> None:
+    assert get_run_intervals(seen) is None
+
+
+def test_before_kueue_has_seen_it_it_has_had_nothing() -> None:
+    assert get_run_intervals(JobObjects([set_at(suspend=True)], None, [], [])) == ()
+
+
+@pytest.mark.parametrize(
+    ("workload", "left"),
+    [
+        # Neither its time in the queue nor that since its end counts, and each start's counts.
+        (queued(changed("Admitted", 50_000)), 7200 - 3600),
+        (queued(changed("Admitted", 50_000), past_sec=600), 7200 - 4200),
+        (queued(changed("Admitted", 50_000), past_sec=3600), 0),
+        (None, 7200 - 53_600),
+    ],
+)
+def test_what_is_left_after_a_node_that_was_not_fit(workload: dict[str, Any] | None, left: int) -> None:
+    assert remaining_sec(JobObjects([set_at(changed("Failed", 53_600))], workload, [], [])) == left
+
+
+def test_what_is_left_is_of_what_the_start_was_given() -> None:
+    last = set_at(changed("Failed", 400), placing=PLACING.without(["n1"], 1000))
+    assert (
+        remaining_sec(
+            JobObjects(
+                [set_at(changed("Failed", 9)), last],
+                queued(changed("Admitted", 100)),
+                [],
+                [],
+            )
+        )
+        == 700
+    )

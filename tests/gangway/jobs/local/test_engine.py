@@ -14,9 +14,9 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.jobs.base import Phase
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folder import OwnJobFolder
 from gangway.jobs.local.engine import LocalQueue, begin_runner
+from gangway.jobs.moves import move_job
 from gangway.stacks.config.job_file import Priority
 from tests.conftest import REPO
 from tests.gangway.jobs.test_contract import job, limited, over, until

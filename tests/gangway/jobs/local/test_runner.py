@@ -17,8 +17,7 @@ from gangway.jobs.base import Phase
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import read_job
 from gangway.jobs.local import engine as local
-from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.local.outcomes import Spent, find_end, lacks_space, record_end, record_space, reserve_space
+from gangway.jobs.local.engine import LocalQueue, Spent, find_end, lacks_space, record_end, record_space, reserve_space
 from gangway.jobs.local.turn import Turn
 from gangway.stacks.config.job_file import Priority
 from tests.gangway.jobs.local.test_engine import processes_of
@@ -430,7 +429,7 @@ def test_what_a_killed_submit_has_left_goes_with_the_next(tmp_path: Path) -> Non
     names = {"killed": 3600, "killed-early": 3600, "fresh": 0, "at-work": 3600}
     for name, age_sec in names.items():
         folder = OwnJobFolder.make(queue / f".new-{name}")
-        folder.write_private("environment", b"TOKEN=x\0")
+        folder.write("environment", b"TOKEN=x\0", 0o600)
         if name != "killed-early":
             folder.touch("submitting")
         then = time.time() - age_sec

@@ -11,8 +11,8 @@ import pytest
 
 from gangway.components.core.findings import InputError, Severity
 from gangway.jobs.base import JobStatus, Phase
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.moves import move_job
 from gangway.jobs.slurm.engine import SlurmEngine, _State
 from gangway.jobs.slurm.script import get_comment
 from gangway.stacks.config.job_file import JobFile

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gangway.jobs.base import Phase
-from gangway.jobs.environment import MARK, RUNNER_MARK
+from gangway.jobs.job_folders import MARK, RUNNER_MARK
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import job, over

@@ -13,8 +13,8 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError, Phase, SubmitUnansweredError
-from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.moves import move_job
 from gangway.jobs.slurm import engine as slurm_engine
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import job, limited, over, until

@@ -12,7 +12,7 @@ from gangway.jobs.base import Phase
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import end_processes, job, over, until
-from tests.gangway.jobs.test_environment import MOVES, SAYS, moved
+from tests.gangway.jobs.test_job_folders import MOVES, SAYS, moved
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gangway.jobs.base import Phase
-from gangway.jobs.environment import get_environment
 from gangway.jobs.job_folder import JobFolder
+from gangway.jobs.job_folders import get_environment
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.slurm.test_hard_ends import SUBMIT
 from tests.gangway.jobs.test_contract import job, over

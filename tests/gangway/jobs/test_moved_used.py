@@ -6,27 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from gangway.cli.jobs.record import get_record
+from gangway.cli.jobs.commands import _get_record as get_record
 from gangway.components.core.findings import InputError
-from gangway.jobs.attempts import restart_limit
-from gangway.jobs.base import JobStatus, Movable, Phase, Usage
-from gangway.jobs.hybrid.moves import MoveResult, move_job
+from gangway.jobs.base import JobStatus, Phase, Usage, restart_limit
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
-from gangway.jobs.job_folders import read_status
-from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.local.outcomes import Spent
+from gangway.jobs.job_folders import FolderEngine, read_status
+from gangway.jobs.local.engine import LocalQueue, Spent
+from gangway.jobs.moves import MoveResult, move_job
 from gangway.jobs.sites import Site
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import end_processes, job, limited, over, until
+from tests.gangway.jobs.test_copying import quiet
 from tests.slurm_cluster import SlurmCluster
 
 STAYS = "trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"
 FAILS_AFTER_A_MOVE = f"echo x >>starts; case $(wc -l <starts) in 2) {STAYS};; *) exit 1;; esac"
 """At its first start, at its second it stays until it is moved, and then it fails again."""
-
-
-def quiet(done: int, total: int) -> None:
-    assert 0 <= done <= total
 
 
 @pytest.fixture
@@ -37,11 +32,11 @@ def queues(tmp_path: Path) -> Iterator[list[LocalQueue]]:
         end_processes(each)
 
 
-def begun(queue: Movable, job_id: str) -> JobStatus:
+def begun(queue: FolderEngine, job_id: str) -> JobStatus:
     return until(queue, job_id, lambda found, log: "begun" in log)
 
 
-def moved_and_failed(source: Movable, job_id: str, target: Movable) -> tuple[MoveResult, JobStatus]:
+def moved_and_failed(source: FolderEngine, job_id: str, target: FolderEngine) -> tuple[MoveResult, JobStatus]:
     """With the one start at the target, the second failure of two."""
     moved = move_job(source, job_id, target, limited(), quiet)
     found = over(target, moved.job_id)
@@ -170,7 +165,7 @@ def test_from_slurm_and_to_slurm(
 ) -> None:
     (tmp_path / "queue").mkdir()
     engine = SlurmEngine(tmp_path / "queue", "gpu")
-    ends: tuple[Movable, Movable] = (engine, queues[0]) if is_first else (queues[0], engine)
+    ends: tuple[FolderEngine, FolderEngine] = (engine, queues[0]) if is_first else (queues[0], engine)
     source, target = ends
     job_id = source.submit(job(FAILS_AFTER_A_MOVE, max_restarts=1))
     begun(source, job_id)

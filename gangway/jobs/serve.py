@@ -1,4 +1,5 @@
-"""Runs a repeated submit only once, by a token that the caller chose, in case an answer is lost.
+"""`gangway job serve`: answers for an engine of this machine to a Gangway that connects over SSH. A repeated submit
+runs only once, by a token that the caller chose, in case an answer is lost.
 
 ~/.gangway/taken/TOKEN    locked during the submit; holds its boot stamp, then the job's id
 """
@@ -8,18 +9,82 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from pydantic import ValidationError
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.json_lines import lock
-from gangway.jobs.base import EngineAwayError, SubmitUnansweredError
+from gangway.jobs.base import Engine, EngineAwayError, SubmitUnansweredError
 from gangway.jobs.boot_clock import boot_stamp, sec_since
+from gangway.jobs.registry import get_engine
+from gangway.jobs.remote import (
+    ANSWER,
+    ANSWERS,
+    HELLO,
+    PROTOCOL,
+    QUESTION,
+    Answer,
+    Call,
+    Hello,
+    Question,
+    Refusal,
+)
+from gangway.stacks.config.job_file import JobFile
 from gangway.trainer.core.regular_files import read_regular
 
 TOKEN = re.compile(r"[0-9a-f]{32}")
 _FOLDER = Path("~/.gangway/taken")
 _KEPT_SEC, _WAIT_SEC, _POLL_SEC = 86_400.0, 150.0, 0.1
+
+
+def serve(questions: IO[str], answers: IO[str]) -> None:
+    """Answers until the input ends."""
+
+    def say(line: bytes) -> None:
+        answers.write(line.decode() + "\n")
+        answers.flush()
+
+    say(HELLO.dump_json(Hello(PROTOCOL, version("gangway-iac"))))
+    engines = dict[str, Engine]()
+    for line in questions:
+        say(ANSWER.dump_json(_answer(line, engines)))
+
+
+def _answer(line: str, engines: dict[str, Engine]) -> Answer:
+    try:
+        question = QUESTION.validate_json(line)
+        if question.on not in engines:
+            engines[question.on] = get_engine(question.on)
+        result = _call(engines[question.on], question)
+        return Answer(result=ANSWERS[question.call].dump_json(result).decode())
+    except ValidationError as error:
+        return Answer(refusal=Refusal("gangway job serve", f"invalid request: {error}", line, "", "", is_away=False))
+    except InputError as error:
+        return Answer(refusal=Refusal.of(error))
+
+
+def _call(engine: Engine, question: Question) -> Any:
+    match question.call:
+        case Call.FINDINGS:
+            return list(engine.findings(JobFile.model_validate_json(question.job)))
+        case Call.SUBMIT:
+            job = JobFile.model_validate_json(question.job)
+            return submit_once(question.token, lambda: engine.submit(job))
+        case Call.STATUS:
+            return engine.status(question.job_id)
+        case Call.JOBS:
+            return list(engine.jobs())
+        case Call.LOG:
+            return engine.log(question.job_id, question.offset)
+        case Call.CANCEL:
+            return engine.cancel(question.job_id)
+        case Call.ROOM:
+            return engine.room(JobFile.model_validate_json(question.job))
+        case Call.ENSURE_BEGUN:
+            return engine.ensure_begun(question.job_id)
 
 
 def submit_once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
@@ -80,9 +145,7 @@ def _wait_for_lock(file: IO[str]) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise EngineAwayError(
-                    "submit",
-                    "an earlier attempt is still running there",
-                    fix="wait, then check `gangway job list`",
+                    "submit", "an earlier attempt is still running there", fix="wait, then check `gangway job list`"
                 ) from None
             time.sleep(_POLL_SEC)
 

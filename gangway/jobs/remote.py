@@ -1,5 +1,5 @@
-"""An engine reached over SSH: Gangway on the other machine makes the calls, through one pipe. Logins are up to the SSH
-client: its configuration, keys and agent.
+"""An engine reached over SSH: Gangway on the other machine makes the calls, through one pipe, with one JSON line
+per question and answer (`gangway.jobs.serve`). Logins are up to the SSH client: its configuration, keys and agent.
 """
 
 import os
@@ -11,17 +11,17 @@ import time
 import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
+from enum import StrEnum
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.visible import one_line_texts
 from gangway.components.estimate.regions import Place
 from gangway.jobs.base import EngineAwayError, JobStatus, Room, data_source_findings
-from gangway.jobs.remote.wire import ANSWER, ANSWERS, HELLO, PROTOCOL, QUESTION, Answer, Call, Question
 from gangway.stacks.config.job_file import JobFile
 
 _CONNECT_SEC, _ANSWER_SEC = 30.0, 180.0
@@ -30,6 +30,91 @@ _NO_PROGRAM, _NO_CONNECTION = 127, 255
 _MOST_ANSWER_BYTES = 256_000_000
 _MOST_GREETINGS = 200
 """Lines that a login shell may print before Gangway does."""
+PROTOCOL = 3
+"""Increased with every change: both ends must agree."""
+
+
+class Call(StrEnum):
+    """Methods of `gangway.jobs.base.Engine`, by name."""
+
+    FINDINGS = "findings"
+    SUBMIT = "submit"
+    STATUS = "status"
+    JOBS = "jobs"
+    LOG = "log"
+    CANCEL = "cancel"
+    ROOM = "room"
+    ENSURE_BEGUN = "ensure_begun"
+
+
+ANSWERS: dict[Call, TypeAdapter[Any]] = {
+    Call.FINDINGS: TypeAdapter(list[Finding]),
+    Call.SUBMIT: TypeAdapter(str),
+    Call.STATUS: TypeAdapter(JobStatus),
+    Call.JOBS: TypeAdapter(list[JobStatus]),
+    Call.LOG: TypeAdapter(tuple[str, int]),
+    Call.CANCEL: TypeAdapter(None),
+    Call.ROOM: TypeAdapter(Room),
+    Call.ENSURE_BEGUN: TypeAdapter(None),
+}
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The server's first line."""
+
+    protocol: int
+    version: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """One call. `on`: the engine, as for --on; `job`: a job file's JSON; `token`: identifies a submit when it is
+    repeated; the rest depends on the call.
+    """
+
+    call: Call
+    on: str
+    job: str = ""
+    job_id: str = ""
+    offset: int = 0
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The parts of an InputError. `is_away`: the engine does not answer now."""
+
+    place: str
+    problem: str
+    value: str | None
+    allowed: str
+    fix: str
+    is_away: bool
+
+    @classmethod
+    def of(cls, error: InputError) -> "Refusal":
+        """The serializable parts."""
+        value = None if error.value is None else str(error.value)
+        return cls(
+            error.place, error.problem, value, error.allowed, error.fix, is_away=isinstance(error, EngineAwayError)
+        )
+
+    def error(self) -> InputError:
+        """As it was raised remotely."""
+        kind = EngineAwayError if self.is_away else InputError
+        return kind(self.place, self.problem, value=self.value, allowed=self.allowed, fix=self.fix)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """JSON of the call's type, or a refusal."""
+
+    result: str = ""
+    refusal: Refusal | None = None
+
+
+HELLO, QUESTION, ANSWER = TypeAdapter(Hello), TypeAdapter(Question), TypeAdapter(Answer)
 
 
 class RemoteEngine:
@@ -104,7 +189,6 @@ class RemoteEngine:
             raise error.why from None
 
     def _result(self, call: Call, answer: Answer) -> Any:
-        """InputError: as raised remotely."""
         if answer.refusal is not None:
             raise answer.refusal.error()
         try:
@@ -143,8 +227,6 @@ class _UnansweredError(Exception):
 
 
 class _Pipe:
-    """One connection for successive requests."""
-
     def __init__(self, via: str, program: str) -> None:
         self._via, self._program, self._rest = via, program, b""
         # An unread pipe could fill up. It is closed with the connection.
@@ -206,7 +288,6 @@ class _Pipe:
         return line
 
     def _exit_error(self) -> InputError:
-        """Why the other end has gone."""
         code = self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()

@@ -15,9 +15,7 @@ from gangway.components.estimate.traffic import traffic_price
 from gangway.jobs.base import (
     Engine,
     JobStatus,
-    Movable,
     Move,
-    MoveLog,
     Phase,
     SubmitUnansweredError,
     Usage,
@@ -25,7 +23,9 @@ from gangway.jobs.base import (
     wait_until_over,
 )
 from gangway.jobs.copying import Copied, copy_run
-from gangway.jobs.engines.registry import get_engine, movable
+from gangway.jobs.job_folders import FolderEngine
+from gangway.jobs.migration import MoveRecord
+from gangway.jobs.registry import get_engine, movable
 from gangway.jobs.run_folder import RunFolder
 from gangway.stacks.config.job_file import JobFile
 
@@ -50,9 +50,9 @@ def get_place(engine: Engine) -> str:
 
 
 def move_job(
-    source: Movable,
+    source: FolderEngine,
     job_id: str,
-    target: Movable,
+    target: FolderEngine,
     pause: Callable[[JobStatus], None],
     on_progress: Callable[[int, int], None],
     on_wait: Callable[[str], None] | None = None,
@@ -108,7 +108,7 @@ def move_job(
         return MoveResult(new_id, copied, move, _remove_copies(way, origin), environment is not None)
 
 
-def _check_not_over(status: JobStatus, way: MoveLog, target: Movable, origin: str) -> None:
+def _check_not_over(status: JobStatus, way: MoveRecord, target: FolderEngine, origin: str) -> None:
     """InputError: the job is over, except by this move's stop; its copies are removed."""
     if way.is_cancelled:
         why = "it was cancelled"
@@ -120,7 +120,7 @@ def _check_not_over(status: JobStatus, way: MoveLog, target: Movable, origin: st
     raise InputError("job", f"{why}: it is not resumed{more}", value=status.id, fix="submit it again")
 
 
-def _abandon(way: MoveLog, target: Movable, origin: str) -> str:
+def _abandon(way: MoveRecord, target: FolderEngine, origin: str) -> str:
     """Records that the job moves nowhere; names the copies that are left."""
     is_left = way.may_have_copy and not _is_unstaged(target, origin)
     left = [*([get_place(target)] if is_left else []), *_remove_copies(way, origin)]
@@ -128,7 +128,9 @@ def _abandon(way: MoveLog, target: Movable, origin: str) -> str:
     return f"; a copy remains in {', '.join(left)}, in a .staged- folder" if left else ""
 
 
-def _check_hours(source: Movable, job_id: str, job: JobFile, way: MoveLog, target: Movable, origin: str) -> Usage:
+def _check_hours(
+    source: FolderEngine, job_id: str, job: JobFile, way: MoveRecord, target: FolderEngine, origin: str
+) -> Usage:
     """The job's usage so far. InputError: all its hours are used; a job that a move has stopped then ends."""
     used = source.get_usage(job_id)
     if used.sec < job.max_hours * 3600:
@@ -141,7 +143,7 @@ def _check_hours(source: Movable, job_id: str, job: JobFile, way: MoveLog, targe
     )  # fmt: skip
 
 
-def _is_unstaged(target: Movable, origin: str) -> bool:
+def _is_unstaged(target: FolderEngine, origin: str) -> bool:
     """Whether no copy is left; the folder may belong to another user."""
     try:
         target.unstage(origin)
@@ -151,7 +153,7 @@ def _is_unstaged(target: Movable, origin: str) -> bool:
 
 
 def _submit(
-    target: Movable, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: MoveLog
+    target: FolderEngine, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: MoveRecord
 ) -> str:
     """Its id at the target. InputError: the target refuses it after all."""
     try:
@@ -163,7 +165,7 @@ def _submit(
         raise
 
 
-def _remove_copies(way: MoveLog, origin: str) -> tuple[str, ...]:
+def _remove_copies(way: MoveRecord, origin: str) -> tuple[str, ...]:
     """Removes copies of interrupted moves from other places; returns the places where that failed."""
     left = []
     for place in way.earlier_targets:
@@ -175,10 +177,10 @@ def _remove_copies(way: MoveLog, origin: str) -> tuple[str, ...]:
     return tuple(left)
 
 
-def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | None, str]:
+def traffic_cost(source: FolderEngine, target: FolderEngine, size: int) -> tuple[float | None, str]:
     """Dollars for transferring that many bytes, and the price used; None if unknown."""
     here, there = source.region, target.region
-    if here is None and there is None and source.run_folders_are_here and target.run_folders_are_here:
+    if here is None and there is None:
         return 0.0, "both folders are on this machine, and no regions are declared"
     if here is None or there is None:
         unknown = source if here is None else target
@@ -187,7 +189,7 @@ def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | N
 
 
 def _price_transfer(
-    source: Movable, target: Movable, job: JobFile, copied: Copied, data_bytes: int
+    source: FolderEngine, target: FolderEngine, job: JobFile, copied: Copied, data_bytes: int
 ) -> tuple[int, float | None, str]:
     """Bytes of the run folder and the data set that were sent, their cost in dollars, and the price used."""
     usd, why = traffic_cost(source, target, copied.bytes)
@@ -197,9 +199,8 @@ def _price_transfer(
 
 
 def _add_data_price(
-    usd: float | None, why: str, job: JobFile, target: Movable, data_bytes: int
+    usd: float | None, why: str, job: JobFile, target: FolderEngine, data_bytes: int
 ) -> tuple[float | None, str]:
-    """The same with the transfer of its data set."""
     assert job.data is not None, "it was copied"
     if target.region is None:
         return None, f"{why}; the region of {get_place(target)} is not declared, so its data set has no transfer price"

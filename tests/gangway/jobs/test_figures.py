@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.jobs.records.figures import Absent, Figure, Source
-from gangway.jobs.records.run_reports import REPORTED, Reported, read_reported
+from gangway.jobs.figures import REPORTED, Absent, Figure, Reported, Source, read_reported
 from gangway.stacks.config.job_file import JobFile
 
 COMMAND = JobFile.model_validate({"name": "mine", "command": ["true"], "max_hours": 1})

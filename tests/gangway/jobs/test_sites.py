@@ -17,10 +17,9 @@ from gangway.components.estimate.energy import estimate_carbon, estimate_energy
 from gangway.components.estimate.regions import Place, read_place
 from gangway.components.estimate.traffic import traffic_price
 from gangway.jobs.base import JobStatus, Phase, Room, RunInterval
-from gangway.jobs.engines.registry import get_engine, get_site, get_sites
-from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, usage_cost
+from gangway.jobs.registry import get_engine, get_site, get_sites
+from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, place, usage_cost
 from gangway.stacks.config import engines_file
 from gangway.stacks.config.engines_file import NamedEngine
 from gangway.stacks.config.job_file import JobFile
@@ -221,9 +220,9 @@ def test_what_a_job_has_cost_is_its_time_on_nodes() -> None:
     noon = datetime(2026, 11, 1, 12, tzinfo=UTC)
     whole, open_end = RunInterval(noon, noon + timedelta(hours=2), 3), RunInterval(noon + timedelta(hours=4), None, 1)
     status = JobStatus("a-1", "a", "ann", "", Phase.RUNNING, (), 2, None, "", stretches=(whole, open_end))
-    found = usage_cost(site("x", 10), status, noon + timedelta(hours=4.5))
+    found = usage_cost(site("x", 10).nodes, status, noon + timedelta(hours=4.5))
     assert (found.node_hours, found.usd, found.source) == (6.5, 65.0, "a list")
-    assert usage_cost(Site(_Pretended("x", True)), status, noon + timedelta(hours=5)).usd is None
-    assert usage_cost(site("x", None), status, noon + timedelta(hours=5)).usd is None
-    forgotten = usage_cost(site("x", 10), replace(status, stretches=None), noon)
+    assert usage_cost(None, status, noon + timedelta(hours=5)).usd is None
+    assert usage_cost(site("x", None).nodes, status, noon + timedelta(hours=5)).usd is None
+    forgotten = usage_cost(site("x", 10).nodes, replace(status, stretches=None), noon)
     assert (forgotten.node_hours, forgotten.usd) == (None, None)

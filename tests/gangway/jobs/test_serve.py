@@ -9,7 +9,7 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.jobs.base import SubmitUnansweredError
-from gangway.jobs.remote.submit_tokens import submit_once
+from gangway.jobs.serve import submit_once
 
 TOKEN = "0123456789abcdef" * 2
 

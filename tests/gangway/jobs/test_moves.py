@@ -20,23 +20,19 @@ from moto import mock_aws
 from obstore.store import S3Store
 
 from gangway.components.core.findings import InputError
-from gangway.jobs import copying
+from gangway.jobs import copying, moves
 from gangway.jobs.base import Engine, Phase
 from gangway.jobs.copying import MANIFEST, copy_folder, files_of_run, forget_copy
-from gangway.jobs.hybrid import moves
-from gangway.jobs.hybrid.moves import move_job
-from gangway.jobs.hybrid.placement import place
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.moves import move_job
 from gangway.jobs.run_folder import CopyDamagedError, FolderStore
+from gangway.jobs.sites import place
 from gangway.jobs.slurm.engine import SlurmEngine
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, sites, until
+from tests.gangway.jobs.test_copying import Cut, cut, quiet
 from tests.moto_http import Moto
-
-
-def quiet(done: int, total: int) -> None:
-    assert 0 <= done <= total
 
 
 def folder_store(path: Path) -> FolderStore:
@@ -174,7 +170,7 @@ def test_what_the_target_does_not_take_goes_on_where_it_is(
 MOVES = """
 import sys, time
 from pathlib import Path
-from gangway.jobs.hybrid import moves
+from gangway.jobs import moves
 from gangway.jobs.local.engine import LocalQueue
 
 def tell(done, total):
@@ -225,14 +221,6 @@ def test_the_old_place_says_where_it_has_gone(two: tuple[LocalQueue, LocalQueue]
     assert [each.reason for each in source.jobs() if each.id == waits] == [found.reason]
     source.cancel(first)
     assert "moved" not in over(source, first).reason, "it was cancelled by a person"
-
-
-class Cut(Exception):  # noqa: N818  # a kill, not an error
-    """In the middle of the copy."""
-
-
-def cut(done: int, total: int) -> None:
-    raise Cut
 
 
 @pytest.mark.slow

@@ -25,9 +25,9 @@ from gangway.cli.main import app
 from gangway.components.core.findings import InputError
 from gangway.components.core.visible import leaves
 from gangway.jobs.base import EngineAwayError, Phase, follow, read_log
-from gangway.jobs.engines.registry import get_engine
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.remote.engine import RemoteEngine
+from gangway.jobs.registry import get_engine
+from gangway.jobs.remote import RemoteEngine
 from gangway.stacks.config import engines_file
 from tests.gangway.jobs.test_contract import job, limited, over, until
 
@@ -186,7 +186,7 @@ def test_a_connection_that_breaks_is_dialled_anew(engine: RemoteEngine, gangway:
 
 LOSES = """
 import os, sys
-from gangway.jobs.engines import serve
+from gangway.jobs import serve
 answered = serve._answer
 def lost(line, engines):
     answer = answered(line, engines)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.regions import Place, read_place
-from gangway.jobs.base import Engine, Movable, as_movable
+from gangway.jobs.base import Engine
+from gangway.jobs.job_folders import FolderEngine
 from gangway.jobs.sites import Site, find_nodes
 from gangway.stacks.config.engines_file import KINDS, named_engines
 from gangway.trainer.core.regular_files import check_reachable
@@ -35,16 +36,16 @@ def get_sites(asked: str | None) -> list[Site]:
     return list(sites.values())
 
 
-def movable(engine: Engine, option: str) -> Movable:
+def movable(engine: Engine, option: str) -> FolderEngine:
     """InputError: its run folders cannot be reached from here."""
-    if (found := as_movable(engine)) is None:
+    if not isinstance(engine, FolderEngine):
         resubmit = "submit the job file there again: it starts from the beginning"
         raise InputError(
             option, "its run folders cannot be reached from here, so jobs cannot move with their results",
             value=f"{engine.kind}:{engine.where}", allowed="local and slurm engines whose folder is on this machine",
             fix=resubmit if option == "--to" else f"copy what you need from the run folder yourself; or {resubmit}",
         )  # fmt: skip
-    return found
+    return engine
 
 
 def get_engine(asked: str | None) -> Engine:
@@ -71,7 +72,7 @@ def get_site(asked: str | None) -> Site:
     region = None if own.region is None else read_place(own.region, f"engines.{named}.region")
     engine: Engine
     if own.via is not None:
-        from gangway.jobs.remote.engine import RemoteEngine
+        from gangway.jobs.remote import RemoteEngine
 
         engine = RemoteEngine(own.via, own.engine, own.program, region)
     else:

@@ -1,20 +1,18 @@
 """The record of a job: what stands in it by what is known, and never a figure without a source."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gangway.jobs.base import Engine, JobStatus, Move, Phase, RunInterval
-from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, worst
-from gangway.jobs.records.job_record import FIGURES, JobRecord, StartCounts, job_record
-from gangway.jobs.records.run_reports import REPORTED, Reported, no_report
-from gangway.jobs.sites import Nodes, Site, find_nodes
+from gangway.jobs.base import JobStatus, Move, Phase, RunInterval
+from gangway.jobs.figures import REPORTED, Absent, Figure, Maybe, Reported, Source, no_report, worst
+from gangway.jobs.job_record import FIGURES, EngineInfo, JobRecord, StartCounts, get_record
+from gangway.jobs.sites import Nodes, find_nodes
 from gangway.stacks.config.engines_file import NamedEngine
 
 START = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -25,18 +23,8 @@ TOLD = Nodes(10.0, "engines.a.usd_per_node_hour", is_declared=True)
 MOVE = Move("file:///a/mine-1/run", "local:/b", START, 4.0, 2**30, 0.02, "0.02 USD/GiB")
 
 
-@dataclass(frozen=True)
-class _Named:
-    kind: str = "local"
-    where: str = "/a"
-
-
 def at(hours: float) -> datetime:
     return START + timedelta(hours=hours)
-
-
-def site(nodes: Nodes | None) -> Site:
-    return Site(cast("Engine", _Named()), "a", nodes)
 
 
 def done(**more: object) -> JobStatus:
@@ -58,7 +46,7 @@ def said(**numbers: float) -> Reported:
 def made(
     nodes: Nodes | None = None, status: JobStatus | None = None, reported: Reported = SILENT, failures: int = 0
 ) -> JobRecord:
-    return job_record(site(nodes), status or done(), StartCounts(failures, 3), reported, NOW)
+    return get_record(EngineInfo("local", "/a", nodes), status or done(), StartCounts(failures, 3), reported, NOW)
 
 
 def values(record: JobRecord) -> Mapping[str, float]:
@@ -153,7 +141,7 @@ def test_of_a_moved_job_no_cost_of_here_is_divided_by_work_of_everywhere() -> No
 
 
 def test_where_failures_are_not_said_they_are_absent() -> None:
-    record = job_record(site(None), done(), Absent("far away"), SILENT, NOW)
+    record = get_record(EngineInfo("local", "/a", None), done(), Absent("far away"), SILENT, NOW)
     assert record.absent["failures"] == record.absent["interruptions"] == "far away"
 
 

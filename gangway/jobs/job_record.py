@@ -11,10 +11,9 @@ from pydantic import AwareDatetime, model_validator
 
 from gangway.components.estimate.energy import ERROR_BAND
 from gangway.jobs.base import JobStatus
-from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, measured, product, ratio, worst
-from gangway.jobs.records.run_reports import REPORTED, Reported
+from gangway.jobs.figures import REPORTED, Absent, Figure, Maybe, Reported, Source, measured, product, ratio, worst
 from gangway.jobs.run_intervals import used_sec
-from gangway.jobs.sites import Nodes, Site, envelope, usage_cost_on_nodes
+from gangway.jobs.sites import Nodes, envelope, usage_cost
 from gangway.trainer.records.quantity import Frozen
 
 _JOULES_PER_KWH = 3_600_000
@@ -32,13 +31,8 @@ class JobRecord(Frozen):
     """The whole record.
 
     Attributes:
-        at: when it was made.
-        engine: its kind.
-        where: which one.
-        so_far: the job is not over: figures are up to `at`.
-        job: its status, with intervals and moves.
-        figures: by their names in FIGURES.
-        metrics: other numbers that the job reported.
+        so_far: the job is not over: figures are up to `at`, when this was made.
+        metrics: numbers that the job reported besides FIGURES.
         absent: the rest of FIGURES, and why.
         problems: with what the job has written.
     """
@@ -73,24 +67,17 @@ class StartCounts:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What ran a job: an engine's kind and which one, for display, and its nodes."""
+    """An engine's kind and which one, for display, and its nodes."""
 
     kind: str
     where: str
     nodes: Nodes | None
 
 
-def job_record(
-    site: Site, status: JobStatus, counts: StartCounts | Absent, reported: Reported, now: datetime
-) -> JobRecord:
-    """For an engine's job; `counts` is absent if the engine does not count."""
-    return get_record(EngineInfo(site.engine.kind, site.engine.where, site.nodes), status, counts, reported, now)
-
-
 def get_record(
     engine: EngineInfo, status: JobStatus, counts: StartCounts | Absent, reported: Reported, now: datetime
 ) -> JobRecord:
-    """For any job."""
+    """`counts` is absent if the engine does not count."""
     used = _engine_figures(engine.nodes, status, counts, now)
     found = {**used, **_cost(engine.nodes, status, used["node_hours"]), **reported.figures}
     found |= _energy(engine.nodes, status, found)
@@ -111,7 +98,7 @@ def get_record(
 def _engine_figures(
     nodes: Nodes | None, status: JobStatus, counts: StartCounts | Absent, now: datetime
 ) -> dict[str, Maybe]:
-    hours, stretches = usage_cost_on_nodes(nodes, status, now), status.stretches
+    hours, stretches = usage_cost(nodes, status, now), status.stretches
     on_nodes: Maybe = Absent(hours.source)
     if stretches is not None:
         on_nodes = measured(used_sec(stretches, now), "s", _limit_note(status, "time on nodes"))
@@ -183,7 +170,6 @@ def _price(nodes: Nodes | None) -> Maybe:
 
 
 def _moves_usd(status: JobStatus) -> Maybe:
-    """Absent if the cost of one move is unknown."""
     if not status.moves:
         return measured(0, "USD", "the job was not moved")
     usd = [each.usd for each in status.moves if each.usd is not None]
@@ -215,7 +201,6 @@ def _prefer_reported(reported: Maybe, estimate: Maybe) -> Maybe:
 
 
 def _estimate(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tuple[Maybe, Maybe]:
-    """Joules and gCO2e of that many node hours."""
     if isinstance(node_hours, Absent):
         why = Absent(f"no estimate either: {node_hours.why}")
         return why, why

@@ -1,1 +1,0 @@
-"""Finds an engine by name, and serves engines over SSH."""

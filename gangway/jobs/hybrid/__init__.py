@@ -1,1 +1,0 @@
-"""Chooses among several engines and moves jobs between them."""

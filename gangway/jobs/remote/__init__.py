@@ -1,1 +1,0 @@
-"""Engines reached over SSH."""
