@@ -54,6 +54,11 @@ class Stop:
             time.sleep(min(remaining, _SLICE_SEC))
 
 
+def last_words(log: Path) -> str:
+    """The last lines of a log, in one."""
+    return " | ".join(log.read_text("utf-8", "replace").splitlines()[-6:])
+
+
 def process_facts(pid: int, word: str) -> dict[str, Any]:
     """Facts for the journal, so that `end_leftover` finds the process by a word of its command line."""
     return {"process": {"pid": pid, "host": socket.gethostname(), "word": word}}

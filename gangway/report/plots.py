@@ -86,7 +86,6 @@ def _row_text(row: Mapping[str, Any], currency: str) -> str:
 
 
 def _name_bars(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None:
-    """Name and value above each bar replace the axis."""
     name_rows(axes, theme, rows)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)

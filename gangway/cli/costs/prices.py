@@ -189,7 +189,6 @@ def _write(folder: "Path", report: "Report", now: datetime) -> "Path | None":
 
 
 def _regions(provider: str | None, region: str | None) -> dict[str, list[str]]:
-    """The chosen regions by provider. InputError: no such provider or region."""
     from gangway.stacks.base.registry import chosen_sellers
 
     by_provider = {one.name: list(one.catalog_here().regions) for one in chosen_sellers(provider, "--provider")}

@@ -87,8 +87,17 @@ def report(
     found, broken = find_readable_runs(runs, "RUNS", None if key is None else read_public_key(key, "--key"))
     half = [*broken, *half_runs(runs)]
     _check_flags(output, group_by, figures, ledger, billing_account, usd_per_hour)
-    forecasts = _read_forecasts(ledger)
-    _check_out(output, out, runs, overwrite, figures)
+    forecasts: list[Kept] = []
+    if ledger:
+        from gangway.report.comparison.ledgers import read_ledgers
+
+        forecasts = read_ledgers(ledger)
+    if figures is not None:
+        check_figures_folder(figures)
+    if output is ReportFormat.HTML:
+        check_page_folder(out or _default_folder(runs))
+    elif out is not None:
+        check_new_file(out, overwrite=overwrite)
     needs_tables = found[1:] or half or group_by or figures or forecasts
     # Warnings come last, where people look, also before an error that ends the command.
     with _warnings_last(found, half, has_key=key is not None):
@@ -100,17 +109,12 @@ def report(
         elif output is ReportFormat.JSON:
             _write_json(found, half, out, group_by, forecasts)
         elif output is ReportFormat.CSV:
-            _write_csv(found, out, forecasts)
+            from gangway.report.comparison.exports import figures_csv
+            from gangway.report.comparison.groups import get_members
+
+            _write_text(figures_csv(get_members(found).members, forecasts), out)
         else:
             _write_focus(found, out, billing_account, usd_per_hour, output)
-
-
-def _read_forecasts(ledgers: Sequence[Path] | None) -> "list[Kept]":
-    if not ledgers:
-        return []
-    from gangway.report.comparison.ledgers import read_ledgers
-
-    return read_ledgers(ledgers)
 
 
 @contextmanager
@@ -147,7 +151,6 @@ def _check_flags(
     billing_account: str | None,
     usd_per_hour: float | None,
 ) -> None:
-    """InputError: a flag without effect on this format."""
     flags: tuple[tuple[str, object, Collection[ReportFormat]], ...] = (
         ("--billing-account", billing_account, _FOCUS_FORMATS),
         ("--usd-per-hour", usd_per_hour, _FOCUS_FORMATS),
@@ -159,18 +162,6 @@ def _check_flags(
         if value is not None and output not in formats:
             shown = str(value) if isinstance(value, Path) else value
             raise InputError(name, f"has no effect with --format {output}", value=shown, fix=f"remove {name}")
-
-
-def _check_out(
-    output: ReportFormat, out: Path | None, runs: Sequence[Path], overwrite: bool, figures: Path | None
-) -> None:
-    """InputError: the output would overwrite files, or mix with other files."""
-    if figures is not None:
-        check_figures_folder(figures)
-    if output is ReportFormat.HTML:
-        check_page_folder(out or _default_folder(runs))
-    elif out is not None:
-        check_new_file(out, overwrite=overwrite)
 
 
 def _write_text(text: str, out: Path | None) -> None:
@@ -208,13 +199,6 @@ def _write_tables(
     else:
         assert out is not None, "a page always has a folder"
         typer.echo(f"wrote {comparison.write_page(out)}", err=True)
-
-
-def _write_csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Kept]") -> None:
-    from gangway.report.comparison.exports import figures_csv
-    from gangway.report.comparison.groups import get_members
-
-    _write_text(figures_csv(get_members(runs).members, forecasts), out)
 
 
 def _write_json(
@@ -279,8 +263,7 @@ def _write_focus(
 def _write_page(run: "Run", out: Path | None) -> None:
     """Write the page of one run and its plan, as `gangway demo` does, without the sandbox: it is not recorded."""
     from gangway.report.page import write_report
-    from gangway.runs.run_folders import not_covered
-    from gangway.runs.stats import NEEDED, read_stats
+    from gangway.runs.run_folders import NEEDED, not_covered, read_stats
 
     assert run.plan is not None, "runs without a plan get a page of tables"
     missing = [name for name in _PAGE_FILES if not (run.path / name).is_file()]

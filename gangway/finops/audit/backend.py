@@ -12,8 +12,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 import yaml
 
 from gangway.components.core.findings import InputError
-from gangway.runs.errors import RunFailedError
-from gangway.runs.run_store import RunStore
+from gangway.runs.run_store import RunFailedError, RunStore
 from gangway.stacks.config.identity import project_name
 from gangway.trainer.core.regular_files import read_text_file
 

@@ -8,9 +8,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
-from gangway.runs.end_record import EndedRecord, read_end
-from gangway.runs.errors import StoreFailedError
-from gangway.runs.run_store import RunStore
+from gangway.runs.run_store import EndedRecord, RunStore, StoreFailedError, read_end
 from gangway.trainer.records.decisions import DecisionRecord
 
 RECORD_FILE, PROGRESS_FILE = "run.json", "progress.json"

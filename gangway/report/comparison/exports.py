@@ -52,22 +52,15 @@ def report_json(
     signatures: Mapping[str, Mapping[str, str | None]],
     forecasts: Sequence[Kept] = (),
 ) -> str:
-    """Records and their table as a JSON object, every figure with its provenance.
-
-    Args:
-        records: of all runs.
-        table: None if they do not fit one table.
-        no_table: the reason, else empty.
-        signatures: by run id.
-        forecasts: of ledgers.
+    """Records and their table as a JSON object, every figure with its provenance. `table`: None if they do not fit one
+    table; `no_table`: the reason, else empty; `signatures`: by run id.
     """
-    runs = [record.model_dump(mode="json") for record in records]
     data = {
         "table": table,
         "no_table": no_table,
         "signatures": signatures,
         "forecasts": [ledger_json(series) for series in forecasts],
-        "runs": runs,
+        "runs": [record.model_dump(mode="json") for record in records],
     }
     return json.dumps(data, indent=2) + "\n"
 

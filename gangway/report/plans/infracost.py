@@ -102,7 +102,6 @@ def _breakdown(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subject(line: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and type of a line's subject: its one resource, or a plural."""
     of = [key.split("::", 1) for key in line.get("of", ())]
     kinds = {kind for kind, _ in of}
     name = of[0][1] if len(of) == 1 else line["name"].partition(":")[0]

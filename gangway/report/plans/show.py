@@ -183,7 +183,6 @@ def _queue_cost(plan: Plan) -> str:
 
 
 def _expected(plan: Plan, *, sources: bool) -> str:
-    """A run's expected share of that, with its uncertainty."""
     if plan.rung is None:
         return f"expected: [bold]{_NO_NODE if plan.config.job is None else _NEVER}[/]"
     run, speed, rate = plan.expected, plan.expected.throughput, plan.expected.throughput.images_per_second
@@ -207,7 +206,6 @@ def _expected(plan: Plan, *, sources: bool) -> str:
 
 
 def _memory(plan: Plan, *, sources: bool) -> str:
-    """A step's memory per accelerator; empty without a GPU or if negligible."""
     memory = plan.expected.memory
     if memory is None or not (sources or memory.is_noteworthy):
         return ""
@@ -411,7 +409,6 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
 
 
 def _small(cost: CostEstimate) -> list[CostComponent]:
-    """Minor lines paid by the hour; none if there are few."""
     threshold = cost.hourly * _SMALL
     small = [
         one for one in cost.components if one.hourly and one.hourly < threshold and not one.standby and not one.once

@@ -17,7 +17,7 @@ from gangway.bench.processes import Stop
 from gangway.bench.results import Caps, Rate
 from gangway.bench.runner import Guard, Runner
 from gangway.bench.suite import Item, SuiteConfig, get_items
-from gangway.runs.errors import RunFailedError, StoreFailedError
+from gangway.runs.run_store import RunFailedError, StoreFailedError
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.records.quantity import Quantity

@@ -20,7 +20,7 @@ from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, find_cli, project_dir, write_project
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id, stack_name
 from gangway.components.core.findings import InputError
-from gangway.runs.errors import RunFailedError, StoreFailedError
+from gangway.runs.run_store import RunFailedError, StoreFailedError
 from gangway.trainer.records.run_record import RunRecord
 
 STAMP = "20260101-000000-abcd"

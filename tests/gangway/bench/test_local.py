@@ -16,7 +16,7 @@ from gangway.bench.local import Hardware, Local, describe, hardware
 from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id
 from gangway.components.core.job import JobSpec, Rendezvous, Training
-from gangway.runs.errors import RunFailedError
+from gangway.runs.run_store import RunFailedError
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.records.run_record import RunContext, RunRecord
 

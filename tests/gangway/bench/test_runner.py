@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gangway.bench.journal import Journal, State
 from gangway.bench.processes import AbandonedError
-from gangway.runs.errors import Failure, StoreFailedError
+from gangway.runs.run_store import Failure, StoreFailedError
 
 FIRST, SECOND, THIRD, FOURTH = "aws-g5-dev-s0", "aws-g5-dev-s1", "azure-nc-dev-s0", "azure-nc-dev-s1"
 

@@ -10,8 +10,19 @@ from typer.testing import CliRunner
 from gangway.bench import local
 from gangway.bench import scaling as scaling_runs
 from gangway.bench.local import Placement
-from gangway.bench.scaling import LINES, Mode, Sample, Study, find_target, job, measure, read_sample, short, study
-from gangway.bench.scaling_plot import draw_scaling
+from gangway.bench.scaling import (
+    LINES,
+    Mode,
+    Sample,
+    Study,
+    draw_scaling,
+    find_target,
+    job,
+    measure,
+    read_sample,
+    short,
+    study,
+)
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
 from gangway.trainer.config.presets import PRESETS

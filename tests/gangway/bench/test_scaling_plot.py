@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from gangway.bench.local import Placement
-from gangway.bench.scaling import Mode, Sample, Study, study
-from gangway.bench.scaling_plot import draw_scaling, fit_curve
+from gangway.bench.scaling import Mode, Sample, Study, draw_scaling, fit_curve, study
 
 WAITS = {1: 0.0, 2: 2e-3, 4: 6e-3}
 """Of an all-reduce by the number of processes, seconds."""

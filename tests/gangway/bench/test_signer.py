@@ -6,7 +6,7 @@ import pytest
 
 from gangway.bench.cloud import SIGNER, check_signer
 from gangway.components.core.signing_key import new_signing_key, public_half
-from gangway.runs.errors import RunFailedError
+from gangway.runs.run_store import RunFailedError
 from gangway.runs.signatures import read_private_key, sign
 
 

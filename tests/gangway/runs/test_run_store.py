@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
-from gangway.runs.run_store import RunStore, _bucket_region, object_store, runs_url
+from gangway.runs.run_store import (
+    Failure,
+    RunFailedError,
+    RunStore,
+    StoreFailedError,
+    _bucket_region,
+    object_store,
+    runs_url,
+)
 
 
 @pytest.fixture

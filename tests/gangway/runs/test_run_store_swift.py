@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from gangway.runs import run_store as swift
-from gangway.runs.errors import StoreFailedError
-from gangway.runs.run_store import RunStore
+from gangway.runs.run_store import RunStore, StoreFailedError
 
 
 def test_a_run_in_a_container(lab: Any, tmp_path: Path) -> None:

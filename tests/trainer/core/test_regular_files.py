@@ -83,7 +83,7 @@ OWN = {
     *("trainer/launch/watchdog.py", "trainer/networks/precision.py", "trainer/power/energy.py"),
     *("trainer/telemetry/devices.py", "gangway/jobs/job_folder.py"),
     *("gangway/jobs/kubernetes/manifests.py", "gangway/jobs/slurm/engine.py"),  # files of Gangway itself
-    *("gangway/bench/pulumi_cli.py", "gangway/render/rendering.py", "gangway/report/comparison/papers.py"),
+    *("gangway/bench/pulumi_cli.py", "gangway/render/rendering.py", "gangway/report/comparison/tables.py"),
     *("stacks/config/paths.py", "stacks/estimates/run_context.py", "stacks/plan/rules/outside_rules.py"),
     *("trainer/data/packaged_data.py",),
     *(
@@ -92,7 +92,7 @@ OWN = {
         "gangway/bench/runner.py",
         "gangway/bench/scaling.py",
     ),  # what
-    *("gangway/bench/experiment/runner.py", "gangway/bench/reproduce/rerun.py", "gangway/cli/demo.py"),
+    *("gangway/bench/experiment/runner.py", "gangway/bench/reproduce.py", "gangway/cli/demo.py"),
     *("gangway/cli/init.py", "gangway/jobs/local/run.py"),
     *("gangway/jobs/remote/submit_tokens.py", "trainer/core/heartbeat.py", "trainer/launch/rendezvous.py"),
     *("trainer/preemption/notices.py", "trainer/telemetry/tracking.py", "trainer/checkpoint/samples.py"),

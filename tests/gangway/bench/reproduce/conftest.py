@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gangway.bench.reproduce.rerun import Rerun, _job
+from gangway.bench.reproduce import Rerun, _job
 from gangway.jobs.local.run import LocalRun, StatsTail
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig

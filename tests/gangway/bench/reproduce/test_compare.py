@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangway.bench.reproduce.compare import compare
+from gangway.bench.reproduce import compare
 from gangway.runs.run_folders import Run, find_runs
 from gangway.trainer.records.quality import QualityInTraining, QualityPoint
 from gangway.trainer.records.quantity import Quantity

@@ -124,7 +124,7 @@ def test_an_older_records_outcome_is_told_whole(
     rewrite(run_dir, image_digest=DIGEST, **quality(5.0))
     values = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps({**values, "digest": ""}))
-    monkeypatch.setattr("gangway.bench.reproduce.rerun.execute", again)
+    monkeypatch.setattr("gangway.bench.reproduce.execute", again)
     done = CliRunner().invoke(app, ["reproduce", str(run_dir), "--out", str(tmp_path / "out")])
     assert done.exit_code == 1, done.output
     assert "not sealed: its run.json has no digest" in done.stderr

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.bench.local import Hardware
-from gangway.bench.reproduce.rerun import _job, _start_command, execute, plan_rerun, rerun_name
+from gangway.bench.reproduce import _job, _start_command, execute, plan_rerun, rerun_name
 from gangway.components.core.findings import InputError
 from gangway.runs.run_folders import Run, find_runs
 from gangway.trainer.config.train_config import TrainConfig

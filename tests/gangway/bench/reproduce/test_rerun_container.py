@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gangway.bench.reproduce.rerun import Container, container_job, find_container, start_argv
+from gangway.bench.reproduce import Container, container_job, find_container, start_argv
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec, Rendezvous, Training

@@ -11,8 +11,7 @@ import pytest
 from gangway.images.render import TEMPLATES
 from gangway.jobs.base import RunInterval
 from gangway.jobs.systemd.starts import count_failures, count_starts, get_run_intervals, read_starts
-from gangway.runs.errors import StoreFailedError
-from gangway.runs.run_store import RunStore
+from gangway.runs.run_store import RunStore, StoreFailedError
 
 NODE = TEMPLATES / "job" / "own-node.sh"
 KEY = "0123456789ab"

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from gangway.report.comparison.groups import Member, Source
-from gangway.report.comparison.papers import Name, beside, get_paper
-from gangway.report.comparison.tables import as_json, get_report
+from gangway.report.comparison.tables import Name, as_json, beside, get_paper, get_report
 from gangway.report.comparison.write import ComparisonReport
 from gangway.trainer.config.presets import PRESETS
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.render.drawing import Drawing
+from gangway.report.comparison.charts import front_drawing
 from gangway.report.comparison.groups import Group, Member
-from gangway.report.comparison.pareto import front_drawing
 from gangway.report.comparison.series import (
     column,
     find_clear_dominator,

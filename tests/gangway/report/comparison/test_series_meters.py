@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from gangway.report.comparison.charts import front_drawing
 from gangway.report.comparison.groups import Member, Source
-from gangway.report.comparison.pareto import front_drawing
 from gangway.report.comparison.series import meters_note
 from gangway.report.comparison.tables import Report, as_json, get_report
 from gangway.report.comparison.write import ComparisonReport
