@@ -3,7 +3,7 @@
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -48,7 +48,7 @@ def print_json(data: Any) -> None:
     typer.echo(json.dumps(data, indent=2))
 
 
-def choose(flag: str, problem: str, word: str, choices: Sequence[ChoiceT]) -> ChoiceT:
+def choose(flag: str, problem: str, word: str, choices: Collection[ChoiceT]) -> ChoiceT:
     """The choice that the word is. InputError: none; the fix is the nearest."""
     for choice in choices:
         if choice == word:

@@ -14,20 +14,19 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from gangway.cli.bench import app as bench_app
 from gangway.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, Gangway, stacks_dir
 from gangway.cli.costs.bills import audit, reconcile
 from gangway.cli.costs.catalog import app as catalog_app
-from gangway.cli.costs.forecast import forecast, when
+from gangway.cli.costs.forecast import forecast, simulate, when
 from gangway.cli.costs.prices import app as prices_app
 from gangway.cli.costs.quote import quote, tco
-from gangway.cli.costs.simulate import simulate
 from gangway.cli.image import dockerfile, signature
 from gangway.cli.init import init
 from gangway.cli.jobs.breaker import app as breaker_app
 from gangway.cli.jobs.commands import jobs as jobs_app
-from gangway.cli.runs.bench import app as bench_app
-from gangway.cli.runs.records import reproduce, sign
-from gangway.cli.runs.report import report
+from gangway.cli.records import reproduce, sign
+from gangway.cli.report import report
 from gangway.components.core.findings import InputError
 from gangway.stacks.base.extras import missing_extra
 from gangway.stacks.plan.gc_pause import without_gc

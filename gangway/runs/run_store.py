@@ -323,7 +323,9 @@ def object_store(url: str, region: str) -> "ObjectStore":
         return store.GCSStore.from_url(url, **common)
     if scheme == "az":  # obstore's az:// has no account
         url = read_blob_url(url, "run store").https
-    return store.AzureStore.from_url(url, **common, **_azure())
+    has_login = any(os.environ.get(f"AZURE_{name}") for name in ("CLIENT_ID", "STORAGE_ACCOUNT_KEY", "STORAGE_SAS_KEY"))
+    use_cli = {} if has_login or os.environ.get("AZURE_SKIP_SIGNATURE") else {"use_azure_cli": True}
+    return store.AzureStore.from_url(url, **common, **use_cli)
 
 
 def _path(url: str) -> Path:
@@ -357,11 +359,6 @@ def _bucket_region(bucket: str) -> str:
         answer = refused.response
     headers = answer["ResponseMetadata"].get("HTTPHeaders", {})
     return str(headers.get("x-amz-bucket-region", "") or session.region_name or "")
-
-
-def _azure() -> dict[str, Any]:
-    has_login = any(os.environ.get(f"AZURE_{name}") for name in ("CLIENT_ID", "STORAGE_ACCOUNT_KEY", "STORAGE_SAS_KEY"))
-    return {} if has_login or os.environ.get("AZURE_SKIP_SIGNATURE") else {"use_azure_cli": True}
 
 
 ENDED_FILE = "ended.json"

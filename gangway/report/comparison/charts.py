@@ -202,6 +202,8 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
     dominated = _verdicts(dominators, clear_dominators)
     front = [label for label, by in dominators.items() if by is None]
     without = "".join(f" No point for {label}: {reason}." for label, reason in lacking.items())
+    alone = "; ".join(group.label for group in groups if len(group.members) == 1)
+    by_chance = f" One run alone has no range, and its place may be chance: {alone}." if alone else ""
     provenance = sorted({cells[label][1].provenance for label in points})
     labels = [group.label for group in groups]
     spoken = "; ".join(
@@ -215,7 +217,7 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
         "seeds with their range. "
         f"Filled: by means nobody is both faster and {'cheaper' if key == 'usd' else 'more frugal'}: "
         f"{'; '.join(front)}. "
-        f"{dominated}{_single_run_note(groups)}{without} {HOLDS}",
+        f"{dominated}{by_chance}{without} {HOLDS}",
         1,
         PANEL_INCHES,
         lambda sheet, axes, theme: _paint_front(sheet, axes, theme, labels, cells, dominators, clear_dominators, key),
@@ -231,11 +233,6 @@ def _verdicts(dominators: Mapping[str, str | None], clear_dominators: Mapping[st
     if close:
         sentences.append(f"Half open, behind by means, but runs overlap or are equal: {'; '.join(close)}.")
     return " ".join(sentences) or "Nobody is behind in both."
-
-
-def _single_run_note(groups: Sequence[Group]) -> str:
-    alone = [group.label for group in groups if len(group.members) == 1]
-    return f" One run alone has no range, and its place may be chance: {'; '.join(alone)}." if alone else ""
 
 
 def _range(cell: Spread) -> Range:

@@ -78,12 +78,11 @@ class Detail(StrEnum):
 
 def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> None:
     """Print the plan; the gravest findings and the sum come last, at the terminal's end."""
-    if detail is Detail.FULL:
+    if full := detail is Detail.FULL:
         console.print(resource_tree(plan.config.stack, plan.resources))
     else:
         console.print(_heading(plan), highlight=False)
     if detail is not Detail.BRIEF:
-        full = detail is Detail.FULL
         console.print(cost_table(plan.cost, sources=full))
         console.print(ladder_table(plan.rungs, sources=full, standing=plan.config.job is None))
         if plan.ladder_if_trained is not None and len(plan.rungs) > 1:
@@ -269,10 +268,10 @@ def _energy(plan: Plan) -> str:
     kwh = _range("kWh", energy.kwh, energy.kwh_low, energy.kwh_high, energy.kwh_most)
     grams = (carbon.gco2e, carbon.gco2e_low, carbon.gco2e_high, carbon.gco2e_most)
     whole = "" if plan.config.job is not None else " a month with all nodes"
-    return (
-        f"energy{whole}: {kwh}; PUE {energy.pue:g}\n"
-        f"emissions: {_range('kg CO2e', *map(_kilo, grams))}; {_grams(carbon)}"
-    )
+    intensity = carbon.intensity_g_per_kwh
+    grid = "an unknown grid" if intensity is None else f"{intensity:.0f} g/kWh"
+    emissions = _range("kg CO2e", *map(_kilo, grams))
+    return f"energy{whole}: {kwh}; PUE {energy.pue:g}\nemissions: {emissions}; {grid}"
 
 
 def _range(unit: str, mid: float | None, low: float | None, high: float | None, most: float | None) -> str:
@@ -283,11 +282,6 @@ def _range(unit: str, mid: float | None, low: float | None, high: float | None, 
         return f"[bold]unknown[/], {_digits(most)} {unit} at most"
     band = "" if low == mid == high else f" ({_digits(low)} to {_digits(high)})"
     return f"[bold]{_digits(mid)} {unit}[/] expected{band}, {_digits(most)} at most"
-
-
-def _grams(carbon: CarbonEstimate) -> str:
-    grams = carbon.intensity_g_per_kwh
-    return "an unknown grid" if grams is None else f"{grams:.0f} g/kWh"
 
 
 def _digits(value: float) -> str:
@@ -547,12 +541,7 @@ def _figures(figures: Iterable[Delta]) -> Table:
     for column in ("what", "before", "now", "change"):
         table.add_column(column, justify="left" if column == "what" else "right")
     for figure in figures:
-        table.add_row(
-            figure.label,
-            _number(figure.before),
-            _number(figure.now),
-            _number(figure.change, "+"),
-        )
+        table.add_row(figure.label, _number(figure.before), _number(figure.now), _number(figure.change, "+"))
     return table
 
 

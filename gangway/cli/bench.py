@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gangway.bench.scaling import Mode, Sample, Study, Target
     from gangway.trainer.config.train_config import TrainConfig
 
+
 _POOR_FIT = 0.1
 _BUSY = 0.5
 """Load average of a machine that does something else."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gangway.report.comparison.ledgers import Kept
     from gangway.runs.run_folders import Run
 
+
 EXIT_NOTHING = 1
 _PAGE_FILES = ("stats.jsonl", "samples.png")
 
