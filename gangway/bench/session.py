@@ -17,7 +17,7 @@ from rich.console import Console
 
 from gangway.bench.journal import Journal, State
 from gangway.bench.local import Local, hardware
-from gangway.bench.processes import AbandonedError, Stop
+from gangway.bench.processes import AbandonedError, Stop, writable_out
 from gangway.bench.results import Caps, Rate, Screen, get_rate, get_results, show_results, write_results
 from gangway.bench.runner import Environment, Runner
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_items, get_preset, load_suite
@@ -65,7 +65,9 @@ def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
     _check_data(preset, items, options.data)
     if unused := [entry.name for entry in suite.stacks if options.local and entry.stack != LOCAL]:
         screen.console.print(f"--local: runs on this machine only, without {', '.join(unused)}", markup=False)
-    fresh = _fresh_folder(out)
+    with writable_out(out):
+        out.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".bench-", dir=out))
     try:
         command, rates, backend = _prepare(fresh, suite, preset, items, str(path), stamp, stacks_dir, options, screen)
         shutil.copy(path, fresh / "suite.yaml")
@@ -142,16 +144,6 @@ def _check_data(preset: str, items: Sequence[Item], data: Path | None) -> None:
             problem = f"arm {item.arm}: {mistake.problem}" if item.arm else mistake.problem
             fix, allowed = mistake.fix, mistake.allowed
             raise InputError(mistake.place, problem, value=mistake.value, allowed=allowed, fix=fix)
-
-
-def _fresh_folder(out: Path) -> Path:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=".bench-", dir=out))
-    except OSError as error:
-        raise InputError(
-            "--out", f"cannot be written: {error.strerror}", value=str(out), fix="name another folder"
-        ) from None
 
 
 def _prepare(

@@ -15,9 +15,8 @@ from typing import Any
 
 from gangway.bench.experiment.suite import ExperimentConfig, Item, Neighbour, Reached
 from gangway.bench.local import Hardware, describe, hardware
-from gangway.bench.processes import Stop, last_words
+from gangway.bench.processes import Stop, last_words, writable_out
 from gangway.bench.suite import LOCAL
-from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
 from gangway.components.core.whole_files import write_whole
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job, run_module
@@ -39,12 +38,8 @@ class FailedRunError(Exception):
 def new_folder(suite: ExperimentConfig, out: Path) -> Path:
     """Create a folder of the experiment below `out`. InputError: cannot be created."""
     folder = out.resolve() / f"{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    try:
+    with writable_out(out):
         folder.mkdir(parents=True)
-    except OSError as error:
-        raise InputError(
-            "--out", f"cannot be written: {error.strerror}", value=str(out), fix="name another folder"
-        ) from None
     return folder
 
 

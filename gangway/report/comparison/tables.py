@@ -12,7 +12,7 @@ from gangway.components.core.findings import InputError
 from gangway.components.estimate.statistics import correct
 from gangway.render.rendering import number
 from gangway.report.comparison.groups import Group, Member, Missing, Source, check_one_table, differences, group_runs
-from gangway.report.comparison.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
+from gangway.report.comparison.measures import MEASURES, Measure, energy_key, quality_measures, scaling
 from gangway.report.comparison.series import Spread, add_note, change, check_meters, get_spread, meters_note
 from gangway.trainer.config.train_config import TrainConfig
 
@@ -137,16 +137,6 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Column:
-    """A measure's heading."""
-
-    key: str
-    label: str
-    unit: str
-    better: Better
-
-
-@dataclass(frozen=True)
 class Row:
     """A row of a table. `kind`: ours; change, of the row above against the control; or theirs, a paper's; `cells`: by
     column's key, a paper may lack some; `runs`: ids behind it; `relative`: whether its cells are changes of another
@@ -173,7 +163,7 @@ class Table:
     why: str
     rows_are: str
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[Measure, ...]
     rows: tuple[Row, ...]
     setting: str
     notes: tuple[str, ...]
@@ -239,7 +229,7 @@ def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Gro
         why=why,
         rows_are=rows_are,
         title=paper.title,
-        columns=tuple(Column(one.key, one.label, one.unit, one.better) for one in measures),
+        columns=tuple(measures),
         rows=(*rows, *_theirs(paper, of_theirs)),
         setting=paper.setting if of_theirs.rows else "",
         notes=(*((f"Energy and carbon: {note}.",) if note else ()), *of_theirs.notes),
@@ -346,7 +336,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "why_this_table": table.why,
         "notes": list(table.notes),
         "paper_rows_left_out": table.left_out,
-        "columns": [vars(column) for column in table.columns],
+        "columns": [{name: getattr(one, name) for name in ("key", "label", "unit", "better")} for one in table.columns],
         "rows": [
             {
                 "kind": row.kind,

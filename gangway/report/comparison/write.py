@@ -20,9 +20,9 @@ from gangway.report.comparison.charts import curve_drawings, front_drawing, time
 from gangway.report.comparison.formatting import CellText, format_cell, heading
 from gangway.report.comparison.groups import Group, Member, get_members, parse_keys
 from gangway.report.comparison.ledgers import HEADINGS, Kept, get_cells, ledger_drawings
-from gangway.report.comparison.measures import HOLDS, MEASURES, energy_key
+from gangway.report.comparison.measures import HOLDS, MEASURES, Measure, energy_key
 from gangway.report.comparison.series import Spread, add_note, get_spread, meters_note
-from gangway.report.comparison.tables import Column, Report, Row, get_report
+from gangway.report.comparison.tables import Report, Row, get_report
 from gangway.report.decisions import Decided, find_decided
 from gangway.runs.run_folders import Run, not_sealed
 from gangway.trainer.core.program import program
@@ -155,14 +155,14 @@ def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
     return ["## Forecasts", _table(HEADINGS, rows)]
 
 
-def _row(row: Row, columns: Sequence[Column], sources: Sources) -> list[str]:
+def _row(row: Row, columns: Sequence[Measure], sources: Sources) -> list[str]:
     label = _plain(row.label)
     title = {"ours": label, "change": f"*{label}*", "theirs": f"*{label} (theirs)*"}[row.kind]
     runs = f" (n = {len(row.seeds)})" if row.seeds else ""
     return [f"{title}{runs}", *(_cell(row.cells.get(column.key), column, row, sources) for column in columns)]
 
 
-def _cell(cell: Spread | None, column: Column, row: Row, sources: Sources) -> str:
+def _cell(cell: Spread | None, column: Measure, row: Row, sources: Sources) -> str:
     words = format_cell(cell, column, relative=row.relative)
     if cell is None:
         return words.text
@@ -184,17 +184,15 @@ def _plain(text: str) -> str:
 def _page(made: "ComparisonReport", grids: Sequence[Grid]) -> str:
     """The whole HTML file: no script, nothing fetched."""
     report, sources = made.report, Sources()
-    measures = [MEASURES[key] for key in (*_OF_A_RUN, energy_key(report.members))]
-    of_a_run = [Column(one.key, one.label, one.unit, one.better) for one in measures]
 
-    def told(row: Row, column: Column) -> CellText | None:
+    def told(row: Row, column: Measure) -> CellText | None:
         cell = row.cells.get(column.key)
         return None if cell is None else _table_cell(cell, column, sources, relative=row.relative)
 
     note = meters_note(report.groups)
 
-    def of_run(member: Member, column: Column) -> CellText:
-        cell = get_spread({member.name: MEASURES[column.key].of(member)})
+    def of_run(member: Member, column: Measure) -> CellText:
+        cell = get_spread({member.name: column.of(member)})
         return _table_cell(add_note(column.key, cell, note), column, sources)
 
     context = {
@@ -209,7 +207,7 @@ def _page(made: "ComparisonReport", grids: Sequence[Grid]) -> str:
         "table": report.table,
         "ours": [row for row in report.table.rows if row.kind != "theirs"],
         "theirs": [row for row in report.table.rows if row.kind == "theirs"],
-        "of_a_run": of_a_run,
+        "of_a_run": [MEASURES[key] for key in (*_OF_A_RUN, energy_key(report.members))],
         "row_labels": {member.name: group.label for group in report.groups for member in group.members},
         "seeds": sorted({member.record.seed for member in report.members}),
         "stops": [(member, stop) for member in report.members for stop in member.record.interruptions],
@@ -234,7 +232,7 @@ def _page(made: "ComparisonReport", grids: Sequence[Grid]) -> str:
     return render_template("comparison.html.j2", ("report.css", "comparison.css"), filters, context)
 
 
-def _table_cell(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> CellText:
+def _table_cell(cell: Spread, column: Measure, sources: Sources, *, relative: bool = False) -> CellText:
     words = format_cell(cell, column, relative=relative)
     entry = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note)
     lines = [f"{words.text} {unit_text(cell.unit)}".strip(), words.hint, words.values, entry.source.text]
