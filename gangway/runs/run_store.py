@@ -324,7 +324,7 @@ def object_store(url: str, region: str) -> "ObjectStore":
     if scheme == "az":  # obstore's az:// has no account
         url = read_blob_url(url, "run store").https
     has_login = any(os.environ.get(f"AZURE_{name}") for name in ("CLIENT_ID", "STORAGE_ACCOUNT_KEY", "STORAGE_SAS_KEY"))
-    use_cli = {} if has_login or os.environ.get("AZURE_SKIP_SIGNATURE") else {"use_azure_cli": True}
+    use_cli: dict[str, Any] = {} if has_login or os.environ.get("AZURE_SKIP_SIGNATURE") else {"use_azure_cli": True}
     return store.AzureStore.from_url(url, **common, **use_cli)
 
 

@@ -72,7 +72,7 @@ REFUSALS = [
     ("https://account.blob.core.windows.net/runs/x", 404, "/runs/x: no such bucket"),
     ("https://account.blob.core.windows.net/runs/x", 403, "/runs/x: no permission to read it"),
 ]
-FIXES = {"no such bucket": "create it", "no permission to read it": "log in as"}
+FIXES = {"no such bucket": "create it", "no permission to read it": "log in with"}
 
 
 def checked(row: dict[str, Any], said: str) -> None:

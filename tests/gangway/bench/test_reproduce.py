@@ -131,7 +131,7 @@ def test_shards_beside_the_run_are_found(run: Run) -> None:
 @pytest.mark.slow
 def test_data_made_anew_that_is_other_data_leaves_nothing(run: Run, tmp_path: Path) -> None:
     again = plan_rerun(run, MACHINE, 0.016, None)._replace(data_dir=None, dataset_sha256="2" * 64)
-    with pytest.raises(InputError, match="the trainer's shards: these are not the images"):
+    with pytest.raises(InputError, match="the trainer's shards: not the images"):
         execute(again, tmp_path / "out", "x", MACHINE, lambda images: None)
     assert not (tmp_path / "out").exists()
 

@@ -85,10 +85,10 @@ def test_the_project_is_a_pulumi_project(tmp_path: Path) -> None:
     project = yaml.safe_load((folder / "Pulumi.yaml").read_text("utf-8"))
     assert project["name"] == "a-b-c"
     assert project["runtime"]["options"]["virtualenv"] == ".venv"
-    assert "run_program()" in (folder / "__main__.py").read_text("utf-8")
+    assert 'run_module("gangway.stacks"' in (folder / "__main__.py").read_text("utf-8")
     assert (folder / "requirements.txt").read_text("utf-8").startswith("gangway-iac[aws,policy] @ file:///")
     assert yaml.safe_load((folder / "policy/PulumiPolicy.yaml").read_text("utf-8"))["runtime"]["name"] == "python"
-    assert "run_policy_pack()" in (folder / "policy/__main__.py").read_text("utf-8")
+    assert 'run_module("gangway.stacks.policy"' in (folder / "policy/__main__.py").read_text("utf-8")
 
 
 def test_flags_become_settings(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_what_the_plan_refuses_is_said_beside_what_was_written(
     done = init(tmp_path / "mine", "--provider", "aws", "--no-ask", *flags)
     assert done.exit_code == 1, done.output
     assert "fix in Pulumi.mine.yaml before `pulumi up`:" in done.output
-    told = done.output.partition("to mend")[2]
+    told = done.output.partition("before `pulumi up`:")[2]
     assert place in told
     assert fix in told.partition("fix: ")[2]
     assert (tmp_path / "mine" / "Pulumi.mine.yaml").is_file()
