@@ -64,10 +64,8 @@ def scaling(
     from rich.console import Console
 
     from gangway.bench.local import hardware, placement
-    from gangway.bench.processes import writable_out
     from gangway.bench.scaling import draw_scaling, study
     from gangway.components.core.whole_files import write_whole
-    from gangway.trainer.core.file_errors import check_reachable
 
     config = _preset(preset)
     counts = _counts(processes, config.batch_size)
@@ -77,9 +75,7 @@ def scaling(
     typer.echo(f"on {place.device}: {place.reason}", err=True)
     load = os.getloadavg()[0]
     folder = out / f"scaling-{preset}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    check_reachable(folder)
-    with writable_out(out):
-        folder.mkdir(parents=True, exist_ok=True)
+    _make(folder)
     measured = _measure(preset, counts, modes, rounds, steps, folder, data or folder / "data", place)
     result = study(measured, config.batch_size, images_per_sec, (overlap, serial_share), targets, place)
     facts = {"preset": preset, "rounds": rounds, "steps": steps, "load_average_before": load, **result.to_json()}
@@ -100,6 +96,15 @@ def _preset(name: str) -> "TrainConfig":
         raise InputError("--preset", "no such preset", value=name, fix=nearest_hint(name, PRESETS))
     require("torch")
     return PRESETS[name]
+
+
+def _make(folder: Path) -> None:
+    from gangway.bench.processes import writable_out
+    from gangway.trainer.core.file_errors import check_reachable
+
+    check_reachable(folder)
+    with writable_out(folder.parent):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def _counts(text: str, batch_size: int) -> list[int]:

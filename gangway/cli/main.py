@@ -6,7 +6,7 @@ An InputError becomes one message and exit code 2.
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -89,6 +89,13 @@ def demo(
     raise typer.Exit(run_demo(out, quick=quick))
 
 
+def _check_one_stack(flags: Mapping[str, object]) -> None:
+    for flag, value in flags.items():
+        if value:
+            fix = f"remove {flag}, or name one stack"
+            raise InputError(flag, "works with one stack only", allowed="one stack", fix=fix)
+
+
 @app.command(rich_help_panel=_START)
 @without_gc()
 def plan(
@@ -128,10 +135,7 @@ def plan(
         from gangway.report.plans.side_by_side import print_side_by_side
 
         one_only = {"--against": against, "--full": full, "--explain": code}
-        for flag, value in {**one_only, "--format": output == PlanFormat.INFRACOST}.items():
-            if value:
-                fix = f"remove {flag}, or name one stack"
-                raise InputError(flag, "works with one stack only", allowed="one stack", fix=fix)
+        _check_one_stack({**one_only, "--format": output == PlanFormat.INFRACOST})
 
         has_errors = print_side_by_side(stacks, stacks_dir(), as_json=as_json or output == PlanFormat.JSON)
         raise typer.Exit(EXIT_FINDINGS if has_errors else 0)

@@ -88,17 +88,8 @@ def report(
     found, broken = find_readable_runs(runs, "RUNS", None if key is None else read_public_key(key, "--key"))
     half = [*broken, *half_runs(runs)]
     _check_flags(output, group_by, figures, ledger, billing_account, usd_per_hour)
-    forecasts: list[Kept] = []
-    if ledger:
-        from gangway.report.comparison.ledgers import read_ledgers
-
-        forecasts = read_ledgers(ledger)
-    if figures is not None:
-        check_figures_folder(figures)
-    if output is ReportFormat.HTML:
-        check_page_folder(out or _default_folder(runs))
-    elif out is not None:
-        check_new_file(out, overwrite=overwrite)
+    forecasts = _read_forecasts(ledger)
+    _check_out(output, out, runs, overwrite, figures)
     needs_tables = found[1:] or half or group_by or figures or forecasts
     # Warnings come last, where people look, also before an error that ends the command.
     with _warnings_last(found, half, has_key=key is not None):
@@ -110,12 +101,17 @@ def report(
         elif output is ReportFormat.JSON:
             _write_json(found, half, out, group_by, forecasts)
         elif output is ReportFormat.CSV:
-            from gangway.report.comparison.exports import figures_csv
-            from gangway.report.comparison.groups import get_members
-
-            _write_text(figures_csv(get_members(found).members, forecasts), out)
+            _write_csv(found, out, forecasts)
         else:
             _write_focus(found, out, billing_account, usd_per_hour, output)
+
+
+def _read_forecasts(ledgers: Sequence[Path] | None) -> "list[Kept]":
+    if not ledgers:
+        return []
+    from gangway.report.comparison.ledgers import read_ledgers
+
+    return read_ledgers(ledgers)
 
 
 @contextmanager
@@ -163,6 +159,24 @@ def _check_flags(
         if value is not None and output not in formats:
             shown = str(value) if isinstance(value, Path) else value
             raise InputError(name, f"has no effect with --format {output}", value=shown, fix=f"remove {name}")
+
+
+def _check_out(
+    output: ReportFormat, out: Path | None, runs: Sequence[Path], overwrite: bool, figures: Path | None
+) -> None:
+    if figures is not None:
+        check_figures_folder(figures)
+    if output is ReportFormat.HTML:
+        check_page_folder(out or _default_folder(runs))
+    elif out is not None:
+        check_new_file(out, overwrite=overwrite)
+
+
+def _write_csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Kept]") -> None:
+    from gangway.report.comparison.exports import figures_csv
+    from gangway.report.comparison.groups import get_members
+
+    _write_text(figures_csv(get_members(runs).members, forecasts), out)
 
 
 def _write_text(text: str, out: Path | None) -> None:

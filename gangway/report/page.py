@@ -291,8 +291,6 @@ def write_report(
 
     InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
     """
-    samples = _read(samples_png) if samples_png else None
-    reals = _read(reals_png) if reals_png else None
     curves = curve_charts(stats)
     cost = cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
     quality = [chart for metric in record.quality if (chart := quality_chart(metric))]
@@ -305,8 +303,8 @@ def write_report(
             curves=curves,
             cost_chart=cost,
             quality_charts=quality,
-            samples=samples,
-            reals=reals,
+            samples=_read(samples_png) if samples_png else None,
+            reals=_read(reals_png) if reals_png else None,
             missing=missing,
             signed=signed,
             hints=hints(stats),
