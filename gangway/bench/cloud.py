@@ -1,8 +1,8 @@
 """The cloud Environment: `pulumi up` by the Automation API, on a project and a stack per item."""
 
 import signal
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,7 @@ from gangway.bench.runner import Guard
 from gangway.bench.suite import Item, get_run_id, stack_name
 from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
-from gangway.runs.end_record import check_not_ended
-from gangway.runs.errors import RunFailedError, StoreFailedError
-from gangway.runs.run_store import RunStore, bucket_region, runs_url
+from gangway.runs.run_store import RunFailedError, RunStore, StoreFailedError, bucket_region, check_not_ended, runs_url
 from gangway.runs.signatures import get_signature, read_public_key
 from gangway.stacks.providers.openstack.settings import storage_cloud
 from gangway.trainer.core.regular_files import read_regular
@@ -153,8 +151,21 @@ class Cloud:
     def _store(self, facts: Mapping[str, Any]) -> RunStore:
         return RunStore(facts["runs_url"], facts["region"], facts["cloud"])
 
-    def _log(self, item: Item) -> "_Log":
-        return _Log(project_dir(self._run_dir, item) / "pulumi.log")
+    @contextmanager
+    def _log(self, item: Item) -> Iterator[Callable[[str], None]]:
+        """Appends lines of the engine, whose output a full disk must not stop."""
+        file = (project_dir(self._run_dir, item) / "pulumi.log").open("a", encoding="utf-8")
+
+        def write(line: str) -> None:
+            with suppress(OSError):
+                file.write(f"{line}\n")
+                file.flush()
+
+        try:
+            yield write
+        finally:
+            with suppress(OSError):
+                file.close()
 
     def _event_listener(self, item: Item, operation: str) -> Callable[[EngineEvent], None]:
         """Counts operations and keeps errors. Called from a thread of the API."""
@@ -177,23 +188,6 @@ class Cloud:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if "error:" in line), " ".join(lines[-_SHOWN_ERRORS:]))
         return f"{reason}; {_TORN}" if "failed to load checkpoint" in reason else reason
-
-
-class _Log:
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
-
-    def __enter__(self) -> Callable[[str], None]:
-        return self._write
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):
-            self._file.close()
-
-    def _write(self, line: str) -> None:
-        with suppress(OSError):  # a full disk must not stop the engine's output
-            self._file.write(line + "\n")
-            self._file.flush()
 
 
 def check_signer(folder: Path, public_key: str) -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
@@ -16,6 +17,7 @@ from gangway.components.core.visible import all_visible
 from gangway.trainer.core.regular_files import open_file
 
 JOURNAL_FILE = "journal.jsonl"
+_utc_now = partial(datetime.now, UTC)
 
 
 class State(StrEnum):
@@ -122,22 +124,22 @@ class Journal:
     @classmethod
     @contextmanager
     def create(
-        cls, run_dir: Path, header: Mapping[str, Any], now: Callable[[], datetime] | None = None
+        cls, run_dir: Path, header: Mapping[str, Any], now: Callable[[], datetime] = _utc_now
     ) -> Iterator["Journal"]:
         """Create the journal of a new run directory."""
         with _open_locked(run_dir / JOURNAL_FILE, "x+b") as file:
-            journal = cls(run_dir / JOURNAL_FILE, file, now or _utc_now)
+            journal = cls(run_dir / JOURNAL_FILE, file, now)
             journal.header = dict(header)
             journal._append({"header": journal.header})
             yield journal
 
     @classmethod
     @contextmanager
-    def open(cls, run_dir: Path, now: Callable[[], datetime] | None = None) -> Iterator["Journal"]:
+    def open(cls, run_dir: Path, now: Callable[[], datetime] = _utc_now) -> Iterator["Journal"]:
         """Continue the journal of a run directory. InputError: none, damaged, or held by another process."""
         path = run_dir / JOURNAL_FILE
         with _open_locked(path, "r+b") as file:
-            journal = cls(path, file, now or _utc_now)
+            journal = cls(path, file, now)
             content = file.read()
             lines = _lines(path, content)
             cut_half_line(file, content)
@@ -182,10 +184,6 @@ class Journal:
         stamped = {"at": self._now().isoformat(timespec="milliseconds"), **line}
         append_line(self._file, stamped)
         return stamped
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @contextmanager

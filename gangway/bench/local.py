@@ -11,13 +11,13 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from gangway.bench.processes import end_leftover, process_facts
+from gangway.bench.processes import end_leftover, last_words, process_facts
 from gangway.bench.runner import Guard
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_run_id
 from gangway.components.core.findings import InputError, nearest_hint
 from gangway.components.core.job import JobSpec
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job
-from gangway.runs.errors import RunFailedError
+from gangway.runs.run_store import RunFailedError
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.estimates.run_context import local_context
 from gangway.trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
@@ -26,8 +26,6 @@ from gangway.trainer.records.run_record import RunRecord
 
 _CPUINFO = Path("/proc/cpuinfo")
 DEVICES = ("auto", "cpu", "cuda")
-_LAST_LINES = 6
-_WORDS = {EXIT_BAD_INPUT: "bad input", EXIT_INTERRUPTED: "interrupted"}
 
 
 class Hardware(dict[str, Any]):
@@ -194,8 +192,8 @@ class Local:
             return None
         record = self._read(item)
         if code != 0:
-            last = running.run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
-            reason = f"the trainer ended with {code} ({_WORDS.get(code, 'failed')}): {' | '.join(last)}"
+            word = {EXIT_BAD_INPUT: "bad input", EXIT_INTERRUPTED: "interrupted"}.get(code, "failed")
+            reason = f"the trainer ended with {code} ({word}): {last_words(running.run.log)}"
             if record is None or record.status != "done":
                 raise RunFailedError(reason)
             running.note(remark=f"after its record was complete, {reason}")
@@ -228,7 +226,6 @@ class Local:
         return self._run_dir / get_run_id(item, self._stamp)
 
     def _job(self, item: Item) -> JobSpec:
-        """The job of a node on this machine: no container, one thread per process."""
         suite, folder = self._suite, self._folder(item)
         overrides = {"kimg": suite.kimg, "seed": item.seed, "checkpoint_kimg": suite.checkpoint_kimg}
         gpus = len(self._machine["gpus"])

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from gangway.components.core.findings import InputError
+
 _SLICE_SEC = 0.2
 _GRACE_SEC = 60.0
 _LOOKS = 20
@@ -52,6 +54,21 @@ class Stop:
         until = time.monotonic() + seconds
         while not self.asked and (remaining := until - time.monotonic()) > 0:
             time.sleep(min(remaining, _SLICE_SEC))
+
+
+@contextmanager
+def writable_out(folder: Path) -> Iterator[None]:
+    """InputError: what is created in --out cannot be."""
+    try:
+        yield
+    except OSError as error:
+        problem = f"cannot be written: {error.strerror}"
+        raise InputError("--out", problem, value=str(folder), fix="name another folder") from None
+
+
+def last_words(log: Path) -> str:
+    """The last lines of a log, in one."""
+    return " | ".join(log.read_text("utf-8", "replace").splitlines()[-6:])
 
 
 def process_facts(pid: int, word: str) -> dict[str, Any]:

@@ -61,7 +61,10 @@ def get_rate(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
     location, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
     at_once = plan.cost.upfront + sum(line.once for line in plan.cost.components)
     highest = max(plan.rungs, key=lambda rung: rung.hourly or 0.0)
-    known, missing = highest.hourly or 0.0, _unpriced(plan)
+    known = highest.hourly or 0.0
+    # A cap over the other parts alone would not hold.
+    rungs = [f"rung {rung.position} ({rung.kind})" for rung in plan.rungs if rung.in_reach and rung.hourly is None]
+    missing = [*rungs, *plan.cost.unknown]
     if own is None and missing:
         raise InputError(
             location,
@@ -80,17 +83,10 @@ def get_rate(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
             allowed=f"{known:.2f} or more, for {'; '.join(missing)} as well",
             fix="write your cost per hour of the whole stack",
         )  # fmt: skip
+    hourly, source = known, f"the plan, rung {highest.position} ({highest.kind}), the most expensive"
     if own is not None:
         hourly, source = own, f"{place}: usd_per_hour"
-    else:
-        hourly, source = known, f"the plan, rung {highest.position} ({highest.kind}), the most expensive"
     return Rate(hourly, at_once, at_once + hourly * hours, source)
-
-
-def _unpriced(plan: "Plan") -> list[str]:
-    """Parts without a price: a cap over the others would not hold."""
-    rungs = [f"rung {rung.position} ({rung.kind})" for rung in plan.rungs if rung.in_reach and rung.hourly is None]
-    return [*rungs, *plan.cost.unknown]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from gangway.bench.journal import Journal, Progress, State
 from gangway.bench.processes import Stop
 from gangway.bench.results import FREE, Caps, Rate
 from gangway.bench.suite import Item
-from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
+from gangway.runs.run_store import Failure, RunFailedError, StoreFailedError
 from gangway.trainer.records.run_record import RunRecord
 
 DESTROY_TRIES = 3
@@ -34,27 +34,21 @@ class Environment(Protocol):
 
     def up(self, item: Item, note: Callable[..., None], guard: Guard) -> Mapping[str, Any]:
         """Start the run and return facts; give up once `guard` returns a reason. `note` saves facts at once."""
-        ...
 
     def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
         """Continue what another process started; return new facts."""
-        ...
 
     def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
         """The record of a finished run, or None. StoreFailedError: unreachable. RunFailedError: it will not finish."""
-        ...
 
     def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
         """Copy the run's files into the suite's folder. Raises StoreFailedError."""
-        ...
 
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
         """End the run and all its resources; return what remains on purpose, in words."""
-        ...
 
     def doing(self, item: Item) -> str:
         """The current activity in a few words."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -151,7 +145,6 @@ class Runner:
         self.say(item.name, "failed", reason)
 
     def _stop_reason(self, item: Item) -> str:
-        """Why an existing item should stop: a user, its deadline, or money."""
         if self.stop.asked:
             return f"stopped by {self.stop.asked}"
         now, hours = self.journal.now(), self.get_hours(item)
@@ -207,7 +200,6 @@ class Runner:
         return True
 
     def _destroy(self, item: Item) -> None:
-        """Destroy with several tries; first save what the run has produced."""
         environment, progress = self.get_environment(item), self._progress(item)
         if not progress.recorded:
             try:

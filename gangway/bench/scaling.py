@@ -1,4 +1,4 @@
-"""A scaling study: 1 to N trainer processes measured on this machine, and projections to machines of the catalogue."""
+"""A scaling study: 1 to N trainer processes measured here, projections to the catalogue's machines, a plot."""
 
 import statistics
 import time
@@ -7,7 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter, ScalarFormatter
+
 from gangway.bench.local import Placement
+from gangway.bench.processes import last_words
 from gangway.components.catalog.loader import load_tpus
 from gangway.components.core.findings import InputError, nearest_hint
 from gangway.components.core.job import JobSpec
@@ -26,6 +31,7 @@ from gangway.components.estimate.scaling import (
 )
 from gangway.components.gcp.slices import plan_slice, slice_topologies
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job
+from gangway.render.drawing import LIGHT, PANEL_INCHES, draw, legend_size
 from gangway.stacks.base.registry import sellers
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.records.run_record import RunContext
@@ -37,7 +43,6 @@ LINES = 7
 """Lines of statistics per run; the first is discarded."""
 _POLL_SEC = 0.1
 _ANY_FABRIC_GBPS = 1e-9
-_LAST_LINES = 6
 NO_RATE = "a CPU was measured: its slow steps with an accelerator's links would scale too well"
 """Why a CPU's rate is not projected."""
 
@@ -65,7 +70,11 @@ def find_target(name: str) -> Target:
     word, _, number = name.partition("-")
     prefixes = {key: tpu.prefix for tpu in generations.values() for key in (tpu.name, tpu.prefix)}
     if word in prefixes and number.isdecimal():
-        return _slice_named(name, f"{prefixes[word]}-{number}")
+        try:
+            plan = plan_slice(accelerator_type=f"{prefixes[word]}-{number}")
+        except InputError as mistake:
+            raise InputError(_PLACE, mistake.problem, value=name, allowed=mistake.allowed, fix=mistake.fix) from None
+        return _slices(plan.accelerator_type, plan.generation, plan.chips)
     types = [plan_slice(key, chips).accelerator_type for key in generations for chips in slice_topologies(key)]
     raise InputError(
         _PLACE,
@@ -74,14 +83,6 @@ def find_target(name: str) -> Target:
         allowed=f"machine types of the catalogue; {', '.join(generations)}; accelerator types such as v5litepod-256",
         fix=nearest_hint(name, [*machines, *generations, *types]),
     )
-
-
-def _slice_named(name: str, accelerator_type: str) -> Target:
-    try:
-        plan = plan_slice(accelerator_type=accelerator_type)
-    except InputError as mistake:
-        raise InputError(_PLACE, mistake.problem, value=name, allowed=mistake.allowed, fix=mistake.fix) from None
-    return _slices(plan.accelerator_type, plan.generation, plan.chips)
 
 
 def _slices(name: str, generation: str, most_chips: int) -> Target:
@@ -148,8 +149,8 @@ def measure(
             doing()
             time.sleep(_POLL_SEC)
     if run.exit_code:
-        last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
-        raise InputError(str(run.log), f"the trainer ended with {run.exit_code}: {' | '.join(last)}", fix="fix that")
+        problem = f"the trainer ended with {run.exit_code}: {last_words(run.log)}"
+        raise InputError(str(run.log), problem, fix="fix that")
     return read_sample(StatsTail(folder / "stats.jsonl").new_lines(), config)
 
 
@@ -329,3 +330,112 @@ def project(target: Target, mode: Mode, step: StepModel, batch: int) -> Projecti
     counts = [n for n in target.counts if mode == "weak" or n <= batch]
     points = tuple((n, step_sec(step, network, n, mode), efficiency(step, network, n, mode)) for n in counts)
     return Projection(target.name, mode, points, network, target.note)
+
+
+_MARKS = {"weak": "o", "strong": "s"}
+_BELOW: Mapping[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.2), "borderaxespad": 0}
+"""Legends are below the axes, where they cover no points."""
+
+
+def fit_curve(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, float]]:
+    """Points of the fitted curve: workers (1 to the most measured, log-spaced) and efficiency. `mode`: weak or strong;
+    `number`: at least two. Empty with a single process, or for weak scaling without timed all-reduces.
+    """
+    points = sorted((one for one in study.measured if one.mode == mode), key=lambda one: one.workers)
+    largest = points[-1].workers if points else 1
+    if largest == 1 or (mode == "weak" and study.untimed):
+        return []
+    counts = [one.workers for one in points]
+    waits = [one.all_reduce_sec or 0.0 for one in points]
+    alone = points[0].step_sec.median
+    curve = []
+    for n in (largest ** (index / (number - 1)) for index in range(number)):
+        wait = float(np.interp(n, counts, waits))
+        if mode == "weak":
+            curve.append((n, alone / (alone + wait)))
+        elif study.fit is not None:
+            curve.append((n, alone / (n * study.fit.step_sec(n, wait))))
+    return curve
+
+
+def draw_scaling(study: Study, kind: Literal["png", "svg"]) -> bytes:
+    """Draw the plot as bytes of a file of that kind."""
+    panels = 2 if study.projections else 1
+
+    def paint(_: object, sheets: Sequence[Axes]) -> None:
+        for axes in sheets:
+            axes.spines["left"].set(visible=True, color=LIGHT.grid)
+            axes.grid(color=LIGHT.grid, linewidth=0.8)
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter(ScalarFormatter())
+            axes.yaxis.set_major_formatter(PercentFormatter(1))
+            axes.axhline(1, color=LIGHT.quiet, linewidth=0.8)
+            axes.set_ylim(0, 1.15)
+        _draw_measured(sheets[0], study)
+        for axes in sheets[1:]:
+            _draw_projected(axes, study)
+
+    legends = [_measured_labels(study).values(), _projected_labels(study)][:panels]
+    inches = PANEL_INCHES + max(legend_size(list(labels))[1] for labels in legends)
+    return draw(paint, kind, LIGHT, inches=inches, panels=panels)
+
+
+def _draw_measured(axes: Axes, study: Study) -> None:
+    axes.set_title(f"measured here ({study.device})")
+    axes.set_xlabel("processes")
+    axes.set_ylabel("efficiency of a worker")
+    labels = _measured_labels(study)
+    for index, mode in enumerate(dict.fromkeys(one.mode for one in study.measured)):
+        points = [one for one in study.measured if one.mode == mode]
+        counts, medians = [one.workers for one in points], [one.efficiency.median for one in points]
+        below = [one.efficiency.median - one.efficiency.low for one in points]
+        above = [one.efficiency.high - one.efficiency.median for one in points]
+        axes.errorbar(
+            counts,
+            medians,
+            [below, above],
+            color=LIGHT.series[index],
+            fmt=_MARKS[mode],
+            capsize=4,
+            label=labels[mode, "measured"],
+            zorder=3,
+        )
+        if curve := fit_curve(study, mode):
+            axes.plot(
+                *zip(*curve, strict=True),
+                color=LIGHT.series[index],
+                linewidth=1.4,
+                alpha=0.75,
+                label=labels[mode, "fit"],
+            )
+    axes.set_xticks(sorted({one.workers for one in study.measured}))
+    axes.legend(**_BELOW)
+
+
+def _measured_labels(study: Study) -> dict[tuple[Mode, str], str]:
+    found: dict[tuple[Mode, str], str] = {}
+    for mode in dict.fromkeys(one.mode for one in study.measured):
+        found[mode, "measured"] = f"{mode}, measured: median, lowest to highest"
+        found[mode, "fit"] = f"{mode}, fit: one alone + all-reduce"
+        if mode == "strong" and study.fit is not None:
+            beside = "" if study.untimed else " + all-reduce"
+            found[mode, "fit"] = f"strong, fit: serial share {study.fit.serial_share:.1%}{beside}"
+    return found
+
+
+def _projected_labels(study: Study) -> list[str]:
+    return [f"{one.machine_type}, {one.mode}" for one in study.projections]
+
+
+def _draw_projected(axes: Axes, study: Study) -> None:
+    axes.set_title("projected by the model: not measured", color=LIGHT.quiet)
+    axes.set_xlabel("accelerators")
+    modes = list(dict.fromkeys(one.mode for one in study.projections))
+    machines = list(dict.fromkeys(one.machine_type for one in study.projections))
+    labels = _projected_labels(study)
+    for one, label in zip(study.projections, labels, strict=True):
+        counts, _, efficiencies = zip(*one.points, strict=True)
+        colour = LIGHT.series[machines.index(one.machine_type) % len(LIGHT.series)]
+        style = ("--", ":")[modes.index(one.mode)]
+        axes.plot(counts, efficiencies, style, color=colour, label=label)
+    axes.legend(ncols=legend_size(labels)[0], **_BELOW)

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from gangway.bench.journal import Journal, State
 from gangway.bench.local import Local, hardware
-from gangway.bench.processes import AbandonedError, Stop
+from gangway.bench.processes import AbandonedError, Stop, writable_out
 from gangway.bench.results import Caps, Rate, Screen, get_rate, get_results, show_results, write_results
 from gangway.bench.runner import Environment, Runner
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_items, get_preset, load_suite
@@ -65,7 +65,9 @@ def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
     _check_data(preset, items, options.data)
     if unused := [entry.name for entry in suite.stacks if options.local and entry.stack != LOCAL]:
         screen.console.print(f"--local: runs on this machine only, without {', '.join(unused)}", markup=False)
-    fresh = _fresh_folder(out)
+    with writable_out(out):
+        out.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".bench-", dir=out))
     try:
         command, rates, backend = _prepare(fresh, suite, preset, items, str(path), stamp, stacks_dir, options, screen)
         shutil.copy(path, fresh / "suite.yaml")
@@ -103,7 +105,7 @@ def resume_suite(run_dir: Path, options: Options, *, clean_only: bool) -> int:
             _check_packages(items)
         command = None
         if any(not item.is_local and not journal[item.name].is_finished for item in items):
-            command = _find_cli_with_login(run_dir, items, header, options)
+            command = _log_in_again(run_dir, items, header, options)
         return _run_items(
             run_dir, suite, items, journal, command, options, Screen(options.console), clean_only=clean_only
         )
@@ -144,16 +146,6 @@ def _check_data(preset: str, items: Sequence[Item], data: Path | None) -> None:
             raise InputError(mistake.place, problem, value=mistake.value, allowed=allowed, fix=fix)
 
 
-def _fresh_folder(out: Path) -> Path:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=".bench-", dir=out))
-    except OSError as error:
-        raise InputError(
-            "--out", f"cannot be written: {error.strerror}", value=str(out), fix="name another folder"
-        ) from None
-
-
 def _prepare(
     folder: Path,
     suite: SuiteConfig,
@@ -165,14 +157,12 @@ def _prepare(
     options: Options,
     screen: Screen,
 ) -> tuple["PulumiCommand | None", dict[str, Rate], str]:
-    """Writes every project, plans every stack, finds CLI and login; returns the command, rates, backend."""
     if any(item.is_local for item in items):
         (folder / "hardware.json").write_text(json.dumps(hardware(), indent=2) + "\n", "utf-8")
     paid = [item for item in items if not item.is_local]
     if not paid:
         return None, {}, ""
-    from gangway.bench.cloud import check_login
-    from gangway.bench.pulumi_cli import find_cli, project_dir, write_project
+    from gangway.bench.pulumi_cli import project_dir, write_project
 
     rates: dict[str, Rate] = {}
     with screen:
@@ -181,21 +171,26 @@ def _prepare(
             write_project(project_dir(folder, item), item, suite, preset, stamp, stacks_dir)
             if item.stack.name not in rates:
                 rates[item.stack.name] = _planned_rate(folder, item, suite, place)
-    command = find_cli(install=options.install_cli)
-    env = {"PULUMI_BACKEND_URL": options.backend_url} if options.backend_url else {}
-    return command, rates, check_login(command, env, project_dir(folder, paid[0]), os.environ)
+    command, backend = _log_in(folder, paid[0], options.backend_url, install=options.install_cli)
+    return command, rates, backend
 
 
 def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> Rate:
-    """The stack's cost from its plan, which must be one that `up` accepts."""
     from gangway.bench.pulumi_cli import project_dir, read_project
     from gangway.stacks.plan.plan import make_plan
     from gangway.stacks.providers.hosts.settings import HostsConfig
 
     config = read_project(project_dir(folder, item), item, place)
     hosts = config.find_section(HostsConfig)
-    if hosts is not None and hosts.run_store.startswith("/"):
-        _check_folder(hosts.run_store, f"{place}: stack {item.stack.name}")
+    # Records in the machines' folder are visible only if this machine mounts it too.
+    if hosts is not None and hosts.run_store.startswith("/") and not Path(hosts.run_store).is_dir():
+        raise InputError(
+            f"{place}: stack {item.stack.name}: gangway:hosts.run_store",
+            "this machine cannot see the records in this folder",
+            value=hosts.run_store,
+            allowed="a bucket, or a folder mounted here at the same path",
+            fix="mount it here, or set hosts.run_store: s3://my-bucket/runs",
+        )
     try:
         plan = make_plan(config)
     except InputError as mistake:
@@ -210,28 +205,19 @@ def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> R
     return get_rate(plan, item, item.stack.deadline_hours or suite.deadline_hours, place)
 
 
-def _check_folder(run_store: str, place: str) -> None:
-    """Records in the machines' folder are visible only if this machine mounts it too."""
-    if not Path(run_store).is_dir():
-        raise InputError(
-            f"{place}: gangway:hosts.run_store",
-            "this machine cannot see the records in this folder",
-            value=run_store,
-            allowed="a bucket, or a folder mounted here at the same path",
-            fix="mount it here, or set hosts.run_store: s3://my-bucket/runs",
-        )
-
-
-def _find_cli_with_login(
-    run_dir: Path, items: Sequence[Item], header: Mapping[str, Any], options: Options
-) -> "PulumiCommand":
+def _log_in(folder: Path, paid: Item, backend_url: str, *, install: bool) -> tuple["PulumiCommand", str]:
+    """The CLI, and the state backend of its login."""
     from gangway.bench.cloud import check_login
     from gangway.bench.pulumi_cli import find_cli, project_dir
 
-    command = find_cli(install=options.install_cli)
-    env = {"PULUMI_BACKEND_URL": header["backend_url"]} if header["backend_url"] else {}
+    command = find_cli(install=install)
+    env = {"PULUMI_BACKEND_URL": backend_url} if backend_url else {}
+    return command, check_login(command, env, project_dir(folder, paid), os.environ)
+
+
+def _log_in_again(run_dir: Path, items: Sequence[Item], header: Mapping[str, Any], options: Options) -> "PulumiCommand":
     paid = next(item for item in items if not item.is_local)
-    backend = check_login(command, env, project_dir(run_dir, paid), os.environ)
+    command, backend = _log_in(run_dir, paid, header["backend_url"], install=options.install_cli)
     if backend != header["backend"]:
         raise InputError(
             "pulumi login",

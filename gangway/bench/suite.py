@@ -19,8 +19,7 @@ from gangway.trainer.config.presets import PRESETS
 LOCAL = "local"
 """This machine as a stack: torchrun, without a cloud."""
 
-_NAME = r"^[a-z][a-z0-9-]{0,39}$"
-_Label = Annotated[str, Field(pattern=_NAME)]
+_Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 _HASH_DIGITS = 6
 _MAX_STACK_NAME = 40
 

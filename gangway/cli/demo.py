@@ -156,7 +156,6 @@ def _sandbox(plan: Plan, console: Console) -> tuple[SandboxRow, ...]:
 
 
 def _apply(plan: Plan, cloud: MotoCloud, console: Console) -> None:
-    """Apply with Pulumi's engine if it is usable, else with Pulumi's mocks."""
     from gangway.bench.pulumi_cli import find_cli
     from gangway.sandbox.engine import up
 
@@ -174,7 +173,6 @@ def _apply(plan: Plan, cloud: MotoCloud, console: Console) -> None:
 
 
 def _local_job(plan: Plan, run_dir: Path, size: DemoSize) -> JobSpec:
-    """The stack's job on this machine: no container, gloo instead of NCCL, one thread per process."""
     return local_job(
         f"{plan.config.stack}-local",
         effective_config(plan.config.training.preset, {}, {"kimg": size.kimg}).document(),
@@ -256,7 +254,6 @@ def _evaluate(run_dir: Path, size: DemoSize, console: Console) -> None:
 
 
 def _show_record(record: RunRecord, console: Console) -> None:
-    """Print the main figures, each with its provenance."""
     table = Table(title=f"run {escape(record.id)}", title_justify="left")
     for column in ("figure", "value", "provenance", "source"):
         table.add_column(column, overflow="fold")

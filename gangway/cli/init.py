@@ -91,7 +91,6 @@ def _answer(question: str, given: str | None, default: str, asks: bool) -> str:
 def _get_answers(
     stack: str, provider: str, given: Mapping[str, str | None], machine_type: str | None, asks: bool
 ) -> "Answers":
-    """Answers from flags, else from the user, else the provider's defaults."""
     from gangway.cli.new_project import Answers, get_start
     from gangway.trainer.config.presets import PRESETS
 
@@ -227,7 +226,6 @@ def _plan(config: "StackConfig", place: str) -> "Plan | None":
 
 
 def _get_source(given: str | None) -> str:
-    """The URL for requirements.txt. InputError: unknown, or not a URL."""
     from gangway.stacks.config.paths import installed_from
 
     allowed, fix = "a URL: file:///..., git+https://...@COMMIT", "--from file:///path/of/a/checkout"

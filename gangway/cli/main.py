@@ -6,7 +6,7 @@ An InputError becomes one message and exit code 2.
 import gc
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -14,18 +14,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from gangway.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
-from gangway.cli.costs.audit import audit
+from gangway.cli.bench import app as bench_app
+from gangway.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, Gangway, stacks_dir
+from gangway.cli.costs.bills import audit, reconcile
 from gangway.cli.costs.catalog import app as catalog_app
-from gangway.cli.costs.forecast import forecast
+from gangway.cli.costs.forecast import forecast, simulate, when
 from gangway.cli.costs.prices import app as prices_app
-from gangway.cli.costs.quote import quote
-from gangway.cli.costs.reconcile import reconcile
-from gangway.cli.costs.simulate import simulate
-from gangway.cli.costs.tco import tco
-from gangway.cli.costs.when import when
-from gangway.cli.dockerfile import dockerfile
-from gangway.cli.flags import Gangway
+from gangway.cli.costs.quote import quote, tco
+from gangway.cli.image import dockerfile, signature
 from gangway.cli.init import init
 from gangway.cli.jobs.commands import jobs as jobs_app
 from gangway.cli.jobs.stack import app as breaker_app
@@ -35,10 +31,13 @@ from gangway.cli.runs.reproduce import reproduce
 from gangway.cli.runs.sign import sign
 from gangway.cli.signature import signature
 from gangway.cli.trainer import add_trainer
+from gangway.cli.records import reproduce, sign
+from gangway.cli.report import report
 from gangway.components.core.findings import InputError
 from gangway.stacks.base.extras import missing_extra
 from gangway.stacks.plan.gc_pause import without_gc
 from gangway.trainer.core.console import flush_output, output_failed
+from gangway.trainer.core.program import COMMANDS
 
 EXIT_INTERRUPTED = 128 + 2
 """What a shell reports after SIGINT."""
@@ -97,7 +96,6 @@ def demo(
 
 
 def _check_one_stack(flags: Mapping[str, object]) -> None:
-    """InputError: a flag is set, but several stacks are named."""
     for flag, value in flags.items():
         if value:
             fix = f"remove {flag}, or name one stack"
@@ -140,10 +138,10 @@ def plan(
             "--json", f"cannot be combined with --format {output}", allowed="one of them", fix="remove --json"
         )
     if len(stacks) > 1:
-        _check_one_stack(
-            {"--against": against, "--full": full, "--explain": code, "--format": output == PlanFormat.INFRACOST}
-        )
         from gangway.report.plans.side_by_side import print_side_by_side
+
+        one_only = {"--against": against, "--full": full, "--explain": code}
+        _check_one_stack({**one_only, "--format": output == PlanFormat.INFRACOST})
 
         has_errors = print_side_by_side(stacks, stacks_dir(), as_json=as_json or output == PlanFormat.JSON)
         raise typer.Exit(EXIT_FINDINGS if has_errors else 0)
@@ -166,25 +164,67 @@ def plan(
     raise typer.Exit(EXIT_FINDINGS if result.has_errors else 0)
 
 
+_SENTENCES = {
+    "train": "Train a GAN on this machine, or resume a run.",
+    "evaluate": "Evaluate a run's newest checkpoint and update its run.json.",
+    "record": "Rebuild run.json from stats.jsonl.",
+    "data": "Prepare data sets, or measure how fast they are read.",
+    "sample": "Make a grid or a film of generated images.",
+    "export": "Write a run's generator as ONNX, torch.export or safetensors.",
+    "presets": "List the presets with their sources and departures from them.",
+    "control": "Replay a recorded run with other policies, or switch a controller off.",
+    "memory": "Show the memory that a step needs on a worker's device.",
+}
+_PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
+
+
+def _get_command(name: str) -> Callable[[typer.Context], None]:
+    def command(context: typer.Context) -> NoReturn:
+        from gangway.trainer.__main__ import run
+
+        if name == "presets" and len(context.args) == 1 and not context.args[0].startswith("-"):
+            _show_preset(context.args[0])
+        run([name, *context.args])
+
+    return command
+
+
+def _show_preset(name: str) -> NoReturn:
+    """Print the trainer's description of a preset, then its needs by machine type from the catalogue."""
+    from gangway.trainer.__main__ import main
+
+    if code := main(["presets", name]):
+        raise typer.Exit(code)
+    from gangway.report.plans.preset_machines import MACHINES, on_machine, table
+    from gangway.trainer.config.presets import PRESETS
+
+    found = [on_machine(PRESETS[name], machine) for machine in MACHINES]
+    if not all(each.problem for each in found):  # a demo for one CPU fits no machine
+        typer.echo("\n" + table(PRESETS[name], found), nl=False)
+    raise typer.Exit(0)
+
+
 app.command(rich_help_panel=_START)(init)
-app.command(rich_help_panel=_PRICES)(quote)
-app.command(rich_help_panel=_PRICES)(tco)
-app.command(rich_help_panel=_PRICES)(simulate)
-app.command(rich_help_panel=_PRICES)(forecast)
-app.command(rich_help_panel=_PRICES)(when)
+command: Callable[..., None]
+for command in (quote, tco, simulate, forecast, when):
+    app.command(rich_help_panel=_PRICES)(command)
 app.add_typer(catalog_app, name="catalog", rich_help_panel=_PRICES)
 app.add_typer(prices_app, name="prices", rich_help_panel=_PRICES)
-add_trainer(app)
+for trainer_command in COMMANDS:
+    app.command(
+        trainer_command,
+        help=_SENTENCES[trainer_command],
+        context_settings={**_PASS_THROUGH, "help_option_names": []},
+        add_help_option=False,
+        rich_help_panel="The trainer (extra train)",
+    )(_get_command(trainer_command))
 app.add_typer(bench_app, name="bench", rich_help_panel=_RUNS)
-app.command(rich_help_panel=_RUNS)(dockerfile)
-app.command(rich_help_panel=_RUNS)(signature)
-app.command(rich_help_panel=_RUNS)(report)
-app.command(rich_help_panel=_RUNS)(reproduce)
-app.command(rich_help_panel=_RUNS)(sign)
+for command in (dockerfile, signature, report, reproduce, sign):
+    app.command(rich_help_panel=_RUNS)(command)
 app.add_typer(jobs_app, name="job", rich_help_panel=_RUNS)
 app.add_typer(breaker_app, name="breaker", rich_help_panel=_RUNS)
-app.command(rich_help_panel=_BILLS)(reconcile)
-app.command(rich_help_panel=_BILLS)(audit)
+for command in (reconcile, audit):
+    app.command(rich_help_panel=_BILLS)(command)
 
 
 def _run_app() -> int | str | None:

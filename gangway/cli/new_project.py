@@ -21,16 +21,9 @@ _WIDTH = 120
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers to `gangway init`.
-
-    Attributes:
-        stack: the stack's name.
-        provider: one of `startable_providers`.
-        accelerator: empty for the machine type's.
-        machine_type: empty for the provider's default, or any with the accelerator.
-        nodes: `2`, or `2-4` for a minimum and a maximum.
-        monthly_usd: the budget.
-        settings: further settings by dotted path, such as `gcp.project`.
+    """The answers to `gangway init`. `provider`: one of `startable_providers`; `accelerator`: empty for the machine
+    type's; `machine_type`: empty for the provider's default, or any with the accelerator; `nodes`: `2`, or `2-4` for a
+    minimum and a maximum; `settings`: further ones by dotted path, such as `gcp.project`.
     """
 
     stack: str
@@ -76,7 +69,6 @@ def file_names(stack: str, *, policy: bool) -> tuple[str, ...]:
 
 
 def _settings(answers: Answers) -> dict[str, Any]:
-    """The stack file's settings in order, keys with their namespace. InputError: invalid nodes or setting."""
     start = get_start(answers.provider)
     sections = deepcopy(dict(start.sections))
     low, _, high = answers.nodes.partition("-")

@@ -79,16 +79,9 @@ class Sources:
         note: str = "",
         reason: str = "",
     ) -> Cell:
-        """A value with its provenance.
-
-        Args:
-            value: None if unknown; see `reason`, or else `source`.
-            unit: as in the record: USD, J, gCO2e/kWh.
-            provenance: of the record, or the confidence of the price catalogue.
-            source: instrument, model or document.
-            as_of: ISO 8601 date.
-            note: caveats of a comparison.
-            reason: why `value` is None.
+        """A value with its provenance. `value`: None if unknown, see `reason`, or else `source`; `unit`: as in the
+        record: USD, J, gCO2e/kWh; `provenance`: of the record, or the confidence of the price catalogue; `source`:
+        instrument, model or document; `as_of`: ISO 8601 date; `note`: caveats of a comparison.
         """
         line = Source(_PROVENANCE_WORDS.get(provenance, provenance), source, as_of or "", note)
         footnote = self._numbers.setdefault(line, len(self._numbers) + 1)

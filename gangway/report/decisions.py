@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -140,7 +140,11 @@ def decisions_drawing(name: str, whose: str, paces: Sequence[Pace]) -> Drawing:
         axes[0].set_xlabel(f"{unit} of training", color=theme.quiet)
         axes[0].set_title("Images per second", color=theme.ink, pad=8)
         if labels:
-            handles = [*_lines(paces, theme), *(_mark(fate, theme) for fate in fates)]
+            lines = (
+                Line2D([], [], label=pace.label, **_line_look(place, paces, theme))
+                for place, pace in enumerate(paces if len(paces) > 1 else ())
+            )
+            handles = [*lines, *(_mark(fate, theme) for fate in fates)]
             sheet.legend(handles=handles, loc="outside upper left", ncols=legend_size(labels)[0], labelcolor=theme.ink)
 
     top = f", at most {number(max(speeds))}" if speeds else ""
@@ -184,11 +188,6 @@ def _unit(paces: Sequence[Pace]) -> tuple[str, float]:
     return ("seconds", 1.0) if longest <= 180 else ("minutes", 60.0) if longest <= 3 * 3600 else ("hours", 3600.0)
 
 
-def _lines(paces: Sequence[Pace], theme: Theme) -> Iterator[Line2D]:
-    for place, pace in enumerate(paces) if len(paces) > 1 else ():
-        yield Line2D([], [], label=pace.label, **_line_look(place, paces, theme))
-
-
 def _line_look(place: int, paces: Sequence[Pace], theme: Theme) -> dict[str, Any]:
     last = place == len(paces) - 1
     return {"color": theme.series[0] if last else theme.quiet, "linestyle": "-" if last else "--", "linewidth": 1.6}
@@ -224,7 +223,7 @@ def _paint(axes: Axes, paces: Sequence[Pace], divisor: float, theme: Theme) -> N
 
 
 def _number(axes: Axes, point: tuple[float, float], index: int, row_ends: list[float], theme: Theme) -> None:
-    """Number a mark in the first row with room; `taken`: the right end of each row. Without room there is no number."""
+    """Number a mark in the first row with room, if any. `row_ends`: the right end of each row."""
     share = point[0] / axes.get_xlim()[1]
     row = next((row for row, until in enumerate(row_ends) if share >= until), None)
     if row is None:

@@ -9,50 +9,27 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.whole_files import make_folder, write_whole
 from gangway.components.estimate.cost import foreign_note
 from gangway.render.rendering import Cell, Sources, duration, kimg_text, moment, number, render_template
 from gangway.report.decisions import Decided, find_decided
-from gangway.report.plots import Chart
-from gangway.runs.run_folders import not_sealed
+from gangway.report.plots import Chart, cost_chart, curve_charts, quality_chart
+from gangway.runs.run_folders import hints, not_sealed
 from gangway.runs.signatures import UNSIGNED
-from gangway.runs.stats import hints
 from gangway.trainer.core.regular_files import read_regular
 from gangway.trainer.records.quality import QualityRecord
-from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from gangway.sandbox.rows import SandboxRow
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _SEVERITIES = ("error", "warning", "info")
 # Worst first: differences must stay visible.
 _STATUSES = ("refused", "different", "validated only", "accepted", "read back equal")
-
-
-class SandboxRowLike(Protocol):
-    """One resource as the sandbox applied it; see `gangway.sandbox`."""
-
-    @property
-    def type(self) -> str:
-        """Pulumi type token."""
-
-    @property
-    def name(self) -> str:
-        """Pulumi name."""
-
-    @property
-    def status(self) -> str:
-        """A StrEnum: read back equal, accepted, validated only, different or refused."""
-
-    @property
-    def calls(self) -> tuple[str, ...]:
-        """Requests made for it, such as `ec2:CreateVpc`."""
-
-    @property
-    def note(self) -> str:
-        """Details of the status; may be empty."""
 
 
 class Picture(NamedTuple):
@@ -68,7 +45,7 @@ class ReportInputs:
     """Everything a report needs, already read."""
 
     plan: Mapping[str, Any]
-    sandbox: Sequence[SandboxRowLike]
+    sandbox: Sequence[SandboxRow]
     record: RunRecord
     curves: Sequence[Chart]
     cost_chart: Chart | None
@@ -112,7 +89,8 @@ def picture(png: bytes, place: str) -> Picture:
 def render_page(inputs: ReportInputs) -> str:
     """The whole HTML file with embedded styles and images."""
     plan, record = inputs.plan, inputs.record
-    sources = Sources()
+    sources, counts = Sources(), Counter(str(row.status) for row in inputs.sandbox)
+    programs = sorted({*record.versions, *plan["versions"]}, key=str.lower)
     # Cells are made when the template prints them, so footnotes are numbered in reading order.
     context = {
         "i": inputs,
@@ -123,14 +101,20 @@ def render_page(inputs: ReportInputs) -> str:
         "priced": lambda component: _price_cells(component, plan["cost"]["currency"], sources),
         "totals": lambda: _totals(plan, sources),
         "envelope": lambda: _envelope(plan, sources),
-        "run_figures": _run_figures(record),
+        "run_figures": [
+            ("Training time", record.wall_sec),
+            ("Throughput", record.images_per_sec),
+            ("Time per thousand images", record.sec_per_kimg),
+            ("Scaling efficiency", record.scaling_efficiency),
+            ("Peak memory", record.peak_memory_gib),
+        ],
         "improvement": _improvement(record),
         "wrong": _find_problems(inputs),
         "tree": _tree(plan["resources"]),
         "findings": sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
         "sandbox": sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
-        "status_counts": _counts(inputs.sandbox),
-        "versions": _versions(record.versions, plan["versions"]),
+        "status_counts": [(status, counts[status]) for status in reversed(_STATUSES) if counts[status]],
+        "versions": [(name, record.versions.get(name, ""), plan["versions"].get(name, "")) for name in programs],
     }
     filters = {
         "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
@@ -145,7 +129,6 @@ def render_page(inputs: ReportInputs) -> str:
 
 
 def _find_problems(inputs: ReportInputs) -> list[_Problem]:
-    """Problems to read before any figure: errors, then warnings."""
     record, found = inputs.record, []
     if record.status != "done":
         done = f"{kimg_text(record.images)} of {kimg_text(record.config.total_images)} kimg"
@@ -184,16 +167,6 @@ def _quality_warning(metric: QualityRecord) -> str:
     if before is None or after is None or (after < before if metric.better == "lower" else after > before):
         return ""
     return f"training has not made it better: {number(before)} untrained, {number(after)} trained"
-
-
-def _run_figures(record: RunRecord) -> list[tuple[str, Quantity]]:
-    return [
-        ("Training time", record.wall_sec),
-        ("Throughput", record.images_per_sec),
-        ("Time per thousand images", record.sec_per_kimg),
-        ("Scaling efficiency", record.scaling_efficiency),
-        ("Peak memory", record.peak_memory_gib),
-    ]
 
 
 def _improvement(record: RunRecord) -> str:
@@ -258,7 +231,6 @@ def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]
 
 
 def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
-    """Energy, carbon and SCI of the planned run: expected with band, and maximum."""
     sci = plan["carbon"].get("sci") or {}
     sci_method = "(emissions + those of making the machines) / thousands of images"
     energy, carbon, method = plan["energy"], plan["carbon"], plan["carbon"]["method"]
@@ -290,21 +262,11 @@ def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell
     return cells
 
 
-def _counts(rows: Sequence[SandboxRowLike]) -> list[tuple[str, int]]:
-    counts = Counter(str(row.status) for row in rows)
-    return [(status, counts[status]) for status in reversed(_STATUSES) if counts[status]]
-
-
-def _versions(of_run: Mapping[str, str], of_plan: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    names = sorted({*of_run, *of_plan}, key=str.lower)
-    return [(name, of_run.get(name, ""), of_plan.get(name, "")) for name in names]
-
-
 def write_report(
     out_dir: Path,
     *,
     plan: Mapping[str, Any],
-    sandbox: Sequence[SandboxRowLike],
+    sandbox: Sequence[SandboxRow],
     record: RunRecord,
     stats: Sequence[Mapping[str, Any]],
     samples_png: Path | None,
@@ -329,14 +291,9 @@ def write_report(
 
     InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
     """
-    from gangway.report import plots
-    from gangway.report.plots import curve_charts
-
-    samples = _read(samples_png) if samples_png else None
-    reals = _read(reals_png) if reals_png else None
     curves = curve_charts(stats)
-    cost_chart = plots.cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
-    quality_charts = [chart for metric in record.quality if (chart := plots.quality_chart(metric))]
+    cost = cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
+    quality = [chart for metric in record.quality if (chart := quality_chart(metric))]
     decided = find_decided(record, stats, "decisions")
     html = render_page(
         ReportInputs(
@@ -344,30 +301,27 @@ def write_report(
             sandbox=sandbox,
             record=record,
             curves=curves,
-            cost_chart=cost_chart,
-            quality_charts=quality_charts,
-            samples=samples,
-            reals=reals,
+            cost_chart=cost,
+            quality_charts=quality,
+            samples=_read(samples_png) if samples_png else None,
+            reals=_read(reals_png) if reals_png else None,
             missing=missing,
             signed=signed,
             hints=hints(stats),
             decided=decided,
         )
     )
-    files = _files([*quality_charts, *curves, *([cost_chart] if cost_chart else [])], decided)
+    charts = [*quality, *curves, *([cost] if cost else [])]
+    files = {
+        f"{one.name}.{kind}": content for one in charts for kind, content in (("png", one.light), ("svg", one.svg))
+    }
+    if decided is not None and decided.drawing is not None:
+        files[f"{decided.drawing.name}.svg"] = decided.drawing.as_file("svg")
     folder = out_dir / "plots"
     make_folder(folder if files else out_dir)
     for name, content in files.items():
         write_whole(folder / name, content)
     return write_whole(out_dir / "report.html", html.encode())
-
-
-def _files(charts: Sequence[Chart], decided: Decided | None) -> dict[str, bytes]:
-    found = {f"{chart.name}.png": chart.light for chart in charts} | {
-        f"{chart.name}.svg": chart.svg for chart in charts
-    }
-    drawing = None if decided is None else decided.drawing
-    return found if drawing is None else {**found, f"{drawing.name}.svg": drawing.as_file("svg")}
 
 
 def _read(png: Path) -> Picture:

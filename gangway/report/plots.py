@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -64,7 +64,8 @@ def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart 
                 linewidth=1,
                 linestyle="--" if standby else "-",
             )
-        _name_bars(axes, theme, [(str(row["name"]), _row_text(row, currency)) for row in rows])
+        values = (_hourly_text(row["hourly"], currency) + (", standby" if row.get("standby") else "") for row in rows)
+        _name_bars(axes, theme, [(str(row["name"]), value) for row, value in zip(rows, values, strict=True)])
         axes.set_xlim(0, top)
 
     spoken = "; ".join(f"{row['name']}: {_hourly_text(row['hourly'], currency)}" for row in rows)
@@ -81,12 +82,7 @@ def _hourly_text(hourly: float | None, currency: str) -> str:
     return "unknown" if hourly is None else number(hourly, currency)
 
 
-def _row_text(row: Mapping[str, Any], currency: str) -> str:
-    return f"{_hourly_text(row['hourly'], currency)}{', standby' if row.get('standby') else ''}"
-
-
 def _name_bars(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None:
-    """Name and value above each bar replace the axis."""
     name_rows(axes, theme, rows)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
@@ -113,8 +109,9 @@ def quality_chart(quality: QualityRecord) -> Chart | None:
 
     spoken = ", ".join(f"{label} {number(value)}" for label, value in values)
     unit = f", {unit_text(quality.trained.unit)}" if quality.trained.unit else ""
+    slug = "".join(letter if letter.isalnum() else "-" for letter in quality.name.lower())
     return _chart(
-        f"quality-{_slug(quality.name)}",
+        f"quality-{slug}",
         f"Bar chart of {quality.name}: {spoken}. {quality.better.capitalize()} is better.",
         f"{quality.name}{unit}; {quality.better} is better.",
         ROW_INCHES * len(values),
@@ -122,11 +119,9 @@ def quality_chart(quality: QualityRecord) -> Chart | None:
     )
 
 
-def _slug(text: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in text.lower())
-
-
 Line = Mapping[str, Any]
+Series = tuple[str, str]
+"""The key and the label of a curve."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +129,6 @@ class Mark:
     """A vertical line for an event, at thousands of images."""
 
     kimg: float
-    label: str
-
-
-class _Series(NamedTuple):
-    key: str
     label: str
 
 
@@ -151,8 +141,8 @@ def curve_charts(stats: Sequence[Line]) -> list[Chart]:
     if not sessions:
         return []
     events = marks(stats)
-    losses = (_Series("loss_g", "generator"), _Series("loss_d", "discriminator"))
-    norms = (_Series("grad_norm_g", "generator"), _Series("grad_norm_d", "discriminator"))
+    losses = ("loss_g", "generator"), ("loss_d", "discriminator")
+    norms = ("grad_norm_g", "generator"), ("grad_norm_d", "discriminator")
     return [
         _line_chart("losses", "Loss", "Loss of both networks", losses, sessions, events),
         _throughput_chart(sessions, events),
@@ -162,10 +152,9 @@ def curve_charts(stats: Sequence[Line]) -> list[Chart]:
 
 def marks(stats: Sequence[Line]) -> list[Mark]:
     """Interruptions and resumptions; neighbours share a mark, in order."""
-    found = list(_moments(stats))
     reach = _NEAR * max((line["images"] / 1000 for line in stats), default=0.0)
     merged: list[Mark] = []
-    for mark in found:
+    for mark in _moments(stats):
         if merged and mark.kimg - merged[-1].kimg <= reach:
             labels = merged[-1].label.split(", ")
             label = merged[-1].label if mark.label in labels else f"{merged[-1].label}, {mark.label}"
@@ -195,7 +184,7 @@ def _line_chart(
     name: str,
     axis: str,
     title: str,
-    series: tuple[_Series, _Series],
+    series: tuple[Series, Series],
     sessions: Sequence[Sequence[Line]],
     events: Sequence[Mark],
 ) -> Chart:
@@ -205,7 +194,14 @@ def _line_chart(
                 kimg = [line["kimg"] for line in lines]
                 axes.plot(kimg, _values(lines, key), color=colour, linestyle=style, linewidth=1.5)
         _dress(axes, theme, axis, sessions, events)
-        _name_lines(axes, theme, series)
+        handles = [
+            Line2D([], [], color=colour, linestyle=style, linewidth=1.5, label=label)
+            for (_, label), colour, style in zip(series, theme.series[:2], _DASHES, strict=True)
+        ]
+        axes.legend(
+            handles=handles, loc="upper left", bbox_to_anchor=(0, -0.17), ncols=2, frameon=False, labelcolor=theme.ink,
+            borderaxespad=0, borderpad=0,
+        )  # fmt: skip
 
     ends = " and ".join(f"{label} {number(_values(sessions[-1], key)[-1])}" for key, label in series)
     return _chart(
@@ -246,17 +242,6 @@ def _throughput_chart(sessions: Sequence[Sequence[Line]], events: Sequence[Mark]
 
 def _span(sessions: Sequence[Sequence[Line]]) -> float:
     return float(max(line["kimg"] for lines in sessions for line in lines))
-
-
-def _name_lines(axes: Axes, theme: Theme, series: tuple[_Series, _Series]) -> None:
-    handles = [
-        Line2D([], [], color=colour, linestyle=style, linewidth=1.5, label=label)
-        for (_, label), colour, style in zip(series, theme.series[:2], _DASHES, strict=True)
-    ]
-    axes.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(0, -0.17), ncols=2, frameon=False, labelcolor=theme.ink,
-        borderaxespad=0, borderpad=0,
-    )  # fmt: skip
 
 
 def _dress(axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line]], events: Sequence[Mark]) -> None:

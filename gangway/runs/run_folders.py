@@ -1,10 +1,10 @@
-"""Reads the records of runs: a directory with run.json (and maybe plan.json), a folder of such directories, or a
-run.json fetched from a bucket.
+"""Reads runs: a directory with run.json (and maybe plan.json, stats.jsonl), a folder of such directories, or a run.json
+fetched from a bucket.
 """
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,13 @@ from gangway.trainer.core.host import program
 from gangway.trainer.core.regular_files import check_reachable, read_file, read_regular
 from gangway.trainer.records.digest import WRONG_DIGEST, changed_since
 from gangway.trainer.records.run_record import RunRecord, get_writer
+from gangway.trainer.core.file_errors import check_reachable
+from gangway.trainer.core.program import program
+from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, read_file, read_regular
+from gangway.trainer.records.digest import WRONG_DIGEST
+from gangway.trainer.records.file_hashes import changed_since
+from gangway.trainer.records.other_version import get_writer
+from gangway.trainer.records.run_record import RunRecord
 
 RECORD = "run.json"
 STATS = "stats.jsonl"
@@ -29,13 +36,8 @@ _MAX_VALUE = 1e40
 
 
 class Run(NamedTuple):
-    """A run with a record.
-
-    Attributes:
-        path: its directory.
-        record: run.json.
-        plan: plan.json, the output of `gangway plan --json` for its stack; None without one.
-        signature: the record's.
+    """A run with a record. `path`: its directory; `plan`: plan.json, the output of `gangway plan --json` for its stack;
+    `signature`: the record's.
     """
 
     path: Path
@@ -118,7 +120,6 @@ def half_runs(places: Sequence[Path]) -> list[Path]:
 
 
 def _record_fix(folder: Path) -> str:
-    """How to get a run's record: rebuild it if possible."""
     if not (folder / STATS).is_file():
         return f"fetch the run again, or remove {folder}: without {STATS} its {RECORD} cannot be rebuilt"
     return f"rebuild its run.json: {program()} record --run-dir {shlex.quote(str(folder))}"
@@ -273,3 +274,81 @@ def read_json(path: Path, *, follow_link: bool = False) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError(str(path), "is not a JSON object", fix="write it again")
     return data
+
+
+NEEDED = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "images_per_sec", "world_size")
+"""Required to plot a line, besides its place in the run; null if not measured."""
+_NUMBERS = (
+    *("images", "kimg", "images_per_sec", "loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "energy_joules"),
+    *("wall_sec", "cpu_utilisation", "gpu_utilisation", "host_memory_gib", "rss_gib", "gpu_gib", "mfu", "world_size"),
+    *("time", "metrics_sec"),
+)
+"""Fields that are numbers if present."""
+_FIX = "fetch it again, or remove it: tables need run.json only"
+
+
+def read_stats(path: Path, needed: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
+    """The complete lines of a stats.jsonl, without one still being written; empty if there is no file. `needed`: keys
+    that each line of statistics must have, maybe null. InputError: unreadable, or an invalid line.
+    """
+    try:
+        complete = read_regular(path.parent, path.name, MOST_BYTES_OF_STATS).rpartition(b"\n")[0]
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it again") from None
+    lines = ((number, text) for number, text in enumerate(complete.split(b"\n"), 1) if text.strip())
+    return tuple(_parse(path, number, text, needed) for number, text in lines)
+
+
+def hints(stats: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The trainer's hints about signs of collapse, in order."""
+    return [str(line["text"]) for line in stats if line.get("event") == "hint" and "text" in line]
+
+
+def _parse(path: Path, number: int, text: bytes, needed: Sequence[str]) -> dict[str, Any]:
+    try:
+        line = all_visible(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise InputError(str(path), f"has a line that is not JSON: {error}", value=f"line {number}", fix=_FIX) from None
+    problem = _find_problem(line, needed)
+    if problem:
+        shown = text[:80].decode("utf-8", "replace")
+        raise InputError(f"{path}: line {number}", f"is not a line of a run: {problem}", value=shown, fix=_FIX)
+    assert isinstance(line, dict), "anything else is a problem"
+    return line
+
+
+def _find_problem(line: object, extra: Sequence[str]) -> str:
+    if not isinstance(line, dict):
+        return "not a JSON object"
+    needed = ("images",) if "event" in line else ("images", "session", "kimg")
+    invalid = [key for key in needed if not _is_number(line.get(key))]
+    if invalid:
+        return f"{invalid[0]} is not a number"
+    if "event" in line:
+        return "" if isinstance(line["event"], str) else "event is not text"
+    if missing := [key for key in extra if key not in line]:
+        return f"missing {', '.join(missing)}"
+    invalid = [key for key in _NUMBERS if not _is_optional_number(line.get(key))]
+    return f"{invalid[0]} is not a number" if invalid else _find_energy_problem(line.get("energy"))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) < _MAX_VALUE
+
+
+def _is_optional_number(value: object) -> bool:
+    """Infinite floats leave a gap in plots; huge integers are damage."""
+    return isinstance(value, float | None) or (isinstance(value, int) and abs(value) < _MAX_VALUE)
+
+
+def _find_energy_problem(energy: object) -> str:
+    if energy is None:
+        return ""
+    if not isinstance(energy, Mapping):
+        return "energy is not by device"
+    is_complete = all(isinstance(one, list) and len(one) == 3 for one in energy.values())
+    if is_complete and all(_is_optional_number(one[0]) for one in energy.values()):
+        return ""
+    return "energy is not joules, provenance and method of each device"

@@ -1,4 +1,6 @@
-"""RunStore: read-only access to a run's folder in a bucket, in OpenStack's object store, or on this machine."""
+"""RunStore: read-only access to a run's folder in a bucket, in OpenStack's object store, or on this machine; the record
+that a node leaves there at the end of an incomplete job.
+"""
 
 import errno
 import os
@@ -6,21 +8,53 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from enum import Enum
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
 from gangway.components.core.blob_url import read_blob_url
+from gangway.components.core.first_error import first_wrong
 from gangway.components.core.whole_files import whole_file
 from gangway.images.node.safe_files import is_unsafe_name
-from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
 from gangway.stacks.base.registry import get_provider
 from gangway.trainer.core.regular_files import read_regular
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+
+
+class RunFailedError(Exception):
+    """One item failed; the others continue."""
+
+
+class Failure(Enum):
+    """Why a run bucket could not be read.
+
+    LASTING: no permission, or no such bucket; ends the run if it persists.
+    LOGIN: this shell's login, or a cause that looks like it; does not end a run that was once visible.
+    OUTAGE: the network or the service; temporary.
+    ODD: not a failure: a file that no node of this version writes. The run may be fine.
+    """
+
+    LASTING = "lasting"
+    LOGIN = "login"
+    OUTAGE = "outage"
+    ODD = "odd"
+
+
+class StoreFailedError(Exception):
+    """The run bucket could not be read, maybe temporarily."""
+
+    def __init__(self, message: str, kind: Failure = Failure.LASTING) -> None:
+        super().__init__(message)
+        self.kind = kind
+
 
 _TIMEOUT_SEC = 30.0
 _PAGE = 1000
@@ -139,16 +173,12 @@ class _Files(Protocol):
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
         """A file's content; None if it is larger than `max_bytes`."""
-        ...
 
     def names(self) -> list[str]:
         """The names of all files."""
-        ...
 
 
 class _Objects:
-    """Files through obstore."""
-
     def __init__(self, store: "ObjectStore") -> None:
         self._store = store
 
@@ -161,11 +191,12 @@ class _Objects:
         return sorted(found["path"] for page in self._store.list() for found in page)
 
 
-class _LocalFiles:
+class _LocalFiles(_Objects):
     """Files on this machine; links, FIFOs and devices are refused."""
 
-    def __init__(self, folder: Path, files: _Files) -> None:
-        self._folder, self._files = folder, files
+    def __init__(self, folder: Path, store: "ObjectStore") -> None:
+        super().__init__(store)
+        self._folder = folder
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
         try:
@@ -174,9 +205,6 @@ class _LocalFiles:
             if error.errno == errno.EFBIG:
                 return None
             raise
-
-    def names(self) -> list[str]:
-        return self._files.names()
 
 
 class RunStore:
@@ -273,8 +301,8 @@ def _get_problem(error: Exception, message: str) -> str:
 def _open(url: str, region: str, cloud: str) -> _Files:
     if url.startswith("swift://"):
         return SwiftFolder(url, region, cloud)
-    files = _Objects(object_store(url, region))
-    return _LocalFiles(_path(url), files) if url.startswith("file://") else files
+    store = object_store(url, region)
+    return _LocalFiles(_path(url), store) if url.startswith("file://") else _Objects(store)
 
 
 def object_store(url: str, region: str) -> "ObjectStore":
@@ -295,7 +323,9 @@ def object_store(url: str, region: str) -> "ObjectStore":
         return store.GCSStore.from_url(url, **common)
     if scheme == "az":  # obstore's az:// has no account
         url = read_blob_url(url, "run store").https
-    return store.AzureStore.from_url(url, **common, **_azure())
+    has_login = any(os.environ.get(f"AZURE_{name}") for name in ("CLIENT_ID", "STORAGE_ACCOUNT_KEY", "STORAGE_SAS_KEY"))
+    use_cli: dict[str, Any] = {} if has_login or os.environ.get("AZURE_SKIP_SIGNATURE") else {"use_azure_cli": True}
+    return store.AzureStore.from_url(url, **common, **use_cli)
 
 
 def _path(url: str) -> Path:
@@ -331,6 +361,82 @@ def _bucket_region(bucket: str) -> str:
     return str(headers.get("x-amz-bucket-region", "") or session.region_name or "")
 
 
-def _azure() -> dict[str, Any]:
-    has_login = any(os.environ.get(f"AZURE_{name}") for name in ("CLIENT_ID", "STORAGE_ACCOUNT_KEY", "STORAGE_SAS_KEY"))
-    return {} if has_login or os.environ.get("AZURE_SKIP_SIGNATURE") else {"use_azure_cli": True}
+ENDED_FILE = "ended.json"
+_MAX_BYTES = 4096
+"""Many times the size of a real record; anything larger is a foreign file."""
+_MAX_CLOCK_SKEW = timedelta(minutes=2)
+"""How far a node's clock may lag behind this machine's. At most the shortest time from `up` to an attempt's end, or the
+end of an attempt would also count for one started right after it."""
+_NAME = r"^[A-Za-z0-9._-]*$"
+_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "bad-input": "its input is invalid, or does not work on these GPUs",
+        "fabric-too-slow": "the all-reduce before the job was below gangway:cluster.fabric_check",
+        "max-hours": "it reached max_hours, counted while a node was up, before it was done",
+        "too-many-failures": "it failed repeatedly, on every node or on the maximum number of nodes",
+    }
+)
+
+
+class EndedRecord(BaseModel):
+    """The end of an incomplete job. `run_id`: empty if unknown; `node`: the writer; `code`: the trainer's exit status;
+    `reason`: as in the event `job-ended`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    version: Literal[1]
+    run_id: str = Field(pattern=_NAME, max_length=100)
+    stack: str = Field(pattern=_NAME, max_length=100)
+    node: str = Field(pattern=_NAME, max_length=255)
+    code: int = Field(ge=1, le=255)
+    reason: str = Field(pattern=r"^[a-z][a-z-]{0,39}$")
+    time: AwareDatetime
+
+    def __str__(self) -> str:
+        """The end in words."""
+        meaning = _MEANINGS.get(self.reason, "a reason unknown to this version")
+        return (
+            f"the job ended on {self.node}, {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC: "
+            f"{self.reason}, exit code {self.code}: {meaning}; see docs/troubleshooting.md, 'The job ended early'"
+        )
+
+
+class _Owner(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    run_id: str
+
+
+def check_not_ended(store: RunStore, run_id: str, began: datetime | None = None) -> None:
+    """RunFailedError: the run has ended for good, and why. `began`: start of this attempt; ends of earlier attempts are
+    ignored (None: none are). StoreFailedError: see `read_end`.
+    """
+    ended = read_end(store, run_id)
+    if ended is not None and (began is None or ended.time >= began - _MAX_CLOCK_SKEW):
+        raise RunFailedError(str(ended))
+
+
+def read_end(store: RunStore, run_id: str | None = None) -> EndedRecord | None:
+    """Read the end in a run's folder; None if there is none, or if it is of another run than `run_id` (None: any).
+    StoreFailedError: unreadable, or, of the kind ODD, not an end.
+    """
+    content = store.read(ENDED_FILE, _MAX_BYTES)
+    if content is None or (run_id is not None and _is_of_another_run(content, run_id)):
+        return None
+    try:
+        return EndedRecord.model_validate_json(content)
+    except ValidationError as error:
+        raise StoreFailedError(
+            f"{store.url}/{ENDED_FILE}: not written by a node of this version: {first_wrong(error)}; "
+            "check what else writes there",
+            Failure.ODD,
+        ) from None
+
+
+def _is_of_another_run(content: bytes, run_id: str) -> bool:
+    """Ignores other fields: nodes of another version may write more."""
+    try:
+        return _Owner.model_validate_json(content).run_id != run_id
+    except ValidationError:
+        return False

@@ -3,19 +3,20 @@
 import json
 import secrets
 import shutil
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gangway.bench.experiment.neighbour import BusyNeighbour
-from gangway.bench.experiment.suite import ExperimentConfig, Item, Reached
+from gangway.bench.experiment.suite import ExperimentConfig, Item, Neighbour, Reached
 from gangway.bench.local import Hardware, describe, hardware
-from gangway.bench.processes import Stop
+from gangway.bench.processes import Stop, last_words, writable_out
 from gangway.bench.suite import LOCAL
-from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
 from gangway.components.core.whole_files import write_whole
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job, run_module
@@ -27,7 +28,6 @@ from gangway.trainer.records.decisions import OF_DECISIONS
 
 RESULT, EXPERIMENT = "result.json", "experiment.json"
 _POLL_SEC = 0.1
-_LAST_LINES = 6
 Say = Callable[[str, str, str], None]
 
 
@@ -38,12 +38,8 @@ class FailedRunError(Exception):
 def new_folder(suite: ExperimentConfig, out: Path) -> Path:
     """Create a folder of the experiment below `out`. InputError: cannot be created."""
     folder = out.resolve() / f"{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    try:
+    with writable_out(out):
         folder.mkdir(parents=True)
-    except OSError as error:
-        raise InputError(
-            "--out", f"cannot be written: {error.strerror}", value=str(out), fix="name another folder"
-        ) from None
     return folder
 
 
@@ -115,7 +111,11 @@ def run_item(
     own.mkdir(exist_ok=True)
     lines: list[dict[str, Any]] = []
     reached: dict[str, Any] | None = None
-    with _running(item, folder, machine, instead) as (run, tail, neighbour):
+    with (
+        closing(BusyNeighbour(item.scenario.neighbour)) as neighbour,
+        LocalRun.start(get_job(item, folder, machine), own / "train.log", instead) as run,
+    ):
+        tail = StatsTail(own / "stats.jsonl")
         while (code := run.exit_code) is None and not stop.asked:
             for line in tail.new_lines():
                 lines.append(line)
@@ -129,21 +129,59 @@ def run_item(
         return None
     lines += tail.new_lines()
     if code != 0 and not (code == EXIT_INTERRUPTED and reached is not None):
-        last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
-        raise FailedRunError(f"the trainer ended with {code}: {' | '.join(last)} ({run.log})")
+        raise FailedRunError(f"the trainer ended with {code}: {last_words(run.log)} ({run.log})")
     return get_result(item, lines, own, neighbour.spans, reached)
 
 
-@contextmanager
-def _running(
-    item: Item, folder: Path, machine: Hardware, instead: Sequence[str]
-) -> Iterator[tuple[LocalRun, StatsTail, BusyNeighbour]]:
-    own = folder / item.name
-    with (
-        BusyNeighbour(item.scenario.neighbour) as neighbour,
-        LocalRun.start(get_job(item, folder, machine), own / "train.log", instead) as run,
-    ):
-        yield run, StatsTail(own / "stats.jsonl"), neighbour
+_BUSY = """
+import os
+parent = os.getppid()
+while os.getppid() == parent:  # until the parent dies
+    for _ in range(1_000_000):
+        pass
+"""
+
+
+class BusyNeighbour:
+    """The neighbour of one run, until `close`. `spans`: its lifetimes in the run's seconds of training."""
+
+    def __init__(self, config: Neighbour | None) -> None:
+        self._config = config
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._began = self._now = 0.0
+        self.spans: list[tuple[float, float]] = []
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of living processes."""
+        return tuple(process.pid for process in self._processes)
+
+    def at(self, share: float, training_sec: float) -> None:
+        """Start or end them at that share of the run's images and second of training."""
+        self._now = training_sec
+        if self._config is None:
+            return
+        low, high = self._config.between
+        is_active = low <= share < high
+        if is_active and not self._processes:
+            self._began = training_sec
+            for _ in range(self._config.cores):
+                # Its own session: Ctrl-C reaches only the runner, which ends them.
+                command = [sys.executable, "-c", _BUSY]
+                self._processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True))
+        elif not is_active:
+            self.close()
+
+    def close(self) -> None:
+        """End them."""
+        if not self._processes:
+            return
+        for process in self._processes:
+            process.send_signal(signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+        self._processes.clear()
+        self.spans.append((self._began, self._now))
 
 
 def is_reached(line: Mapping[str, Any], rule: Reached | None) -> bool:

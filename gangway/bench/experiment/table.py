@@ -11,7 +11,7 @@ from gangway.bench.experiment.runner import EXPERIMENT, RESULT
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.statistics import Comparison, Pair, compare_pairs, correct
 from gangway.render.rendering import number
-from gangway.report.comparison.papers import get_paper
+from gangway.report.comparison.tables import get_paper
 from gangway.trainer.core.regular_files import read_file
 
 
@@ -208,9 +208,7 @@ def _value(run: Mapping[str, Any], key: str) -> float | None:
 
 def _mean(runs: Sequence[Mapping[str, Any]], column: Column) -> str:
     values = [value for run in runs if (value := _value(run, column.key)) is not None]
-    if not values:
-        return "absent"
-    return number(column.factor * sum(values) / len(values))
+    return number(column.factor * sum(values) / len(values)) if values else "absent"
 
 
 def _pairs(results: Sequence[Mapping[str, Any]], scenario: str, contrast: Contrast, key: str) -> list[Pair]:

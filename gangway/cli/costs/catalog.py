@@ -9,7 +9,7 @@ Never changes the catalogue.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -18,6 +18,7 @@ import typer
 from gangway.cli.common import print_json
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from rich.table import Table
 
     from gangway.components.aws.pricing import Difference, Ec2Client
@@ -43,15 +44,6 @@ class LiveCheck:
     compared: int
     not_offered: tuple[str, ...]
     differences: "tuple[Difference, ...]"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON data."""
-        return {
-            "region": self.region,
-            "compared": self.compared,
-            "not_offered": list(self.not_offered),
-            "differences": [difference.to_json() for difference in self.differences],
-        }
 
 
 def check_live(region: str, client: "Ec2Client") -> LiveCheck:
@@ -80,8 +72,7 @@ def list_machines(
     from rich.console import Console
 
     for one in shown:
-        catalog = one.catalog_here()
-        Console().print(machines_table(catalog.machines.values(), catalog, one.home_region))
+        Console().print(machines_table(one.catalog_here(), one.home_region))
         if one.has_tpus:
             Console().print(tpus_table(one.home_region))
 
@@ -102,7 +93,7 @@ def check(
 
     outcome = check_live(region, boto3.client("ec2", region_name=region))
     if as_json:
-        print_json(outcome.to_json())
+        print_json(asdict(outcome))
     else:
         from rich.console import Console
 
@@ -195,8 +186,7 @@ def _rows(provider: "Provider") -> list[dict[str, Any]]:
         tpus = load_tpus()
         for generation in tpus.generations.values():
             price = _home_price(tpus.get_prices(generation.name), provider.home_region)
-            own = {"provider": provider.name, **generation.model_dump(mode="json")}
-            rows.append({**own, "price": None if price is None else price.model_dump(mode="json")})
+            rows.append({"provider": provider.name, **_with_price(generation, price)})
     return rows
 
 
@@ -233,32 +223,25 @@ def tpus_table(region: str) -> "Table":
 
 def machine_row(machine: "MachineType", catalog: "Catalog", region: str) -> dict[str, Any]:
     """One machine as JSON data, each fact with its source, and its price if known."""
-    price = _home_price(catalog.get_prices(machine.name), region)
-    return {
-        **machine.model_dump(mode="json"),
-        "price": None if price is None else price.model_dump(mode="json"),
-    }
+    return _with_price(machine, _home_price(catalog.get_prices(machine.name), region))
 
 
-def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog", region: str) -> "Table":
+def _with_price(item: "BaseModel", price: "MachinePrice | TpuPrice | None") -> dict[str, Any]:
+    return {**item.model_dump(mode="json"), "price": None if price is None else price.model_dump(mode="json")}
+
+
+def machines_table(catalog: "Catalog", region: str) -> "Table":
     """The machines with prices in `region`; `?` for unknown values."""
     from rich.table import Table
 
     # Fits 80 columns.
-    table = Table(
-        title=f"machine types, on-demand list prices of {region}",
-        title_justify="left",
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-    )
-    for heading in ("machine type", "accelerators", "GiB\neach", "vCPU", "Gbit\n/s", "fabric", "USD/h"):
-        table.add_column(
-            heading,
-            justify="left" if heading in ("machine type", "accelerators", "fabric") else "right",
-            # People copy these into stack files: never cut them.
-            no_wrap=heading in ("machine type", "accelerators"),
-        )
-    for machine in machines:
+    title = f"machine types, on-demand list prices of {region}"
+    table = Table(title=title, title_justify="left", padding=(0, 1, 0, 0), show_edge=False)
+    for heading in ("machine type", "accelerators"):
+        table.add_column(heading, no_wrap=True)  # people copy these into stack files: never cut them
+    for heading in ("GiB\neach", "vCPU", "Gbit\n/s", "fabric", "USD/h"):
+        table.add_column(heading, justify="left" if heading == "fabric" else "right")
+    for machine in catalog.machines.values():
         price = _home_price(catalog.get_prices(machine.name), region)
         table.add_row(
             machine.name,

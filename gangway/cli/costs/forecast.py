@@ -1,9 +1,14 @@
-"""`gangway forecast`: forecast a series with intervals, and show how good such forecasts have been.
+"""`gangway forecast`, `when` and `simulate`: forecast a series with intervals; choose the hours of a forecast to train
+in; compare scheduling policies for many jobs on one cluster. Contacts no cloud and controls no job.
 
 $ gangway forecast grid.csv --horizon 24h --ledger grid-forecasts.jsonl --gauges /var/lib/node_exporter/grid.prom
 $ gangway forecast --simulate spot-price --plot spot.png
+$ gangway when forecast.csv --hours 10h --restart-sec 600 --deadline 24h --times 4
+$ gangway simulate gangway/suites/scheduling/spot-256.yaml --policy fifo --policy goodput --repeats 5
+$ gangway simulate --generate philly-like --jobs 200 --gpus 64 --seed 1
 """
 
+import math
 import shlex
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -12,15 +17,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import OVERWRITE, check_new_file, check_plot, print_json
+from gangway.cli.common import OVERWRITE, check_new_file, check_plot, check_range, print_json
 from gangway.cli.costs.quote import get_hours
-from gangway.cli.flags import check_range
 from gangway.components.core.findings import InputError
 from gangway.components.core.visible import visible
 
 if TYPE_CHECKING:
+    from gangway.finops.forecasts.hours import ForecastSeries
     from gangway.finops.forecasts.tables import Answer, Published
     from gangway.sim.forecast.series import Series
+    from gangway.sim.schedule.scenario import Scenario
+
 
 _SIMULATED_HOURS = 24 * 56
 _HORIZON = "24h"
@@ -218,3 +225,166 @@ def _print_answer(answer: "Answer", written: list[Path], *, as_json: bool) -> No
     show(answer, Console())
     for path in written:
         typer.echo(f"wrote {shlex.quote(str(path))}")
+
+
+EXIT_TOO_LATE = 1
+_MAX_TIMES = 1e9
+
+
+def when(
+    file: Annotated[
+        Path, typer.Argument(help="Forecast of a price or a grid intensity, from `gangway forecast --out`.")
+    ],
+    hours: Annotated[str, typer.Option(help="Remaining training time without interruptions: 10, 10h or 2d.")],
+    deadline: Annotated[
+        str | None, typer.Option(help="Deadline from the first step, such as 24h; the forecast's end if omitted.")
+    ] = None,
+    restart_sec: Annotated[float, typer.Option(help="Seconds from a start to the first training step.")] = 600.0,
+    running: Annotated[
+        bool, typer.Option("--running", help="The job is running now, so continuing costs no start.")
+    ] = False,
+    pauses: Annotated[int | None, typer.Option(min=0, help="Most pauses; 0: no pause, only the best start.")] = None,
+    times: Annotated[float, typer.Option(help="Factor: nodes for a price, kW for an intensity.")] = 1.0,
+    column: Annotated[str | None, typer.Option(help="Column of the value, if there are several.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="File for a plot of the hours: .png or .svg.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Choose the cheapest or cleanest hours to train in, with pauses, and show the savings.
+
+    Exit code 0: done. 1: the training does not fit before the deadline. 2: invalid options.
+    """
+    from gangway.finops.forecasts.hours import Answer, answer_json, answer_lines, read_forecast
+    from gangway.sim.schedule.pauses import Work, plan_hours
+
+    _check_number("--restart-sec", restart_sec, 0, 86_400)
+    _check_number("--times", times, 1e-9, _MAX_TIMES)
+    restart_hours = restart_sec / 3600
+    work = Work(get_hours(hours, "--hours"), restart_hours, running, pauses)
+    if plot is not None:
+        check_plot(plot, overwrite=overwrite)
+    forecast, deadline_hours = _cut_to_deadline(read_forecast(file, column), deadline)
+    work = replace(work, deadline_hours=deadline_hours)
+    schedule = plan_hours(forecast.ahead(times), work)
+    if schedule is None:
+        start = "" if work.is_running or not restart_hours else " and a start"
+        typer.echo(f"{work.hours:g} h of training{start} do not fit in {deadline_hours:g} h", err=True)
+        raise typer.Exit(EXIT_TOO_LATE)
+    answer = Answer(forecast, work, times, schedule)
+    if plot is not None:
+        from gangway.components.core.whole_files import write_whole
+        from gangway.finops.forecasts.plot import draw_hours
+
+        write_whole(plot, draw_hours(answer, "svg" if plot.suffix == ".svg" else "png"))
+    if as_json:
+        print_json(answer_json(answer))
+        return
+    for line in answer_lines(answer):
+        typer.echo(line)
+    if plot is not None:
+        typer.echo(f"wrote {plot}")
+
+
+def _check_number(flag: str, value: float, low: float, high: float) -> None:
+    nearest = min(max(value, low), high) if math.isfinite(value) else low
+    check_range(
+        flag, value, is_valid=low <= value <= high, allowed=f"{low:g} to {high:g}", example=f"{nearest:g}"
+    )  # fmt: skip
+
+
+def _cut_to_deadline(forecast: "ForecastSeries", deadline: str | None) -> "tuple[ForecastSeries, float]":
+    step_hours = forecast.middle.step.total_seconds() / 3600
+    all_hours = len(forecast.middle.values) * step_hours
+    if deadline is None:
+        return forecast, all_hours
+    deadline_hours = get_hours(deadline, "--deadline")
+    if deadline_hours > all_hours:
+        raise InputError(
+            "--deadline", "after the end of the forecast", value=deadline, allowed=f"up to {all_hours:g}h",
+            fix=f"write --deadline {all_hours:g}h, or forecast further ahead",
+        )  # fmt: skip
+    return forecast.until(math.ceil(deadline_hours / step_hours - 1e-9)), deadline_hours
+
+
+_LIKE = "philly-like"
+
+
+def simulate(
+    trace: Annotated[Path | None, typer.Argument(help="A scenario in YAML, or jobs in CSV with --gpus.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="fifo, backfill, shortest, goodput or learned; all if omitted. Repeatable.")
+    ] = None,
+    generate: Annotated[str | None, typer.Option(help="Generate jobs instead of reading a file: philly-like.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help="Number of generated jobs; 200 if omitted.")
+    ] = None,
+    load: Annotated[
+        float | None, typer.Option(min=0.01, max=10, help="Generated work over the GPUs' capacity; 1 if omitted.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="GPUs of the cluster, unless the file says so.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of generated jobs and node losses.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Number of seeds; use at least six for a claim.")] = 1,
+    plot: Annotated[Path | None, typer.Option(help="File for a plot of the GPUs over time: .png or .svg.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Simulate many jobs on one cluster and compare policies: time, dollars, energy and carbon.
+
+    Exit code 0: done. 2: invalid options or file.
+    """
+    from gangway.components.estimate.statistics import FEWEST_PAIRS
+    from gangway.sim.schedule.comparison import compare
+    from gangway.sim.schedule.policies.registry import POLICIES, policy_named
+    from gangway.sim.schedule.simulator import EndlessError
+    from gangway.sim.tables import answer_json, show
+    from gangway.stacks.base.extras import require
+
+    chosen = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
+    if plot is not None:
+        check_plot(plot, overwrite=overwrite)
+    scenario = _load_scenario(trace, generate, jobs, gpus, load)
+    if repeats >= FEWEST_PAIRS and (len(chosen) > 1 or scenario.controlled is not None):
+        require("scipy")
+    seeds = range(seed, seed + repeats)
+    try:
+        arms = list(compare(scenario, chosen, seeds))
+    except EndlessError as endless:
+        fix = "add nodes, or a shorter interval_sec, start_sec or save_sec"
+        raise InputError(str(trace or "--generate"), str(endless), allowed="jobs that end", fix=fix) from None
+    if plot is not None:
+        from gangway.components.core.whole_files import write_whole
+        from gangway.sim.plot import draw_use
+
+        write_whole(plot, draw_use(arms, "svg" if plot.suffix == ".svg" else "png"))
+    if as_json:
+        print_json(answer_json(scenario, arms, seeds))
+        return
+    from rich.console import Console
+
+    show(scenario, arms, seeds, Console())
+    if plot is not None:
+        typer.echo(f"wrote {plot}")
+
+
+def _load_scenario(
+    trace: Path | None, generate: str | None, jobs: int | None, gpus: int | None, load: float | None
+) -> "Scenario":
+    from gangway.sim.reading import generated, read_scenario
+
+    if (trace is None) == (generate is None):
+        raise InputError(
+            "TRACE", "cannot be combined with --generate" if trace else "missing",
+            allowed="a file, or --generate philly-like", fix="remove one" if trace else "add --generate philly-like",
+        )  # fmt: skip
+    if generate is not None:
+        if generate != _LIKE:
+            raise InputError.not_among("--generate", "unknown statistics", generate, [_LIKE])
+        return generated(jobs or 200, gpus or 64, load or 1.0)
+    for option, value in (("--jobs", jobs), ("--load", load)):
+        if value is not None:
+            problem = "cannot be combined with a file"
+            raise InputError(option, problem, value=value, allowed="with --generate", fix=f"remove {option}")
+    assert trace is not None, "either a file or --generate"
+    return read_scenario(trace, gpus)

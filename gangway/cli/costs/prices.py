@@ -43,10 +43,11 @@ def _prices() -> None:
 def show(item: _Item = None, provider: _Provider = None, region: _Region = None, as_json: _Json = False) -> None:
     """Show prices of machines, services and TPU chips: value, date, confidence, source."""
     chosen = _regions(provider, region)
-    prices = [price for name in chosen for price in _load_prices(name) if region in (None, price.region)]
-    if item is not None:
-        _check_item(item, [price for name in chosen for price in _load_prices(name)])
-        prices = [price for price in prices if price.item == item]
+    everywhere = [price for name in chosen for price in _load_prices(name)]
+    known_items = dict.fromkeys(price.item for price in everywhere)
+    if item is not None and item not in known_items:
+        raise InputError.not_among("ITEM", "no such machine type, service or TPU generation", item, known_items)
+    prices = [one for one in everywhere if region in (None, one.region) and item in (None, one.item)]
     known = [price for price in prices if price.fact.value is not None]
     if as_json:
         from gangway.finops.prices.difference import price_json
@@ -187,7 +188,6 @@ def _write(folder: "Path", report: "Report", now: datetime) -> "Path | None":
 
 
 def _regions(provider: str | None, region: str | None) -> dict[str, list[str]]:
-    """The chosen regions by provider. InputError: no such provider or region."""
     from gangway.stacks.base.registry import chosen_sellers
 
     by_provider = {one.name: list(one.catalog_here().regions) for one in chosen_sellers(provider, "--provider")}
@@ -207,9 +207,3 @@ def _load_prices(name: str) -> "list[Price]":
     facts = get_provider(name)
     catalog, tpus = facts.catalog_here(), load_tpus().prices if facts.has_tpus else ()
     return list(flatten(name, catalog.prices, tpus, catalog.services))
-
-
-def _check_item(item: str, prices: "Sequence[Price]") -> None:
-    known = dict.fromkeys(price.item for price in prices)
-    if item not in known:
-        raise InputError.not_among("ITEM", "no such machine type, service or TPU generation", item, known)

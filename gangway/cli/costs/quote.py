@@ -1,20 +1,22 @@
-"""`gangway quote`: rank all offers for a job by cost, carbon or risk. Reads the catalogue only.
+"""`gangway quote` and `gangway tco`: rank all offers for a job; compare renting nodes with owning them. Offline.
 
 $ gangway quote --accelerator H100x8 --nodes 4 --hours 100 --deadline 130h
 $ gangway quote --accelerator v5p-64 --nodes 1 --hours 100 --sort risk --interruptions 0.15 --json
 $ gangway quote --accelerator H100x8 --nodes 4 --hours 60 --here "aws us-east-1 p5.48xlarge on-demand"
+$ gangway tco --accelerator H100x8 --nodes 4 --years 3
+$ gangway tco --accelerator A100x8 --capex 250000 --utilisation 0.5 --out runs/tco
 """
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import print_json
-from gangway.cli.flags import check_range
+from gangway.cli.common import OVERWRITE, check_new_file, check_range, choose, print_json
 from gangway.components.core.findings import InputError
 from gangway.stacks.config.corrections import TPU_SLICE, Span, parse_number
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from gangway.components.estimate.quotes import Job, Sort
     from gangway.components.estimate.regions import RegionLimits
     from gangway.finops.quotes.move_tables import AdviceGiven
+    from gangway.finops.quotes.tco_tables import Tco
     from gangway.stacks.base.provider import Provider
+
 
 EXIT_NOTHING = 1
 _LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")
@@ -63,15 +67,15 @@ def quote(
     Exit code 0: at least one suitable offer. 1: none, or none with a known price. 2: invalid options.
     """
     from gangway.components.estimate.offers import find_offers, permitted_offers
+    from gangway.components.estimate.quotes import SORTS, rank
     from gangway.components.estimate.quotes import quote as quote_one
-    from gangway.components.estimate.quotes import rank
     from gangway.finops.quotes.quote_tables import Answer, answer_json, show_answer
     from gangway.stacks.config.region_settings import parse_limits
 
     limits = parse_limits(allow, deny, residency)
     job = _job(nodes, hours, deadline, interruptions)
     job = replace(job, data=None if data is None else _parse_data(data, limits), kimg=kimg)
-    by = _parse_sort(sort)
+    by = choose("--sort", "cannot sort by this", sort, SORTS)
     _check_numbers(kimg, carry_gib, max_intensity, top)
     offers = find_offers(carriers(accelerator, chosen_providers(providers)))
     permitted, refused = permitted_offers(offers, limits)
@@ -225,10 +229,105 @@ def _job(nodes: int, hours: str, deadline: str | None, interruptions: float | No
     return Job(nodes, length, due, interruptions)
 
 
-def _parse_sort(word: str) -> "Sort":
-    from gangway.components.estimate.quotes import SORTS
+_RANGES: Mapping[str, tuple[float, float, str]] = {
+    "nodes": (1, MOST_NODES, f"1 to {MOST_NODES:,}"),
+    "years": (0.1, 20, "0.1 to 20 years"),
+    "usd_per_hour": (0.001, math.inf, "USD per node and hour, above 0"),
+    "fixed": (0, math.inf, "USD per node and hour, 0 or more"),
+    "utilisation": (0.001, 1, "a share of the hours, above 0 and up to 1"),
+    "capex": (1, math.inf, "USD per node, 1 or more"),
+    "resale": (0, 1, "a share of the price, 0 to 1"),
+    "kw": (0.001, math.inf, "kW per node, above 0"),
+    "pue": (1, 10, "1 to 10"),
+    "usd_per_kwh": (0, math.inf, "USD, 0 or more"),
+    "colo": (0, math.inf, "USD per node and month, 0 or more"),
+    "ops": (0, math.inf, "USD per node and month, 0 or more"),
+    "availability": (0.5, 1, "a share of the hours, 0.5 to 1"),
+    "cost_of_capital": (0, 1, "a share per year, 0 to 1"),
+    "reserved-1y": (0.001, math.inf, "USD per node and hour, above 0"),
+    "reserved-3y": (0.001, math.inf, "USD per node and hour, above 0"),
+}
+"""The smallest and largest value of each flag, and the range in words."""
 
-    for sort in SORTS:
-        if sort == word:
-            return sort
-    raise InputError.not_among("--sort", "cannot sort by this", word, SORTS)
+Number = float | None
+
+
+def tco(
+    accelerator: Annotated[str, typer.Option(help="Accelerators of a node, such as H100x8.")],
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 1,
+    years: Annotated[float, typer.Option(help="Years of use.")] = 3,
+    utilisation: Annotated[Number, typer.Option(help="Share of hours in which the nodes work, 0 to 1.")] = None,
+    providers: Annotated[str | None, typer.Option(help="Rent only from these, such as aws,gcp.")] = None,
+    usd_per_hour: Annotated[
+        Number, typer.Option(help="Rent of a node, USD per hour; the cheapest on-demand price if omitted.")
+    ] = None,
+    fixed: Annotated[Number, typer.Option(help="Rent that is always paid, USD per hour.")] = None,
+    capex: Annotated[Number, typer.Option(help="Price of a node with its share of network and racks, USD.")] = None,
+    resale: Annotated[Number, typer.Option(help="Resale value as a share of the price, 0 to 1.")] = None,
+    kw: Annotated[Number, typer.Option(help="Mean power of a node, kW.")] = None,
+    pue: Annotated[Number, typer.Option(help="Power usage effectiveness of the building.")] = None,
+    usd_per_kwh: Annotated[Number, typer.Option(help="Price of electricity, USD per kWh.")] = None,
+    colo: Annotated[Number, typer.Option(help="Colocation of a node without electricity, USD per month.")] = None,
+    ops: Annotated[Number, typer.Option(help="Operation of a node, USD per month.")] = None,
+    availability: Annotated[Number, typer.Option(help="Share of hours in which an owned node is available.")] = None,
+    cost_of_capital: Annotated[Number, typer.Option(help="Cost of capital per year, such as 0.08.")] = None,
+    reserved_1y: Annotated[Number, typer.Option(help="Rent with a one-year commitment, USD per hour.")] = None,
+    reserved_3y: Annotated[Number, typer.Option(help="Rent with a three-year commitment, USD per hour.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the plot, as .png and .svg.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each input with its source.")] = False,
+) -> None:
+    """Compare renting with owning: total costs, and the utilisation and month from which owning is cheaper."""
+    given: dict[str, Number] = {
+        "usd_per_hour": usd_per_hour,
+        "fixed": fixed,
+        "utilisation": utilisation,
+        "capex": capex,
+        "resale": resale,
+        "kw": kw,
+        "pue": pue,
+        "usd_per_kwh": usd_per_kwh,
+        "colo": colo,
+        "ops": ops,
+        "availability": availability,
+        "cost_of_capital": cost_of_capital,
+        "reserved-1y": reserved_1y,
+        "reserved-3y": reserved_3y,
+    }
+    for name, value in {"nodes": nodes, "years": years, **given}.items():
+        _check(name, value)
+    from gangway.components.estimate.offers import find_offers
+    from gangway.finops.quotes.tco_inputs import gather
+    from gangway.finops.quotes.tco_tables import compare, plot_files, write_plot
+
+    if out is not None:
+        check_new_file(out, overwrite=overwrite, outputs=plot_files)
+    offers = find_offers(carriers(accelerator, chosen_providers(providers)))
+    result = compare(gather(accelerator, nodes, years, offers, given))
+    _print_result(result, [] if out is None else write_plot(result, out), as_json=as_json)
+
+
+def _print_result(result: "Tco", written: Sequence[Path], *, as_json: bool) -> None:
+    from gangway.finops.quotes.tco_tables import show, to_json
+
+    if as_json:
+        print_json({**to_json(result), "files": [str(path) for path in written]})
+        return
+    from rich.console import Console
+
+    console = Console()
+    show(result, console)
+    for path in written:
+        console.print(f"wrote {path}", highlight=False)
+
+
+def _check(name: str, value: float | None) -> None:
+    low, high, allowed = _RANGES[name]
+    # Comparisons with NaN are false, so NaN is refused too.
+    if value is not None and not (low <= value <= high and value < math.inf):
+        option = f"--{name.replace('_', '-')}"
+        nearest = parse_number(name, value, Span(low=low, high=high, whole=name == "nodes"))
+        if nearest is None:
+            nearest = high if value > low else low
+        fix = "write a finite number" if math.isinf(nearest) else f"write {option} {nearest:.10g}"
+        raise InputError(option, "out of range", value=value, allowed=allowed, fix=fix)

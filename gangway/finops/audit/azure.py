@@ -14,7 +14,7 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.query_text import kql_text
 from gangway.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from gangway.finops.audit.state import StateResource
-from gangway.sessions.azure import Poster, open_session
+from gangway.sessions import Poster, open_session
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.settings import AzureConfig
 

@@ -11,8 +11,7 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
 from gangway.images.specs import HELD_OBJECT
 from gangway.jobs.systemd.state import JobState
-from gangway.runs.errors import StoreFailedError
-from gangway.runs.run_store import RunStore, bucket_region, object_store, runs_url
+from gangway.runs.run_store import RunStore, StoreFailedError, bucket_region, object_store, runs_url
 from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 
 FOLDER = "breaker/"

@@ -28,6 +28,8 @@ from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
 from gangway.trainer.core.program import MODULE, program
 from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 from gangway.trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
+from gangway.runs.run_store import EndedRecord, RunStore, StoreFailedError, read_end
+from gangway.trainer.records.decisions import DecisionRecord
 
 RECORD_FILE, PROGRESS_FILE = "run.json", "progress.json"
 _MAX_BYTES = 64_000_000

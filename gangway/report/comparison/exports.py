@@ -15,12 +15,11 @@ from gangway.finops.bill.reader import pyarrow_missing
 from gangway.report.comparison.groups import Member, workers
 from gangway.report.comparison.ledgers import Kept, as_columns
 from gangway.report.comparison.ledgers import as_json as ledger_json
-from gangway.report.comparison.measures import MEASURES, num_gpus
+from gangway.report.comparison.measures import JOULES_PER_KWH, MEASURES, num_gpus
 from gangway.trainer.records.decisions import CONTROLLER, Fate
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunRecord
 
-_JOULES_PER_KWH = 3.6e6
 _BEGIN_FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """With full-width forms, which some programs treat alike."""
 _MEASURES = ("s_per_epoch", "loss_g", "loss_d", "gpu_percent", "cpu_percent", "memory_gib", "mfu_percent")
@@ -52,22 +51,15 @@ def report_json(
     signatures: Mapping[str, Mapping[str, str | None]],
     forecasts: Sequence[Kept] = (),
 ) -> str:
-    """Records and their table as a JSON object, every figure with its provenance.
-
-    Args:
-        records: of all runs.
-        table: None if they do not fit one table.
-        no_table: the reason, else empty.
-        signatures: by run id.
-        forecasts: of ledgers.
+    """Records and their table as a JSON object, every figure with its provenance. `table`: None if they do not fit one
+    table; `no_table`: the reason, else empty; `signatures`: by run id.
     """
-    runs = [record.model_dump(mode="json") for record in records]
     data = {
         "table": table,
         "no_table": no_table,
         "signatures": signatures,
         "forecasts": [ledger_json(series) for series in forecasts],
-        "runs": runs,
+        "runs": [record.model_dump(mode="json") for record in records],
     }
     return json.dumps(data, indent=2) + "\n"
 
@@ -85,8 +77,8 @@ def _line(member: Member) -> dict[str, Any]:
         "wall_sec": (record.wall_sec, 1.0),
         "images_per_sec": (record.images_per_sec, 1.0),
         "usd": (record.cost.total_usd, 1.0),
-        "it_kwh": (record.energy.it_joules, 1 / _JOULES_PER_KWH),
-        "facility_kwh": (record.energy.facility_joules, 1 / _JOULES_PER_KWH),
+        "it_kwh": (record.energy.it_joules, 1 / JOULES_PER_KWH),
+        "facility_kwh": (record.energy.facility_joules, 1 / JOULES_PER_KWH),
         "gco2e": (record.carbon.gco2e, 1.0),
         "embodied_gco2e": (record.carbon.embodied_gco2e, 1.0),
         "sci_g_per_kimg": (record.carbon.sci_g_per_kimg, 1.0),

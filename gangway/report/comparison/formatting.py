@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from gangway.components.estimate.statistics import FEWEST_PAIRS
 from gangway.render.rendering import duration, number, unit_text
+from gangway.report.comparison.measures import Measure
 from gangway.report.comparison.series import Spread
-from gangway.report.comparison.tables import PUBLISHED, Column
+from gangway.report.comparison.tables import PUBLISHED
 
 _MINUS = "\N{MINUS SIGN}"
 _DIGITS_OF_SPREAD, _ALL_DIGITS = 2, 17
@@ -82,7 +83,7 @@ class CellWords(NamedTuple):
     hint: str = ""
 
 
-def format_cell(cell: Spread | None, column: Column, *, relative: bool = False) -> CellWords:
+def format_cell(cell: Spread | None, column: Measure, *, relative: bool = False) -> CellWords:
     """Format a cell. `cell`: None if a paper has none; `relative`: a change, with its sign and always its unit."""
     if cell is None:
         return CellWords(_NOTHING)
@@ -164,7 +165,7 @@ def _values(cell: Spread, print_it: Callable[[float], str]) -> str:
     return f"{kind} of {len(cell.known)} ({each})"
 
 
-def heading(column: Column) -> str:
+def heading(column: Measure) -> str:
     """Label, unit, and an arrow in the better direction."""
     unit = f", {unit_text(column.unit)}" if column.unit else ""
     return f"{column.label}{unit} {_ARROWS[column.better]}".strip()

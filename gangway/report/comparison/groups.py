@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gangway.components.core.findings import InputError, nearest_hint
 from gangway.components.core.first_error import first_wrong
-from gangway.runs.run_folders import RECORD, STATS, Run, not_covered, read_json, unreadable_reason
+from gangway.runs.run_folders import RECORD, STATS, Run, not_covered, read_json, read_stats, unreadable_reason
 from gangway.runs.signatures import UNSIGNED
-from gangway.runs.stats import read_stats
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.host import program
 from gangway.trainer.records.quantity import Quantity
@@ -65,16 +64,10 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True)
 class Member:
-    """A run of the report.
-
-    Attributes:
-        stats: lines of its stats.jsonl; empty without one.
-        stack: the suite's name for it, else the record's, else `local`.
-        arm: of the suite; empty without one.
-        paper: whose table the suite reproduces; empty without one.
-        stack_usd: of the whole stack, from its suite.
-        control: the first arm in its suite for its stack, with or without a run; empty without one.
-        signed: whether the record is signed, in a word or two.
+    """A run of the report. `stats`: lines of its stats.jsonl, empty without one; `stack`: the suite's name for it, else
+    the record's, else `local`; `paper`: whose table the suite reproduces; `stack_usd`: of the whole stack, from its
+    suite; `control`: the first arm in its suite for its stack, with or without a run; `signed`: whether the record is,
+    in a word or two.
     """
 
     record: RunRecord
@@ -125,7 +118,6 @@ def get_members(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
 
 
 def _missing_run(folder: Path) -> Missing:
-    """Why the record is missing or unreadable, and the fix."""
     if (folder / RECORD).is_file() and (mistake := unreadable_reason(folder)) is not None:
         return Missing("", folder.name, "broken record", f"{mistake.place} {mistake.problem}; {mistake.fix}")
     command = f"{program()} record --run-dir {shlex.quote(str(folder))}"

@@ -21,8 +21,6 @@ from gangway.sim.forecast.accuracy import FALSE_ALARM_EVERY, Skill
 from gangway.sim.forecast.ledger import Scored, Standing, read_ledger, standings
 from gangway.sim.forecast.series import format_time
 
-__all__ = ["HEADINGS", "Kept", "as_columns", "as_json", "get_cells", "ledger_drawings", "read_ledgers"]
-
 _MOST_STEPS: Final = 200
 """Of a drawing."""
 HEADINGS: Final = (
@@ -218,7 +216,6 @@ def _select_drawn(scored: Sequence[Scored]) -> list[Scored]:
 
 
 def _contiguous(drawn: Sequence[Scored]) -> Iterator[list[Scored]]:
-    """Groups without gaps between them."""
     stretch: list[Scored] = []
     for each in drawn:
         if stretch and each.times[0] - stretch[-1].times[-1] != each.step:
@@ -229,7 +226,6 @@ def _contiguous(drawn: Sequence[Scored]) -> Iterator[list[Scored]]:
 
 
 def _paint(axes: Axes, theme: Theme, drawn: Sequence[Scored], labels: tuple[str, str, str, str]) -> None:
-    """Truth, middle, interval and baseline, each once in the legend."""
     for place, stretch in enumerate(_contiguous(drawn)):
         truth, middle, interval, naive = labels if place == 0 else (f"_{label}" for label in labels)
         days = as_days([time for each in stretch for time in each.times])

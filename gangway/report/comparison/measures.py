@@ -10,7 +10,7 @@ from gangway.trainer.records.quality import QualityRecord
 from gangway.trainer.records.quantity import Quantity
 
 _PARTS = 10
-_JOULES_PER_KWH = 3.6e6
+JOULES_PER_KWH = 3.6e6
 _OLD = "not recorded by that version"
 
 
@@ -116,7 +116,7 @@ _ALL = (
         "it_kwh",
         "Energy",
         "kWh",
-        lambda run: _convert(run.record.energy.it_joules, 1 / _JOULES_PER_KWH, "kWh"),
+        lambda run: _convert(run.record.energy.it_joules, 1 / JOULES_PER_KWH, "kWh"),
         "lower",
     ),
     Measure("it_wh", "Energy", "Wh", lambda run: _convert(run.record.energy.it_joules, 1 / 3600, "Wh"), "lower"),
@@ -134,7 +134,7 @@ MEASURES = {measure.key: measure for measure in _ALL}
 def energy_key(members: Sequence[Member]) -> str:
     """The energy measure for the runs' size: small ones in Wh."""
     known = [member.record.energy.it_joules.value or 0.0 for member in members]
-    return "it_kwh" if max(known) >= _JOULES_PER_KWH / 10 else "it_wh"
+    return "it_kwh" if max(known) >= JOULES_PER_KWH / 10 else "it_wh"
 
 
 def quality_measures(members: Sequence[Member], always: Sequence[str] = ()) -> list[Measure]:

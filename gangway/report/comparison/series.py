@@ -25,15 +25,10 @@ _MOST_POINTS = 240
 
 @dataclass(frozen=True)
 class Spread:
-    """One quantity over the runs of a row.
-
-    Attributes:
-        provenance: the weakest of the values'; absent without values.
-        source: of the values; else why there are none.
-        as_of: the oldest source's date; may be empty.
-        std: sample standard deviation (n - 1) of three values or more, else None.
-        values: each run's, in the row's order, by name.
-        compared: of a change, instead of `std`: its interval and the claim; else None.
+    """One quantity over the runs of a row. `provenance`: the weakest of the values', absent without any; `source`: of
+    the values, else why there are none; `as_of`: the oldest source's date; `std`: sample standard deviation (n - 1) of
+    three values or more; `values`: each run's, in the row's order, by name; `compared`: of a change, instead of `std`:
+    its interval and the claim.
     """
 
     value: float | None
@@ -92,16 +87,10 @@ def get_spread(figures: Mapping[str, Quantity]) -> Spread:
 
 
 def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, signed: bool = False) -> Spread:
-    """The treatment's change against the control, in per cent or as a difference.
-
-    Compares seed by seed; without common seeds, or with repeated ones, the means as one pair.
-
-    Args:
-        control: a quantity.
-        treatment: the same quantity.
-        seeds: by the run's name.
-        signed: may be zero or less: the change is then a difference in its own unit (per cent in points), as for any
-            quantity with a value that is not positive.
+    """The treatment's change against the control, in per cent or as a difference: seed by seed or, without common seeds
+    or with repeated ones, of the means as one pair. `seeds`: by the run's name; `signed`: may be zero or less: the
+    change is then a difference in its own unit (per cent in points), as for any quantity with a value that is not
+    positive.
     """
     if control.value is None or treatment.value is None:
         absent = control if control.value is None else treatment
@@ -189,21 +178,17 @@ def add_note(key: str, cell: Spread, note: str) -> Spread:
 
 
 def _method_conflicts(named: Sequence[tuple[str, Member]]) -> str:
-    """The methods by kind of device, with their runs, if there are several; else empty."""
     found: dict[str, dict[str, list[str]]] = {}
     for name, member in named:
         for device, ways in _metering_methods(member).items():
             for way in ways:
                 found.setdefault(device, {}).setdefault(way, []).append(name)
     return "; ".join(
-        f"{_NAMES.get(device, device)} by {' and '.join(_whose(way, names) for way, names in ways.items())}"
+        f"{_NAMES.get(device, device)} by "
+        + " and ".join(f"{way} ({', '.join(dict.fromkeys(names))})" for way, names in ways.items())
         for device, ways in found.items()
         if len(ways) > 1
     )
-
-
-def _whose(way: str, names: Sequence[str]) -> str:
-    return f"{way} ({', '.join(dict.fromkeys(names))})"
 
 
 def _metering_methods(member: Member) -> dict[str, list[str]]:

@@ -16,14 +16,13 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.whole_files import make_folder, write_whole
 from gangway.render.drawing import Drawing
 from gangway.render.rendering import Sources, duration, kimg_text, moment, number, render_template, unit_text
-from gangway.report.comparison.charts import curve_drawings
+from gangway.report.comparison.charts import curve_drawings, front_drawing, timeline_drawing
 from gangway.report.comparison.formatting import CellText, format_cell, heading
 from gangway.report.comparison.groups import Group, Member, get_members, parse_keys
 from gangway.report.comparison.ledgers import HEADINGS, Kept, get_cells, ledger_drawings
-from gangway.report.comparison.measures import HOLDS, MEASURES, energy_key
-from gangway.report.comparison.pareto import front_drawing, timeline_drawing
+from gangway.report.comparison.measures import HOLDS, MEASURES, Measure, energy_key
 from gangway.report.comparison.series import Spread, add_note, get_spread, meters_note
-from gangway.report.comparison.tables import Column, Report, Row, get_report
+from gangway.report.comparison.tables import Report, Row, get_report
 from gangway.report.decisions import Decided, find_decided
 from gangway.runs.run_folders import Run, not_sealed
 from gangway.trainer.core.host import program
@@ -59,13 +58,8 @@ class Grid(NamedTuple):
     remark: str
 
 
-def get_grids(groups: Sequence[Group]) -> list[Grid]:
-    """A grid per row from the first run's samples.png, if any. InputError: not an image."""
-    budget = _ALL_BYTES // max(len(groups), 1)
-    return [grid for group in groups if (grid := _grid(group, budget)) is not None]
-
-
 def _grid(group: Group, budget: int) -> Grid | None:
+    """From the first run's samples.png, if any. InputError: not an image."""
     from PIL import Image, UnidentifiedImageError
 
     for member in group.members:
@@ -161,14 +155,14 @@ def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
     return ["## Forecasts", _table(HEADINGS, rows)]
 
 
-def _row(row: Row, columns: Sequence[Column], sources: Sources) -> list[str]:
+def _row(row: Row, columns: Sequence[Measure], sources: Sources) -> list[str]:
     label = _plain(row.label)
     title = {"ours": label, "change": f"*{label}*", "theirs": f"*{label} (theirs)*"}[row.kind]
     runs = f" (n = {len(row.seeds)})" if row.seeds else ""
     return [f"{title}{runs}", *(_cell(row.cells.get(column.key), column, row, sources) for column in columns)]
 
 
-def _cell(cell: Spread | None, column: Column, row: Row, sources: Sources) -> str:
+def _cell(cell: Spread | None, column: Measure, row: Row, sources: Sources) -> str:
     words = format_cell(cell, column, relative=row.relative)
     if cell is None:
         return words.text
@@ -187,46 +181,33 @@ def _plain(text: str) -> str:
     return html.escape(" ".join(text.split()), quote=False).translate(_SPECIAL)
 
 
-@dataclass(frozen=True)
-class PageInputs:
-    """The content of the page. `not_drawn`: a sentence for each drawing without data; `decided`: decisions of each row
-    with a controller.
-    """
-
-    report: Report
-    drawings: Sequence[Drawing]
-    not_drawn: Sequence[str]
-    grids: Sequence[Grid]
-    decided: Sequence[tuple[str, str, Decided]]
-    forecasts: Sequence[Kept] = ()
-
-
-def comparison_page(inputs: PageInputs) -> str:
+def _page(made: "ComparisonReport", grids: Sequence[Grid]) -> str:
     """The whole HTML file: no script, nothing fetched."""
-    report, sources = inputs.report, Sources()
-    measures = [MEASURES[key] for key in (*_OF_A_RUN, energy_key(report.members))]
-    of_a_run = [Column(one.key, one.label, one.unit, one.better) for one in measures]
+    report, sources = made.report, Sources()
 
-    def told(row: Row, column: Column) -> CellText | None:
+    def told(row: Row, column: Measure) -> CellText | None:
         cell = row.cells.get(column.key)
         return None if cell is None else _table_cell(cell, column, sources, relative=row.relative)
 
     note = meters_note(report.groups)
 
-    def of_run(member: Member, column: Column) -> CellText:
-        cell = get_spread({member.name: MEASURES[column.key].of(member)})
+    def of_run(member: Member, column: Measure) -> CellText:
+        cell = get_spread({member.name: column.of(member)})
         return _table_cell(add_note(column.key, cell, note), column, sources)
 
     context = {
-        "i": inputs,
         "report": report,
-        "decided": inputs.decided,
+        "drawings": made.drawn[0],
+        "not_drawn": made.drawn[1],
+        "grids": grids,
+        "decided": made.decided,
+        "forecasts": made.forecasts,
         "holds": HOLDS,
         "not_sealed": not_sealed(member.record for member in report.members),
         "table": report.table,
         "ours": [row for row in report.table.rows if row.kind != "theirs"],
         "theirs": [row for row in report.table.rows if row.kind == "theirs"],
-        "of_a_run": of_a_run,
+        "of_a_run": [MEASURES[key] for key in (*_OF_A_RUN, energy_key(report.members))],
         "row_labels": {member.name: group.label for group in report.groups for member in group.members},
         "seeds": sorted({member.record.seed for member in report.members}),
         "stops": [(member, stop) for member in report.members for stop in member.record.interruptions],
@@ -251,7 +232,7 @@ def comparison_page(inputs: PageInputs) -> str:
     return render_template("comparison.html.j2", ("report.css", "comparison.css"), filters, context)
 
 
-def _table_cell(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> CellText:
+def _table_cell(cell: Spread, column: Measure, sources: Sources, *, relative: bool = False) -> CellText:
     words = format_cell(cell, column, relative=relative)
     entry = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note)
     lines = [f"{words.text} {unit_text(cell.unit)}".strip(), words.hint, words.values, entry.source.text]
@@ -285,7 +266,8 @@ class ComparisonReport:
     forecasts: Sequence[Kept] = ()
 
     @cached_property
-    def _drawn(self) -> tuple[list[Drawing], list[str]]:
+    def drawn(self) -> tuple[list[Drawing], list[str]]:
+        """Drawings, and a sentence for each without data."""
         curves, lacking = curve_drawings(self.report.groups)
         fronts = [front_drawing(self.report.groups, key) for key in ("usd", energy_key(self.report.members))]
         published, unknown = ledger_drawings(self.forecasts)
@@ -298,7 +280,8 @@ class ComparisonReport:
         return drawings, [*lacking, *(one for one in fronts if isinstance(one, str)), *unknown]
 
     @cached_property
-    def _decided(self) -> list[tuple[str, str, Decided]]:
+    def decided(self) -> list[tuple[str, str, Decided]]:
+        """Decisions of each row with a controller, with its label and run."""
         found = []
         for place, group in enumerate(self.report.groups, 1):
             candidates = (
@@ -313,15 +296,14 @@ class ComparisonReport:
 
     def write_page(self, folder: Path) -> Path:
         """Write `folder/report.html` and return its path. InputError: a grid is no image, or not writable."""
-        drawings, lacking = self._drawn
-        grids = get_grids(self.report.groups)
-        html = comparison_page(PageInputs(self.report, drawings, lacking, grids, self._decided, self.forecasts))
+        budget = _ALL_BYTES // max(len(self.report.groups), 1)
+        page = _page(self, [grid for group in self.report.groups if (grid := _grid(group, budget)) is not None])
         make_folder(folder)
-        return write_whole(folder / "report.html", html.encode())
+        return write_whole(folder / "report.html", page.encode())
 
     def write_figures(self, folder: Path) -> list[Path]:
         """Write each drawing as PDF and SVG. InputError: the folder cannot be written."""
-        drawings = [*self._drawn[0], *(one.drawing for _, _, one in self._decided if one.drawing is not None)]
+        drawings = [*self.drawn[0], *(one.drawing for _, _, one in self.decided if one.drawing is not None)]
         files = {folder / f"{one.name}.{kind}": one.as_file(kind) for one in drawings for kind in _KINDS}
         make_folder(folder)
         for path, content in files.items():

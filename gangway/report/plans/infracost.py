@@ -7,10 +7,9 @@ fields for the run and its energy.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from gangway.components.catalog.billing import load_billing
 from gangway.components.estimate.cost import HOURS_PER_MONTH, get_key
@@ -57,8 +56,7 @@ def infracost(plan: Mapping[str, Any], past: Mapping[str, Any] | None = None, *,
     }
 
 
-@dataclass(frozen=True)
-class _Sorted:
+class _Sorted(NamedTuple):
     """A plan's billable resources: free, paid by use (by unit), and unknown."""
 
     free: list[Mapping[str, Any]]
@@ -102,7 +100,6 @@ def _breakdown(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subject(line: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and type of a line's subject: its one resource, or a plural."""
     of = [key.split("::", 1) for key in line.get("of", ())]
     kinds = {kind for kind, _ in of}
     name = of[0][1] if len(of) == 1 else line["name"].partition(":")[0]
@@ -155,7 +152,7 @@ def _usage_resource(resource: Mapping[str, Any], per: str) -> dict[str, Any]:
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Changes by resource, without unchanged ones, as Infracost does."""
-    before, after = ({_identity(r): r for r in each["resources"]} for each in (old, new))
+    before, after = ({(r["name"], r.get("resourceType", "")): r for r in each["resources"]} for each in (old, new))
     changed = []
     for key in [*after, *(key for key in before if key not in after)]:
         was, now = before.get(key), after.get(key)
@@ -171,10 +168,6 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
             }
         )
     return {"resources": changed, **{key: _minus(new[key], old[key]) for key in _COSTS}}
-
-
-def _identity(resource: Mapping[str, Any]) -> tuple[str, str]:
-    return resource["name"], resource.get("resourceType", "")
 
 
 def _summary(plan: Mapping[str, Any], breakdown: Mapping[str, Any]) -> dict[str, Any]:

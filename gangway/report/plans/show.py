@@ -78,12 +78,11 @@ class Detail(StrEnum):
 
 def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> None:
     """Print the plan; the gravest findings and the sum come last, at the terminal's end."""
-    if detail is Detail.FULL:
+    if full := detail is Detail.FULL:
         console.print(resource_tree(plan.config.stack, plan.resources))
     else:
         console.print(_heading(plan), highlight=False)
     if detail is not Detail.BRIEF:
-        full = detail is Detail.FULL
         console.print(cost_table(plan.cost, sources=full))
         console.print(ladder_table(plan.rungs, sources=full, standing=plan.config.job is None))
         if plan.ladder_if_trained is not None and len(plan.rungs) > 1:
@@ -183,7 +182,6 @@ def _queue_cost(plan: Plan) -> str:
 
 
 def _expected(plan: Plan, *, sources: bool) -> str:
-    """A run's expected share of that, with its uncertainty."""
     if plan.rung is None:
         return f"expected: [bold]{_NO_NODE if plan.config.job is None else _NEVER}[/]"
     run, speed, rate = plan.expected, plan.expected.throughput, plan.expected.throughput.images_per_second
@@ -207,7 +205,6 @@ def _expected(plan: Plan, *, sources: bool) -> str:
 
 
 def _memory(plan: Plan, *, sources: bool) -> str:
-    """A step's memory per accelerator; empty without a GPU or if negligible."""
     memory = plan.expected.memory
     if memory is None or not (sources or memory.is_noteworthy):
         return ""
@@ -271,10 +268,10 @@ def _energy(plan: Plan) -> str:
     kwh = _range("kWh", energy.kwh, energy.kwh_low, energy.kwh_high, energy.kwh_most)
     grams = (carbon.gco2e, carbon.gco2e_low, carbon.gco2e_high, carbon.gco2e_most)
     whole = "" if plan.config.job is not None else " a month with all nodes"
-    return (
-        f"energy{whole}: {kwh}; PUE {energy.pue:g}\n"
-        f"emissions: {_range('kg CO2e', *map(_kilo, grams))}; {_grams(carbon)}"
-    )
+    intensity = carbon.intensity_g_per_kwh
+    grid = "an unknown grid" if intensity is None else f"{intensity:.0f} g/kWh"
+    emissions = _range("kg CO2e", *map(_kilo, grams))
+    return f"energy{whole}: {kwh}; PUE {energy.pue:g}\nemissions: {emissions}; {grid}"
 
 
 def _range(unit: str, mid: float | None, low: float | None, high: float | None, most: float | None) -> str:
@@ -285,11 +282,6 @@ def _range(unit: str, mid: float | None, low: float | None, high: float | None, 
         return f"[bold]unknown[/], {_digits(most)} {unit} at most"
     band = "" if low == mid == high else f" ({_digits(low)} to {_digits(high)})"
     return f"[bold]{_digits(mid)} {unit}[/] expected{band}, {_digits(most)} at most"
-
-
-def _grams(carbon: CarbonEstimate) -> str:
-    grams = carbon.intensity_g_per_kwh
-    return "an unknown grid" if grams is None else f"{grams:.0f} g/kWh"
 
 
 def _digits(value: float) -> str:
@@ -411,7 +403,6 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
 
 
 def _small(cost: CostEstimate) -> list[CostComponent]:
-    """Minor lines paid by the hour; none if there are few."""
     threshold = cost.hourly * _SMALL
     small = [
         one for one in cost.components if one.hourly and one.hourly < threshold and not one.standby and not one.once
@@ -550,12 +541,7 @@ def _figures(figures: Iterable[Delta]) -> Table:
     for column in ("what", "before", "now", "change"):
         table.add_column(column, justify="left" if column == "what" else "right")
     for figure in figures:
-        table.add_row(
-            figure.label,
-            _number(figure.before),
-            _number(figure.now),
-            _number(figure.change, "+"),
-        )
+        table.add_row(figure.label, _number(figure.before), _number(figure.now), _number(figure.change, "+"))
     return table
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -130,16 +130,12 @@ def print_side_by_side(stacks: Sequence[str], folder: Path, *, as_json: bool) ->
         except* InputError as refused:
             mistakes += [one for one in refused.exceptions if isinstance(one, InputError)]
     if as_json and summaries:
-        print(json.dumps({"stacks": [_to_json(one) for one in summaries]}, indent=2))
+        print(json.dumps({"stacks": [asdict(one) for one in summaries]}, indent=2))
     elif summaries:
         Console().print(side_by_side(summaries))
     if mistakes:
         raise ExceptionGroup("stacks that cannot be planned", mistakes)
     return any(one.errors for one in summaries)
-
-
-def _to_json(one: StackSummary) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(one).items()}
 
 
 def _plan(path: Path) -> Plan:

@@ -15,9 +15,7 @@ import yaml
 
 from gangway.bench.processes import Stop
 from gangway.bench.session import Options, run_suite
-from gangway.runs.end_record import ENDED_FILE, check_not_ended
-from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
-from gangway.runs.run_store import RunStore
+from gangway.runs.run_store import ENDED_FILE, Failure, RunFailedError, RunStore, StoreFailedError, check_not_ended
 from gangway.trainer.records.run_record import RunRecord
 
 SUITE: dict[str, Any] = {
@@ -74,7 +72,7 @@ REFUSALS = [
     ("https://account.blob.core.windows.net/runs/x", 404, "/runs/x: no such bucket"),
     ("https://account.blob.core.windows.net/runs/x", 403, "/runs/x: no permission to read it"),
 ]
-FIXES = {"no such bucket": "create it", "no permission to read it": "log in as"}
+FIXES = {"no such bucket": "create it", "no permission to read it": "log in with"}
 
 
 def checked(row: dict[str, Any], said: str) -> None:

@@ -15,12 +15,15 @@ import pytest
 import yaml
 from pulumi.automation import PulumiCommand
 
-from gangway.bench.cloud import Cloud, check_login
+from gangway.bench.cloud import SIGNER, Cloud, check_login, check_signer
 from gangway.bench.processes import end_leftover, process_facts
-from gangway.bench.pulumi_cli import WatchedCommand, find_cli, project_dir, write_project
+from gangway.bench.pulumi_cli import WatchedCommand, find_cli, project_dir, read_project, write_project
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id, stack_name
 from gangway.components.core.findings import InputError
-from gangway.runs.errors import RunFailedError, StoreFailedError
+from gangway.components.core.signing_key import new_signing_key, public_half
+from gangway.runs.run_store import RunFailedError, StoreFailedError
+from gangway.runs.signatures import read_private_key, sign
+from gangway.stacks.config.stack_config import StackConfig
 from gangway.trainer.records.run_record import RunRecord
 
 STAMP = "20260101-000000-abcd"
@@ -347,3 +350,85 @@ def test_a_project_holds_the_suites_training(run_dir: Path, item: Item, repo: Pa
     project = yaml.safe_load((folder / "Pulumi.yaml").read_text("utf-8"))
     assert project["main"] == str(repo / "stacks")
     assert "stackConfigDir" not in project
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run's folder as it is fetched, not signed yet."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/run.json").write_text("{}")
+    return tmp_path / "run"
+
+
+def signed_by(pem: str, run: Path) -> None:
+    key = run.parent / "key"
+    key.write_text(pem)
+    sign(run / "run.json", read_private_key(key, "--key"))
+
+
+def test_what_the_stack_signed_is_collected_and_its_key_kept(run: Path) -> None:
+    """Also what nobody signed: a node that cannot says so itself, and puts the record."""
+    own = new_signing_key()
+    (run / SIGNER).write_text("of whoever wrote into the bucket")
+    check_signer(run, public_half(own))
+    signed_by(own, run)
+    check_signer(run, public_half(own))
+    assert (run / SIGNER).read_text() == public_half(own)
+
+
+@pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
+@pytest.mark.parametrize("change", ["content", "key"])
+def test_what_somebody_else_wrote_is_no_result(run: Path, change: str) -> None:
+    own = new_signing_key()
+    signed_by(own if change == "content" else new_signing_key(), run)
+    if change == "content":
+        (run / "run.json").write_text('{"usd": 0}')
+    with pytest.raises(RunFailedError, match=r"after it was signed|another key"):
+        check_signer(run, public_half(own))
+
+
+@pytest.mark.attack("a bucket's writer", "a record that is a link to another file of the reader's")
+def test_a_record_that_is_a_link_is_not_read(run: Path) -> None:
+    own = new_signing_key()
+    signed_by(own, run)
+    (run / "run.json").rename(run.parent / "elsewhere.json")
+    (run / "run.json").symlink_to(run.parent / "elsewhere.json")
+    with pytest.raises(RunFailedError, match="it is a link"):
+        check_signer(run, public_half(own))
+
+
+Written = Callable[..., StackConfig]
+
+
+@pytest.fixture
+def written(tmp_path: Path, make_suite: Callable[..., SuiteConfig], repo: Path) -> Written:
+    """The settings of an item on this stack, as the program will read them."""
+
+    def write(stack: str, **changes: object) -> StackConfig:
+        suite = make_suite(stacks=[{"stack": stack, "set": changes}], seeds=[0])
+        (item,) = get_items(suite, local=False)
+        write_project(tmp_path / stack, item, suite, "dcgan-digits", "20260101-000000-abcd", repo / "stacks")
+        return read_project(tmp_path / stack, item, "suite.yaml")
+
+    return write
+
+
+@pytest.mark.parametrize("stack", ["aws-p4d-block", "gcp-v5e-pod", "azure-ndv4", "openstack-gpu"])
+def test_nodes_go_by_themselves_should_nobody_be_left_to_destroy_them(written: Written, stack: str) -> None:
+    job = written(stack).work
+    assert (job.terminate_when_done, job.max_hours) == (True, 4.0)
+
+
+def test_machines_of_ones_own_stay_and_stop_training(written: Written) -> None:
+    job = written("hosts-lab").work
+    assert (job.terminate_when_done, job.max_hours) == (False, 4.0)
+
+
+def test_who_wants_nodes_to_stay_is_heeded(written: Written) -> None:
+    assert written("aws-g5-dev", **{"job.terminate_when_done": False}).work.terminate_when_done is False
+
+
+def test_a_provider_that_nobody_knows_is_a_mistake_with_its_place(written: Written) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        written("aws-g5-dev", **{"provider": "asw"})
+    assert "gangway:provider: not one of the allowed words" in str(caught.value.exceptions[0])

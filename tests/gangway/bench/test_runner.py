@@ -1,5 +1,6 @@
 """The loop over a suite: whatever fails, stops or crashes, nothing is left standing and the others go on."""
 
+import itertools
 import json
 from collections.abc import Callable
 from datetime import datetime
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from gangway.bench.journal import Journal, State
 from gangway.bench.processes import AbandonedError
-from gangway.runs.errors import Failure, StoreFailedError
+from gangway.runs.run_store import Failure, StoreFailedError
 
 FIRST, SECOND, THIRD, FOURTH = "aws-g5-dev-s0", "aws-g5-dev-s1", "azure-nc-dev-s0", "azure-nc-dev-s1"
 
@@ -137,18 +138,16 @@ def test_what_is_odd_in_a_bucket_is_told_once_and_ends_nothing(stage: Any) -> No
 def test_what_is_odd_is_no_failure_of_the_bucket(stage: Any) -> None:
     """One refusal after many odd looks is a hiccup."""
     outage(stage, Failure.ODD, first=0)
-    odd, asked = stage.cloud.record, 0
+    odd, asked = stage.cloud.record, itertools.count(1)
 
     def record(item: Any, facts: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        if asked in (9, 11):
+        if next(asked) in (9, 11):
             raise StoreFailedError("s3://runs: refused", Failure.LASTING)
         return odd(item, facts)
 
     stage.cloud.record = record
     journal = stage.run()
-    assert asked > 11
+    assert next(asked) > 12
     assert all(journal[item.name].recorded for item in stage.items)
 
 
@@ -254,22 +253,22 @@ def test_asked_to_stop_it_destroys_and_resume_finishes(stage: Any) -> None:
     assert stage.cloud.standing == {}
 
 
-def test_the_second_signal_leaves_all_as_it_is(stage: Any) -> None:
-    def leave() -> None:
-        raise AbandonedError
+def run_until_step(stage: Any, number: int, error: type[BaseException]) -> None:
+    """A run of the suite whose cloud raises this from its so many-th step on."""
+    steps = itertools.count(1)
 
-    stage.cloud.train_sec = 3600
-    calls = 0
+    def step() -> None:
+        if next(steps) >= number:
+            raise error
 
-    def twice() -> None:
-        nonlocal calls
-        calls += 1
-        if calls > 5:
-            leave()
-
-    stage.cloud.on_call = twice
-    with pytest.raises(AbandonedError):
+    stage.cloud.on_call = step
+    with pytest.raises(error):
         stage.run()
+
+
+def test_the_second_signal_leaves_all_as_it_is(stage: Any) -> None:
+    stage.cloud.train_sec = 3600
+    run_until_step(stage, 6, AbandonedError)
     assert list(stage.cloud.standing) == [FIRST]
     stage.cloud.on_call = lambda: None
     stage.run(clean_only=True)
@@ -278,17 +277,7 @@ def test_the_second_signal_leaves_all_as_it_is(stage: Any) -> None:
 
 
 def test_what_is_still_up_is_gone_on_with(stage: Any, crash_error: type[BaseException]) -> None:
-    calls = 0
-
-    def crash() -> None:
-        nonlocal calls
-        calls += 1
-        if calls > 6:
-            raise crash_error
-
-    stage.cloud.on_call = crash
-    with pytest.raises(crash_error):
-        stage.run()
+    run_until_step(stage, 7, crash_error)
     with stage.journal() as journal:
         assert journal[FIRST].state is State.UP
     stage.cloud.on_call = lambda: None

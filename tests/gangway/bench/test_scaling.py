@@ -1,6 +1,8 @@
 """`gangway bench scaling`: one real measurement, rounds by hand, projection apart, and what is refused."""
 
+import itertools
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,25 @@ from typer.testing import CliRunner
 from gangway.bench import local
 from gangway.bench import scaling as scaling_runs
 from gangway.bench.local import Placement
-from gangway.bench.scaling import LINES, Mode, Sample, Study, find_target, job, measure, read_sample, short, study
-from gangway.bench.scaling_plot import draw_scaling
+from gangway.bench.scaling import (
+    LINES,
+    MAX_WORKERS,
+    Mode,
+    Sample,
+    Study,
+    draw_scaling,
+    find_target,
+    fit_curve,
+    job,
+    measure,
+    read_sample,
+    short,
+    study,
+)
 from gangway.cli.main import app
+from gangway.components.catalog.loader import load_tpus
 from gangway.components.core.findings import InputError
+from gangway.components.estimate.scaling import Links, Torus
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 
@@ -297,3 +314,130 @@ def test_mistakes_are_told_before_anything_runs(words: list[str], message: str, 
     assert isinstance(done.exception, InputError)
     assert message in str(done.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+WAITS = {1: 0.0, 2: 2e-3, 4: 6e-3}
+"""Of an all-reduce by the number of processes, seconds."""
+STRONG = {1: 0.1, 2: 0.062, 4: 0.046}
+"""Steps of which a fifth is serial, and the all-reduce."""
+WEAK = {1: 0.1, 2: 0.125, 4: 0.15}
+
+
+def studied(steps: Mapping[Mode, Mapping[int, float]], untimed: str = "") -> Study:
+    """One round of these steps; the size of a message changes nothing."""
+    samples = {}
+    for mode, by_workers in steps.items():
+        for n, seconds in by_workers.items():
+            waits = {} if n == 1 or untimed else {1_000: WAITS[n], 2_000: WAITS[n]}
+            samples[mode, n] = Sample(seconds, waits, 3_000_000, "cpu", untimed if n > 1 else "")
+    return study([samples], 64, None, (0.0, 0.0), [], Placement("cpu", 1, "no GPU here"))
+
+
+@pytest.mark.parametrize("mode", ["weak", "strong"])
+def test_it_goes_through_the_fitted_steps_and_no_further(mode: Mode) -> None:
+    made = studied({"weak": WEAK, "strong": STRONG})
+    curve = fit_curve(made, mode, 33)
+    by_workers = {one.workers: one for one in made.measured if one.mode == mode}
+    assert curve[0] == (1, 1)
+    for index, workers in ((16, 2), (32, 4)):
+        parts = 1 if mode == "weak" else workers
+        assert curve[index] == pytest.approx((workers, 0.1 / (parts * by_workers[workers].model_sec)))
+    counts = [n for n, _ in curve]
+    assert counts == sorted(counts)
+    assert (len(set(counts)), counts[-1]) == (33, 4)
+    assert all(before > after for (_, before), (_, after) in itertools.pairwise(curve))
+
+
+def test_between_measured_numbers_it_is_amdahls() -> None:
+    """The all-reduce lies on a line there: 2 ms at 2 processes, 6 at 4."""
+    made = studied({"strong": STRONG})
+    assert made.fit is not None
+    assert made.fit.serial_share == pytest.approx(0.2)
+    n, value = fit_curve(made, "strong", 4)[2]
+    assert n == pytest.approx(4 ** (2 / 3))
+    wait = 0.002 + (n - 2) * 0.002
+    assert value == pytest.approx(0.1 / (n * (0.1 * (0.2 + 0.8 / n) + wait)))
+
+
+def test_one_process_has_no_curve() -> None:
+    made = studied({"weak": {1: 0.1}})
+    assert fit_curve(made, "weak") == fit_curve(made, "strong") == []
+    assert b"fit" not in draw_scaling(made, "svg")
+
+
+def test_all_reduces_that_nobody_timed_are_none_and_said() -> None:
+    made = studied({"weak": {1: 0.1, 2: 0.1}, "strong": {1: 0.1, 2: 0.06}}, untimed="no RDMA device")
+    assert made.untimed == "no RDMA device"
+    assert {one.workers: one.all_reduce_sec for one in made.measured} == {1: 0.0, 2: None}
+    assert made.fit is not None
+    assert made.fit.serial_share == pytest.approx(0.2)
+    assert fit_curve(made, "weak") == [], "one alone, and nothing to add to it"
+    assert fit_curve(made, "strong")[-1][1] == pytest.approx(0.1 / 0.12)
+    assert made.to_json()["measured"]["all_reduce_untimed"] == "no RDMA device"
+    picture = draw_scaling(made, "svg")
+    assert b"strong, fit: serial share 20.0%" in picture
+    assert b"+ all-reduce" not in picture
+
+
+def test_a_machine_type_of_any_provider() -> None:
+    for name in ("p5.48xlarge", "a3-megagpu-8g", "Standard_ND96isr_H100_v5"):
+        found = find_target(name)
+        assert isinstance(found.network, Links)
+        assert (found.name, found.note) == (name, "")
+        assert found.counts == tuple(2**power for power in range(10))
+
+
+def test_a_slice_by_its_type_and_as_everybody_writes_it() -> None:
+    found = find_target("v5litepod-256")
+    assert found == find_target("v5e-256")
+    assert isinstance(found.network, Torus)
+    assert found.name == "v5litepod-256"
+    assert found.counts == (1, 4, 8, 16, 32, 64, 128, 256)
+    assert found.note.startswith("one slice: the network between slices (DCN)")
+
+
+def test_a_slice_of_no_power_of_two_is_its_own_last() -> None:
+    """v5p counts TensorCores: 384 of them are 192 chips."""
+    found = find_target("v5p-384")
+    assert found.counts == (1, 4, 8, 16, 32, 64, 128, 192)
+    assert isinstance(found.network, Torus)
+    assert [one.chips for one in found.network.slices] == list(found.counts[1:])
+    assert found.network.slices[-1].sides == (4, 4, 12), "the default topology"
+
+
+def test_one_chip_has_nothing_to_reduce() -> None:
+    assert find_target("v6e-1").counts == (1,)
+
+
+@pytest.mark.parametrize("generation", load_tpus().generations)
+def test_every_generation_can_be_named(generation: str) -> None:
+    found = find_target(generation)
+    assert found.name == generation
+    assert found.counts[0] == 1
+    assert found.counts[-1] == (256 if generation in ("v5e", "v6e") else MAX_WORKERS)
+    times = [found.network.all_reduce_sec(n, 1e8) for n in found.counts]
+    assert times[0] == 0
+    assert all(seconds > 0 for seconds in times[1:])
+
+
+def test_devices_of_one_chip_are_one_accelerator() -> None:
+    assert find_target("tpu7x").note.endswith("an accelerator is a chip, its 2 devices together")
+    assert "devices" not in find_target("v5p").note
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("p5.48xlarg", "did you mean 'p5.48xlarge'"),
+        ("v5x", "no such machine type, TPU generation or slice"),
+        ("v5litepd-256", "did you mean 'v5litepod-256'"),
+        ("v5e-255", "no v5e slice has this size"),
+        ("v5e-255", "v5litepod-256"),
+        ("v5e-", "no such machine type, TPU generation or slice"),
+        ("dl1.24xlarge", "the catalogue knows no bandwidth"),
+    ],
+)
+def test_unknown_names_are_told_with_the_nearest(name: str, message: str) -> None:
+    with pytest.raises(InputError) as told:
+        find_target(name)
+    assert message in str(told.value)

@@ -2,9 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,19 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from gangway.cli import common
 from gangway.cli import main as cli
+from gangway.cli.main import app
 from gangway.components.core.findings import Finding, InputError
 from gangway.stacks.config.paths import ROOT
 from gangway.stacks.plan import plan as plan_module
 from gangway.stacks.plan.plan import Plan
+from gangway.trainer.core.program import COMMANDS
 
 StackFile = Callable[[Callable[[dict[str, Any]], object]], Path]
 
@@ -361,3 +367,93 @@ def test_other_mistakes_of_the_command_line_are_typers_own() -> None:
     result = CliRunner().invoke(cli.app, ["plan", "aws-demo", "--format", "xml"])
     assert result.exit_code == 2
     assert "--format" in result.output
+
+
+def test_a_run_is_trained_and_judged_by_the_command_it_prints(repo: Path, tmp_path: Path) -> None:
+    """With data that was prepared elsewhere."""
+    data, run = tmp_path / "prepared here", tmp_path / "run"
+    prepared = gangway("data", "prepare", "digits", "--resolution", "16", "--out", str(data), cwd=repo)
+    assert prepared.returncode == 0, prepared.stderr
+    small = ["--resolution", "16", "--batch-size", "8", "--kimg", "0.008", "--ngf", "8", "--ndf", "8"]
+    trained = gangway(
+        *("train", "--preset", "dcgan-digits", *small, "--metrics", "none", "--metrics-kimg", "0"),
+        *("--data", str(data), "--run-dir", str(run)),
+        cwd=repo,
+    )
+    assert trained.returncode == 0, trained.stderr
+    printed = trained.stdout.rpartition("or judge it: python -m gangway.trainer ")[2].strip()
+    assert printed == f"evaluate --run-dir {run} --data '{data}'"
+    judged = subprocess.run(
+        f"{sys.executable} -m gangway.cli {printed} --metrics fd-enl0 --samples 16",
+        cwd=repo, shell=True, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert judged.returncode == 0, judged.stderr
+    assert "FD-ENL0" in judged.stdout
+
+
+@pytest.mark.parametrize("arguments", [("train", "--prset", "x"), ("presets", "nosuch"), ("data", "prepare", "nosuch")])
+def test_a_mistake_ends_as_in_the_trainer(arguments: tuple[str, ...], repo: Path) -> None:
+    done = gangway(*arguments, cwd=repo)
+    assert done.returncode == 2
+    assert "fix:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_names_every_command_of_the_trainer_and_the_version_is_said() -> None:
+    shown = CliRunner().invoke(cli.app, ["-h"], terminal_width=100).stdout
+    assert all(f" {name} " in shown for name in COMMANDS)
+    for command in (["plan", "-h"], ["bench", "-h"], ["prices", "show", "-h"]):
+        assert CliRunner().invoke(cli.app, command).exit_code == 0
+    version = CliRunner().invoke(cli.app, ["--version"])
+    assert version.exit_code == 0
+    assert version.stdout.startswith("gangway 0.")
+
+
+@pytest.mark.parametrize("preset", ["r3gan-ffhq256", "r3gan-imagenet64"])
+def test_a_preset_is_told_with_what_it_takes_on_machines(preset: str) -> None:
+    shown = CliRunner().invoke(cli.app, ["presets", preset])
+    assert shown.exit_code == 0
+    assert "projected, not measured" in shown.stdout
+    for machine in ("A100-80Gx8", "H100x8", "H200x8"):
+        assert re.search(rf"^{machine} .* GiB .*\$", shown.stdout, re.MULTILINE), shown.stdout
+    demo = CliRunner().invoke(cli.app, ["presets", "cyclegan-photos"])
+    assert demo.exit_code == 0
+    assert "H100x8" not in demo.stdout, "one image in a step is none for eight workers"
+
+
+WIDTH = 80 - 2
+OWN = ("report", "bench run", "bench resume", "bench scaling", "audit", "reconcile", "reproduce")
+FIRST = ("demo", "plan", "init", "quote", "tco")
+
+
+def commands_of(group: TyperGroup, name: str = "") -> Iterator[tuple[str, TyperCommand]]:
+    for word, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from commands_of(command, f"{name}{word} ")
+        else:
+            assert isinstance(command, TyperCommand)
+            yield f"{name}{word}", command
+
+
+WHOLE = get_command(app)
+assert isinstance(WHOLE, TyperGroup)
+OWN_COMMANDS = dict(commands_of(WHOLE))
+
+
+@pytest.mark.parametrize("name", OWN_COMMANDS)
+def test_brackets_are_no_markup(name: str) -> None:
+    """`[the default]` in a help text would be swallowed in silence."""
+    command = OWN_COMMANDS[name]
+    texts = [command.help or "", *(getattr(option, "help", None) or "" for option in command.params)]
+    assert [text for text in texts if Text.from_markup(text).plain != text] == []
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_lines_below_the_first_paragraph_fit(name: str) -> None:
+    """Typer fills the first paragraph; the lines of the others stay as they are, and would be broken."""
+    _, _, rest = (OWN_COMMANDS[name].help or "").partition("\n\n")
+    assert [line for line in rest.splitlines() if len(line) > WIDTH] == []
+
+
+def test_what_one_begins_with_comes_first() -> None:
+    assert tuple(OWN_COMMANDS)[: len(FIRST)] == FIRST

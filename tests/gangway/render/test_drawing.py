@@ -10,8 +10,7 @@ from matplotlib.figure import Figure as Sheet
 from typer.testing import CliRunner
 
 from gangway.bench.local import Placement
-from gangway.bench.scaling import Mode, Sample, find_target, study
-from gangway.bench.scaling_plot import draw_scaling
+from gangway.bench.scaling import Mode, Sample, draw_scaling, find_target, study
 from gangway.cli.main import app
 from gangway.finops.forecasts.plot import draw_forecast
 from gangway.finops.forecasts.tables import Answer

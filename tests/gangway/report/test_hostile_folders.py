@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gangway.bench.reproduce.compare import check_comparable
+from gangway.bench.reproduce import check_comparable
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
 from gangway.components.core.signing_key import new_signing_key

@@ -96,17 +96,12 @@ OWN = {
     *("trainer/launch/watchdog.py", "trainer/networks/precision.py", "trainer/power/energy.py"),
     *("trainer/telemetry/devices.py", "gangway/jobs/job_folder.py"),
     *("gangway/jobs/kubernetes/manifests.py", "gangway/jobs/slurm/engine.py"),  # files of Gangway itself
-    *("gangway/bench/pulumi_cli.py", "gangway/render/rendering.py", "gangway/report/comparison/papers.py"),
+    *("gangway/bench/pulumi_cli.py", "gangway/render/rendering.py", "gangway/report/comparison/tables.py"),
     *("stacks/config/paths.py", "stacks/estimates/run_context.py", "stacks/plan/rules/outside_rules.py"),
     *("trainer/data/packaged_data.py",),
-    *(
-        "gangway/bench/cloud.py",
-        "gangway/bench/local.py",
-        "gangway/bench/runner.py",
-        "gangway/bench/scaling.py",
-    ),  # what
-    *("gangway/bench/experiment/runner.py", "gangway/bench/reproduce/rerun.py", "gangway/cli/demo.py"),
-    *("gangway/cli/init.py", "gangway/jobs/local/run.py"),
+    *("gangway/bench/cloud.py", "gangway/bench/local.py", "gangway/bench/runner.py", "gangway/bench/scaling.py"),  # what
+    *("gangway/bench/experiment/runner.py", "gangway/bench/reproduce/rerun.py"),
+    *("gangway/cli/demo.py", "gangway/cli/init.py", "gangway/jobs/local/run.py"),
     *("gangway/jobs/serve.py", "trainer/core/heartbeat.py", "trainer/launch/rendezvous.py"),
     *("trainer/preemption/notices.py", "trainer/telemetry/tracking.py", "trainer/checkpoint/samples.py"),
     *("gangway/finops/bill/reader.py", "trainer/data/cifar10.py"),  # after check_file

@@ -127,7 +127,7 @@ def _runs(machine: dict[str, Any]) -> bool:
 
 def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
     """For a stack that is up. InputError: not logged in."""
-    from gangway.sessions.azure import open_session
+    from gangway.sessions import open_session
 
     planned = get_program(config.provider).plan(config)
     return AzureScaler(

@@ -3,14 +3,14 @@
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from gangway.bench.experiment.neighbour import BusyNeighbour
-from gangway.bench.experiment.runner import FailedRunError, get_job, is_reached, run_item
+from gangway.bench.experiment.runner import BusyNeighbour, FailedRunError, get_job, is_reached, run_item
 from gangway.bench.experiment.suite import ExperimentConfig, Item, Neighbour, Reached, get_items
 from gangway.bench.local import Hardware
 from gangway.bench.processes import Stop
@@ -121,7 +121,7 @@ def test_a_neighbour_ends_with_an_error_of_whoever_began_it() -> None:
     pids: list[int] = []
 
     def interrupted() -> None:
-        with BusyNeighbour(Neighbour(cores=2, between=(0.2, 0.5))) as neighbour:
+        with closing(BusyNeighbour(Neighbour(cores=2, between=(0.2, 0.5)))) as neighbour:
             neighbour.at(0.1, 3.0)
             assert neighbour.pids == ()
             neighbour.at(0.2, 4.0)

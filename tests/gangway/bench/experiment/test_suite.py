@@ -10,6 +10,7 @@ import yaml
 
 from gangway.bench.experiment.suite import ExperimentConfig, get_arms, get_items, is_experiment, load_experiment
 from gangway.bench.suite import find_suite
+from gangway.cli.main import main
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.statistics import FEWEST_PAIRS
 
@@ -134,3 +135,28 @@ def test_the_example_of_the_documentation_is_an_experiment(tmp_path: Path) -> No
     path.write_text(text.partition("```yaml\n")[2].partition("```")[0], "utf-8")
     assert is_experiment(path)
     assert len(get_items(load_experiment(path))) == 18
+
+
+@pytest.mark.parametrize(
+    ("argv", "place"),
+    [
+        (["resource-aware", "--treatment", "rulez"], "--treatment"),
+        (["resource-aware", "--data", "shards"], "--data"),
+        (["resource-aware", "--backend-url", "file://x"], "--backend-url"),
+        (["local-smoke", "--local", "--small"], "--small"),
+        (["local-smoke", "--local", "--treatment", "rules"], "--treatment"),
+    ],
+)
+def test_options_that_nothing_would_heed_are_refused(
+    argv: list[str],
+    place: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["gangway", "bench", "run", *argv, "--out", str(tmp_path / "runs")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert f"{place}: " in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()

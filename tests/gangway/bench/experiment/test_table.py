@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangway.bench.experiment.page import write_page
+from gangway.bench.experiment.session import write_page
 from gangway.bench.experiment.table import COLUMNS, get_findings
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.statistics import compare_pairs, correct

@@ -115,15 +115,15 @@ def refused(*arguments: str) -> str:
 
 MISTAKES = {
     "no policy": (("small.yaml", "--policy", "backfil"), "did you mean 'backfill'?"),
-    "both": (("small.yaml", "--generate", "philly-like"), "fix:     leave one out"),
+    "both": (("small.yaml", "--generate", "philly-like"), "fix:     remove one"),
     "neither": ((), "fix:     add --generate philly-like"),
     "statistics": (("--generate", "phily-like"), "did you mean 'philly-like'?"),
     "no cluster": (("jobs.csv",), "fix:     add --gpus 64"),
     "two clusters": (("small.yaml", "--gpus", "4"), "fix:     leave it out"),
-    "jobs of a file": (("small.yaml", "--jobs", "4"), "fix:     leave it out"),
+    "jobs of a file": (("small.yaml", "--jobs", "4"), "fix:     remove --jobs"),
     "too wide": (("jobs.csv", "--gpus", "2"), "jobs.csv: jobs[0].gpus: needs more GPUs"),
     "picture": (("small.yaml", "--plot", "use.pdf"), "fix:     --plot use.png"),
-    "picture that is there": (("small.yaml", "--plot", "there.png"), "--plot: is there already"),
+    "picture that is there": (("small.yaml", "--plot", "there.png"), "--plot: already exists"),
     "folder": (("small.yaml", "--plot", "none/use.png"), "fix:     mkdir -p none"),
     "no file": (("none.yaml",), "none.yaml: no such file\n  allowed: a scenario in YAML"),
     "a pipe": (("pipe",), "pipe: not a regular file\n  allowed: a scenario in YAML"),

@@ -182,7 +182,7 @@ def test_the_plot_is_written_as_png_and_svg(tmp_path: Path) -> None:
         refused = CliRunner().invoke(main.app, [*ASK, "--out", str(again)])
         assert isinstance(refused.exception, InputError)
         assert f"tco-1{again.suffix}" in str(refused.exception)
-        assert "is there already" in str(refused.exception)
+        assert "already exists" in str(refused.exception)
     assert ask("--out", str(out), "--overwrite")["files"] == [str(out), str(out.with_suffix(".svg"))]
     assert out.read_bytes() == png, "equal input, equal file"
 

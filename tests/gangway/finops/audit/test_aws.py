@@ -10,7 +10,7 @@ import pytest
 from moto import mock_aws
 from typer.testing import CliRunner
 
-from gangway.cli.costs.audit import run_audit
+from gangway.cli.costs.bills import run_audit
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
 from gangway.finops.audit.aws import DETAILS, get_regions, list_aws, state_keys

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gangway.cli.costs.audit import run_audit
+from gangway.cli.costs.bills import run_audit
 from gangway.components.core.findings import InputError
 from gangway.finops.audit.classify_orphans import Billed
 from gangway.finops.audit.gcp import list_gcp, open_web, price_region, state_keys

@@ -140,30 +140,16 @@ def write_run(folder: Path, record: RunRecord) -> Path:
 
 def write_suite(folder: Path, members: tuple[Member, ...], paper: str | None) -> Path:
     """A suite's folder, with one run more that failed."""
-    items = [
-        {
-            "item": one.name,
-            "stack": one.stack,
-            "arm": one.arm,
-            "run_id": one.name,
-            "status": "recorded",
-            "reason": "",
-            "seed": 0,
-        }
-        for one in members
-    ]
-    failed = {
-        "item": "azure-s0",
-        "stack": "azure",
-        "arm": "",
-        "run_id": "azure-s0",
-        "status": "failed",
-        "reason": "no quota",
-        "seed": 0,
-    }
+
+    def row(name: str, stack: str, arm: str, status: str = "recorded", reason: str = "") -> dict[str, Any]:
+        ids = {"item": name, "run_id": name, "stack": stack, "arm": arm, "seed": 0}
+        return {**ids, "status": status, "reason": reason}
+
+    items = [row(one.name, one.stack, one.arm) for one in members]
+    items.append(row("azure-s0", "azure", "", "failed", "no quota"))
     for one in members:
         write_run(folder, one.record)
-    results = {"suite": "made-up", "title": HOSTILE, "paper": paper, "items": [*items, failed]}
+    results = {"suite": "made-up", "title": HOSTILE, "paper": paper, "items": items}
     (folder / "results.json").write_text(json.dumps(results))
     return folder
 

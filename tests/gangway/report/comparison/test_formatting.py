@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.report.comparison.formatting import format_cell, printer
+from gangway.report.comparison.measures import MEASURES
 from gangway.report.comparison.series import Spread, change, get_spread
-from gangway.report.comparison.tables import Column
 from gangway.trainer.records.quantity import Quantity
 
 MINUS = "\N{MINUS SIGN}"
@@ -21,7 +22,7 @@ def of(values: Sequence[float], unit: str = "h") -> Spread:
 
 
 def told(values: Sequence[float], unit: str = "h") -> tuple[str, str]:
-    said = format_cell(of(values, unit), Column("x", "X", unit, "lower"))
+    said = format_cell(of(values, unit), replace(MEASURES["total_h"], unit=unit))
     return said.text, said.spread
 
 
@@ -29,7 +30,7 @@ def changed(values: Sequence[float]) -> tuple[str, str]:
     """Of changes in per cent, each against a control of 100."""
     seeds = {f"run-{place}": place for place in range(len(values))}
     made = change(of([100.0] * len(values)), of([100.0 + value for value in values]), seeds)
-    said = format_cell(made, Column("x", "X", "h", "lower"), relative=True)
+    said = format_cell(made, MEASURES["total_h"], relative=True)
     return said.text, said.spread
 
 

@@ -87,7 +87,7 @@ def test_reproduce_takes_an_unsigned_record_by_a_key_only_where_it_is_told_to(
     refused = gangway("reproduce", str(run), "--key", own)
     assert refused.returncode == 2
     assert f"{run / 'run.json'}: is unsigned" in refused.stderr
-    assert "say --allow-unsigned" in refused.stderr
+    assert "add --allow-unsigned" in refused.stderr
     # What it says after that is of its data, which is not here.
     assert "is unsigned" not in gangway("reproduce", str(run), "--key", own, "--allow-unsigned").stderr
     assert "is unsigned" not in gangway("reproduce", str(run)).stderr, "nobody asked"

@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from gangway.components.core.findings import InputError
-from gangway.report.comparison.groups import Member
-from gangway.report.comparison.write import comparison_report
+from gangway.report.comparison.groups import Member, Source
+from gangway.report.comparison.tables import get_report
+from gangway.report.comparison.write import ComparisonReport, comparison_report
 from gangway.runs.run_folders import find_runs
 from gangway.trainer.records.decisions import DecisionRecord
 from gangway.trainer.records.run_record import RunRecord
@@ -218,3 +219,24 @@ def test_many_rows_and_runs_still_draw(member_of: Callable[..., Member], write: 
     html = comparison_report(find_runs([tmp_path / "runs"]), "run").write_page(tmp_path / "out").read_text()
     assert "2 more runs are not drawn." in html
     assert "Crosses: interruptions, 13 in all" in html
+
+
+LONG = "a-stack-with-a-name-as-people-give-them-in-large-houses"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("faults")
+@pytest.mark.parametrize("name", ["arms", "environments"])
+def test_drawings_of_several_runs(name: str, members: dict[str, tuple[Member, ...]], tmp_path: Path) -> None:
+    made = ComparisonReport(get_report(Source(members[name], ()), None))
+    assert made.write_page(tmp_path).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("faults")
+def test_drawings_of_many_rows_with_long_names(member_of: Callable[..., Member], tmp_path: Path) -> None:
+    runs = [
+        member_of(f"{LONG}-{place}", stack=f"{LONG}-{place}", stops=place % 3, usd=place + 1.0) for place in range(9)
+    ]
+    made = ComparisonReport(get_report(Source(tuple(runs), ()), None))
+    assert made.write_page(tmp_path).is_file()

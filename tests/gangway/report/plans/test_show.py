@@ -32,12 +32,16 @@ def shown(what: object, width: int = 200) -> str:
     return capture.get()
 
 
+def all_of(plan: Plan, detail: Detail, width: int = 80) -> str:
+    console = Console(width=width, no_color=True)
+    with console.capture() as capture:
+        show_plan(plan, console, detail)
+    return capture.get()
+
+
 def shown_plan(plan: Plan) -> str:
     """The last part, with the sums."""
-    console = Console(width=200, no_color=True)
-    with console.capture() as capture:
-        show_plan(plan, console)
-    return capture.get().rpartition("envelope (estimated)")[2]
+    return all_of(plan, Detail.SUMMARY, 200).rpartition("envelope (estimated)")[2]
 
 
 @pytest.mark.parametrize(
@@ -67,13 +71,6 @@ def test_findings_come_gravest_last() -> None:
     assert text.index("a.info") < text.index("c.warning") < text.index("b.error")
     assert "[bold]not markup[/bold]" in text
     assert "do something" in text
-
-
-def all_of(plan: Plan, detail: Detail, width: int = 80) -> str:
-    console = Console(width=width, no_color=True)
-    with console.capture() as capture:
-        show_plan(plan, console, detail)
-    return capture.get()
 
 
 def test_short_notes_are_whole_clauses_and_nothing_that_must_be_mended_is_shortened(demo_plan: Plan) -> None:
@@ -237,10 +234,7 @@ def test_a_bill_with_something_missing_says_at_least_and_names_it(demo_plan: Pla
 
 
 def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: Plan) -> None:
-    console = Console(width=200, no_color=True)
-    with console.capture() as capture:
-        show_plan(demo_plan, console, Detail.FULL)
-    text = capture.get()
+    text = all_of(demo_plan, Detail.FULL, 200)
     for words in (
         "$32.83* an hour, $23,965.20* a month of 730 h ",
         "a run: 1 h at most, $114.75* (on-demand)",

@@ -1,17 +1,45 @@
-"""`gangway signature`: print an image's signature for a stack file, so that machines can verify the image.
+"""`gangway dockerfile` and `gangway signature`: the trainer's image where `up` does not build it, and its signature.
 
+$ gangway dockerfile cuda > Dockerfile
 $ gangway signature REGISTRY/REPOSITORY@sha256:DIGEST --key cosign.pub
 """
 
+import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gangway.cli.common import choose
 from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
     from gangway.stacks.cosign import SignedPayload
+
+
+def dockerfile(
+    flavour: Annotated[str, typer.Argument(help="cpu, cuda, cuda-efa (AWS) or xla (TPUs).")] = "cuda",
+    repository: Annotated[str, typer.Option(help="Repository in the proposed commands.")] = "REGISTRY/gangway-trainer",
+) -> None:
+    """Print the trainer's Dockerfile, and on stderr how to build and push an image for a stack file."""
+    from gangway.images.specs import DOCKERFILE_FLAVOURS
+    from gangway.stacks.config.paths import ROOT
+    from gangway.stacks.estimates.run_context import content_tag, dockerfile_for
+
+    text = dockerfile_for(choose("FLAVOUR", "no such image", flavour, DOCKERFILE_FLAVOURS))
+    typer.echo(text, nl=False)
+    image = f"{repository}:{content_tag(text)}"
+    typer.echo(
+        "build and push it on a machine with Docker buildx (a few minutes):\n"
+        f"  docker buildx build --platform linux/amd64 --file Dockerfile --tag {shlex.quote(image)} --push "
+        f"{shlex.quote(os.path.relpath(ROOT))}\n"
+        "get its digest:\n"
+        f"  docker buildx imagetools inspect {shlex.quote(image)}\n"
+        "write the digest into the stack file:\n"
+        f"  gangway:image: {{prebuilt: {repository}@sha256:...}}",
+        err=True,
+    )
 
 
 def signature(
@@ -46,7 +74,6 @@ def signature(
 
 
 def _find_valid(image: str, pem: str, found: "list[SignedPayload]", name: str) -> "SignedPayload":
-    """The first valid signature. InputError: there is none; explains the last one."""
     from gangway.components.core.image_signature import SignatureError, checked_signature
 
     problem: SignatureError | None = None

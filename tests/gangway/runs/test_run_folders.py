@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.core.findings import InputError
-from gangway.runs.stats import read_stats
+from gangway.runs.run_folders import read_stats
 
 TICK: dict[str, Any] = {
     "images": 512,

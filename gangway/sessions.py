@@ -13,7 +13,6 @@ class Poster(Protocol):
 
     def post(self, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
         """Send one request."""
-        ...
 
 
 class Session(Poster, Protocol):
@@ -21,7 +20,6 @@ class Session(Poster, Protocol):
 
     def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
         """Send one request."""
-        ...
 
 
 def open_session(subscription: str) -> Session:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gangway.report.comparison.ledgers import Kept
     from gangway.runs.run_folders import Run
 
+
 EXIT_NOTHING = 1
 _PAGE_FILES = ("stats.jsonl", "samples.png")
 
@@ -147,7 +148,6 @@ def _check_flags(
     billing_account: str | None,
     usd_per_hour: float | None,
 ) -> None:
-    """InputError: a flag without effect on this format."""
     flags: tuple[tuple[str, object, Collection[ReportFormat]], ...] = (
         ("--billing-account", billing_account, _FOCUS_FORMATS),
         ("--usd-per-hour", usd_per_hour, _FOCUS_FORMATS),
@@ -164,13 +164,19 @@ def _check_flags(
 def _check_out(
     output: ReportFormat, out: Path | None, runs: Sequence[Path], overwrite: bool, figures: Path | None
 ) -> None:
-    """InputError: the output would overwrite files, or mix with other files."""
     if figures is not None:
         check_figures_folder(figures)
     if output is ReportFormat.HTML:
         check_page_folder(out or _default_folder(runs))
     elif out is not None:
         check_new_file(out, overwrite=overwrite)
+
+
+def _write_csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Kept]") -> None:
+    from gangway.report.comparison.exports import figures_csv
+    from gangway.report.comparison.groups import get_members
+
+    _write_text(figures_csv(get_members(runs).members, forecasts), out)
 
 
 def _write_text(text: str, out: Path | None) -> None:
@@ -208,13 +214,6 @@ def _write_tables(
     else:
         assert out is not None, "a page always has a folder"
         typer.echo(f"wrote {comparison.write_page(out)}", err=True)
-
-
-def _write_csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Kept]") -> None:
-    from gangway.report.comparison.exports import figures_csv
-    from gangway.report.comparison.groups import get_members
-
-    _write_text(figures_csv(get_members(runs).members, forecasts), out)
 
 
 def _write_json(
@@ -279,8 +278,7 @@ def _write_focus(
 def _write_page(run: "Run", out: Path | None) -> None:
     """Write the page of one run and its plan, as `gangway demo` does, without the sandbox: it is not recorded."""
     from gangway.report.page import write_report
-    from gangway.runs.run_folders import not_covered
-    from gangway.runs.stats import NEEDED, read_stats
+    from gangway.runs.run_folders import NEEDED, not_covered, read_stats
 
     assert run.plan is not None, "runs without a plan get a page of tables"
     missing = [name for name in _PAGE_FILES if not (run.path / name).is_file()]

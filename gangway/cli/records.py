@@ -1,10 +1,12 @@
-"""`gangway reproduce`: run a record again and compare.
+"""`gangway reproduce` and `gangway sign`: run a record again and compare; sign the records of your runs.
 
 $ gangway reproduce runs/dcgan-digits
 $ gangway reproduce dcgan-digits-20260101T120000Z --runs runs --kimg 2 --json
 $ gangway reproduce runs/aws-a --container 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer
+$ gangway sign runs/a --key lab.pem --make-key
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +18,9 @@ from gangway.components.core.findings import InputError, nearest_hint
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gangway.bench.reproduce.compare import Comparison
+    from gangway.bench.reproduce import Comparison
     from gangway.runs.run_folders import Run
+
 
 EXIT_DIFFERS = 1
 UNSIGNED_FLAG = "--allow-unsigned"
@@ -57,8 +60,7 @@ def reproduce(
     from rich.console import Console
 
     from gangway.bench.local import hardware
-    from gangway.bench.reproduce.compare import check_comparable, compare
-    from gangway.bench.reproduce.rerun import execute, find_container, plan_rerun, rerun_name
+    from gangway.bench.reproduce import check_comparable, compare, execute, find_container, plan_rerun, rerun_name
     from gangway.bench.results import Screen
     from gangway.runs.run_folders import find_runs, not_covered, not_sealed
 
@@ -175,3 +177,43 @@ def _show(then: "Run", now: "Run", comparison: "Comparison", console: "Console")
     for reason in comparison.reasons:
         console.print(f"  {escape(reason)}", soft_wrap=True)
     console.print(f"new run: {escape(str(now.path))}", soft_wrap=True)
+
+
+def sign(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders of them.")],
+    key: Annotated[Path, typer.Option(help="PEM file of your private key (Ed25519).")],
+    make_key: Annotated[
+        bool, typer.Option("--make-key", help="Create the key first: FILE, and FILE.pub to verify signatures.")
+    ] = False,
+) -> None:
+    """Sign run records as run.json.sig next to run.json. FILE.pub verifies that nothing has changed.
+
+    Exit code 0: signed. 2: invalid options or files.
+    """
+    from gangway.runs.run_folders import RECORD, find_runs
+    from gangway.runs.signatures import SUFFIX, read_private_key
+    from gangway.runs.signatures import sign as sign_record
+
+    if make_key:
+        _make_key_pair(key)
+    private_key = read_private_key(key, "--key")
+    # Records changed since their last signature may be signed again.
+    for run in find_runs(runs, "RUNS", checked=False):
+        public = sign_record(run.path / RECORD, private_key)
+        typer.echo(f"wrote {run.path / (RECORD + SUFFIX)}: signed by {public}", err=True)
+
+
+def _make_key_pair(path: Path) -> None:
+    from gangway.components.core.signing_key import new_signing_key, public_half
+
+    pem = new_signing_key()
+    halves = {path: pem, path.with_name(f"{path.name}.pub"): public_half(pem)}
+    for half, text in halves.items():
+        try:
+            descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if text == pem else 0o644)
+        except OSError as error:
+            problem = f"cannot be created: {error.strerror or error}"
+            raise InputError("--make-key", problem, value=str(half), fix="name a new file with --key") from None
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        typer.echo(f"wrote {half}", err=True)

@@ -1,13 +1,14 @@
 """`gangway bench`: run, resume and report a suite, and the scaling of one preset over workers."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gangway.cli.common import choose, stacks_dir
 from gangway.components.core.findings import InputError, nearest_hint
 from gangway.stacks.base.extras import require
 
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from gangway.bench.scaling import Mode, Sample, Study, Target
     from gangway.trainer.config.train_config import TrainConfig
 
+
 _POOR_FIT = 0.1
 _BUSY = 0.5
 """Load average of a machine that does something else."""
-_MODES = ("weak", "strong", "both")
+_MODES: "Mapping[str, Sequence[Mode]]" = {"weak": ["weak"], "strong": ["strong"], "both": ["weak", "strong"]}
 _DEFAULT_MACHINES = "p5.48xlarge, p4d.24xlarge, g5.48xlarge"
 
 
@@ -62,12 +64,12 @@ def scaling(
     from rich.console import Console
 
     from gangway.bench.local import hardware, placement
-    from gangway.bench.scaling import study
-    from gangway.bench.scaling_plot import draw_scaling
+    from gangway.bench.scaling import draw_scaling, study
     from gangway.components.core.whole_files import write_whole
 
     config = _preset(preset)
-    counts, modes = _counts(processes, config.batch_size), _modes(mode)
+    counts = _counts(processes, config.batch_size)
+    modes = _MODES[choose("--mode", "no such mode", mode, list(_MODES))]
     place = placement(device, counts[-1], hardware(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     targets = _targets(machines, place.device == "cuda" or images_per_sec is not None)
     typer.echo(f"on {place.device}: {place.reason}", err=True)
@@ -88,7 +90,6 @@ def scaling(
 
 
 def _preset(name: str) -> "TrainConfig":
-    """Check the preset and that the trainer is installed."""
     from gangway.trainer.config.presets import PRESETS
 
     if name not in PRESETS:
@@ -99,15 +100,12 @@ def _preset(name: str) -> "TrainConfig":
 
 def _make(folder: Path) -> None:
     from gangway.trainer.core.regular_files import check_reachable
+    from gangway.bench.processes import writable_out
+    from gangway.trainer.core.file_errors import check_reachable
 
     check_reachable(folder)
-    try:
+    with writable_out(folder.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        where = str(folder.parent)
-        raise InputError(
-            "--out", f"cannot be written: {error.strerror}", value=where, fix="name another folder"
-        ) from None
 
 
 def _counts(text: str, batch_size: int) -> list[int]:
@@ -129,12 +127,6 @@ def _targets(machines: str | None, has_rate: bool) -> "list[Target]":
         fix = "add --images-per-sec, of one accelerator, or leave --machines out"
         raise InputError("--machines", f"nothing to project from: {NO_RATE}", value=machines, fix=fix)
     return targets
-
-
-def _modes(word: str) -> "list[Mode]":
-    if word not in _MODES:
-        raise InputError.not_among("--mode", "no such mode", word, _MODES)
-    return ["weak", "strong"] if word == "both" else ["weak"] if word == "weak" else ["strong"]
 
 
 def _measure(
@@ -180,10 +172,10 @@ def _show(result: "Study", load: float, console: "Console") -> None:
         table.add_column(column, justify="left" if column == "mode" else "right")
     for one in result.measured:
         times = (one.step_sec.median, one.model_sec, one.all_reduce_sec)
-        found = one.efficiency
-        cells = [f"{found.median:.1%}", f"{found.low:.1%} to {found.high:.1%}"]
         shown = ("-" if value is None else f"{value * 1e3:.2f}" for value in times)
-        table.add_row(one.mode, str(one.workers), *shown, *cells)
+        found = one.efficiency
+        rounds = f"{found.low:.1%} to {found.high:.1%}"
+        table.add_row(one.mode, str(one.workers), *shown, f"{found.median:.1%}", rounds)
     console.print(table)
     if result.untimed:
         words = f"all-reduces were not timed ({result.untimed}): what they take is in the fitted serial share"
@@ -214,19 +206,15 @@ def _show_projections(result: "Study", console: "Console") -> None:
     for column in ("machine type", "mode", "8", "16", "64", "512 accelerators"):
         projected.add_column(column, justify="left" if column in ("machine type", "mode") else "right")
     for line in result.projections:
-        by_count = {workers: value for workers, _, value in line.points}
-        projected.add_row(line.machine_type, line.mode, *(_percent(by_count.get(n)) for n in (8, 16, 64, 512)))
+        # Beyond the images of a batch, or the chips of a slice, there is nothing to tell.
+        by_count = {workers: f"{value:.1%}" for workers, _, value in line.points}
+        projected.add_row(line.machine_type, line.mode, *(by_count.get(n, "-") for n in (8, 16, 64, 512)))
     console.print(projected)
     for name, note in {line.machine_type: line.note for line in result.projections if line.note}.items():
         console.print(f"{name}: {note}", soft_wrap=True)
     assumed = f"overlap {step.overlap:g} and serial share {step.serial_share:g}, assumed"
     words = f"{result.step_source}; {step.gradient_bytes / 1e6:.2f} MB of gradients a step; {assumed}"
     console.print(f"projected from: {words}", soft_wrap=True)
-
-
-def _percent(value: float | None) -> str:
-    """No more workers than images, nor than a slice has chips: beyond that there is nothing to tell."""
-    return "-" if value is None else f"{value:.1%}"
 
 
 app = typer.Typer(help="Suites of training runs, on any environment.", no_args_is_help=True)
@@ -272,7 +260,6 @@ def run(
     from gangway.bench.experiment.suite import is_experiment
     from gangway.bench.session import Options, run_suite
     from gangway.bench.suite import find_suite
-    from gangway.cli.common import stacks_dir
 
     options = Options(local=local, data=data, install_cli=install_cli, backend_url=backend_url, as_json=as_json)
     path = find_suite(suite, stacks_dir())
