@@ -18,8 +18,6 @@ from gangway.components.catalog.loader import Provider, load_bundled, load_bundl
 from gangway.components.catalog.schema import Frozen, MachineType
 from gangway.components.catalog.tables import Source, load_interruptions, read_file
 
-__all__ = ["Check", "Claims", "Difference", "Value", "check", "get_claims"]
-
 Value = float | tuple[str, ...] | None
 FACTS = ("vcpus", "memory_gib", "num_accelerators", "accelerator_memory_gib")
 SAME = 1e-3

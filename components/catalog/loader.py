@@ -1,7 +1,7 @@
 """Typed access to the catalogue: one directory of YAML files per provider.
 
 An unknown value is null; the code that needs it reports it as missing. Newer prices come from `gangway prices refresh`
-as an overlay (`gangway.components.catalog.overlay`).
+as an overlay (`gangway.components.catalog.prices`).
 
 >>> catalog = load()
 >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
@@ -24,35 +24,32 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, SkipValidation, ValidationError
 
-from gangway.components.catalog.grids import on_grid
-from gangway.components.catalog.overlay import OverlayFile, lay_over, newest_overlay, read_overlay
-from gangway.components.catalog.price_table import LISTS, MachinePrices, ServicePrices, read_lists
+from gangway.components.catalog.geography import on_grid
+from gangway.components.catalog.prices import (
+    LISTS,
+    MachinePrices,
+    OverlayFile,
+    ServicePrices,
+    lay_over,
+    newest_overlay,
+    read_lists,
+    read_overlay,
+)
 from gangway.components.catalog.resolve import Kind, PriceQuote, resolve_price
 from gangway.components.catalog.schema import (
     EVERYWHERE,
     AmlfsTier,
     AzureMachineType,
-    CardRun,
-    Confidence,
-    Device,
-    EfaFabric,
-    Fabric,
-    Fact,
     FilestoreTier,
     Frozen,
     GcpMachineType,
-    GpuDirectFabric,
-    GpuFabric,
-    InfinibandFabric,
     LustreOffer,
     LustreTier,
     MachinePrice,
     MachineType,
     Offered,
     Region,
-    RoceFabric,
     ServicePrice,
-    SizeRange,
     SubnetRule,
     TpuCatalog,
     TpuGeneration,
@@ -62,53 +59,8 @@ from gangway.components.catalog.tables import InterruptionTable, Source, read_fi
 from gangway.components.core.findings import InputError, letters_wrong, listed, nearest_hint
 from gangway.components.core.first_error import first_wrong
 
-__all__ = [
-    "PROVIDERS",
-    "AmlfsTier",
-    "AzureMachineType",
-    "CardRun",
-    "Catalog",
-    "CatalogFolder",
-    "Confidence",
-    "Device",
-    "EfaFabric",
-    "Fabric",
-    "Fact",
-    "FilestoreTier",
-    "GcpMachineType",
-    "GpuDirectFabric",
-    "GpuFabric",
-    "InfinibandFabric",
-    "LustreOffer",
-    "LustreTier",
-    "MachinePrice",
-    "MachineType",
-    "Offered",
-    "Provider",
-    "Region",
-    "RoceFabric",
-    "ServicePrice",
-    "SizeRange",
-    "SubnetRule",
-    "TpuCatalog",
-    "TpuGeneration",
-    "TpuPrice",
-    "accelerator_hint",
-    "bundled_folder",
-    "load",
-    "load_amlfs_subnets",
-    "load_amlfs_tiers",
-    "load_bundled",
-    "load_bundled_tpus",
-    "load_filestore_tiers",
-    "load_lustre_tiers",
-    "load_lustre_zones",
-    "load_provider",
-    "load_tpus",
-    "read_catalog",
-]
-
 T = TypeVar("T")
+Row = TypeVar("Row", bound=BaseModel)
 _ROOT = Path(__file__).resolve().parents[2]
 _COMPASS = re.compile(r"east|west|north|south|central")
 Provider = Literal["aws", "gcp", "azure"]
@@ -441,39 +393,37 @@ def _tpus_with(overlay: OverlayFile | None) -> TpuCatalog:
     )
 
 
+def _storage_rows(provider: Provider, table: str, model: type[Row]) -> list[Row]:
+    tables, sources = read_file(Path(__file__).parent / provider / "storage.yaml")
+    return [model.model_validate(with_facts(model, row, sources)) for row in tables[table]]
+
+
 @cache
 def load_lustre_tiers() -> Mapping[int, LustreTier]:
     """The tiers of Google Cloud Managed Lustre by MB/s per TiB, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
-    tiers = [LustreTier.model_validate(with_facts(LustreTier, row, sources)) for row in tables["lustre_tiers"]]
-    return {tier.throughput_mbps_per_tib: tier for tier in tiers}
+    return {tier.throughput_mbps_per_tib: tier for tier in _storage_rows("gcp", "lustre_tiers", LustreTier)}
 
 
 @cache
 def load_lustre_zones() -> Offered:
     """Where Google Cloud Managed Lustre is offered, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
-    return Offered.model_validate(with_facts(Offered, tables["lustre_zones"], sources))
+    (zones,) = _storage_rows("gcp", "lustre_zones", Offered)
+    return zones
 
 
 @cache
 def load_filestore_tiers() -> Mapping[str, FilestoreTier]:
     """The zonal tiers of Filestore by our names for them, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
-    tiers = [FilestoreTier.model_validate(with_facts(FilestoreTier, row, sources)) for row in tables["filestore_tiers"]]
-    return {tier.tier: tier for tier in tiers}
+    return {tier.tier: tier for tier in _storage_rows("gcp", "filestore_tiers", FilestoreTier)}
 
 
 @cache
 def load_amlfs_tiers() -> Mapping[int, AmlfsTier]:
     """The SKUs of Azure Managed Lustre by MB/s per TiB, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "azure" / "storage.yaml")
-    tiers = [AmlfsTier.model_validate(with_facts(AmlfsTier, row, sources)) for row in tables["lustre_tiers"]]
-    return {tier.throughput_mbps_per_tib: tier for tier in tiers}
+    return {tier.throughput_mbps_per_tib: tier for tier in _storage_rows("azure", "lustre_tiers", AmlfsTier)}
 
 
 @cache
 def load_amlfs_subnets() -> tuple[SubnetRule, ...]:
     """The subnets that Azure Managed Lustre needs, ordered by file system size, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "azure" / "storage.yaml")
-    return tuple(SubnetRule.model_validate(with_facts(SubnetRule, row, sources)) for row in tables["lustre_subnets"])
+    return tuple(_storage_rows("azure", "lustre_subnets", SubnetRule))

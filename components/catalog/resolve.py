@@ -11,8 +11,6 @@ from typing import Literal, get_args
 
 from gangway.components.catalog.schema import Fact, MachinePrice
 
-__all__ = ["KINDS", "Kind", "PriceQuote", "resolve_price", "stated_price"]
-
 Kind = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block", "flex-start"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _NO_SPOT = "no spot price in the catalogue"

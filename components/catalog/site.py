@@ -16,23 +16,6 @@ from gangway.components.catalog.tables import read_file, with_facts
 from gangway.components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Whole
 from gangway.components.core.findings import Finding, InputError, nearest_hint
 
-__all__ = [
-    "PLACE",
-    "SiteConfig",
-    "SiteDefaults",
-    "SiteFabric",
-    "SiteFabricConfig",
-    "SiteFabricPlan",
-    "SiteMachine",
-    "load_site_defaults",
-    "plan_site_fabric",
-    "site_findings",
-    "site_machine",
-    "site_price",
-    "site_region",
-]
-
-
 PLACE = "gangway:site"
 T = TypeVar("T")
 DEVICES = ("/dev/infiniband",)

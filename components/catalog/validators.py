@@ -10,18 +10,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, get_args
 
-__all__ = [
-    "PRICE_FIELDS",
-    "SERVICE_FIELD",
-    "STALE_DAYS",
-    "Observed",
-    "PriceField",
-    "Refusal",
-    "Verdict",
-    "is_stale",
-    "judge",
-]
-
 PriceField = Literal["on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block", "usd"]
 SERVICE_FIELD: PriceField = "usd"
 """The only price field of a service."""

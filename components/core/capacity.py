@@ -11,27 +11,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from gangway.components.core.fields import Number, PositiveNumber
 from gangway.components.core.findings import Finding, InputError
 
-__all__ = [
-    "CONTRACT_VERSION",
-    "PERIOD_SEC",
-    "WINDOW",
-    "AnyRung",
-    "BlockPurchase",
-    "CapacityBlock",
-    "FlexStart",
-    "OnDemand",
-    "Reservation",
-    "Rung",
-    "RungPlan",
-    "Spot",
-    "SpotAllocation",
-    "check_kinds",
-    "not_sold",
-    "plan_ladder",
-    "plan_rung",
-]
-
-
 SpotAllocation = Literal["price-capacity-optimized", "capacity-optimized", "lowest-price"]
 # The nearest kind if a provider does not have the requested one.
 _NEAREST_KIND: Mapping[str, str] = MappingProxyType({"capacity-block": "flex-start", "flex-start": "capacity-block"})

@@ -8,8 +8,6 @@ from typing import Self
 
 from gangway.components.core.visible import visible
 
-__all__ = ["SIMILAR", "Finding", "InputError", "Severity", "letters_wrong", "listed", "nearest", "nearest_hint"]
-
 _MOST_LISTED, _FEW_LISTED = 80, 5
 
 SIMILAR = 0.6

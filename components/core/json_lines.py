@@ -8,8 +8,6 @@ import time
 from collections.abc import Mapping
 from typing import IO, Any
 
-__all__ = ["append_line", "complete_lines", "cut_half_line", "half_line", "is_locked", "lock", "lock_soon"]
-
 _POLL_SEC, _ASKED_SEC = 0.05, 2.0
 
 

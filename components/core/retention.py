@@ -6,8 +6,6 @@ from typing import Any, Protocol
 
 from gangway.components.core.findings import InputError
 
-__all__ = ["NO_RETENTION", "Retention", "RetentionResource", "get_types", "refusal", "retention_breaches"]
-
 Types = Mapping[str, str]
 """Type (`aws:s3:Bucket`) -> why it is in this class."""
 

@@ -7,7 +7,6 @@ from hashlib import sha256
 
 from gangway.components.core.findings import InputError
 
-__all__ = ["TagPolicy", "carbon_class", "shortened"]
 # AWS takes 50 tags a resource; components add Name to ours.
 MAX_TAGS = 49
 _AWS_KEY = re.compile(r"(?!aws:)[\w\s.:/=+\-@]{1,128}", re.UNICODE | re.IGNORECASE)

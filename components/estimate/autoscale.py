@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-__all__ = ["HEADROOM", "Decision", "Rate", "State", "Targets", "decide"]
-
 HEADROOM: Final = 0.9
 """Scale out until the job needs at most this share of the expected rate."""
 SURE: Final = 0.8

@@ -13,28 +13,6 @@ from typing import Any, Protocol
 from gangway.components.catalog.resolve import PriceQuote
 from gangway.components.catalog.schema import EVERYWHERE, Fact, ServicePrice, dated
 
-__all__ = [
-    "HOURS_PER_MONTH",
-    "Bound",
-    "CostComponent",
-    "CostEstimate",
-    "Declared",
-    "bound",
-    "estimate",
-    "foreign_mark",
-    "foreign_note",
-    "foreign_regions",
-    "from_fact",
-    "from_service",
-    "get_key",
-    "marked_usd",
-    "of_resources",
-    "paid_once",
-    "price_line",
-    "unknown_price",
-    "used_once",
-]
-
 HOURS_PER_MONTH = 730
 
 

@@ -10,25 +10,8 @@ from datetime import date
 from math import prod
 from typing import Any, NamedTuple, Self
 
-from gangway.components.catalog.embodied import life_hours, machine_emissions
-from gangway.components.catalog.power import load_power
+from gangway.components.catalog.power import life_hours, load_power, machine_emissions
 from gangway.components.catalog.schema import Fact, MachineType, Region
-
-__all__ = [
-    "ERROR_BAND",
-    "UTILISATION",
-    "UTILISATION_SOURCE",
-    "CarbonEstimate",
-    "EmbodiedEstimate",
-    "EnergyEstimate",
-    "RunHours",
-    "SciEstimate",
-    "board_share",
-    "estimate_carbon",
-    "estimate_embodied",
-    "estimate_energy",
-    "estimate_sci",
-]
 
 UTILISATION = 0.76
 """Mean share of rated power in heavy training, applied to boards: measured on 8 x H100 as a whole."""
@@ -60,8 +43,8 @@ def _waiting_share(machine: MachineType, board_watts: float) -> Fact[float]:
     table = load_power()
     found = table.waiting.get(machine.accelerator.rpartition("x")[0])
     if found is None:
-        return table.waiting_others.share
-    return found.watts.model_copy(update={"value": found.watts.value / board_watts})
+        return table.waiting_others
+    return found.model_copy(update={"value": found.value / board_watts})
 
 
 class RunHours(NamedTuple):

@@ -15,8 +15,6 @@ from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.quotes import Job, Quoted, Sort, quote
 from gangway.components.estimate.spot import RESTART_SEC
 
-__all__ = ["LEAST_SHARE", "UNITS", "Advice", "Band", "Luggage", "Move", "advise"]
-
 LEAST_SHARE: Final = 0.1
 """Minimum share of the cost of staying: a smaller saving is not worth a person's hour."""
 _TIMES_TAKEN = 2.0

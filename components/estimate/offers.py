@@ -15,18 +15,6 @@ from gangway.components.catalog.tables import InterruptionTable, share_taken
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.regions import Place, RegionLimits, Why, refusal
 
-__all__ = [
-    "COMMITMENTS",
-    "KINDS",
-    "Carrier",
-    "Kind",
-    "Offer",
-    "find_offers",
-    "get_carriers",
-    "permitted_offers",
-    "unknown_accelerator",
-]
-
 COMMITMENTS: tuple[Kind, ...] = ("reserved-1y", "reserved-3y")
 SOLD_BY: Mapping[Kind, tuple[str, ...]] = {"capacity-block": ("aws",), "flex-start": ("gcp",)}
 """Kinds that only some providers have."""

@@ -31,12 +31,6 @@ from gangway.components.estimate.spot import (
     rate_per_hour,
 )
 
-__all__ = [
-    "SORTS", "TERM_HOURS", "Job", "Quoted", "Ranking", "Rate", "Sort", "chance_in_time", "quote", "rank",
-    "share_in_words",
-]  # fmt: skip
-
-
 TERM_HOURS = {"reserved-1y": 8760, "reserved-3y": 26280}
 """Length of commitments, paid whether used or not."""
 FLEX_START_HOURS = 168

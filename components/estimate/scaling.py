@@ -10,30 +10,6 @@ from gangway.components.catalog.schema import MachineType
 from gangway.components.catalog.tables import FABRIC_FIELDS, ici, latency, link_gbps
 from gangway.components.core.findings import InputError
 
-__all__ = [
-    "BUS_SHARE",
-    "BUS_SHARE_SOURCE",
-    "EFA_SHARE",
-    "EFA_SHARE_SOURCE",
-    "Algorithm",
-    "AmdahlFit",
-    "Links",
-    "Network",
-    "Slice",
-    "Slices",
-    "Spread",
-    "StepModel",
-    "Torus",
-    "efficiency",
-    "fit_amdahl",
-    "get_links",
-    "get_slices",
-    "get_torus",
-    "measured_efficiency",
-    "step_sec",
-]
-
-
 Mode = Literal["weak", "strong"]
 Algorithm = Literal["ring", "tree"]
 

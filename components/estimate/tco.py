@@ -22,27 +22,6 @@ from gangway.components.catalog.schema import Fact, Frozen
 from gangway.components.catalog.tables import read_file, with_facts
 from gangway.components.estimate.cost import HOURS_PER_MONTH
 
-__all__ = [
-    "HOURS_PER_YEAR",
-    "RULE_MONTHS",
-    "RULE_UTILISATION",
-    "CloudSide",
-    "OnPremNode",
-    "OnPremSide",
-    "OnPremTable",
-    "availability",
-    "break_even_months",
-    "break_even_utilisation",
-    "cloud_usd",
-    "discounted_hours",
-    "engineers",
-    "keeps_rule",
-    "load_onprem",
-    "onprem_usd",
-    "onprem_usd_per_hour",
-    "reserved_break_even",
-]
-
 HOURS_PER_YEAR = 12 * HOURS_PER_MONTH
 """As Infracost counts: twelve months of 730 hours."""
 RULE_UTILISATION = (0.7, 0.8)

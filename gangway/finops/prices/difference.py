@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gangway.components.catalog.loader import load_bundled_tpus
-from gangway.components.catalog.overlay import (
+from gangway.components.catalog.prices import (
     OVERLAYS_VARIABLE,
     is_overlaid,
     lay_over,

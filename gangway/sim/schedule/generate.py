@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 
-from gangway.components.catalog.job_traces import TraceStatistics
+from gangway.components.catalog.reliability import TraceStatistics
 from gangway.components.estimate.scaling import Network
 from gangway.sim.schedule.jobs import Ask, Curve, Job
 
