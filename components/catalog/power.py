@@ -99,12 +99,11 @@ def machine_emissions(machine: MachineType) -> MachineEmissions:
     whole = table.machines.get(machine.accelerator.rpartition("x")[0], table.unknown)
     boards = machine.num_accelerators.value / whole.accelerators.value
     share = min(1.0, max(boards, machine.vcpus.value / whole.vcpus.value))
-    kg, low, high = (_part(fact, share) for fact in (whole.kg_co2e, whole.low, whole.high))
+    kg, low, high = (
+        fact if fact.value is None else fact.model_copy(update={"value": fact.value * share})
+        for fact in (whole.kg_co2e, whole.low, whole.high)
+    )
     return MachineEmissions(kg, low, high, share)
-
-
-def _part(fact: Fact[float | None], share: float) -> Fact[float | None]:
-    return fact if fact.value is None else fact.model_copy(update={"value": fact.value * share})
 
 
 def life_hours() -> Fact[float]:

@@ -87,8 +87,7 @@ def read_overlay(path: Path) -> Overlay:
         _check_days(plain_sources)
         provider, sources = tables["provider"], _marked(plain_sources)
         machines = [{"provider": provider, **with_facts(MachinePrice, row, sources)} for row in tables["machines"]]
-        # Overlays from before November 2026 have no services.
-        services = [
+        services = [  # overlays from before November 2026 have none
             {"provider": provider, **with_facts(ServicePrice, row, sources)} for row in tables.get("services", ())
         ]
         tpus = [with_facts(TpuPrice, row, sources) for row in tables["tpus"]]
@@ -120,16 +119,11 @@ def _check_days(sources: Mapping[str, Source]) -> None:
 
 def _check_prices(overlay: Overlay) -> None:
     """No price is zero, negative or infinite (ValueError names it), since it would distort rankings."""
-    rows: list[tuple[str, BaseModel]] = [
-        *((f"{machine.machine_type} {machine.region}", machine) for machine in overlay.machines),
-        *((f"{service.service} {service.region}", service) for service in overlay.services),
-        *((f"{chip.generation} {chip.region}", chip) for chip in overlay.tpus),
-    ]
-    for label, row in rows:
-        for name in type(row).model_fields:
-            fact = getattr(row, name)
-            if isinstance(fact, Fact) and fact.value is not None and not 0 < fact.value < math.inf:
-                raise ValueError(f"{label} {name}: {fact.value:g} is no price")
+    for key, rows in (("machine_type", overlay.machines), ("service", overlay.services), ("generation", overlay.tpus)):
+        for row in rows:
+            for name, fact in row:
+                if isinstance(fact, Fact) and fact.value is not None and not 0 < fact.value < math.inf:
+                    raise ValueError(f"{getattr(row, key)} {row.region} {name}: {fact.value:g} is no price")
 
 
 def _marked(sources: Mapping[str, Source]) -> dict[str, Source]:
@@ -158,28 +152,22 @@ def _merged(row: Row, newer: Row | None) -> Row:
     wins: dict[str, KnownPrice] = {}
     for name in type(row).model_fields:
         fact, decides = getattr(newer, name), TOGETHER.get(name, name)
-        if not isinstance(fact, Fact) or getattr(newer, decides).value is None:
+        if not isinstance(fact, Fact) or (fact.value is None and name != TYPICAL):
             continue
         # Another list's typical price may lie outside this range.
-        if (fact.value is not None or name == TYPICAL) and _wins(getattr(newer, decides), getattr(row, decides)):
+        found, known = getattr(newer, decides), getattr(row, decides)
+        is_better = known.value is None or known.confidence not in LISTED or found.seen_on >= known.seen_on
+        if found.value is not None and is_better:
             wins[name] = fact
     return row.model_copy(update=wins)
-
-
-def _wins(newer: KnownPrice, known: KnownPrice) -> bool:
-    return known.value is None or known.confidence not in LISTED or newer.seen_on >= known.seen_on
 
 
 def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
     """The text of an overlay file, as `read_overlay` reads it."""
     sources: dict[tuple[Any, ...], str] = {}
-    tables = {
-        "provider": provider,
-        "as_of": as_of,
-        "machines": [plain for row in overlay.machines if (plain := _plain_row(row, sources))],
-        "services": [plain for row in overlay.services if (plain := _plain_row(row, sources))],
-        "tpus": [plain for row in overlay.tpus if (plain := _plain_row(row, sources))],
-    }
+    tables: dict[str, Any] = {"provider": provider, "as_of": as_of}
+    for name, rows in overlay:
+        tables[name] = [plain for row in rows if (plain := _plain_row(row, sources))]
     shared = {
         name: {"title": title, "url": url, "as_of": day, "read_on": read_on, "confidence": confidence}
         for (title, url, day, read_on, confidence), name in sources.items()
@@ -192,8 +180,7 @@ def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
 def _plain_row(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str, Any]:
     """The row as the file has it, empty if no price is known; adds its sources to `sources` by name."""
     plain: dict[str, Any] = {}
-    for name in type(row).model_fields:
-        value = getattr(row, name)
+    for name, value in row:
         if not isinstance(value, Fact):
             plain[name] = value
         elif value.value is not None:
@@ -212,7 +199,6 @@ FIELDS = ("on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "
 """Columns of a list of machines after the type and the region; `-` is unknown."""
 
 Price = TypeVar("Price", MachinePrice, ServicePrice)
-Known = Fact[float | None]
 
 
 class PriceList:
@@ -237,9 +223,9 @@ class PriceList:
         self.get_rows(table, "")
         return self._rows[table]
 
-    def fact(self, text: str) -> Known:
+    def fact(self, text: str) -> KnownPrice:
         """A price as the list states it."""
-        return Known.model_construct(value=float(text), **self.source)
+        return KnownPrice.model_construct(value=float(text), **self.source)
 
 
 def read_lists(path: Path) -> list[PriceList]:
@@ -301,21 +287,21 @@ class _Prices(Sequence[Price], Generic[Price]):
                 regions[row["region"]] = {**facts, **regions.get(row["region"], {"source": None})}
         ordered = sorted(regions.items(), key=lambda row: order.index(row[0]) if row[0] in order else len(order))
         fixed = {"provider": provider, self._key: item, **self._get_constants(item)}
-        base = [self._model.model_construct(**fixed, region=region, **self._fill(known)) for region, known in ordered]
+        base = [self._fill(known, **fixed, region=region) for region, known in ordered]
         return lay_over(base, [row for row in self._over if getattr(row, self._key) == item], self._key)
 
-    def _get_facts(self, row: Mapping[str, Any]) -> dict[str, Known]:
+    def _get_facts(self, row: Mapping[str, Any]) -> dict[str, KnownPrice]:
         facts = with_facts(self._model, row, self._args[3])
-        return {name: Known.model_construct(**fact) for name, fact in facts.items() if isinstance(fact, dict)}
+        return {name: KnownPrice.model_construct(**fact) for name, fact in facts.items() if isinstance(fact, dict)}
 
     def _get_constants(self, item: str) -> dict[str, Any]:
         return {}
 
-    def _fill(self, known: dict[str, Any]) -> dict[str, Any]:
+    def _fill(self, known: dict[str, Any], **fixed: Any) -> Price:
         source: PriceList | None = known["source"]
         # An omitted price is null, which needs a source too.
-        null = None if source is None else Known.model_construct(value=None, **source.source)
-        return {name: known.get(name, null) for name in self._fields}
+        null = None if source is None else KnownPrice.model_construct(value=None, **source.source)
+        return self._model.model_construct(**fixed, **{name: known.get(name, null) for name in self._fields})
 
     def __iter__(self) -> Iterator[Price]:
         return (row for item in self._items for row in self.of(item))
@@ -354,7 +340,7 @@ class ServicePrices(_Prices[ServicePrice]):
         """The unit of each service."""
         return {row["service"]: row["unit"] for row in self._args[2]}
 
-    def _get_facts(self, row: Mapping[str, Any]) -> dict[str, Known]:
+    def _get_facts(self, row: Mapping[str, Any]) -> dict[str, KnownPrice]:
         return super()._get_facts(row) if "usd" in row else {}
 
     def _get_constants(self, item: str) -> dict[str, Any]:

@@ -90,8 +90,6 @@ def read_table(model: type[Model], name: str) -> Model:
 
 
 Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]
-_MONTH_HOURS = 720
-"""As AWS's Spot Instance Advisor counts."""
 OPEN_BUCKET: Bucket = ">20%"
 """The bucket without an upper end."""
 BUCKETS: Mapping[Bucket, float] = MappingProxyType(
@@ -126,36 +124,25 @@ def load_interruptions(provider: str) -> InterruptionTable:
 def read_interruptions(folder: Path) -> InterruptionTable:
     """The table of a catalogue's folder, read once per process."""
     tables, sources = read_file(folder / "spot.yaml")
-    unpublished: dict[str, Any] = tables["unpublished"]
-    about = {"source": unpublished["title"], **{key: unpublished[key] for key in unpublished if key != "title"}}
+    assumed = tables["assumed"]
+    # A share within some hours as a share of 720, a month as AWS's Spot Instance Advisor counts.
+    taken = 1 - (1 - assumed["share"]) ** (720 / assumed["within_hours"])
     return InterruptionTable.model_validate(
         {
             "rows": {row["machine_type"]: with_facts(InterruptionRow, row, sources) for row in tables["buckets"]},
-            "unpublished": {"value": None, **about},
-            "assumed": _assumed(tables["assumed"]),
+            "unpublished": {"value": None, **about_source(tables["unpublished"])},
+            "assumed": {"value": taken, **about_source(assumed), "confidence": "assumed"},
         }
     )
 
 
-def _assumed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a share within some hours to a monthly share."""
-    taken = 1 - (1 - row["share"]) ** (_MONTH_HOURS / row["within_hours"])
-    about = {"source": row["title"], "url": row["url"], "as_of": row["as_of"], "confidence": "assumed"}
-    return {"value": taken, **about}
-
-
-def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float | None]:
+def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fact[float | None]:
     """The share of such nodes interrupted within 720 hours, 0 to 1; None if unknown. The source names the bucket.
 
     Another region's bucket is never used: prices carry over, shortages do not. The list gives the rate at which
     capacity was reclaimed during the trailing month, not per node that ran all of it; equating the two is an
     assumption, whatever the list's confidence.
     """
-    return share_taken(load_interruptions(provider), machine_type, region)
-
-
-def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fact[float | None]:
-    """`taken_per_month` by a table."""
     row = table.rows.get(machine_type)
     bucket = None if row is None else row.by_region.value.get(region)
     if row is None or bucket is None:
@@ -173,7 +160,7 @@ def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fac
 
 
 def least_taken(taken: Fact[float | None]) -> float:
-    """The lower bound of `taken_per_month`: the bucket's lower end; exact if the stack file states it; 0 if unknown."""
+    """The lower bound of `share_taken`: the bucket's lower end; exact if the stack file states it; 0 if unknown."""
     share = taken.value or 0.0
     return share if taken.confidence == "stated" else _LOWER_END.get(share, share)
 
@@ -226,13 +213,3 @@ def link_gbps(accelerator: str) -> Fact[float | None]:
     """Gbit/s of one accelerator of `accelerator`, such as `H100x8`; None if unknown."""
     table = load_links()
     return table.links.get(accelerator.rpartition("x")[0], table.unknown)
-
-
-def ici(generation: str) -> Ici:
-    """The links of a TPU generation in the catalogue."""
-    return load_links().ici[generation]
-
-
-def latency() -> Latency:
-    """Latency of one message."""
-    return load_links().latency

@@ -167,12 +167,8 @@ def _optional(content: bytes, name: str, digest: str) -> str:
     text = content.decode()
     tail = text[len(whole) - 1 : -1]
     remarks = optional or {}
-    flat = (
-        len(found) == 2
-        and isinstance(remarks, dict)
-        and all(isinstance(value, str | int | float) for value in remarks.values())
-    )
-    if not flat or text != payload_text(name, digest, tail) or not tail.isprintable():
+    is_flat = isinstance(remarks, dict) and all(isinstance(value, str | int | float) for value in remarks.values())
+    if len(found) != 2 or not is_flat or text != payload_text(name, digest, tail) or not tail.isprintable():
         raise SignatureError("payload", "is written in another way than cosign's", _FORM, _OBTAIN)
     return tail
 
@@ -186,11 +182,8 @@ def _parsed(content: bytes) -> Any:
             raise SignatureError("payload", "has a key twice", "each key once", _OBTAIN)
         return found
 
-    def no_number(text: str) -> None:
-        raise ValueError(text)
-
     try:
-        return json.loads(content.decode(), object_pairs_hook=once, parse_constant=no_number)
+        return json.loads(content.decode(), object_pairs_hook=once, parse_constant=int)  # refuses NaN
     except SignatureError:
         raise
     except (ValueError, RecursionError):

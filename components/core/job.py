@@ -86,19 +86,16 @@ class Training(_Frozen):
     def argv(self) -> list[str]:
         """The trainer's arguments."""
         control = self.controller
+        compact = json.dumps(control, separators=(",", ":"))
         return [
             *("train", "--config", self.config_file, "--run-dir", self.run_dir),
             *(("--data", self.data_dir) if self.data_dir else ()),
             *(() if self.metrics_port is None else ("--metrics-port", str(self.metrics_port))),
             *(() if self.log_format == "text" else ("--log-format", self.log_format)),
             *(("--fabric-min-gbps", f"{self.fabric_min_gbps:g}") if self.fabric_min_gbps else ()),
-            *(() if control is None else ("--controller", str(control["mode"]), "--control", _compact(control))),
+            *(() if control is None else ("--controller", str(control["mode"]), "--control", compact)),
             *self.options,
         ]
-
-
-def _compact(value: JsonValue) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 class JobSpec(_Frozen):

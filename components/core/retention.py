@@ -25,10 +25,6 @@ def get_types(package: str, lines: str, reason: str) -> dict[str, str]:
     return found
 
 
-def _force_destroyed(inputs: Mapping[str, Any]) -> bool:
-    return inputs.get("forceDestroy") is True
-
-
 @dataclass(frozen=True)
 class Retention:
     """The resource types of a provider, each in exactly one class, with the reason.
@@ -55,7 +51,7 @@ class Retention:
     surroundings: Types = field(default_factory=dict)
     copies: Types = field(default_factory=dict)
     disposable: Types = field(default_factory=dict)
-    is_scratch: Callable[[Mapping[str, Any]], bool] = _force_destroyed
+    is_scratch: Callable[[Mapping[str, Any]], bool] = lambda inputs: inputs.get("forceDestroy") is True
     scratch_components: frozenset[str] = frozenset()
     refuses: bool = True
 

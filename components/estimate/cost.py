@@ -22,22 +22,18 @@ class Declared(Protocol):
     @property
     def type(self) -> str:
         """Type token."""
-        ...
 
     @property
     def name(self) -> str:
         """Logical name."""
-        ...
 
     @property
     def id(self) -> str:
         """The id in other resources' references."""
-        ...
 
     @property
     def inputs(self) -> Mapping[str, Any]:
         """Inputs in camelCase."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -33,18 +33,14 @@ def board_share(machine: MachineType, waiting: float = 0.0) -> Fact[float]:
         busy = mean.model_copy(update={"value": mean.value / board.value, "source": source})
     if waiting == 0 or board.value is None:
         return busy
-    idle = _waiting_share(machine, board.value)
+    table = load_power()
+    if (idle := table.waiting.get(machine.accelerator.rpartition("x")[0])) is None:
+        idle = table.waiting_others
+    else:
+        idle = idle.model_copy(update={"value": idle.value / board.value})
     source = f"{busy.source}; waits {waiting:.0%} of a step at {idle.value:.0%} of its rating ({idle.source})"
     mixed = busy.value + waiting * (min(idle.value, busy.value) - busy.value)
     return busy.model_copy(update={"value": mixed, "source": source, "confidence": "assumed"})
-
-
-def _waiting_share(machine: MachineType, board_watts: float) -> Fact[float]:
-    table = load_power()
-    found = table.waiting.get(machine.accelerator.rpartition("x")[0])
-    if found is None:
-        return table.waiting_others
-    return found.model_copy(update={"value": found.value / board_watts})
 
 
 class RunHours(NamedTuple):
@@ -67,7 +63,14 @@ class RunHours(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EnergyEstimate:
+class _Estimate:
+    def to_json(self) -> dict[str, Any]:
+        """The estimate as plain JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class EnergyEstimate(_Estimate):
     """Energy of a run in kWh: `it_kwh` for machines, `kwh` for the data centre. None if the accelerators' power is
     unpublished; expected values also if the length is unknown.
 
@@ -98,13 +101,9 @@ class EnergyEstimate:
         """The estimate without a known mean draw."""
         return replace(self, kwh=None, it_kwh=None, kwh_low=None, kwh_high=None, kwh_most=None, source=f"absent: {why}")
 
-    def to_json(self) -> dict[str, Any]:
-        """The estimate as plain JSON data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class CarbonEstimate:
+class CarbonEstimate(_Estimate):
     """Location-based emissions of a run in gCO2e over its energy band; None if energy or mean intensity is unknown.
     Marginal and market-based intensities are informative; None if unpublished.
     """
@@ -123,13 +122,9 @@ class CarbonEstimate:
     market_g_per_kwh: float | None
     market_source: str
 
-    def to_json(self) -> dict[str, Any]:
-        """The estimate as plain JSON data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class EmbodiedEstimate:
+class EmbodiedEstimate(_Estimate):
     """A run's share of the emissions of making its machines, gCO2e; None if unknown.
 
     Attributes:
@@ -152,10 +147,6 @@ class EmbodiedEstimate:
     source: str
     as_of: str
     confidence: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The estimate as plain JSON data."""
-        return asdict(self)
 
 
 def estimate_energy(
@@ -246,17 +237,13 @@ def estimate_embodied(machine: MachineType, num_nodes: int, hours: RunHours | fl
 
 
 @dataclass(frozen=True)
-class SciEstimate:
+class SciEstimate(_Estimate):
     """Software Carbon Intensity, (E * I + M) / R, gCO2e per 1,000 images; None if unknown. `..._most`: at most."""
 
     g_per_kimg: float | None
     g_per_kimg_low: float | None
     g_per_kimg_high: float | None
     g_per_kimg_most: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """The estimate as plain JSON data."""
-        return asdict(self)
 
 
 def estimate_sci(

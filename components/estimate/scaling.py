@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from gangway.components.catalog.schema import MachineType
-from gangway.components.catalog.tables import FABRIC_FIELDS, ici, latency, link_gbps
+from gangway.components.catalog.tables import FABRIC_FIELDS, link_gbps, load_links
 from gangway.components.core.findings import InputError
 
 Mode = Literal["weak", "strong"]
@@ -26,7 +26,6 @@ class Network(Protocol):
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
         """Seconds of one all-reduce of each worker's `num_bytes`; 0 for one worker."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,9 @@ def get_links(machine: MachineType, bus_share: float | None = None) -> Links:
             f"the catalogue knows no bandwidth of its {what}: nothing can be projected",
             fix="choose another machine type",
         )
-    delays = latency()
-    kind = _fabric_kind(machine)
+    delays = load_links().latency
+    fabrics = (getattr(machine, field, None) for field in FABRIC_FIELDS)
+    kind = next((str(fabric.kind) for fabric in fabrics if fabric is not None), "ethernet")
     between = delays.between(kind)
     sources = [f"between machines: {network.value:g} Gbit/s, {network.source}"]
     if number > 1:
@@ -133,12 +133,6 @@ def get_links(machine: MachineType, bus_share: float | None = None) -> Links:
     )
 
 
-def _fabric_kind(machine: MachineType) -> str:
-    """The provider's kind of fabric; `ethernet` without one."""
-    fabrics = (getattr(machine, field, None) for field in FABRIC_FIELDS)
-    return next((str(fabric.kind) for fabric in fabrics if fabric is not None), "ethernet")
-
-
 def step_sec(model: StepModel, network: Network, workers: int, mode: Mode) -> float:
     """Seconds of one step of so many workers."""
     share = 1.0 if mode == "weak" else model.serial_share + (1 - model.serial_share) / workers
@@ -155,13 +149,8 @@ def efficiency(model: StepModel, network: Network, workers: int, mode: Mode) -> 
 
 
 def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], workers: int, mode: Mode) -> Spread:
-    """The efficiency of each round of one and of many workers.
-
-    Args:
-        one_sec: seconds of a step of one worker, by round.
-        many_sec: of all workers, in the same rounds.
-        workers: their number.
-        mode: whether each had its own batch (weak) or a share of one.
+    """The efficiency of each round of one and of many workers. `one_sec`: seconds of a step of one worker, by round;
+    `many_sec`: of all workers, in the same rounds; `mode`: whether each had its own batch (weak) or a share of one.
     """
     parts = 1 if mode == "weak" else workers
     values = [one / (parts * many) for one, many in zip(one_sec, many_sec, strict=True)]
@@ -230,17 +219,16 @@ class Torus:
 
 def get_torus(generation: str, topologies: Iterable[str], bus_share: float = BUS_SHARE) -> Torus:
     """Slices of a TPU generation. `topologies`: ascending, several chips each; `bus_share`: of bandwidth, above 0."""
-    facts, chip, hop = ici(generation), link_gbps(f"{generation}x1"), latency().ici_usec
+    table, chip = load_links(), link_gbps(f"{generation}x1")
+    facts, hop = table.ici[generation], table.latency.ici_usec
     assert chip.value is not None, "a test holds every generation against links.yaml"
     every = facts.wraps_every.value
-    slices = []
-    for topology in topologies:
-        sides = [int(side) for side in topology.split("x")]
-        wraps = all(side % every == 0 for side in sides)
-        slices.append(Slice(tuple(side for side in sides if side > 1), wraps))
+    sides = [[int(side) for side in topology.split("x")] for topology in topologies]
     share = BUS_SHARE_SOURCE if bus_share == BUS_SHARE else f"{bus_share:g} of nominal bandwidth"
     return Torus(
-        slices=tuple(slices),
+        slices=tuple(
+            Slice(tuple(side for side in each if side > 1), all(side % every == 0 for side in each)) for each in sides
+        ),
         link_gbps=chip.value / facts.ports.value * bus_share,
         hop_sec=hop.value * 1e-6,
         sources=(
@@ -278,11 +266,7 @@ class Slices:
 
 def get_slices(generation: str, topology: str, workers: int, num_slices: int, bus_share: float = BUS_SHARE) -> Slices:
     """Slices of that topology, each with so many workers. InputError: the network speed between them is unknown."""
-    torus, dcn, between = (
-        get_torus(generation, [topology], bus_share),
-        ici(generation).dcn_gbps,
-        latency().ethernet_usec,
-    )
+    torus, dcn = get_torus(generation, [topology], bus_share), load_links().ici[generation].dcn_gbps
     if num_slices > 1 and dcn.value is None:
         raise InputError(
             generation,
@@ -296,6 +280,6 @@ def get_slices(generation: str, topology: str, workers: int, num_slices: int, bu
         chips=one.chips,
         workers=workers,
         between_gbps=math.inf if dcn.value is None else dcn.value * one.chips * bus_share,
-        between_latency_sec=between.value * 1e-6,
+        between_latency_sec=load_links().latency.ethernet_usec.value * 1e-6,
         sources=(*torus.sources, *several),
     )

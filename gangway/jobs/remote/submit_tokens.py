@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.json_lines import lock
+from gangway.components.core.whole_files import lock
 from gangway.jobs.base import EngineAwayError, SubmitUnansweredError
 from gangway.jobs.boot_clock import boot_stamp, sec_since
 from gangway.trainer.core.regular_files import read_regular

@@ -20,7 +20,7 @@ from pydantic import model_validator as validator
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
-from gangway.components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
+from gangway.components.core.whole_files import append_line, complete_lines, cut_half_line, half_line, lock
 from gangway.sim.forecast.accuracy import Judged
 from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.series import Series

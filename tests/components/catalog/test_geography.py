@@ -1,4 +1,4 @@
-"""What was measured between regions: each pair once, of regions that there are, and no pair made up."""
+"""Regions: measurements and prices of pairs that there are, grids by zone, and a country for each region."""
 
 import re
 from collections import defaultdict
@@ -222,7 +222,7 @@ def test_no_region_is_in_two_countries(repo: Path, provider: str) -> None:
         ("azure", "japaneast", "koreacentral", 0.08),
     ],
 )
-def test_pairs_by_hand(provider: str, source: str, destination: str, usd: float) -> None:
+def test_prices_by_hand(provider: str, source: str, destination: str, usd: float) -> None:
     fact = transfer_price(provider, source, destination)
     assert fact.value == usd
     assert fact.source
@@ -240,7 +240,7 @@ def test_pairs_by_hand(provider: str, source: str, destination: str, usd: float)
         ("toy", "here", "there"),
     ],
 )
-def test_a_pair_without_a_row_is_unknown(provider: str, source: str, destination: str) -> None:
+def test_a_pair_without_a_price_is_unknown(provider: str, source: str, destination: str) -> None:
     fact = transfer_price(provider, source, destination)
     assert (fact.value, fact.url) == (None, "")
 

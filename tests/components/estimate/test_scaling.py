@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.catalog.loader import PROVIDERS, load, load_provider, load_tpus
-from gangway.components.catalog.tables import FABRIC_FIELDS, ici, latency, link_gbps, load_links
+from gangway.components.catalog.tables import FABRIC_FIELDS, link_gbps, load_links
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.scaling import (
     BUS_SHARE,
@@ -191,7 +191,7 @@ def test_every_fabric_and_link_has_its_figures() -> None:
     fabrics = [getattr(machine, field, None) for machine in everywhere for field in FABRIC_FIELDS]
     kinds = {fabric.kind for fabric in fabrics if fabric is not None}
     assert kinds == {"efa", "gpudirect", "roce", "infiniband"}
-    assert all(latency().between(kind).value > 0 for kind in kinds)
+    assert all(load_links().latency.between(kind).value > 0 for kind in kinds)
     known = {machine.accelerator.rpartition("x")[0] for machine in load().machines.values()}
     gpus = [model for model, link in load_links().links.items() if model not in load_links().ici]
     assert len(gpus) > 10
@@ -284,7 +284,7 @@ def test_every_generation_has_its_links() -> None:
     generations = set(load_tpus().generations)
     assert set(load_links().ici) == generations
     assert all((link_gbps(f"{name}x1").value or 0) > 0 for name in generations)
-    assert {name: ici(name).ports.value for name in generations} == {
+    assert {name: load_links().ici[name].ports.value for name in generations} == {
         name: 2 * load_tpus().generations[name].topologies.value[0].count("x") + 2 for name in generations
     }
-    assert latency().ici_usec.value > 0
+    assert load_links().latency.ici_usec.value > 0

@@ -164,13 +164,11 @@ def test_max_hours_end_the_run_done_or_not() -> None:
     assert endless.hours == endless.hours_high == HOURS, "paid to the last hour, whatever was done"
 
 
-rates, prices = st.floats(0, 0.05), st.floats(1, 500)
-
-
+rates, rung_prices = st.floats(0, 0.05), st.floats(1, 500)
 any_rungs = st.lists(
     st.builds(
         LadderRung,
-        usd_per_hour=prices,
+        usd_per_hour=rung_prices,
         num_nodes=st.integers(1, 64),
         hours=st.floats(0.05, 500),
         interval_sec=st.floats(60, 7200),
@@ -217,7 +215,7 @@ def test_what_is_taken_more_often_never_costs_less(taken: float, more: float, th
     assert cost(seldom) <= cost(often) * (1 + 1e-12)
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1e-3), prices, prices)
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1e-3), rung_prices, rung_prices)
 def test_the_expected_lies_within_its_ends(one: float, other: float, taken: float, usd: float, second: float) -> None:
     low, high = sorted((one, other))
     first = replace(ON_DEMAND, usd_per_hour=usd, there=Span(low, (low + high) / 2, high))
