@@ -46,6 +46,8 @@ class PowerTable(Frozen):
     """
 
     training: TrainingPower
+    busy_share: Fact[float]
+    error_band: Fact[float]
     waiting: Mapping[str, Fact[float]]
     waiting_others: Fact[float]
     servers: Mapping[str, ServerPower]

@@ -136,6 +136,11 @@ def read_interruptions(folder: Path) -> InterruptionTable:
     )
 
 
+def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float | None]:
+    """`share_taken` by the bundled table."""
+    return share_taken(load_interruptions(provider), machine_type, region)
+
+
 def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fact[float | None]:
     """The share of such nodes interrupted within 720 hours, 0 to 1; None if unknown. The source names the bucket.
 
@@ -194,13 +199,15 @@ class Latency(Frozen):
 
 class LinkTable(Frozen):
     """`links`: one accelerator's rate in one direction, Gbit/s, as its vendor states it, by model; `unknown` covers
-    every other model; `ici`: by TPU generation.
+    every other model; `ici`: by TPU generation; `bus_share`: of nominal bandwidth that all-reduces reach.
     """
 
     links: Mapping[str, Fact[float | None]]
     ici: Mapping[str, Ici]
     unknown: Fact[float | None]
     latency: Latency
+    bus_share: Fact[float]
+    efa_bus_share: Fact[float]
 
 
 @cache

@@ -164,6 +164,6 @@ def _refuse_against_others(
 
 
 def _accepted_so_far(
-    batch: Sequence[Observed], fields: Collection[PriceField], reasons: Mapping[Observed, str]
+    batch: Sequence[Observed], fields: Collection[str], reasons: Mapping[Observed, str]
 ) -> list[Observed]:
     return [each for each in batch if each.field in fields and each not in reasons]

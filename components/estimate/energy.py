@@ -6,34 +6,24 @@ with embodied emissions it is Software Carbon Intensity's E * I + M.
 """
 
 from dataclasses import asdict, dataclass, replace
-from datetime import date
 from math import prod
 from typing import Any, NamedTuple, Self
 
 from gangway.components.catalog.power import life_hours, load_power, machine_emissions
 from gangway.components.catalog.schema import Fact, MachineType, Region
 
-UTILISATION = 0.76
-"""Mean share of rated power in heavy training, applied to boards: measured on 8 x H100 as a whole."""
-
-UTILISATION_SOURCE = "arXiv 2506.14551 (abstract): 8 x H100 rated 10.2 kW at 76 %"
-
-ERROR_BAND = 0.37
-"""Upper end of the error of estimates from rated power (the same abstract); results never exceed the rating."""
-
 
 def board_share(machine: MachineType, waiting: float = 0.0) -> Fact[float]:
-    """Average share of board power: measured, or else UTILISATION. `waiting`: idle share of a step, 0..1."""
+    """Average share of board power: measured, or else as in heavy training. `waiting`: idle share of a step, 0..1."""
     board, mean = machine.accelerator_watts, machine.accelerator_mean_watts
+    table = load_power()
     if mean is None or board.value is None:
-        url, as_of = "https://arxiv.org/abs/2506.14551", date(2025, 6, 17)
-        busy = Fact[float](value=UTILISATION, source=UTILISATION_SOURCE, url=url, as_of=as_of, confidence="assumed")
+        busy = table.busy_share
     else:
         source = f"{mean.source}: {mean.value:g} of {board.value:g} W on average"
         busy = mean.model_copy(update={"value": mean.value / board.value, "source": source})
     if waiting == 0 or board.value is None:
         return busy
-    table = load_power()
     if (idle := table.waiting.get(machine.accelerator.rpartition("x")[0])) is None:
         idle = table.waiting_others
     else:
@@ -155,6 +145,7 @@ def estimate_energy(
     """Estimate the energy of `num_nodes` machines over `hours` in `region`. `waiting`: as in `board_share`."""
     run = hours if isinstance(hours, RunHours) else RunHours.exactly(hours)
     board, pue = machine.accelerator_watts, region.pue.value
+    band = load_power().error_band.value
     mean_kw = rated_kw = high_kw = None
     if board.value is not None:
         boards_kw = num_nodes * machine.num_accelerators.value * board.value / 1000
@@ -162,12 +153,12 @@ def estimate_energy(
         busy = board_share(machine).value
         mean_kw = boards_kw * board_share(machine, waiting).value + host_kw
         rated_kw = (boards_kw * busy + host_kw) / busy
-        high_kw = min(mean_kw * (1 + ERROR_BAND), rated_kw)
+        high_kw = min(mean_kw * (1 + band), rated_kw)  # never beyond the rating
     return EnergyEstimate(
         kwh=_product(mean_kw, run.mid, pue),
         it_kwh=_product(mean_kw, run.mid),
         pue=pue,
-        kwh_low=_product(mean_kw, run.low, pue * (1 - ERROR_BAND)),
+        kwh_low=_product(mean_kw, run.low, pue * (1 - band)),
         kwh_high=_product(high_kw, run.high, pue),
         kwh_most=_product(rated_kw, run.most, pue),
         hours=run.mid,

@@ -7,6 +7,7 @@ from datetime import date
 from typing import Literal, NamedTuple, get_args
 
 from gangway.components.catalog.reliability import load_reliability
+from gangway.components.catalog.resolve import KINDS
 from gangway.components.estimate.data_transfer import Carried, DataAt, carried
 from gangway.components.estimate.energy import (
     CarbonEstimate,
@@ -19,7 +20,7 @@ from gangway.components.estimate.energy import (
     estimate_energy,
     estimate_sci,
 )
-from gangway.components.estimate.offers import KINDS, Offer
+from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.regions import Place
 from gangway.components.estimate.spot import (
     RESTART_SEC,

@@ -16,10 +16,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 from gangway.components.catalog.schema import Fact, Frozen
-from gangway.components.catalog.tables import read_file, with_facts
+from gangway.components.catalog.tables import read_table
 from gangway.components.estimate.cost import HOURS_PER_MONTH
 
 HOURS_PER_YEAR = 12 * HOURS_PER_MONTH
@@ -69,9 +68,7 @@ class OnPremTable(Frozen):
 @cache
 def load_onprem() -> OnPremTable:
     """The assumptions, read once per process."""
-    tables, sources = read_file(Path(__file__).parents[1] / "catalog" / "onprem.yaml")
-    nodes = {name: with_facts(OnPremNode, row, sources) for name, row in tables["nodes"].items()}
-    return OnPremTable.model_validate({"nodes": nodes, **with_facts(OnPremTable, tables["rates"], sources)})
+    return read_table(OnPremTable, "onprem")
 
 
 @dataclass(frozen=True)

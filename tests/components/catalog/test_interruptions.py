@@ -13,7 +13,7 @@ from gangway.components.catalog.tables import (
     Bucket,
     least_taken,
     load_interruptions,
-    share_taken,
+    taken_per_month,
 )
 from gangway.components.estimate.spot import rate_per_hour
 
@@ -28,7 +28,7 @@ def test_every_bucket_counts_as_its_upper_end() -> None:
 
 
 def test_a_listed_pair_names_its_bucket_and_its_source() -> None:
-    fact = share_taken(load_interruptions("aws"), "p5.48xlarge", "us-east-2")
+    fact = taken_per_month("aws", "p5.48xlarge", "us-east-2")
     assert (fact.value, fact.confidence, fact.as_of_text) == (0.10, "assumed", "2025-06-28")
     assert fact.source.endswith(": 5-10% in the trailing month, counted as 10% of nodes in 720 h")
     assert least_taken(fact) == 0.05
@@ -37,7 +37,7 @@ def test_a_listed_pair_names_its_bucket_and_its_source() -> None:
 
 
 def test_the_open_bucket_is_an_assumption_and_says_so() -> None:
-    fact = share_taken(load_interruptions("aws"), "p5.48xlarge", "us-east-1")
+    fact = taken_per_month("aws", "p5.48xlarge", "us-east-1")
     assert (fact.value, fact.confidence) == (0.40, "assumed")
     assert fact.source.endswith(">20% in the trailing month, counted as 40% of nodes in 720 h")
     assert least_taken(fact) == 0.20
@@ -55,7 +55,7 @@ def test_the_open_bucket_is_an_assumption_and_says_so() -> None:
 def test_what_nobody_publishes_is_null_with_the_reason(
     provider: str, machine_type: str, region: str, words: str
 ) -> None:
-    fact = share_taken(load_interruptions(provider), machine_type, region)
+    fact = taken_per_month(provider, machine_type, region)
     assert fact.value is None
     assert words in fact.source
 
@@ -80,4 +80,4 @@ def test_what_may_be_assumed_has_a_source_and_is_no_published_rate(
     assert assumed.confidence == "assumed"
     assert (assumed.url[:8], bool(assumed.source)) == ("https://", True)
     assert -math.expm1(-rate_per_hour(assumed.value) * within_hours) == pytest.approx(share, rel=1e-6)
-    assert share_taken(load_interruptions(provider), "nothing", "nowhere").value is None
+    assert taken_per_month(provider, "nothing", "nowhere").value is None

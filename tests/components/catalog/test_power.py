@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from gangway.components.catalog.loader import PROVIDERS, load, load_provider, load_tpus
 from gangway.components.catalog.power import life_hours, load_embodied, load_power, machine_emissions
 from gangway.components.catalog.schema import MachineType
-from gangway.components.estimate.energy import UTILISATION, board_share, estimate_embodied, estimate_energy
+from gangway.components.estimate.energy import board_share, estimate_embodied, estimate_energy
 
 POWER = load_power()
+UTILISATION = POWER.busy_share.value
 MACHINES = {machine.name: machine for provider in PROVIDERS for machine in load_provider(provider).machines.values()}
 SERVER_OF = {
     **{"H100": "H100", "H200": "H100", "MI300X": "H100", "A100": "A100", "A100-80G": "A100"},

@@ -10,8 +10,6 @@ from gangway.components.catalog.loader import PROVIDERS, load, load_provider, lo
 from gangway.components.catalog.tables import FABRIC_FIELDS, link_gbps, load_links
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.scaling import (
-    BUS_SHARE,
-    EFA_SHARE,
     Links,
     Slice,
     StepModel,
@@ -147,23 +145,21 @@ def test_measured_efficiency_is_of_rounds() -> None:
 def test_links_come_from_the_catalogue() -> None:
     machines = load().machines
     links = get_links(machines["p5.48xlarge"])
-    assert [links.gpus_per_node, links.inside_gbps] == pytest.approx([8, 3600 * BUS_SHARE])
-    assert links.between_gbps == pytest.approx(3200 * EFA_SHARE)
+    assert [links.gpus_per_node, links.inside_gbps] == pytest.approx([8, 3600 * 0.7])
+    assert links.between_gbps == pytest.approx(3200 * 0.6)
     assert links.between_latency_sec == pytest.approx(15e-6)
     assert links.sources[0].startswith("between machines: 3200 Gbit/s, ")
     assert links.sources[-2].startswith("assumed: all-reduces reach 0.7")
     assert "NVIDIA/nccl#527" in links.sources[-1]
     infiniband = get_links(load_provider("azure").machines["Standard_ND96isr_H100_v5"])
     assert infiniband.sources[-1].startswith("assumed: all-reduces reach 0.7"), "measured over EFA alone"
-    whole = get_links(machines["p5.48xlarge"], bus_share=1)
-    assert (whole.between_gbps, whole.sources[-1]) == (3200, "1 of nominal bandwidth")
 
 
 def test_one_accelerator_needs_no_link_inside() -> None:
-    links = get_links(load().machines["p3.2xlarge"], bus_share=1)
+    links = get_links(load().machines["p3.2xlarge"])
     assert len(links.sources) == 3, "nothing of a link inside"
     assert links.between_latency_sec == pytest.approx(30e-6), "no EFA: plain Ethernet"
-    assert links.all_reduce_sec(2, 1e8) == pytest.approx(0.8 / 10 + 2 * 30e-6)
+    assert links.all_reduce_sec(2, 1e8) == pytest.approx(0.8 / (10 * 0.7) + 2 * 30e-6)
 
 
 def test_unknown_links_project_nothing() -> None:
@@ -251,15 +247,13 @@ def test_links_between_the_ends_never_harm(sides: tuple[int, ...], num_bytes: fl
 def test_a_pod_of_v5e_from_the_catalogue() -> None:
     """1600 Gbit/s of a chip on 4 links; 16x16 wraps round, 8x16 does not."""
     torus = get_torus("v5e", ["2x2", "8x16", "16x16"])
-    assert torus.link_gbps == pytest.approx(1600 / 4 * BUS_SHARE)
+    assert torus.link_gbps == pytest.approx(1600 / 4 * 0.7)
     assert torus.hop_sec == pytest.approx(1e-6)
     assert torus.slices[0] == Slice((2, 2), wraps=False)
     assert torus.slices[1:] == (Slice((8, 16), wraps=False), Slice((16, 16), wraps=True))
     # All-reduces of Google's own figure for the pod, 51.2 TB/s over 256 chips: 2 bytes moved for each of the message.
-    whole = get_torus("v5e", ["16x16"], bus_share=1)
-    assert whole.sources[-1] == "1 of nominal bandwidth"
-    big = whole.all_reduce_sec(256, 1e12)
-    assert big == pytest.approx(2 * 255 / 256 * 1e12 / (51.2e12 / 256), rel=1e-3)
+    big = get_torus("v5e", ["16x16"]).all_reduce_sec(256, 1e12)
+    assert big == pytest.approx(2 * 255 / 256 * 1e12 / (0.7 * 51.2e12 / 256), rel=1e-3)
 
 
 def test_whole_cubes_wrap_round() -> None:
