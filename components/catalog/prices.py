@@ -301,7 +301,8 @@ class _Prices(Sequence[Price], Generic[Price]):
         source: PriceList | None = known["source"]
         # An omitted price is null, which needs a source too.
         null = None if source is None else KnownPrice.model_construct(value=None, **source.source)
-        return self._model.model_construct(**fixed, **{name: known.get(name, null) for name in self._fields})
+        facts: dict[str, Any] = {name: known.get(name, null) for name in self._fields}
+        return self._model.model_construct(**fixed, **facts)
 
     def __iter__(self) -> Iterator[Price]:
         return (row for item in self._items for row in self.of(item))
