@@ -63,8 +63,8 @@ class Finding:
         return {**asdict(self), "severity": self.severity.value}
 
 
-def _short(text: str, limit: int = 200) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"
 
 
 class InputError(ValueError):

@@ -31,9 +31,10 @@ def check_within(value: int, allowed: range, place: str, problem: str, unit: str
         )
 
 
-def check_steps_alarm(minutes: int, place: str = "steps_alarm_minutes") -> None:
+def check_steps_alarm(minutes: int) -> None:
     """Check that a window is in STEPS_ALARM_MINUTES. InputError otherwise."""
-    check_within(minutes, STEPS_ALARM_MINUTES, place, "not a window in which missing steps can be told", " minutes")
+    problem = "not a window in which missing steps can be told"
+    check_within(minutes, STEPS_ALARM_MINUTES, "steps_alarm_minutes", problem, " minutes")
 
 
 Setting = tuple[bool, Any, str]

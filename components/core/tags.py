@@ -30,7 +30,7 @@ _HOST_VALUE = re.compile(r"[ -~]{0,255}")
 _ASCII = "; values up to 255 of plain ASCII"
 
 
-def shortened(name: str, most: int, digits: int = 4) -> str:
+def shortened(name: str, most: int) -> str:
     """`name`, or if it is too long, its beginning and digits of its hash, so that long names stay distinct.
 
     >>> shortened("a-stack-with-a-very-long-name", 12)
@@ -38,7 +38,7 @@ def shortened(name: str, most: int, digits: int = 4) -> str:
     """
     if len(name) <= most:
         return name
-    return f"{name[: most - digits - 1].rstrip('-')}-{sha256(name.encode()).hexdigest()[:digits]}"
+    return f"{name[: most - 5].rstrip('-')}-{sha256(name.encode()).hexdigest()[:4]}"
 
 
 def carbon_class(intensity_g_per_kwh: float | None) -> str:

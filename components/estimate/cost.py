@@ -103,24 +103,17 @@ def paid_once(name: str, usd: float, source: str) -> CostComponent:
 
 
 def from_fact(
-    name: str,
-    fact: Fact[float | None],
-    quantity: float,
-    *,
-    unit: str = "hour",
-    standby: bool = False,
-    note: str = "",
+    name: str, fact: Fact[float | None], quantity: float, *, unit: str = "hour", standby: bool = False
 ) -> CostComponent:
     """A component priced by a catalogue fact per `unit`: `hour`, or one that ends with `month`, such as `GiB-month`."""
     hours = HOURS_PER_MONTH if unit.endswith("month") else 1
-    hourly = None if fact.value is None else fact.value * quantity / hours
     return CostComponent(
         name=name,
         unit=f"{unit}s",
         quantity=quantity,
         price=fact.value,
-        hourly=hourly,
-        source=f"{fact.source}{note}",
+        hourly=None if fact.value is None else fact.value * quantity / hours,
+        source=fact.source,
         as_of=fact.as_of_text,
         read_on=fact.read_text,
         confidence=fact.confidence,
