@@ -5,7 +5,7 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gangway.components.core.queue_fabric import AWS_NCCL_NET
+from gangway.components.core.job import AWS_NCCL_NET
 from gangway.images.observability import render_prometheus
 from gangway.images.render import (
     BIN_DIR,

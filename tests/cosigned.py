@@ -1,12 +1,12 @@
 """Signatures of images in cosign's form, made by OpenSSL's command: what cosign 2.6.5 and 3.1.3 wrote with a key pair
-of theirs into a registry here was of these very bytes (`test_image_signature.py` has one of them).
+of theirs into a registry here was of these very bytes (`test_image_reference.py` has one of them).
 """
 
 import base64
 import subprocess
 from pathlib import Path
 
-from gangway.components.core.image_signature import payload_text
+from gangway.components.core.image_reference import payload_text
 
 
 def key_pair(folder: Path, name: str = "own", curve: str = "prime256v1") -> tuple[Path, str]:

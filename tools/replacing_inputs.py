@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 from pulumi._types import input_type_py_to_pulumi_names
 
-from gangway.components.catalog.replaces.table import FOLDER
+from gangway.components.catalog.replaces import FOLDER
 from gangway.stacks.base.registry import get_provider
 
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|`[^`]*`|[A-Za-z_][\w.]*|[{}()\[\]:,&*=]|\S', re.S)

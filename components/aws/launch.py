@@ -10,7 +10,7 @@ from pulumi_aws import autoscaling, ec2, route53
 from gangway.components.catalog.loader import load
 from gangway.components.catalog.schema import CardRun, EfaFabric, MachineType
 from gangway.components.core.capacity import RungPlan
-from gangway.components.core.queue_fabric import AWS_NCCL_NET
+from gangway.components.core.job import AWS_NCCL_NET
 
 __all__ = [
     "HEAD_IMAGE",

@@ -17,7 +17,7 @@ from gangway.components.catalog.tables import read_file, with_facts
 from gangway.components.core.capacity import AnyRung, CapacityBlock, Reservation, Spot
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding
-from gangway.components.core.quotas import QuotaNeed, count_nodes, no_quota
+from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 
 __all__ = [
     "QuotaContext",

@@ -8,7 +8,7 @@ from gangway.components.azure.capacity import LADDER
 from gangway.components.catalog.schema import AzureMachineType
 from gangway.components.core.capacity import AnyRung, Reservation, Spot
 from gangway.components.core.findings import Finding
-from gangway.components.core.quotas import QuotaNeed, count_nodes, no_quota
+from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 
 __all__ = ["HEAD_QUOTAS", "REGIONAL_QUOTA", "SPOT_QUOTA", "QuotaContext", "ladder_quotas"]
 

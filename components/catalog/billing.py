@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from gangway.components.catalog.schema import Fact, Frozen
-from gangway.components.catalog.tables import read_file, with_facts
-
-__all__ = ["BillingDelay", "BillingTable", "ByUse", "FreeTypes", "load_billing"]
+from gangway.components.catalog.tables import read_table
 
 
 class FreeTypes(Frozen):
@@ -62,11 +59,4 @@ class BillingTable(Frozen):
 @cache
 def load_billing() -> BillingTable:
     """The table, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "billing.yaml")
-    return BillingTable.model_validate(
-        {
-            "free": [with_facts(FreeTypes, row, sources) for row in tables["free"]],
-            "by_use": [with_facts(ByUse, row, sources) for row in tables["by_use"]],
-            "delays": {name: with_facts(BillingDelay, row, sources) for name, row in tables["delays"].items()},
-        }
-    )
+    return read_table(BillingTable, "billing")

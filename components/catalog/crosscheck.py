@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gangway.components.catalog.loader import Provider, load_bundled, load_bundled_tpus
-from gangway.components.catalog.schema import Frozen, MachineType
+from gangway.components.catalog.schema import Frozen
 from gangway.components.catalog.tables import Source, load_interruptions, read_file
-
-__all__ = ["Check", "Claims", "Difference", "Value", "check", "get_claims"]
 
 Value = float | tuple[str, ...] | None
 FACTS = ("vcpus", "memory_gib", "num_accelerators", "accelerator_memory_gib")
@@ -116,11 +114,6 @@ def _read(provider: Provider) -> tuple[Mapping[str, Source], Mapping[str, Mappin
     return sources, claims, tuple(Explained.model_validate(row) for row in tables["explained"])
 
 
-def get_claims(provider: Provider) -> Mapping[str, Mapping[str, Claims]]:
-    """The claims by catalogue, then by machine type or TPU generation."""
-    return _read(provider)[1]
-
-
 def check(provider: Provider, claims: Mapping[str, Mapping[str, Claims]] | None = None) -> Check:
     """Compare our bundled facts with `claims`, by default those of `crosscheck.yaml`."""
     sources, bundled, reasons = _read(provider)
@@ -160,29 +153,19 @@ def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]])
         offered |= {name: tpu.offered for name, tpu in tpus.generations.items()}
     for source, rows in claims.items():
         for item, claim in rows.items():
-            if item in machines:
-                yield from _machine_differences(source, machines[item], claim)
+            for name in FACTS if item in machines else ():
+                ours, theirs = getattr(machines[item], name).value, getattr(claim, name)
+                if theirs is not None and not _same(ours, theirs):
+                    yield Difference(source, item, name, ours, theirs)
             for region, theirs in claim.on_demand.items():
                 ours = prices.get((item, region))
                 if not _same(ours, theirs):
                     yield Difference(source, item, f"on_demand {region}", ours, theirs)
             places = offered[item]
             listed = {} if places is None else places.zones.value or {}
-            lacking = [
-                f"{region} {zone}"
-                for region, zones in claim.zones.items()
-                for zone in zones
-                if zone not in listed.get(region, ())
-            ]
-            if lacking:
-                yield Difference(source, item, "zones", None, tuple(lacking))
-
-
-def _machine_differences(source: str, machine: MachineType, claims: Claims) -> Iterator[Difference]:
-    for name in FACTS:
-        ours, theirs = getattr(machine, name).value, getattr(claims, name)
-        if theirs is not None and not _same(ours, theirs):
-            yield Difference(source, machine.name, name, ours, theirs)
+            zones = [(region, zone) for region, zones in claim.zones.items() for zone in zones]
+            if lacking := tuple(f"{region} {zone}" for region, zone in zones if zone not in listed.get(region, ())):
+                yield Difference(source, item, "zones", None, lacking)
 
 
 def _interruption_differences(provider: Provider) -> Iterator[Difference]:
@@ -190,8 +173,7 @@ def _interruption_differences(provider: Provider) -> Iterator[Difference]:
     for name, row in load_interruptions(provider).rows.items():
         offered = load_bundled(provider).machines[name].offered
         regions = () if offered is None else offered.regions
-        lacking = tuple(region for region in row.by_region.value if region not in regions)
-        if lacking:
+        if lacking := tuple(region for region in row.by_region.value if region not in regions):
             yield Difference("interruptions", name, "regions", None, lacking)
 
 

@@ -1,7 +1,7 @@
 """Typed access to the catalogue: one directory of YAML files per provider.
 
 An unknown value is null; the code that needs it reports it as missing. Newer prices come from `gangway prices refresh`
-as an overlay (`gangway.components.catalog.overlay`).
+as an overlay (`gangway.components.catalog.prices`).
 
 >>> catalog = load()
 >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
@@ -24,35 +24,32 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, SkipValidation, ValidationError
 
-from gangway.components.catalog.grids import on_grid
-from gangway.components.catalog.overlay import OverlayFile, lay_over, newest_overlay, read_overlay
-from gangway.components.catalog.price_table import LISTS, MachinePrices, ServicePrices, read_lists
+from gangway.components.catalog.geography import on_grid
+from gangway.components.catalog.prices import (
+    LISTS,
+    MachinePrices,
+    OverlayFile,
+    ServicePrices,
+    lay_over,
+    newest_overlay,
+    read_lists,
+    read_overlay,
+)
 from gangway.components.catalog.resolve import Kind, PriceQuote, resolve_price
 from gangway.components.catalog.schema import (
     EVERYWHERE,
     AmlfsTier,
     AzureMachineType,
-    CardRun,
-    Confidence,
-    Device,
-    EfaFabric,
-    Fabric,
-    Fact,
     FilestoreTier,
     Frozen,
     GcpMachineType,
-    GpuDirectFabric,
-    GpuFabric,
-    InfinibandFabric,
     LustreOffer,
     LustreTier,
     MachinePrice,
     MachineType,
     Offered,
     Region,
-    RoceFabric,
     ServicePrice,
-    SizeRange,
     SubnetRule,
     TpuCatalog,
     TpuGeneration,
@@ -62,53 +59,7 @@ from gangway.components.catalog.tables import InterruptionTable, Source, read_fi
 from gangway.components.core.findings import InputError, letters_wrong, listed, nearest_hint
 from gangway.components.core.first_error import first_wrong
 
-__all__ = [
-    "PROVIDERS",
-    "AmlfsTier",
-    "AzureMachineType",
-    "CardRun",
-    "Catalog",
-    "CatalogFolder",
-    "Confidence",
-    "Device",
-    "EfaFabric",
-    "Fabric",
-    "Fact",
-    "FilestoreTier",
-    "GcpMachineType",
-    "GpuDirectFabric",
-    "GpuFabric",
-    "InfinibandFabric",
-    "LustreOffer",
-    "LustreTier",
-    "MachinePrice",
-    "MachineType",
-    "Offered",
-    "Provider",
-    "Region",
-    "RoceFabric",
-    "ServicePrice",
-    "SizeRange",
-    "SubnetRule",
-    "TpuCatalog",
-    "TpuGeneration",
-    "TpuPrice",
-    "accelerator_hint",
-    "bundled_folder",
-    "load",
-    "load_amlfs_subnets",
-    "load_amlfs_tiers",
-    "load_bundled",
-    "load_bundled_tpus",
-    "load_filestore_tiers",
-    "load_lustre_tiers",
-    "load_lustre_zones",
-    "load_provider",
-    "load_tpus",
-    "read_catalog",
-]
-
-T = TypeVar("T")
+Row = TypeVar("Row", bound=BaseModel)
 _ROOT = Path(__file__).resolve().parents[2]
 _COMPASS = re.compile(r"east|west|north|south|central")
 Provider = Literal["aws", "gcp", "azure"]
@@ -134,7 +85,9 @@ class Catalog(Frozen):
 
     def machine(self, name: str, place: str = "machine_type") -> MachineType:
         """The machine type called `name`."""
-        return _look_up(self.machines, name, place, "machine type")
+        if name not in self.machines:
+            raise InputError.not_among(place, "no such machine type", name, sorted(self.machines))
+        return self.machines[name]
 
     def machine_for(
         self,
@@ -175,35 +128,25 @@ class Catalog(Frozen):
         unfit: Mapping[str, str],
     ) -> InputError:
         prices = {machine.name: self.price(machine.name, region, "on-demand") for machine in carriers}
-        drawbacks = {name: unfit[name] for name in prices if name in unfit}
 
-        def usd(name: str) -> float | None:
-            price = prices[name]
-            return None if price is None else price.usd
-
-        def said(name: str) -> str:
-            price, why = prices[name], drawbacks.get(name)
-            known = "price unknown"
-            if price is not None:
-                known = f"{price.usd:,.2f} USD an hour on demand in {price.priced_in}"
+        def label(name: str) -> str:
+            price, why = prices[name], unfit.get(name)
+            known = f"{price.usd:,.2f} USD an hour on demand in {price.priced_in}" if price else "price unknown"
             return f"{name} ({known}{f'; {why}' if why else ''})"
 
         def rank(machine: MachineType) -> tuple[bool, bool, float]:
-            price, sold = usd(machine.name), machine.offered
-            return (
-                machine.name in drawbacks,
-                sold is not None and sold.excludes(region),
-                inf if price is None else price,
-            )
+            price, sold = prices[machine.name], machine.offered
+            usd = inf if price is None or price.usd is None else price.usd
+            return machine.name in unfit, sold is not None and sold.excludes(region), usd
 
         best = min(carriers, key=rank)
         why = "the cheapest with a known price" if rank(best)[2] < inf else "one of those without a known price"
-        why += ", and without that drawback" if drawbacks and best.name not in drawbacks else ""
+        why += ", and without that drawback" if unfit.keys() & prices and best.name not in unfit else ""
         return InputError(
             place,
             "several machine types carry this accelerator",
             value=accelerator,
-            allowed=", ".join(said(machine.name) for machine in carriers),
+            allowed=", ".join(label(machine.name) for machine in carriers),
             fix=f"write machine_type: {best.name} in place of accelerator, {why}",
         )
 
@@ -249,12 +192,6 @@ class Catalog(Frozen):
         return next((p for p in offers if p.region == region), everywhere)
 
 
-def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
-    if name not in table:
-        raise InputError.not_among(place, f"no such {what}", name, sorted(table))
-    return table[name]
-
-
 def misspelt_region(name: str, known: Collection[str]) -> str | None:
     """The region that was meant if up to two letters are wrong. Numbers, first words and compass points must match:
     eu-west-2 (London) is not eu-west-1, japanwest not japaneast, and data may be bound to a country.
@@ -288,11 +225,8 @@ def accelerator_hint(wanted: str, offered: Collection[str]) -> str:
         in_order = sorted(bare, key=lambda name: int(name.rpartition("x")[2]))
         return f"say how many of them one machine has: {' or '.join(in_order)}"
     model, _, number = wanted.rpartition("x")
-    numbers: dict[int, str] = {}
-    for name in offered:
-        own_model, _, own_number = name.rpartition("x")
-        if own_model.lower() == model.lower():
-            numbers[int(own_number)] = name
+    parts = [(*name.rpartition("x"), name) for name in offered]
+    numbers = {int(count): name for own_model, _, count, name in parts if own_model.lower() == model.lower()}
     if not numbers or not number.isdecimal():
         return nearest_hint(wanted, offered)
     enough = [count for count in numbers if count >= int(number)]
@@ -441,39 +375,37 @@ def _tpus_with(overlay: OverlayFile | None) -> TpuCatalog:
     )
 
 
+def _storage_rows(provider: Provider, table: str, model: type[Row]) -> list[Row]:
+    tables, sources = read_file(Path(__file__).parent / provider / "storage.yaml")
+    return [model.model_validate(with_facts(model, row, sources)) for row in tables[table]]
+
+
 @cache
 def load_lustre_tiers() -> Mapping[int, LustreTier]:
     """The tiers of Google Cloud Managed Lustre by MB/s per TiB, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
-    tiers = [LustreTier.model_validate(with_facts(LustreTier, row, sources)) for row in tables["lustre_tiers"]]
-    return {tier.throughput_mbps_per_tib: tier for tier in tiers}
+    return {tier.throughput_mbps_per_tib: tier for tier in _storage_rows("gcp", "lustre_tiers", LustreTier)}
 
 
 @cache
 def load_lustre_zones() -> Offered:
     """Where Google Cloud Managed Lustre is offered, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
-    return Offered.model_validate(with_facts(Offered, tables["lustre_zones"], sources))
+    (zones,) = _storage_rows("gcp", "lustre_zones", Offered)
+    return zones
 
 
 @cache
 def load_filestore_tiers() -> Mapping[str, FilestoreTier]:
     """The zonal tiers of Filestore by our names for them, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
-    tiers = [FilestoreTier.model_validate(with_facts(FilestoreTier, row, sources)) for row in tables["filestore_tiers"]]
-    return {tier.tier: tier for tier in tiers}
+    return {tier.tier: tier for tier in _storage_rows("gcp", "filestore_tiers", FilestoreTier)}
 
 
 @cache
 def load_amlfs_tiers() -> Mapping[int, AmlfsTier]:
     """The SKUs of Azure Managed Lustre by MB/s per TiB, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "azure" / "storage.yaml")
-    tiers = [AmlfsTier.model_validate(with_facts(AmlfsTier, row, sources)) for row in tables["lustre_tiers"]]
-    return {tier.throughput_mbps_per_tib: tier for tier in tiers}
+    return {tier.throughput_mbps_per_tib: tier for tier in _storage_rows("azure", "lustre_tiers", AmlfsTier)}
 
 
 @cache
 def load_amlfs_subnets() -> tuple[SubnetRule, ...]:
     """The subnets that Azure Managed Lustre needs, ordered by file system size, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "azure" / "storage.yaml")
-    return tuple(SubnetRule.model_validate(with_facts(SubnetRule, row, sources)) for row in tables["lustre_subnets"])
+    return tuple(_storage_rows("azure", "lustre_subnets", SubnetRule))

@@ -7,8 +7,6 @@ from gangway.components.catalog.schema import Fact, MachineType, Offered, Region
 from gangway.components.catalog.validators import STALE_DAYS
 from gangway.components.core.findings import Finding
 
-__all__ = ["first_zone", "region_findings", "service_findings", "zone_findings", "zone_names"]
-
 REGION, ZONE = "gangway:region", "gangway:cluster.zone"
 ZONE_FORMS: Mapping[str, str] = {"aws": "{region}{zone}", "gcp": "{region}-{zone}"}
 """How to build a zone's full name from `Region.zones`; elsewhere the zone's word is its name."""

@@ -1,23 +1,12 @@
-"""Published full-load power of whole machines, and the draw of hosts without accelerators."""
+"""The power of machines and their hosts, the emissions of making machines, and how long machines serve."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
-from gangway.components.catalog.schema import Fact, Frozen
-from gangway.components.catalog.tables import by_model, read_file, with_facts
-
-__all__ = [
-    "FullLoad",
-    "HostPower",
-    "PowerTable",
-    "ServerPower",
-    "TrainingPower",
-    "WaitingPower",
-    "WaitingShare",
-    "load_power",
-]
+from gangway.components.catalog.schema import Fact, Frozen, MachineType
+from gangway.components.catalog.tables import read_table
 
 
 class TrainingPower(Frozen):
@@ -51,46 +40,74 @@ class HostPower(Frozen):
         return vcpus * self.watts_per_vcpu.value + memory_gib * self.watts_per_gib.value
 
 
-class WaitingPower(Frozen):
-    """Draw of an idle board with a context."""
-
-    watts: Fact[float]
-
-
-class WaitingShare(Frozen):
-    """Idle draw as a share of the board's rating, for models without a measurement."""
-
-    share: Fact[float]
-
-
-class FullLoad(Frozen):
-    """Full-load power by machine type."""
-
-    machines: Fact[Mapping[str, float]]
-
-
 class PowerTable(Frozen):
-    """`servers` and `waiting` by accelerator model, `hosts` by processor maker."""
+    """`waiting`: watts of an idle board with a context, by accelerator model; `waiting_others`: of other models, as a
+    share of the rating; `servers`: by accelerator model; `hosts`: by processor maker; `full_load_watts`: by machine.
+    """
 
     training: TrainingPower
-    waiting: Mapping[str, WaitingPower]
-    waiting_others: WaitingShare
+    busy_share: Fact[float]
+    error_band: Fact[float]
+    waiting: Mapping[str, Fact[float]]
+    waiting_others: Fact[float]
     servers: Mapping[str, ServerPower]
     hosts: Mapping[Literal["intel", "amd"], HostPower]
-    full_load: FullLoad
+    full_load_watts: Fact[Mapping[str, float]]
 
 
 @cache
 def load_power() -> PowerTable:
     """The table, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "power.yaml")
-    return PowerTable.model_validate(
-        {
-            "training": with_facts(TrainingPower, tables["training"], sources),
-            "waiting": by_model(WaitingPower, tables["waiting"], sources),
-            "waiting_others": with_facts(WaitingShare, tables["waiting_others"], sources),
-            "servers": {model: with_facts(ServerPower, row, sources) for model, row in tables["servers"].items()},
-            "hosts": {maker: with_facts(HostPower, row, sources) for maker, row in tables["hosts"].items()},
-            "full_load": with_facts(FullLoad, tables["full_load_watts"], sources),
-        }
+    return read_table(PowerTable, "power")
+
+
+class WholeMachine(Frozen):
+    """A machine with all its accelerators: their number, its vCPUs, and kg CO2e with its range."""
+
+    accelerators: Fact[int]
+    vcpus: Fact[int]
+    kg_co2e: Fact[float | None]
+    low: Fact[float | None]
+    high: Fact[float | None]
+
+
+class EmbodiedTable(Frozen):
+    """Machines by accelerator model; `unknown` covers every other model."""
+
+    machines: Mapping[str, WholeMachine]
+    life_hours: Fact[float]
+    unknown: WholeMachine
+
+
+@dataclass(frozen=True)
+class MachineEmissions:
+    """Emissions of making one machine, kg CO2e; None if unpublished. `share`: of the whole machine."""
+
+    kg: Fact[float | None]
+    low: Fact[float | None]
+    high: Fact[float | None]
+    share: float
+
+
+@cache
+def load_embodied() -> EmbodiedTable:
+    """The table, read once per process."""
+    return read_table(EmbodiedTable, "embodied")
+
+
+def machine_emissions(machine: MachineType) -> MachineEmissions:
+    """Emissions of one machine: the larger share, by accelerators or vCPUs, of the whole machine that it occupies."""
+    table = load_embodied()
+    whole = table.machines.get(machine.accelerator.rpartition("x")[0], table.unknown)
+    boards = machine.num_accelerators.value / whole.accelerators.value
+    share = min(1.0, max(boards, machine.vcpus.value / whole.vcpus.value))
+    kg, low, high = (
+        fact if fact.value is None else fact.model_copy(update={"value": fact.value * share})
+        for fact in (whole.kg_co2e, whole.low, whole.high)
     )
+    return MachineEmissions(kg, low, high, share)
+
+
+def life_hours() -> Fact[float]:
+    """Hours over which the emissions of a machine are spread."""
+    return load_embodied().life_hours

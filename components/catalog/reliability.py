@@ -1,29 +1,14 @@
-"""Failure rates of nodes, and what is known about spot markets."""
+"""Published statistics: failures of nodes, spot markets, and the jobs of shared clusters, for generated traces."""
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 from gangway.components.catalog.schema import Fact, Frozen, MachineType
-from gangway.components.catalog.tables import by_model, read_file, with_facts
-
-__all__ = [
-    "ReliabilityTable",
-    "SpotMarket",
-    "failure_band",
-    "failures_per_hour",
-    "load_reliability",
-]
-
-
-class Failures(Frozen):
-    """Hours between failures that stop a job, per accelerator with its share of the machine."""
-
-    accelerator_hours: Fact[float]
+from gangway.components.catalog.tables import read_table
 
 
 class FailureBand(Frozen):
-    """The same, at the lowest and the highest published rate."""
+    """Hours between failures per accelerator, at the lowest and the highest published rate."""
 
     rarest: Fact[float]
     most_often: Fact[float]
@@ -45,10 +30,12 @@ class Repair(Frozen):
 
 
 class ReliabilityTable(Frozen):
-    """`failures` by accelerator model; `others` covers every other model."""
+    """`accelerator_hours`: between failures that stop a job, per accelerator with its share of the machine, by model;
+    `other_accelerator_hours` covers every other model.
+    """
 
-    failures: Mapping[str, Failures]
-    others: Failures
+    accelerator_hours: Mapping[str, Fact[float]]
+    other_accelerator_hours: Fact[float]
     band: FailureBand
     spot: SpotMarket
     repair: Repair
@@ -57,27 +44,14 @@ class ReliabilityTable(Frozen):
 @cache
 def load_reliability() -> ReliabilityTable:
     """The table, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "reliability.yaml")
-    return ReliabilityTable.model_validate(
-        {
-            "failures": by_model(Failures, tables["failures"], sources),
-            **{
-                name: with_facts(model, tables[name], sources)
-                for name, model in (
-                    ("others", Failures),
-                    ("band", FailureBand),
-                    ("spot", SpotMarket),
-                    ("repair", Repair),
-                )
-            },
-        }
-    )
+    return read_table(ReliabilityTable, "reliability")
 
 
 def failures_per_hour(machine: MachineType) -> Fact[float]:
     """Failures per hour, by accelerators: a simplification, half of the causes in the Llama 3 paper are not GPUs."""
     table, number = load_reliability(), machine.num_accelerators.value
-    fact = table.failures.get(machine.accelerator.rpartition("x")[0], table.others).accelerator_hours
+    model = machine.accelerator.rpartition("x")[0]
+    fact = table.accelerator_hours.get(model, table.other_accelerator_hours)
     return fact.model_copy(update={"value": number / fact.value})
 
 
@@ -85,3 +59,31 @@ def failure_band(machine: MachineType) -> tuple[float, float]:
     """The rate per hour at its lowest and at its highest."""
     band, number = load_reliability().band, machine.num_accelerators.value
     return number / band.rarest.value, number / band.most_often.value
+
+
+class TraceStatistics(Frozen):
+    """`log_spread`: standard deviation of log lengths; `gpus`: share by width; `ended_early`: killed or failed."""
+
+    mean_sec: Fact[float]
+    mean_gpus: Fact[float]
+    log_spread: Fact[float]
+    gpus: Fact[Mapping[int, float]]
+    ended_early: Fact[float]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The distinct sources, each with its confidence."""
+        facts = (self.mean_sec, self.mean_gpus, self.log_spread, self.gpus, self.ended_early)
+        return tuple(dict.fromkeys(f"{fact.confidence}: {fact.source}" for fact in facts))
+
+
+class JobTraces(Frozen):
+    """Statistics by cluster."""
+
+    philly: TraceStatistics
+
+
+@cache
+def load_philly() -> TraceStatistics:
+    """Microsoft's Philly, 2017; read once per process."""
+    return read_table(JobTraces, "job_traces").philly

@@ -11,8 +11,6 @@ from typing import Literal, get_args
 
 from gangway.components.catalog.schema import Fact, MachinePrice
 
-__all__ = ["KINDS", "Kind", "PriceQuote", "resolve_price", "stated_price"]
-
 Kind = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block", "flex-start"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _NO_SPOT = "no spot price in the catalogue"
@@ -90,14 +88,8 @@ def _of_row(row: MachinePrice, region: str, kind: Kind) -> PriceQuote | None:
             return _fixed(row.on_demand, row, region, f"as a limit: {_NO_SPOT}")
         case "flex-start":
             return _fixed(row.on_demand, row, region, _FLEX_START)
-        case "on-demand":
-            return _fixed(row.on_demand, row, region)
-        case "reserved-1y":
-            return _fixed(row.reserved_1y, row, region)
-        case "reserved-3y":
-            return _fixed(row.reserved_3y, row, region)
-        case "capacity-block":
-            return _fixed(row.block, row, region)
+    fixed = {"reserved-1y": row.reserved_1y, "reserved-3y": row.reserved_3y, "capacity-block": row.block}
+    return _fixed(fixed.get(kind, row.on_demand), row, region)
 
 
 def _fixed(fact: KnownPrice, row: MachinePrice, region: str, limit: str = "") -> PriceQuote | None:

@@ -6,42 +6,6 @@ from typing import Annotated, Generic, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = [
-    "EVERYWHERE",
-    "AmlfsTier",
-    "Architecture",
-    "AzureCapacityKind",
-    "AzureMachineType",
-    "CapacityKind",
-    "CardRun",
-    "Confidence",
-    "Device",
-    "EfaFabric",
-    "Fabric",
-    "Fact",
-    "FilestoreTier",
-    "GcpMachineType",
-    "GpuDirectFabric",
-    "GpuFabric",
-    "InfinibandFabric",
-    "Interconnect",
-    "LustreOffer",
-    "LustreTier",
-    "MachinePrice",
-    "MachineType",
-    "Offered",
-    "Region",
-    "RoceFabric",
-    "ServicePrice",
-    "SizeRange",
-    "SubnetRule",
-    "TpuCatalog",
-    "TpuGeneration",
-    "TpuPrice",
-    "dated",
-]
-
-
 T = TypeVar("T")
 Confidence = Literal["documented", "list-price", "modelled", "secondary", "recalled", "assumed", "stated"]
 Architecture = Literal["x86_64", "arm64"]

@@ -1,10 +1,10 @@
 """On-premises machines and their power as a stack file states them: machine, region, price, fabric and findings."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
-from pathlib import Path
 from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -12,26 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from gangway.components.catalog.loader import PROVIDERS, load_bundled
 from gangway.components.catalog.power import load_power
 from gangway.components.catalog.schema import Architecture, Fact, Frozen, MachinePrice, MachineType, Region
-from gangway.components.catalog.tables import read_file, with_facts
+from gangway.components.catalog.tables import read_table
 from gangway.components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Whole
 from gangway.components.core.findings import Finding, InputError, nearest_hint
-
-__all__ = [
-    "PLACE",
-    "SiteConfig",
-    "SiteDefaults",
-    "SiteFabric",
-    "SiteFabricConfig",
-    "SiteFabricPlan",
-    "SiteMachine",
-    "load_site_defaults",
-    "plan_site_fabric",
-    "site_findings",
-    "site_machine",
-    "site_price",
-    "site_region",
-]
-
 
 PLACE = "gangway:site"
 T = TypeVar("T")
@@ -153,13 +136,13 @@ class SiteMachine(MachineType):
 @cache
 def load_site_defaults() -> SiteDefaults:
     """The assumptions, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "site.yaml")
-    return SiteDefaults.model_validate(with_facts(SiteDefaults, tables["site"], sources))
+    return read_table(SiteDefaults, "site")
 
 
 def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = "") -> SiteMachine:
     """The site's machine in the catalogue's shape. InputError: the board power is neither known nor stated."""
-    known = _carrier(accelerator)
+    model, fabric = accelerator.rpartition("x")[0], _fabric(site)
+    known = next((machine for machine in _machines() if machine.accelerator.rpartition("x")[0] == model), None)
     return SiteMachine(
         name=name or accelerator,
         provider=provider,
@@ -175,12 +158,15 @@ def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = 
         vcpus=_stated_fact(site, "vcpus", site.vcpus),
         memory_gib=_stated_fact(site, "memory_gib", site.memory_gib),
         interconnect=_stated_fact(site, "interconnect", site.interconnect),
-        network_gbps=_network(site),
+        # The network that carries gradients.
+        network_gbps=_stated_fact(site, "fabric", fabric.gbps)
+        if fabric
+        else _stated_fact(site, "network_gbps", site.network_gbps),
         instance_store_gib=Fact[int | None](
             value=None, source="a site's own disks are left alone", as_of=site.as_of, confidence="stated"
         ),
         fabric=None,
-        site_fabric=_fabric(site),
+        site_fabric=fabric,
     )
 
 
@@ -189,7 +175,7 @@ def site_region(site: SiteConfig, provider: str, name: str) -> Region:
     defaults = load_site_defaults()
     where = f" ({site.country})" if site.country else ""
     grid, pue = site.intensity_g_per_kwh, site.pue
-    unsaid = Fact[float | None](value=None, source="a site's own", as_of=site.as_of, confidence="stated")
+    unsaid = _no_fact(site, "a site's own")
     return Region(
         name=name,
         provider=provider,
@@ -205,35 +191,23 @@ def site_region(site: SiteConfig, provider: str, name: str) -> Region:
 
 def site_price(site: SiteConfig, machine: MachineType, region: str) -> MachinePrice:
     """The owner's cost per hour; without a market there is no other price."""
-    none = Fact[float | None](value=None, source="a machine of one's own", as_of=site.as_of, confidence="stated")
-    usd = site.usd_per_node_hour
-    unsaid = none.model_copy(update={"source": f"not said: {PLACE}.usd_per_node_hour"})
+    none, usd = _no_fact(site, "a machine of one's own"), site.usd_per_node_hour
+    facts = dict.fromkeys(("spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block"), none)
+    unsaid = _no_fact(site, f"not said: {PLACE}.usd_per_node_hour")
+    on_demand = unsaid if usd is None else _stated_fact(site, "usd_per_node_hour", usd)
     return MachinePrice(
-        provider=machine.provider,
-        machine_type=machine.name,
-        region=region,
-        on_demand=unsaid if usd is None else _stated_fact(site, "usd_per_node_hour", usd),
-        spot_low=none,
-        spot_typical=none,
-        spot_high=none,
-        reserved_1y=none,
-        reserved_3y=none,
-        block=none,
+        provider=machine.provider, machine_type=machine.name, region=region, on_demand=on_demand, **facts
     )
+
+
+def _no_fact(site: SiteConfig, source: str) -> Fact[float | None]:
+    return Fact[float | None](value=None, source=source, as_of=site.as_of, confidence="stated")
 
 
 def _stated_fact(site: SiteConfig, name: str, value: T, note: str = "") -> Fact[T]:
     """A fact that only the stack file states."""
     source = f"stated by the stack file: {PLACE}.{name}{note}"
     return Fact[T](value=value, source=source, as_of=site.as_of, confidence="stated")
-
-
-def _network(site: SiteConfig) -> Fact[float | None]:
-    """Rate of the network that carries gradients: the fabric, or else the network cards."""
-    fabric = _fabric(site)
-    return (
-        _stated_fact(site, "fabric", fabric.gbps) if fabric else _stated_fact(site, "network_gbps", site.network_gbps)
-    )
 
 
 def _fabric(site: SiteConfig) -> SiteFabric | None:
@@ -268,17 +242,12 @@ def _machines() -> Iterator[MachineType]:
         yield from load_bundled(provider).machines.values()
 
 
-def _carrier(accelerator: str) -> MachineType | None:
-    model = accelerator.rpartition("x")[0]
-    return next((machine for machine in _machines() if machine.accelerator.rpartition("x")[0] == model), None)
-
-
 def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
     """Draw of one accelerator: stated, or agreed by the catalogues. InputError: no such model, or several values."""
     if site.accelerator_watts is not None:
         return _stated_fact(site, "accelerator_watts", site.accelerator_watts)
     model = accelerator.rpartition("x")[0]
-    facts = {machine.accelerator: [] for machine in _machines()}  # type: dict[str, list[Fact[float | None]]]
+    facts = defaultdict[str, list[Fact[float | None]]](list)
     for machine in _machines():
         facts[machine.accelerator].append(machine.accelerator_watts)
     of_model = [fact for name in facts if name.rpartition("x")[0] == model for fact in facts[name]]
@@ -343,33 +312,16 @@ def plan_site_fabric(fabric: SiteFabric | None, interface: str | None = None) ->
 
 def site_findings(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
     """Findings about the stated site."""
-    yield from _assumed(site, machine)
-    yield from _price_findings(site, machine)
-    yield from _fabric_findings(machine)
-
-
-def _assumed(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
-    defaults, host = load_site_defaults(), machine.host_watts
-    assumed = {
-        "host_watts": (host.value, "W beside the accelerators", host.source),
-        "pue": (defaults.pue.value, "the building's power over the machines'", defaults.pue.source),
-        "intensity_g_per_kwh": (
-            defaults.intensity_g_per_kwh.value,
-            "gCO2e per kWh",
-            defaults.intensity_g_per_kwh.source,
-        ),
-    }
-    for name, (value, what, source) in assumed.items():
+    defaults = load_site_defaults()
+    for name, fact, what in (
+        ("host_watts", machine.host_watts, "W beside the accelerators"),
+        ("pue", defaults.pue, "the building's power over the machines'"),
+        ("intensity_g_per_kwh", defaults.intensity_g_per_kwh, "gCO2e per kWh"),
+    ):
         if getattr(site, name) is None:
-            yield Finding.info(
-                "site.assumed",
-                f"{PLACE}.{name}",
-                f"{value:g} assumed, {what}: {source}",
-                f"write what holds for this site: {name}: {value:g}",
-            )
-
-
-def _price_findings(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
+            message = f"{fact.value:g} assumed, {what}: {fact.source}"
+            fix = f"write what holds for this site: {name}: {fact.value:g}"
+            yield Finding.info("site.assumed", f"{PLACE}.{name}", message, fix)
     if site.usd_per_node_hour is None:
         yield Finding.info(
             "site.price-unsaid",
@@ -378,6 +330,7 @@ def _price_findings(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]
             "in the plan, the record and the tables",
             f"`gangway tco --accelerator {machine.accelerator} --nodes 1` works an hour out: usd_per_node_hour",
         )
+    yield from _fabric_findings(machine)
 
 
 def _fabric_findings(machine: SiteMachine) -> Iterable[Finding]:

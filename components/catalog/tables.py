@@ -1,41 +1,18 @@
 """Reads YAML tables whose rows name their source; spot interruptions; accelerator links."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel
 
 from gangway.components.catalog.schema import EfaFabric, Fact, Frozen, GpuDirectFabric, InfinibandFabric, RoceFabric
 
-__all__ = [
-    "BUCKETS",
-    "FABRIC_FIELDS",
-    "OPEN_BUCKET",
-    "Bucket",
-    "Ici",
-    "InterruptionTable",
-    "Latency",
-    "LinkTable",
-    "Source",
-    "about_source",
-    "by_model",
-    "ici",
-    "latency",
-    "least_taken",
-    "link_gbps",
-    "load_interruptions",
-    "load_links",
-    "read_file",
-    "taken_per_month",
-    "with_facts",
-]
-
-
 Source = dict[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
 FABRICS: Mapping[str, type[BaseModel]] = {
     "efa": EfaFabric,
     "gpudirect": GpuDirectFabric,
@@ -60,39 +37,59 @@ def about_source(about: Mapping[str, Any]) -> Source:
 
 
 def with_facts(model: type[BaseModel], row: Mapping[str, Any], sources: Mapping[str, Source]) -> dict[str, Any]:
-    """`row` in the shape of `model`: each fact gets its own source, or else the row's."""
-    facts = _fact_fields(model)
-    shaped = {key: value for key, value in row.items() if key != "source" and key not in facts}
-    for name in facts:
-        value = row.get(name)
-        own = value if isinstance(value, Mapping) and "source" in value else {"value": value, "source": row["source"]}
-        shaped[name] = {"value": own["value"], **sources[own["source"]]}
+    """`row` in the shape of `model`: each fact, also of nested models, gets its own source, or else the row's."""
+    shaped = {key: value for key, value in row.items() if key != "source"}
+    for name, field in _fact_fields(model).items():
+        if _is_a(field, Fact):
+            value = row.get(name)
+            own = (
+                value if isinstance(value, Mapping) and "source" in value else {"value": value, "source": row["source"]}
+            )
+            shaped[name] = {"value": own["value"], **sources[own["source"]]}
+        elif name in row:
+            shaped[name] = _nested_facts(field, row[name], sources)
     for name in FABRIC_FIELDS:
         if shaped.get(name) is not None:
             shaped[name] = with_facts(FABRICS[shaped[name]["kind"]], shaped[name], sources)
     return shaped
 
 
-def by_model(
-    model: type[BaseModel], rows: Iterable[Mapping[str, Any]], sources: Mapping[str, Source]
-) -> dict[str, dict[str, Any]]:
-    """Rows in the shape of `model`, by accelerator model."""
-    plain = ((row["model"], {key: value for key, value in row.items() if key != "model"}) for row in rows)
-    return {name: with_facts(model, row, sources) for name, row in plain}
+def _nested_facts(field: Any, value: Any, sources: Mapping[str, Source]) -> Any:
+    """The facts of a model, of a tuple, or of the values of a mapping."""
+    inner = get_args(field)
+    if _is_a(field, Fact):
+        return {"value": value["value"], **sources[value["source"]]}
+    if _is_a(field, BaseModel):
+        return with_facts(field, value, sources)
+    if isinstance(value, Mapping):
+        return {key: _nested_facts(inner[-1], each, sources) for key, each in value.items()}
+    return [_nested_facts(inner[0], each, sources) for each in value]
 
 
 @cache
-def _fact_fields(model: type[BaseModel]) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name, field in model.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Fact)
-    )
+def _fact_fields(model: type[BaseModel]) -> Mapping[str, Any]:
+    """The types of the fields that hold facts, by name; fabrics, whose model depends on their kind, are none."""
+    fields = {name: field.annotation for name, field in model.model_fields.items()}
+    return {name: field for name, field in fields.items() if _has_facts(field)}
+
+
+def _has_facts(field: Any) -> bool:
+    if get_origin(field) in (Mapping, tuple):
+        return _has_facts(get_args(field)[-1 if get_origin(field) is Mapping else 0])
+    return _is_a(field, BaseModel)
+
+
+def _is_a(field: Any, model: type[BaseModel]) -> bool:
+    return isinstance(field, type) and issubclass(field, model)
+
+
+def read_table(model: type[Model], name: str) -> Model:
+    """A YAML file of this folder as `model`."""
+    tables, sources = read_file(Path(__file__).parent / f"{name}.yaml")
+    return model.model_validate(with_facts(model, tables, sources))
 
 
 Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]
-_MONTH_HOURS = 720
-"""As AWS's Spot Instance Advisor counts."""
 OPEN_BUCKET: Bucket = ">20%"
 """The bucket without an upper end."""
 BUCKETS: Mapping[Bucket, float] = MappingProxyType(
@@ -127,36 +124,30 @@ def load_interruptions(provider: str) -> InterruptionTable:
 def read_interruptions(folder: Path) -> InterruptionTable:
     """The table of a catalogue's folder, read once per process."""
     tables, sources = read_file(folder / "spot.yaml")
-    unpublished: dict[str, Any] = tables["unpublished"]
-    about = {"source": unpublished["title"], **{key: unpublished[key] for key in unpublished if key != "title"}}
+    assumed = tables["assumed"]
+    # A share within some hours as a share of 720, a month as AWS's Spot Instance Advisor counts.
+    taken = 1 - (1 - assumed["share"]) ** (720 / assumed["within_hours"])
     return InterruptionTable.model_validate(
         {
             "rows": {row["machine_type"]: with_facts(InterruptionRow, row, sources) for row in tables["buckets"]},
-            "unpublished": {"value": None, **about},
-            "assumed": _assumed(tables["assumed"]),
+            "unpublished": {"value": None, **about_source(tables["unpublished"])},
+            "assumed": {"value": taken, **about_source(assumed), "confidence": "assumed"},
         }
     )
 
 
-def _assumed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a share within some hours to a monthly share."""
-    taken = 1 - (1 - row["share"]) ** (_MONTH_HOURS / row["within_hours"])
-    about = {"source": row["title"], "url": row["url"], "as_of": row["as_of"], "confidence": "assumed"}
-    return {"value": taken, **about}
-
-
 def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float | None]:
+    """`share_taken` by the bundled table."""
+    return share_taken(load_interruptions(provider), machine_type, region)
+
+
+def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fact[float | None]:
     """The share of such nodes interrupted within 720 hours, 0 to 1; None if unknown. The source names the bucket.
 
     Another region's bucket is never used: prices carry over, shortages do not. The list gives the rate at which
     capacity was reclaimed during the trailing month, not per node that ran all of it; equating the two is an
     assumption, whatever the list's confidence.
     """
-    return share_taken(load_interruptions(provider), machine_type, region)
-
-
-def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fact[float | None]:
-    """`taken_per_month` by a table."""
     row = table.rows.get(machine_type)
     bucket = None if row is None else row.by_region.value.get(region)
     if row is None or bucket is None:
@@ -174,15 +165,9 @@ def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fac
 
 
 def least_taken(taken: Fact[float | None]) -> float:
-    """The lower bound of `taken_per_month`: the bucket's lower end; exact if the stack file states it; 0 if unknown."""
+    """The lower bound of `share_taken`: the bucket's lower end; exact if the stack file states it; 0 if unknown."""
     share = taken.value or 0.0
     return share if taken.confidence == "stated" else _LOWER_END.get(share, share)
-
-
-class Link(Frozen):
-    """One accelerator's rate in one direction, as the vendor states it."""
-
-    gbps: Fact[float | None]
 
 
 class Ici(Frozen):
@@ -213,39 +198,25 @@ class Latency(Frozen):
 
 
 class LinkTable(Frozen):
-    """Links by accelerator model; `unknown` covers every other model. `ici`: by TPU generation."""
+    """`links`: one accelerator's rate in one direction, Gbit/s, as its vendor states it, by model; `unknown` covers
+    every other model; `ici`: by TPU generation; `bus_share`: of nominal bandwidth that all-reduces reach.
+    """
 
-    links: Mapping[str, Link]
+    links: Mapping[str, Fact[float | None]]
     ici: Mapping[str, Ici]
-    unknown: Link
+    unknown: Fact[float | None]
     latency: Latency
+    bus_share: Fact[float]
+    efa_bus_share: Fact[float]
 
 
 @cache
 def load_links() -> LinkTable:
     """The table, read once per process."""
-    tables, sources = read_file(Path(__file__).parent / "links.yaml")
-    return LinkTable.model_validate(
-        {
-            "links": by_model(Link, tables["links"], sources),
-            "ici": by_model(Ici, tables["ici"], sources),
-            "unknown": with_facts(Link, tables["unknown"], sources),
-            "latency": with_facts(Latency, tables["latency"], sources),
-        }
-    )
+    return read_table(LinkTable, "links")
 
 
 def link_gbps(accelerator: str) -> Fact[float | None]:
     """Gbit/s of one accelerator of `accelerator`, such as `H100x8`; None if unknown."""
     table = load_links()
-    return table.links.get(accelerator.rpartition("x")[0], table.unknown).gbps
-
-
-def ici(generation: str) -> Ici:
-    """The links of a TPU generation in the catalogue."""
-    return load_links().ici[generation]
-
-
-def latency() -> Latency:
-    """Latency of one message."""
-    return load_links().latency
+    return table.links.get(accelerator.rpartition("x")[0], table.unknown)

@@ -10,18 +10,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, get_args
 
-__all__ = [
-    "PRICE_FIELDS",
-    "SERVICE_FIELD",
-    "STALE_DAYS",
-    "Observed",
-    "PriceField",
-    "Refusal",
-    "Verdict",
-    "is_stale",
-    "judge",
-]
-
 PriceField = Literal["on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block", "usd"]
 SERVICE_FIELD: PriceField = "usd"
 """The only price field of a service."""
@@ -37,9 +25,7 @@ PLACEHOLDER_USD = 700.0
 """SkyPilot's placeholder for an unknown price, high enough that it is never chosen."""
 OLD_P5_USD = 98.32
 """us-east-1 p5.48xlarge until June 2025; lists still hold it. Azure's ND H100 v5 does cost that."""
-_COMMITMENTS: tuple[PriceField, ...] = ("reserved_1y", "reserved_3y")
 _SPOT: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high")
-_ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
 
 
 @dataclass(frozen=True)
@@ -157,13 +143,13 @@ def _refuse_against_others(
         values = (each.value for each in batch if each.field == field and each not in reasons)
         return next(values, present.get(field))
 
-    for each in _accepted_so_far(batch, _ON_DEMAND, reasons):
+    for each in _accepted_so_far(batch, ("on_demand",), reasons):
         # At its highest, spot cost as much as on demand, so it moves with it.
         spot = standing("spot_typical") or standing("spot_high")
         if spot is not None and each.value < spot:
             reasons[each] = f"below spot at {spot:g}: some lists state a discounted price as that on demand"
     on_demand = standing("on_demand")
-    for each in _accepted_so_far(batch, (*_SPOT, *_COMMITMENTS), reasons):
+    for each in _accepted_so_far(batch, (*_SPOT, "reserved_1y", "reserved_3y"), reasons):
         if on_demand is not None and each.value > on_demand:
             reasons[each] = f"above the price on demand, {on_demand:g}"
     # Both ends of a range are one observation.
@@ -178,6 +164,6 @@ def _refuse_against_others(
 
 
 def _accepted_so_far(
-    batch: Sequence[Observed], fields: Collection[PriceField], reasons: Mapping[Observed, str]
+    batch: Sequence[Observed], fields: Collection[str], reasons: Mapping[Observed, str]
 ) -> list[Observed]:
     return [each for each in batch if each.field in fields and each not in reasons]

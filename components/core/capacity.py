@@ -11,27 +11,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from gangway.components.core.fields import Number, PositiveNumber
 from gangway.components.core.findings import Finding, InputError
 
-__all__ = [
-    "CONTRACT_VERSION",
-    "PERIOD_SEC",
-    "WINDOW",
-    "AnyRung",
-    "BlockPurchase",
-    "CapacityBlock",
-    "FlexStart",
-    "OnDemand",
-    "Reservation",
-    "Rung",
-    "RungPlan",
-    "Spot",
-    "SpotAllocation",
-    "check_kinds",
-    "not_sold",
-    "plan_ladder",
-    "plan_rung",
-]
-
-
 SpotAllocation = Literal["price-capacity-optimized", "capacity-optimized", "lowest-price"]
 # The nearest kind if a provider does not have the requested one.
 _NEAREST_KIND: Mapping[str, str] = MappingProxyType({"capacity-block": "flex-start", "flex-start": "capacity-block"})
@@ -256,22 +235,14 @@ def plan_rung(rung: AnyRung) -> RungPlan:
 
 
 def _plan_reserved(rung: CapacityBlock | Reservation) -> RungPlan:
-    purchase, starts_at, ends_at = None, None, None
-    if isinstance(rung, CapacityBlock):
-        starts_at, ends_at = rung.starts_at, rung.ends_at
-        if rung.offering_id is not None and rung.upfront_usd is not None:
-            purchase = BlockPurchase(rung.offering_id, rung.upfront_usd)
+    zones = () if rung.zone is None else (rung.zone,)
+    if isinstance(rung, Reservation):
+        return RungPlan(rung.kind, None, None, rung.id, False, False, zones=zones)
+    purchase = None
+    if rung.offering_id is not None and rung.upfront_usd is not None:
+        purchase = BlockPurchase(rung.offering_id, rung.upfront_usd)
     return RungPlan(
-        kind=rung.kind,
-        market_type="capacity-block" if isinstance(rung, CapacityBlock) else None,
-        max_usd_per_hour=None,
-        reservation_id=rung.id,
-        placement_group=False,
-        interruptible=False,
-        purchase=purchase,
-        starts_at=starts_at,
-        ends_at=ends_at,
-        zones=() if rung.zone is None else (rung.zone,),
+        rung.kind, rung.kind, None, rung.id, False, False, purchase, rung.starts_at, rung.ends_at, zones=zones
     )
 
 

@@ -8,8 +8,6 @@ from typing import TypeVar
 
 import pulumi
 
-__all__ = ["after", "resources_of"]
-
 Value = TypeVar("Value")
 
 

@@ -6,19 +6,6 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-__all__ = [
-    "Amount",
-    "Egress",
-    "LustreDeployment",
-    "Number",
-    "Percent",
-    "PercentBelow100",
-    "PositiveNumber",
-    "PositiveWhole",
-    "Seed",
-    "Whole",
-]
-
 
 class Egress(StrEnum):
     """Route to the provider's services: private endpoints for what the nodes need, or a NAT gateway."""

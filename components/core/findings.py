@@ -8,8 +8,6 @@ from typing import Self
 
 from gangway.components.core.visible import visible
 
-__all__ = ["SIMILAR", "Finding", "InputError", "Severity", "letters_wrong", "listed", "nearest", "nearest_hint"]
-
 _MOST_LISTED, _FEW_LISTED = 80, 5
 
 SIMILAR = 0.6
@@ -65,8 +63,8 @@ class Finding:
         return {**asdict(self), "severity": self.severity.value}
 
 
-def _short(text: str, limit: int = 200) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"
 
 
 class InputError(ValueError):

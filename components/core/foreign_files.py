@@ -19,6 +19,10 @@ class _Kind(NamedTuple):
     advice: str
 
 
+_JOBS = (
+    "for reconcile --jobs: gangway job list --json > jobs.json; for simulate and forecast: CSV with the columns "
+    "name,submit_hours,gpus,hours"
+)
 _BILL = "gangway reconcile --bill FILE --runs runs/"
 _KINDS = (
     _Kind(
@@ -40,8 +44,7 @@ _KINDS = (
         re.compile(r"\A\s*JobID(?:Raw)?[ ]+\S+[^\n|]*\n[ ]*-+ "),
         "Slurm's accounting as a table (sacct without -P)",
         "",
-        "for reconcile --jobs: gangway job list --json > jobs.json; for simulate and forecast: CSV "
-        "with the columns name,submit_hours,gpus,hours",
+        _JOBS,
     ),
     _Kind(
         re.compile(r"\A#![^\n]*sh\b(?:[^\n]*\n)+?#SBATCH\b"),
@@ -53,8 +56,7 @@ _KINDS = (
         re.compile(r"\A(?=[^\n]*\|)(?:[^\n]*\|)?JobID(?:Raw)?\s*(?:\||$)", re.MULTILINE),
         "Slurm's accounting (sacct -P)",
         "",
-        "for reconcile --jobs: gangway job list --json > jobs.json; for simulate and forecast: CSV "
-        "with the columns name,submit_hours,gpus,hours",
+        _JOBS,
     ),
     _Kind(
         re.compile(r'^\s*"?kind"?\s*:\s*"?JobSet\b', re.MULTILINE),

@@ -9,13 +9,10 @@ class Reply(Protocol):
     @property
     def status_code(self) -> int:
         """The HTTP status."""
-        ...
 
     @property
     def text(self) -> str:
         """The body."""
-        ...
 
     def json(self) -> Any:
         """The body as JSON. ValueError: it is not JSON."""
-        ...

@@ -4,13 +4,12 @@
 """
 
 import json
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from gangway.components.core.image_signature import ImageSignature
-
-__all__ = ["OPEN_FILES", "Backend", "JobSpec", "OwnCommand", "Rendezvous", "Training", "Volume"]
+from gangway.components.core.image_reference import ImageSignature
 
 Backend = Literal["gloo", "nccl", "xla"]
 OPEN_FILES = 131_072
@@ -87,19 +86,16 @@ class Training(_Frozen):
     def argv(self) -> list[str]:
         """The trainer's arguments."""
         control = self.controller
+        compact = json.dumps(control, separators=(",", ":"))
         return [
             *("train", "--config", self.config_file, "--run-dir", self.run_dir),
             *(("--data", self.data_dir) if self.data_dir else ()),
             *(() if self.metrics_port is None else ("--metrics-port", str(self.metrics_port))),
             *(() if self.log_format == "text" else ("--log-format", self.log_format)),
             *(("--fabric-min-gbps", f"{self.fabric_min_gbps:g}") if self.fabric_min_gbps else ()),
-            *(() if control is None else ("--controller", str(control["mode"]), "--control", _compact(control))),
+            *(() if control is None else ("--controller", str(control["mode"]), "--control", compact)),
             *self.options,
         ]
-
-
-def _compact(value: JsonValue) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 class JobSpec(_Frozen):
@@ -184,3 +180,22 @@ class JobSpec(_Frozen):
             self.module,
             *self.argv,
         ]
+
+
+FABRIC_MIN_GBPS = "GANGWAY_FABRIC_MIN_GBPS"
+"""The trainer's --fabric-min-gbps if its command line has none (`gangway.trainer.__main__`)."""
+
+AWS_NCCL_NET = "AWS Libfabric"
+"""The name of aws-ofi-nccl; later than 1.11 it calls itself Libfabric and accepts this one too (aws-ofi-nccl#530)."""
+
+
+def fabric_variables(nccl: Mapping[str, str], min_gbps: float | None) -> dict[str, str]:
+    """Variables of the job; the job's own win.
+
+    Args:
+        nccl: with NCCL_NET, NCCL fails if the network does not work instead of falling back to TCP; empty without one.
+        min_gbps: all-reduce bus bandwidth below which a preset's job does not start, Gbit/s; None for no check.
+    """
+    if "NCCL_NET" not in nccl:
+        return {}
+    return {**nccl, **({} if min_gbps is None else {FABRIC_MIN_GBPS: f"{min_gbps:g}"})}

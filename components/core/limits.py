@@ -1,20 +1,10 @@
-"""Refuses numbers outside a provider's range or list, and file system settings it lacks; errors name the nearest."""
+"""Limits of providers: ranges and lists of numbers, file system settings they lack, and quotas that a stack needs."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from gangway.components.core.findings import InputError
-
-__all__ = [
-    "STEPS_ALARM_MINUTES",
-    "Setting",
-    "check_steps_alarm",
-    "check_tier",
-    "check_within",
-    "nearest_number",
-    "refuse_foreign",
-]
-
+from gangway.components.core.findings import Finding, InputError
 
 # Below, late metrics look like a stalled trainer; above, the alarm is useless.
 STEPS_ALARM_MINUTES = range(10, 1441)
@@ -41,9 +31,10 @@ def check_within(value: int, allowed: range, place: str, problem: str, unit: str
         )
 
 
-def check_steps_alarm(minutes: int, place: str = "steps_alarm_minutes") -> None:
+def check_steps_alarm(minutes: int) -> None:
     """Check that a window is in STEPS_ALARM_MINUTES. InputError otherwise."""
-    check_within(minutes, STEPS_ALARM_MINUTES, place, "not a window in which missing steps can be told", " minutes")
+    problem = "not a window in which missing steps can be told"
+    check_within(minutes, STEPS_ALARM_MINUTES, "steps_alarm_minutes", problem, " minutes")
 
 
 Setting = tuple[bool, Any, str]
@@ -74,3 +65,48 @@ def check_tier(place: str, service: str, tiers: Mapping[int, Any] | tuple[int, .
         allowed=", ".join(map(str, tiers)),
         fix=f"set throughput_mbps_per_tib: {nearest_number(wanted, tiers)}",
     )
+
+
+CODE = "capacity.quota"
+
+
+@dataclass(frozen=True)
+class QuotaNeed:
+    """The most of one quota that a stack uses.
+
+    Attributes:
+        amount: with all nodes up.
+        unit: empty if the name says it.
+        name: the quota's name in the cloud's API or console.
+        place: region, zone or project of the quota.
+        users: what the amount is for; empty if the path says it.
+        fix: how to request more; empty if only the console can.
+    """
+
+    path: str
+    amount: int
+    unit: str
+    name: str
+    place: str
+    users: str
+    command: str
+    note: str = ""
+    fix: str = ""
+
+    def finding(self) -> Finding:
+        """The quota's line in the plan."""
+        amount = f"{self.amount:,} {self.unit}".rstrip()
+        users = f", for {self.users}" if self.users else ""
+        note = f"; {self.note}" if self.note else ""
+        message = f"{amount} of the quota {self.name} in {self.place}{users}; `{self.command}` shows the limit{note}"
+        return Finding.info(CODE, self.path, message, self.fix)
+
+
+def no_quota(path: str, reason: str) -> Finding:
+    """A rung's line that needs no quota, with the reason."""
+    return Finding.info(CODE, path, f"no quota: {reason}")
+
+
+def count_nodes(number: int, one: str = "node") -> str:
+    """`1 node`, `4 nodes`; `one` is another singular noun."""
+    return f"{number} {one}{'' if number == 1 else 's'}"

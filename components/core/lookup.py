@@ -9,8 +9,6 @@ import pulumi
 from gangway.components.core.findings import InputError
 from gangway.components.core.visible import visible
 
-__all__ = ["Lookup", "LookupFailedError", "Postponed", "look_up", "look_up_later"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 ANSWER_LIMIT = 600

@@ -1,15 +1,15 @@
-"""The key by which the nodes of a job authenticate each other.
+"""The keys by which the nodes of a job, and the machines of a stack's Slurm (munge), authenticate each other.
 
-A stack creates one at its first `up` and keeps it as a secret of its state; a queued job gets a new one at each submit.
+A stack creates them at its first `up`, as secrets of its state; a queued job gets a new one at each submit.
 """
 
+import secrets
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pulumi
 
-__all__ = ["member_key", "new_member_key"]
 
 DAYS = 3650
 """Longer than any job; another `refresh` makes another key."""
@@ -39,8 +39,20 @@ def new_member_key(job: str) -> str:
     return (secret + certificate.public_bytes(serialization.Encoding.PEM)).decode()
 
 
-def member_key(stack: str, refresh: int = 0, opts: "pulumi.ResourceOptions | None" = None) -> "pulumi.Output[str]":
+def member_key(stack: str, refresh: int = 0) -> "pulumi.Output[str]":
     """A stack's key, a secret. Another `refresh` makes another key, which reaches nodes when they start."""
     from gangway.components.core.pinned import pinned_secret  # loads Pulumi, which queues do not need
 
-    return pinned_secret(f"{stack}-member-key", "pem", new_member_key(stack), refresh, opts)
+    return pinned_secret(f"{stack}-member-key", "pem", new_member_key(stack), refresh)
+
+
+def new_munge_key() -> str:
+    """A new key as hexadecimal text."""
+    return secrets.token_hex(64)  # munge takes 32 to 1,024 bytes (munged(8))
+
+
+def munge_key(stack: str) -> "pulumi.Output[str]":
+    """A stack's key for its Slurm, a secret."""
+    from gangway.components.core.pinned import pinned_secret
+
+    return pinned_secret(f"{stack}-munge-key", "text", new_munge_key(), 0)

@@ -5,9 +5,6 @@ from typing import NotRequired, TypedDict
 
 from gangway.components.core.findings import InputError
 
-__all__ = ["LONGEST_PREFIX", "SHORTEST_PREFIX", "HeadPortsArgs", "SlurmPortsArgs", "private_network"]
-
-
 # RFC 1918. Python's `is_private` also admits loopback, link-local and test ranges, which no VPC can use.
 PRIVATE_RANGES = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
 SHORTEST_PREFIX, LONGEST_PREFIX = 16, 20

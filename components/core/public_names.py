@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["importer"]
-
 
 def importer(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """The `__getattr__` of a package (PEP 562). `modules`: public names by the module that defines them."""

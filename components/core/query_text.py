@@ -10,13 +10,23 @@ from collections.abc import Iterable
 _RE2_SPECIAL = re.compile(r"[^\w\s-]", re.ASCII)
 
 
-def promql_text(text: str) -> str:
-    """PromQL: Go's escapes between double quotes.
+def _quoted(text: str) -> str:
+    """Escape backslashes, double quotes and non-ASCII, as Go, Google, Kusto, CloudWatch and JSON all read it.
 
-    >>> promql_text('a"b')
+    >>> _quoted('a"b')
     '"a\\\\"b"'
     """
-    return _quoted(text)
+    return json.dumps(text)
+
+
+promql_text = _quoted
+"""PromQL."""
+google_filter_text = _quoted
+"""Filters of Cloud Logging, Cloud Monitoring and Compute Engine."""
+kql_text = _quoted
+"""Kusto's string literal."""
+alarm_rule_text = _quoted
+"""An alarm's name or ARN in the rule of a CloudWatch composite alarm."""
 
 
 def promql_any(words: Iterable[str]) -> str:
@@ -24,30 +34,6 @@ def promql_any(words: Iterable[str]) -> str:
     return promql_text("|".join(_RE2_SPECIAL.sub(lambda found: f"\\{found[0]}", word) for word in words))
 
 
-def google_filter_text(text: str) -> str:
-    """Filters of Cloud Logging, Cloud Monitoring and Compute Engine: double quotes and backslashes."""
-    return _quoted(text)
-
-
-def kql_text(text: str) -> str:
-    """Kusto's string literal."""
-    return _quoted(text)
-
-
-def alarm_rule_text(text: str) -> str:
-    """An alarm's name or ARN in the rule of a CloudWatch composite alarm."""
-    return _quoted(text)
-
-
 def insights_text(text: str) -> str:
     """CloudWatch Logs Insights: single quotes."""
-    return "'" + _inside(text).replace('\\"', '"').replace("'", "\\'") + "'"
-
-
-def _quoted(text: str) -> str:
-    return f'"{_inside(text)}"'
-
-
-def _inside(text: str) -> str:
-    """Escape backslashes, double quotes and non-ASCII, as Go, Kusto and JSON all read it."""
-    return json.dumps(text)[1:-1]
+    return "'" + _quoted(text)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"

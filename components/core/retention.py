@@ -6,8 +6,6 @@ from typing import Any, Protocol
 
 from gangway.components.core.findings import InputError
 
-__all__ = ["NO_RETENTION", "Retention", "RetentionResource", "get_types", "refusal", "retention_breaches"]
-
 Types = Mapping[str, str]
 """Type (`aws:s3:Bucket`) -> why it is in this class."""
 
@@ -25,10 +23,6 @@ def get_types(package: str, lines: str, reason: str) -> dict[str, str]:
         else:
             found[f"{package}:{module}{word}"] = reason
     return found
-
-
-def _force_destroyed(inputs: Mapping[str, Any]) -> bool:
-    return inputs.get("forceDestroy") is True
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ class Retention:
     surroundings: Types = field(default_factory=dict)
     copies: Types = field(default_factory=dict)
     disposable: Types = field(default_factory=dict)
-    is_scratch: Callable[[Mapping[str, Any]], bool] = _force_destroyed
+    is_scratch: Callable[[Mapping[str, Any]], bool] = lambda inputs: inputs.get("forceDestroy") is True
     scratch_components: frozenset[str] = frozenset()
     refuses: bool = True
 

@@ -13,8 +13,6 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
 
-__all__ = ["Settling", "SettlingProvider"]
-
 SAY_SEC = 30.0
 """Seconds between progress messages."""
 

@@ -8,8 +8,6 @@ import pulumi
 
 from gangway.components.core.pinned import pinned_secret
 
-__all__ = ["KEY_USES", "SigningKey", "new_signing_key", "public_half", "signing_key"]
-
 KEY_USES: Mapping[str, str] = MappingProxyType(
     {
         "member-key": "By this the nodes of the job know each other",
@@ -45,8 +43,8 @@ def public_half(pem: str) -> str:
     return public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
 
 
-def signing_key(stack: str, refresh: int = 0, opts: pulumi.ResourceOptions | None = None) -> SigningKey:
-    """A stack's key. Another `refresh` makes another key; records signed by the old one need the old public key."""
+def signing_key(stack: str) -> SigningKey:
+    """A stack's key."""
     # Only the private key is stored: a public one would differ in every plan, which has no state.
-    pem = pinned_secret(f"{stack}-signing-key", "pem", new_signing_key(), refresh, opts)
+    pem = pinned_secret(f"{stack}-signing-key", "pem", new_signing_key(), 0)
     return SigningKey(pem, pulumi.Output.unsecret(pem.apply(public_half)))

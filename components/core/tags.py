@@ -1,13 +1,12 @@
 """One tag policy for every resource: team, cost center, stack, run, carbon class; shortened names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
 from gangway.components.core.findings import InputError
 
-__all__ = ["TagPolicy", "carbon_class", "shortened"]
 # AWS takes 50 tags a resource; components add Name to ours.
 MAX_TAGS = 49
 _AWS_KEY = re.compile(r"(?!aws:)[\w\s.:/=+\-@]{1,128}", re.UNICODE | re.IGNORECASE)
@@ -28,9 +27,10 @@ _OPENSTACK_VALUE = re.compile(r"[ -~]{0,255}")
 # Containers take any text, but users filter by these labels on a command line.
 _HOST_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _HOST_VALUE = re.compile(r"[ -~]{0,255}")
+_ASCII = "; values up to 255 of plain ASCII"
 
 
-def shortened(name: str, most: int, digits: int = 4) -> str:
+def shortened(name: str, most: int) -> str:
     """`name`, or if it is too long, its beginning and digits of its hash, so that long names stay distinct.
 
     >>> shortened("a-stack-with-a-very-long-name", 12)
@@ -38,7 +38,7 @@ def shortened(name: str, most: int, digits: int = 4) -> str:
     """
     if len(name) <= most:
         return name
-    return f"{name[: most - digits - 1].rstrip('-')}-{sha256(name.encode()).hexdigest()[:digits]}"
+    return f"{name[: most - 5].rstrip('-')}-{sha256(name.encode()).hexdigest()[:4]}"
 
 
 def carbon_class(intensity_g_per_kwh: float | None) -> str:
@@ -66,24 +66,12 @@ class TagPolicy:
     def aws(self) -> dict[str, str]:
         """AWS tags. InputError: AWS refuses a tag, or Gangway sets it itself."""
         if "Name" in self.extra:
-            raise InputError(
-                "gangway:tags.Name",
-                "Gangway names each resource by this tag itself",
-                value=self.extra["Name"],
-                fix="give the tag another name",
-            )
+            problem, fix = "Gangway names each resource by this tag itself", "give the tag another name"
+            raise InputError("gangway:tags.Name", problem, value=self.extra["Name"], fix=fix)
         tags = {**self.extra, **self._own_tags(":")}
         self._check_number(tags, MAX_TAGS, "AWS takes 50 a resource")
-        for key, value in tags.items():
-            if not _AWS_KEY.fullmatch(key) or not _AWS_VALUE.fullmatch(value):
-                raise InputError(
-                    f"gangway:tags.{key}",
-                    "AWS refuses this tag",
-                    value=value,
-                    allowed="letters, digits, spaces, . : / = + - _ @; keys of 1 to 128, no aws:...; values up to 256",
-                    fix="remove the characters outside that set",
-                )
-        return tags
+        allowed = "letters, digits, spaces, . : / = + - _ @; keys of 1 to 128, no aws:...; values up to 256"
+        return _checked(tags, _AWS_KEY, _AWS_VALUE, allowed, "AWS refuses this tag")
 
     def gcp(self) -> dict[str, str]:
         """Google Cloud labels: ours lowercased, the user's checked. InputError: refused (with a valid one), or
@@ -93,34 +81,26 @@ class TagPolicy:
         # Lowercasing these could merge two teams into one.
         labels = {**self.extra, **ours, "team": self.team, "cost_center": self.cost_center}
         self._check_number(labels, MAX_LABELS, f"Google Cloud takes {MAX_LABELS} a resource")
-        for key, value in labels.items():
-            if not _GCP_KEY.fullmatch(key) or not _GCP_VALUE.fullmatch(value):
-                raise InputError(
-                    f"gangway:tags.{key}",
-                    "Google Cloud refuses this label",
-                    value=value,
-                    allowed="a to z, 0 to 9, _ and -; keys of 1 to 63 that begin with a letter, values up to 63",
-                    fix=f"write {_as_key(key)}: {_as_label(value)!r}",
-                )
-        return labels
+        allowed = "a to z, 0 to 9, _ and -; keys of 1 to 63 that begin with a letter, values up to 63"
+        return _checked(
+            labels, _GCP_KEY, _GCP_VALUE, allowed, "Google Cloud refuses this label",
+            lambda key, value: f"write {_as_key(key)}: {_as_label(value)!r}",
+        )  # fmt: skip
 
     def azure(self) -> dict[str, str]:
         """Azure tags, whose names must differ by more than case. InputError: refused, or Gangway sets it itself."""
-        own = self._own_tags("-")
-        tags = {**self.extra, **own}
+        tags = {**self.extra, **self._own_tags("-")}
         self._check_number(tags, MAX_AZURE_TAGS, f"Azure takes {MAX_AZURE_TAGS} a resource")
         for key, value in tags.items():
-            if not _AZURE_KEY.fullmatch(key) or not _AZURE_VALUE.fullmatch(value):
-                raise InputError(
-                    f"gangway:tags.{key}",
-                    "not every resource of Azure takes this tag",
-                    value=value,
-                    allowed="names of 1 to 128 letters, digits and _ . + = @ - that begin with a letter and not with "
-                    "azure, microsoft or windows; values up to 256, plain ASCII",
-                    fix="shorten it to 256 characters"
-                    if len(value) > 256
-                    else "remove the characters outside that set, or give the tag another name",
-                )
+            _checked(
+                {key: value}, _AZURE_KEY, _AZURE_VALUE,
+                "names of 1 to 128 letters, digits and _ . + = @ - that begin with a letter and not with azure, "
+                "microsoft or windows; values up to 256, plain ASCII",
+                "not every resource of Azure takes this tag",
+                lambda _, value: "shorten it to 256 characters"
+                if len(value) > 256
+                else "remove the characters outside that set, or give the tag another name",
+            )  # fmt: skip
             same = [other for other in tags if other != key and other.lower() == key.lower()]
             if key in self.extra and same:
                 raise InputError(
@@ -136,26 +116,12 @@ class TagPolicy:
         """Metadata of OpenStack instances. InputError: Nova refuses an item, or Gangway sets it itself."""
         items = {**self.extra, **self._own_tags(":")}
         self._check_number(items, MAX_OPENSTACK_ITEMS, f"OpenStack takes {MAX_OPENSTACK_ITEMS} an instance")
-        return self._checked(items, _OPENSTACK_KEY, _OPENSTACK_VALUE, "letters, digits, spaces and _ : . - in keys")
+        return _checked(items, _OPENSTACK_KEY, _OPENSTACK_VALUE, f"letters, digits, spaces and _ : . - in keys{_ASCII}")
 
     def hosts(self) -> dict[str, str]:
         """Labels of the container on a machine over SSH. InputError: unusable in filters, or Gangway sets it itself."""
         labels = {**self.extra, **self._own_tags(".")}
-        return self._checked(labels, _HOST_KEY, _HOST_VALUE, "letters, digits and _ . - in keys")
-
-    def _checked(
-        self, tags: dict[str, str], key_form: re.Pattern[str], value_form: re.Pattern[str], keys: str
-    ) -> dict[str, str]:
-        for key, value in tags.items():
-            if not key_form.fullmatch(key) or not value_form.fullmatch(value):
-                raise InputError(
-                    f"gangway:tags.{key}",
-                    "not a tag that every machine takes",
-                    value=value,
-                    allowed=f"{keys}; values up to 255 of plain ASCII",
-                    fix="remove the characters outside that set",
-                )
-        return tags
+        return _checked(labels, _HOST_KEY, _HOST_VALUE, f"letters, digits and _ . - in keys{_ASCII}")
 
     def _own_tags(self, separator: str) -> dict[str, str]:
         """The policy's own tags. InputError: the user sets one of them."""
@@ -168,12 +134,8 @@ class TagPolicy:
             f"gangway{separator}carbon-class": self.carbon_class,
         }
         for key in sorted(own.keys() & self.extra.keys()):
-            raise InputError(
-                f"gangway:tags.{key}",
-                "Gangway sets this tag itself",
-                value=self.extra[key],
-                fix="give the tag another name",
-            )
+            problem, fix = "Gangway sets this tag itself", "give the tag another name"
+            raise InputError(f"gangway:tags.{key}", problem, value=self.extra[key], fix=fix)
         return own
 
     def _check_number(self, tags: Mapping[str, str], most: int, why: str) -> None:
@@ -186,6 +148,20 @@ class TagPolicy:
                 allowed=f"{most - ours} besides team and cost_center ({why})",
                 fix=f"remove {len(tags) - most}",
             )
+
+
+def _checked(
+    tags: dict[str, str],
+    key_form: re.Pattern[str],
+    value_form: re.Pattern[str],
+    allowed: str,
+    problem: str = "not a tag that every machine takes",
+    fix: Callable[[str, str], str] = lambda _key, _value: "remove the characters outside that set",
+) -> dict[str, str]:
+    for key, value in tags.items():
+        if not key_form.fullmatch(key) or not value_form.fullmatch(value):
+            raise InputError(f"gangway:tags.{key}", problem, value=value, allowed=allowed, fix=fix(key, value))
+    return tags
 
 
 def _as_label(text: str) -> str:

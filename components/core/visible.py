@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, cast
 
-_LAID_OUT = "\n\t"
 Loc = tuple[int | str, ...]
 
 
@@ -14,13 +13,9 @@ def visible(text: str) -> str:
     >>> visible("\x1b[31mred\x9b0m"), visible("a\n\u202eb")
     ('\\x1b[31mred\\x9b0m', 'a\n\\u202eb')
     """
-    return text if text.isprintable() else "".join(map(_escape, text))
-
-
-def _escape(character: str) -> str:
-    if character.isprintable() or character in _LAID_OUT:
-        return character
-    return character.encode("unicode_escape").decode("ascii")
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode("ascii") for each in text
+    )
 
 
 def one_line(text: str) -> str:

@@ -9,9 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, Final
-
-__all__ = ["HEADROOM", "Decision", "Rate", "State", "Targets", "decide"]
+from typing import Any, Final, NamedTuple
 
 HEADROOM: Final = 0.9
 """Scale out until the job needs at most this share of the expected rate."""
@@ -87,23 +85,54 @@ class Decision:
         return asdict(self)
 
 
+class _Case(NamedTuple):
+    """`useful`: numbers of nodes that are faster than all smaller ones; `current`: the fewest as fast as those now."""
+
+    targets: Targets
+    curve: Mapping[int, Rate]
+    state: State
+    useful: Sequence[int]
+    current: int | None
+
+    def needed_rate(self, lost_sec: float = 0.0) -> float | None:
+        """Images a second to reach; None if only money matters."""
+        targets, state = self.targets, self.state
+        needs = [] if targets.images_per_sec is None else [targets.images_per_sec]
+        if targets.deadline:
+            left_sec = state.left_sec - lost_sec
+            needs.append(state.images_left / left_sec if left_sec > 0 else math.inf)
+        return max(needs, default=None)
+
+
 def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decision:
     """Decide the number of nodes. `curve`: all allowed numbers. A nearer deadline never needs fewer nodes."""
     useful = _faster_sizes(curve)
-    need = _needed_rate(targets, state, 0.0)
     current = None if state.nodes is None else _fewest_as_fast(useful, curve, state.nodes)
+    case = _Case(targets, curve, state, useful, current)
+    need = case.needed_rate()
     if state.nodes in curve and state.nodes is not None and state.since_change_sec < targets.hold_sec:
         why = f"{state.since_change_sec / 60:.0f} min after the last change nothing is changed"
-        return _decided(targets, curve, state, state.nodes, why)
-    wanted = useful[-1] if need is None else _scale_to_need(targets, useful, curve, state, current)
-    trimmed = _drop_unprofitable(targets, useful, curve, state, wanted)
-    affordable = _apply_budget(targets, useful, curve, state, current, trimmed)
+        return _decided(case, state.nodes, why)
+    wanted = useful[-1] if need is None else _scale_to_need(case)
+    trimmed = _drop_unprofitable(case, wanted)
+    affordable = _apply_budget(case, trimmed)
     free = max((nodes for nodes in useful if nodes <= state.paid_nodes), default=useful[0])
     nodes = max(affordable, free)
-    enough = need is None or curve[nodes].mid >= need
-    rules = {"wanted": wanted, "trimmed": trimmed, "affordable": affordable, "free": free}
-    why = _explain(state, useful, nodes, most=max(curve), enough=enough, **rules)
-    return _decided(targets, curve, state, nodes, why)
+    if nodes == free and nodes > affordable:
+        why = "nodes that are paid for anyway are used"
+    elif affordable < trimmed:
+        why = "more would not be paid by the budget"
+    elif affordable > trimmed:
+        why = "fewer would take longer, and what runs beside them would not be paid by the budget"
+    elif trimmed < wanted:
+        why = "more would bring too few images for their dollars"
+    elif (need is not None and curve[nodes].mid < need) or nodes == useful[-1]:
+        why = "more are no faster" if nodes < max(curve) else "all that there may be"
+    elif state.nodes is None or nodes == state.nodes:
+        why = "enough, and fewer are not sure to be"
+    else:
+        why = "fewer are not expected to be enough" if nodes > state.nodes else "fewer are surely enough"
+    return _decided(case, nodes, why)
 
 
 def _faster_sizes(curve: Mapping[int, Rate]) -> Sequence[int]:
@@ -121,36 +150,22 @@ def _fewest_as_fast(useful: Sequence[int], curve: Mapping[int, Rate], nodes: int
     return next(each for each in useful if curve[each].mid >= curve[nearest].mid)
 
 
-def _needed_rate(targets: Targets, state: State, lost_sec: float) -> float | None:
-    """Images a second to reach; None if only money matters."""
-    needs = [] if targets.images_per_sec is None else [targets.images_per_sec]
-    if targets.deadline:
-        left_sec = state.left_sec - lost_sec
-        needs.append(state.images_left / left_sec if left_sec > 0 else math.inf)
-    return max(needs, default=None)
-
-
-def _scale_to_need(
-    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, current: int | None
-) -> int:
+def _scale_to_need(case: _Case) -> int:
     """Scale out if the expected rate is too low, in if the low end for fewer nodes suffices."""
-    rate_now, rate_later = (
-        _needed_rate(targets, state, 0.0) or 0.0,
-        _needed_rate(targets, state, state.restart_sec) or 0.0,
-    )
+    useful, curve, current = case.useful, case.curve, case.current
+    rate_now, rate_later = case.needed_rate() or 0.0, case.needed_rate(case.state.restart_sec) or 0.0
     if current is not None and curve[current].mid >= rate_now:
         return next((nodes for nodes in useful if nodes < current and curve[nodes].low * SURE >= rate_later), current)
     return next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= rate_later), useful[-1])
 
 
-def _drop_unprofitable(
-    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, wanted: int
-) -> int:  # fmt: skip
+def _drop_unprofitable(case: _Case, wanted: int) -> int:
     """Drop the last nodes if they bring too few images for their dollars and are not needed."""
+    targets, curve, state, useful, _ = case
     least = targets.least_images_per_usd
     if least is None or not state.node_usd_per_hour:
         return wanted
-    need = _needed_rate(targets, state, state.restart_sec) or 0.0
+    need = case.needed_rate(state.restart_sec) or 0.0
     enough = next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= need), useful[-1])
     worth = useful[0]
     for before, nodes in pairwise(useful):
@@ -160,13 +175,12 @@ def _drop_unprofitable(
     return min(wanted, max(enough, worth))
 
 
-def _apply_budget(
-    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, current: int | None, wanted: int
-) -> int:
+def _apply_budget(case: _Case, wanted: int) -> int:
     """Apply the budget: the wanted number if it is affordable, else the next larger one (what runs beside the nodes
     runs shorter), else the next smaller one, else the cheapest. Grow only if the low end is affordable, so that a
     number that holds the budget is preferred: changing twice costs more than it saves.
     """
+    targets, curve, state, useful, current = case
     if not targets.budget or state.node_usd_per_hour is None:
         return wanted
 
@@ -184,38 +198,8 @@ def _apply_budget(
     return next((nodes for nodes in fitting if nodes >= wanted), max(fitting, default=cheapest))
 
 
-def _explain(
-    state: State,
-    useful: Sequence[int],
-    nodes: int,
-    *,
-    most: int,
-    enough: bool,
-    wanted: int,
-    trimmed: int,
-    affordable: int,
-    free: int,
-) -> str:
-    """The rule that decided."""
-    if nodes == free and nodes > affordable:
-        return "nodes that are paid for anyway are used"
-    if affordable < trimmed:
-        return "more would not be paid by the budget"
-    if affordable > trimmed:
-        return "fewer would take longer, and what runs beside them would not be paid by the budget"
-    if trimmed < wanted:
-        return "more would bring too few images for their dollars"
-    if not enough or nodes == useful[-1]:
-        return "more are no faster" if nodes < most else "all that there may be"
-    if state.nodes is None or nodes == state.nodes:
-        return "enough, and fewer are not sure to be"
-    if nodes > state.nodes:
-        return "fewer are not expected to be enough"
-    return "fewer are surely enough"
-
-
-def _decided(targets: Targets, curve: Mapping[int, Rate], state: State, nodes: int, why: str) -> Decision:
-    rate, need = curve[nodes], _needed_rate(targets, state, 0.0)
+def _decided(case: _Case, nodes: int, why: str) -> Decision:
+    targets, state, rate, need = case.targets, case.state, case.curve[nodes], case.needed_rate()
 
     def reaches(images_per_sec: float) -> bool:
         paid = state.usd(nodes, images_per_sec) <= state.left_usd or not targets.budget

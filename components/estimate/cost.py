@@ -13,28 +13,6 @@ from typing import Any, Protocol
 from gangway.components.catalog.resolve import PriceQuote
 from gangway.components.catalog.schema import EVERYWHERE, Fact, ServicePrice, dated
 
-__all__ = [
-    "HOURS_PER_MONTH",
-    "Bound",
-    "CostComponent",
-    "CostEstimate",
-    "Declared",
-    "bound",
-    "estimate",
-    "foreign_mark",
-    "foreign_note",
-    "foreign_regions",
-    "from_fact",
-    "from_service",
-    "get_key",
-    "marked_usd",
-    "of_resources",
-    "paid_once",
-    "price_line",
-    "unknown_price",
-    "used_once",
-]
-
 HOURS_PER_MONTH = 730
 
 
@@ -44,22 +22,18 @@ class Declared(Protocol):
     @property
     def type(self) -> str:
         """Type token."""
-        ...
 
     @property
     def name(self) -> str:
         """Logical name."""
-        ...
 
     @property
     def id(self) -> str:
         """The id in other resources' references."""
-        ...
 
     @property
     def inputs(self) -> Mapping[str, Any]:
         """Inputs in camelCase."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -129,24 +103,17 @@ def paid_once(name: str, usd: float, source: str) -> CostComponent:
 
 
 def from_fact(
-    name: str,
-    fact: Fact[float | None],
-    quantity: float,
-    *,
-    unit: str = "hour",
-    standby: bool = False,
-    note: str = "",
+    name: str, fact: Fact[float | None], quantity: float, *, unit: str = "hour", standby: bool = False
 ) -> CostComponent:
     """A component priced by a catalogue fact per `unit`: `hour`, or one that ends with `month`, such as `GiB-month`."""
     hours = HOURS_PER_MONTH if unit.endswith("month") else 1
-    hourly = None if fact.value is None else fact.value * quantity / hours
     return CostComponent(
         name=name,
         unit=f"{unit}s",
         quantity=quantity,
         price=fact.value,
-        hourly=hourly,
-        source=f"{fact.source}{note}",
+        hourly=None if fact.value is None else fact.value * quantity / hours,
+        source=fact.source,
         as_of=fact.as_of_text,
         read_on=fact.read_text,
         confidence=fact.confidence,

@@ -6,62 +6,31 @@ with embodied emissions it is Software Carbon Intensity's E * I + M.
 """
 
 from dataclasses import asdict, dataclass, replace
-from datetime import date
 from math import prod
 from typing import Any, NamedTuple, Self
 
-from gangway.components.catalog.embodied import life_hours, machine_emissions
-from gangway.components.catalog.power import load_power
+from gangway.components.catalog.power import life_hours, load_power, machine_emissions
 from gangway.components.catalog.schema import Fact, MachineType, Region
-
-__all__ = [
-    "ERROR_BAND",
-    "UTILISATION",
-    "UTILISATION_SOURCE",
-    "CarbonEstimate",
-    "EmbodiedEstimate",
-    "EnergyEstimate",
-    "RunHours",
-    "SciEstimate",
-    "board_share",
-    "estimate_carbon",
-    "estimate_embodied",
-    "estimate_energy",
-    "estimate_sci",
-]
-
-UTILISATION = 0.76
-"""Mean share of rated power in heavy training, applied to boards: measured on 8 x H100 as a whole."""
-
-UTILISATION_SOURCE = "arXiv 2506.14551 (abstract): 8 x H100 rated 10.2 kW at 76 %"
-
-ERROR_BAND = 0.37
-"""Upper end of the error of estimates from rated power (the same abstract); results never exceed the rating."""
 
 
 def board_share(machine: MachineType, waiting: float = 0.0) -> Fact[float]:
-    """Average share of board power: measured, or else UTILISATION. `waiting`: idle share of a step, 0..1."""
+    """Average share of board power: measured, or else as in heavy training. `waiting`: idle share of a step, 0..1."""
     board, mean = machine.accelerator_watts, machine.accelerator_mean_watts
+    table = load_power()
     if mean is None or board.value is None:
-        url, as_of = "https://arxiv.org/abs/2506.14551", date(2025, 6, 17)
-        busy = Fact[float](value=UTILISATION, source=UTILISATION_SOURCE, url=url, as_of=as_of, confidence="assumed")
+        busy = table.busy_share
     else:
         source = f"{mean.source}: {mean.value:g} of {board.value:g} W on average"
         busy = mean.model_copy(update={"value": mean.value / board.value, "source": source})
     if waiting == 0 or board.value is None:
         return busy
-    idle = _waiting_share(machine, board.value)
+    if (idle := table.waiting.get(machine.accelerator.rpartition("x")[0])) is None:
+        idle = table.waiting_others
+    else:
+        idle = idle.model_copy(update={"value": idle.value / board.value})
     source = f"{busy.source}; waits {waiting:.0%} of a step at {idle.value:.0%} of its rating ({idle.source})"
     mixed = busy.value + waiting * (min(idle.value, busy.value) - busy.value)
     return busy.model_copy(update={"value": mixed, "source": source, "confidence": "assumed"})
-
-
-def _waiting_share(machine: MachineType, board_watts: float) -> Fact[float]:
-    table = load_power()
-    found = table.waiting.get(machine.accelerator.rpartition("x")[0])
-    if found is None:
-        return table.waiting_others.share
-    return found.watts.model_copy(update={"value": found.watts.value / board_watts})
 
 
 class RunHours(NamedTuple):
@@ -84,7 +53,14 @@ class RunHours(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EnergyEstimate:
+class _Estimate:
+    def to_json(self) -> dict[str, Any]:
+        """The estimate as plain JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class EnergyEstimate(_Estimate):
     """Energy of a run in kWh: `it_kwh` for machines, `kwh` for the data centre. None if the accelerators' power is
     unpublished; expected values also if the length is unknown.
 
@@ -115,13 +91,9 @@ class EnergyEstimate:
         """The estimate without a known mean draw."""
         return replace(self, kwh=None, it_kwh=None, kwh_low=None, kwh_high=None, kwh_most=None, source=f"absent: {why}")
 
-    def to_json(self) -> dict[str, Any]:
-        """The estimate as plain JSON data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class CarbonEstimate:
+class CarbonEstimate(_Estimate):
     """Location-based emissions of a run in gCO2e over its energy band; None if energy or mean intensity is unknown.
     Marginal and market-based intensities are informative; None if unpublished.
     """
@@ -140,13 +112,9 @@ class CarbonEstimate:
     market_g_per_kwh: float | None
     market_source: str
 
-    def to_json(self) -> dict[str, Any]:
-        """The estimate as plain JSON data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class EmbodiedEstimate:
+class EmbodiedEstimate(_Estimate):
     """A run's share of the emissions of making its machines, gCO2e; None if unknown.
 
     Attributes:
@@ -170,10 +138,6 @@ class EmbodiedEstimate:
     as_of: str
     confidence: str
 
-    def to_json(self) -> dict[str, Any]:
-        """The estimate as plain JSON data."""
-        return asdict(self)
-
 
 def estimate_energy(
     machine: MachineType, num_nodes: int, hours: RunHours | float, region: Region, waiting: float = 0.0
@@ -181,6 +145,7 @@ def estimate_energy(
     """Estimate the energy of `num_nodes` machines over `hours` in `region`. `waiting`: as in `board_share`."""
     run = hours if isinstance(hours, RunHours) else RunHours.exactly(hours)
     board, pue = machine.accelerator_watts, region.pue.value
+    band = load_power().error_band.value
     mean_kw = rated_kw = high_kw = None
     if board.value is not None:
         boards_kw = num_nodes * machine.num_accelerators.value * board.value / 1000
@@ -188,12 +153,12 @@ def estimate_energy(
         busy = board_share(machine).value
         mean_kw = boards_kw * board_share(machine, waiting).value + host_kw
         rated_kw = (boards_kw * busy + host_kw) / busy
-        high_kw = min(mean_kw * (1 + ERROR_BAND), rated_kw)
+        high_kw = min(mean_kw * (1 + band), rated_kw)  # never beyond the rating
     return EnergyEstimate(
         kwh=_product(mean_kw, run.mid, pue),
         it_kwh=_product(mean_kw, run.mid),
         pue=pue,
-        kwh_low=_product(mean_kw, run.low, pue * (1 - ERROR_BAND)),
+        kwh_low=_product(mean_kw, run.low, pue * (1 - band)),
         kwh_high=_product(high_kw, run.high, pue),
         kwh_most=_product(rated_kw, run.most, pue),
         hours=run.mid,
@@ -263,17 +228,13 @@ def estimate_embodied(machine: MachineType, num_nodes: int, hours: RunHours | fl
 
 
 @dataclass(frozen=True)
-class SciEstimate:
+class SciEstimate(_Estimate):
     """Software Carbon Intensity, (E * I + M) / R, gCO2e per 1,000 images; None if unknown. `..._most`: at most."""
 
     g_per_kimg: float | None
     g_per_kimg_low: float | None
     g_per_kimg_high: float | None
     g_per_kimg_most: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """The estimate as plain JSON data."""
-        return asdict(self)
 
 
 def estimate_sci(

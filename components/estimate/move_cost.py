@@ -15,14 +15,8 @@ from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.quotes import Job, Quoted, Sort, quote
 from gangway.components.estimate.spot import RESTART_SEC
 
-__all__ = ["LEAST_SHARE", "UNITS", "Advice", "Band", "Luggage", "Move", "advise"]
-
 LEAST_SHARE: Final = 0.1
 """Minimum share of the cost of staying: a smaller saving is not worth a person's hour."""
-_TIMES_TAKEN = 2.0
-_GBPS = (0.5, 2.0, 8.0)
-"""Transfer rates between regions and clouds, slow to fast: assumed."""
-_START_SEC = (2 * RESTART_SEC, RESTART_SEC, RESTART_SEC)
 _BITS_PER_GIB = 8 * 2**30
 UNITS: Final[dict[Sort, str]] = {"cost": "USD", "carbon": "gCO2e", "risk": "h"}
 """What each sort saves; risk is the time from now to the last image."""
@@ -69,7 +63,7 @@ class Advice:
 
 
 class _Case(NamedTuple):
-    """One end, or the middle: interruption factors here and there, and the transfer rate."""
+    """One end, or the middle: interruption factors here and there, and the transfer rate, which is assumed."""
 
     here: float
     there: float
@@ -78,9 +72,9 @@ class _Case(NamedTuple):
 
 
 _CASES = (
-    _Case(1 / _TIMES_TAKEN, _TIMES_TAKEN, _GBPS[0], _START_SEC[0]),
-    _Case(1.0, 1.0, _GBPS[1], _START_SEC[1]),
-    _Case(_TIMES_TAKEN, 1 / _TIMES_TAKEN, _GBPS[2], _START_SEC[2]),
+    _Case(here=0.5, there=2.0, gbps=0.5, start_sec=2 * RESTART_SEC),
+    _Case(here=1.0, there=1.0, gbps=2.0, start_sec=RESTART_SEC),
+    _Case(here=2.0, there=0.5, gbps=8.0, start_sec=RESTART_SEC),
 )
 
 
@@ -114,10 +108,7 @@ def _move(
     here: Offer, offer: Offer, job: Job, luggage: Luggage, sort: Sort, staying_values: Sequence[float]
 ) -> Move | None:  # fmt: skip
     """The move to an offer; None for the current one, or if unknown or infeasible. `staying_values`: by case."""
-    if offer.label == here.label:
-        return None
-    price = luggage.price_to(offer)
-    if price.value is None:
+    if offer.label == here.label or (price := luggage.price_to(offer)).value is None:
         return None
     gib = luggage.gib if (offer.provider, offer.region) != (here.provider, here.region) else 0.0
     usd = gib * price.value
@@ -148,9 +139,8 @@ def _unknown(quoted: Quoted, sort: Sort, job: Job) -> str:
     """What is missing for any saving; empty if nothing."""
     if _is_failing(quoted, job):
         return ""  # whatever it costs
-    return (
-        quoted.missing or quoted.unpriced or ("" if _figure(quoted, sort) is not None else f"no figure of its {sort}")
-    )
+    no_figure = f"no figure of its {sort}" if _figure(quoted, sort) is None else ""
+    return quoted.missing or quoted.unpriced or no_figure
 
 
 def _figure(quoted: Quoted, sort: Sort) -> float | None:

@@ -15,18 +15,6 @@ from gangway.components.catalog.tables import InterruptionTable, share_taken
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.regions import Place, RegionLimits, Why, refusal
 
-__all__ = [
-    "COMMITMENTS",
-    "KINDS",
-    "Carrier",
-    "Kind",
-    "Offer",
-    "find_offers",
-    "get_carriers",
-    "permitted_offers",
-    "unknown_accelerator",
-]
-
 COMMITMENTS: tuple[Kind, ...] = ("reserved-1y", "reserved-3y")
 SOLD_BY: Mapping[Kind, tuple[str, ...]] = {"capacity-block": ("aws",), "flex-start": ("gcp",)}
 """Kinds that only some providers have."""
@@ -92,7 +80,8 @@ def get_carriers(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carr
             prices=catalog.get_prices(machine.name),
             regions=catalog.regions,
             interruptions=catalog.interruptions,
-            capacity=_capacity(machine),
+            # Google's and Azure's types list their kinds; AWS's depend on the region.
+            capacity=None if (kinds := getattr(machine, "capacity", None)) is None else frozenset(kinds.value),
         )
         for catalog in catalogs.values()
         for machine in catalog.machines.values()
@@ -100,21 +89,8 @@ def get_carriers(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carr
     ]
 
 
-def _capacity(machine: MachineType) -> frozenset[str] | None:
-    """Google's and Azure's types list their kinds; AWS's depend on the region."""
-    fact: Fact[tuple[str, ...]] | None = getattr(machine, "capacity", None)
-    return None if fact is None else frozenset(fact.value)
-
-
 def unknown_accelerator(wanted: str, catalogs: Mapping[str, Catalog], place: str, further: str = "") -> InputError:
-    """An error for an unknown accelerator, with the nearest known one.
-
-    Args:
-        wanted: the requested accelerator.
-        catalogs: of the searched providers.
-        place: config path or option.
-        further: other allowed values.
-    """
+    """An error for an unknown accelerator, with the nearest known one. `further`: other allowed values."""
     known = sorted({machine.accelerator for catalog in catalogs.values() for machine in catalog.machines.values()})
     return InputError(
         place,
@@ -138,18 +114,15 @@ def permitted_offers(offers: Iterable[Offer], limits: RegionLimits) -> tuple[lis
 
 def find_offers(carriers: Iterable[Carrier]) -> list[Offer]:
     """Every offer of every carrier, in regions with a price and in those that sell the machine without one."""
-    return [offer for carrier in carriers for offer in _offers(carrier)]
-
-
-def _offers(carrier: Carrier) -> Iterable[Offer]:
-    offered = carrier.machine.offered
-    for region in dict.fromkeys([*(price.region for price in carrier.prices), *carrier.offered_in]):
+    return [
+        _offer(carrier, region, kind)
+        for carrier in carriers
+        for region in dict.fromkeys([*(price.region for price in carrier.prices), *carrier.offered_in])
         # A price list may have a region that the provider's own list lacks.
-        if offered is not None and offered.excludes(region):
-            continue
-        for kind in KINDS:
-            if _is_had(carrier, kind):
-                yield _offer(carrier, region, kind)
+        if carrier.machine.offered is None or not carrier.machine.offered.excludes(region)
+        for kind in KINDS
+        if _is_had(carrier, kind)
+    ]
 
 
 def _is_had(carrier: Carrier, kind: Kind) -> bool:
@@ -166,12 +139,16 @@ def _offer(carrier: Carrier, region: str, kind: Kind) -> Offer:
     quote = resolve_price(carrier.prices, region, kind)
     on_demand = resolve_price(carrier.prices, region, "on-demand")
     is_own = on_demand is not None and not on_demand.foreign_region
+    seen_on = machine.num_accelerators.seen_on  # dated like the machine's own facts
+    no_price = Fact[float | None](
+        value=None, source="no price in the catalogue", read_on=seen_on, confidence="documented"
+    )
     return Offer(
         provider=machine.provider,
         region=region,
         machine=machine,
         kind=kind,
-        price=_no_price(machine) if quote is None else quote.expected,
+        price=no_price if quote is None else quote.expected,
         note="" if quote is None else _note(quote),
         quote=quote,
         place=carrier.regions.get(region),
@@ -190,9 +167,3 @@ def _note(quote: PriceQuote) -> str:
     if quote.foreign_region:
         said.append(f"price of {quote.foreign_region}")
     return "; ".join(said)
-
-
-def _no_price(machine: MachineType) -> Fact[float | None]:
-    """An unknown price, dated like the machine's own facts."""
-    seen = machine.num_accelerators.seen_on
-    return Fact[float | None](value=None, source="no price in the catalogue", read_on=seen, confidence="documented")

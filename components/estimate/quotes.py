@@ -7,6 +7,7 @@ from datetime import date
 from typing import Literal, NamedTuple, get_args
 
 from gangway.components.catalog.reliability import load_reliability
+from gangway.components.catalog.resolve import KINDS
 from gangway.components.estimate.data_transfer import Carried, DataAt, carried
 from gangway.components.estimate.energy import (
     CarbonEstimate,
@@ -19,7 +20,7 @@ from gangway.components.estimate.energy import (
     estimate_energy,
     estimate_sci,
 )
-from gangway.components.estimate.offers import KINDS, Offer
+from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.regions import Place
 from gangway.components.estimate.spot import (
     RESTART_SEC,
@@ -30,12 +31,6 @@ from gangway.components.estimate.spot import (
     mtbf_sec,
     rate_per_hour,
 )
-
-__all__ = [
-    "SORTS", "TERM_HOURS", "Job", "Quoted", "Ranking", "Rate", "Sort", "chance_in_time", "quote", "rank",
-    "share_in_words",
-]  # fmt: skip
-
 
 TERM_HOURS = {"reserved-1y": 8760, "reserved-3y": 26280}
 """Length of commitments, paid whether used or not."""
@@ -148,11 +143,17 @@ class Quoted:
 def quote(offer: Offer, job: Job) -> Quoted:
     """Quote the job on `offer`."""
     rate = _rate(offer, job)
-    share = None if rate is None else _scale_share(rate.share, job.times_taken)
+    share = None if rate is None else rate.share
+    if share is not None and job.times_taken != 1:
+        share = -math.expm1(job.times_taken * math.log1p(-share))  # at a multiple of its rate
     spot = _estimate_stops(offer, job, share)
     hours = job.start_hours + (job.hours if spot is None else spot.hours)
     wall_hours = hours / spot_availability(offer)
     usd, details = _expected_usd(offer, job, hours, spot, rate)
+    missing = ""
+    if offer.kind == "spot" and share is None:
+        assert offer.interruptions is not None, "spot offers carry the fact, even where it is null"
+        missing = f"rate of interruptions not known ({offer.interruptions.source}); give --interruptions"
     way = None if job.data is None else carried(job.data, Place(offer.provider, offer.region))
     high = _high_usd(offer, usd)
     if way is not None:
@@ -168,7 +169,7 @@ def quote(offer: Offer, job: Job) -> Quoted:
         in_time=_chance_by_deadline(offer, job, spot),
         footprint=_footprint(offer, job, hours),
         problem=_problem(offer, job, hours, wall_hours, spot),
-        missing=_missing(offer, share),
+        missing=missing,
         details=details,
         carried=way,
         unpriced=_unpriced(offer, way),
@@ -182,11 +183,6 @@ def _high_usd(offer: Offer, usd: float | None) -> float | None:
     if usd is None or quoted is None or not quoted.is_bounded or not quoted.usd or quoted.high is None:
         return None
     return usd * quoted.high / quoted.usd
-
-
-def _scale_share(share: float | None, times: float) -> float | None:
-    """The monthly share of interrupted nodes at a multiple of its rate."""
-    return share if share is None or times == 1 else -math.expm1(times * math.log1p(-share))
 
 
 def _estimate_stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate | None:
@@ -342,13 +338,6 @@ def _unpriced(offer: Offer, way: Carried | None) -> str:
     return ""
 
 
-def _missing(offer: Offer, share: float | None) -> str:
-    if offer.kind == "spot" and share is None:
-        assert offer.interruptions is not None, "spot offers carry the fact, even where it is null"
-        return f"rate of interruptions not known ({offer.interruptions.source}); give --interruptions"
-    return ""
-
-
 def chance_in_time(hours: float, deadline_hours: float, spot: SpotEstimate | None) -> float:
     """The probability that the job meets the deadline: that no more interruptions happen than the slack allows.
 
@@ -396,9 +385,7 @@ class Ranking:
 
 def rank(quoted: Iterable[Quoted], sort: Sort) -> Ranking:
     """Sort out infeasible and unknown offers, rank the rest and explain each place."""
-    able: list[Quoted] = []
-    infeasible: list[Quoted] = []
-    unknown: list[Quoted] = []
+    able, infeasible, unknown = list[Quoted](), list[Quoted](), list[Quoted]()
     for each in quoted:
         # Emissions need no price.
         lacks = each.missing or ("" if sort == "carbon" else each.unpriced)
@@ -417,35 +404,24 @@ def _criteria(quoted: Quoted, sort: Sort) -> tuple[float, ...]:
     """Smaller is better; the first difference decides."""
     usd = math.inf if quoted.own_usd is None else round(quoted.own_usd, DIGITS)
     carbon = math.inf if quoted.gco2e is None else round(quoted.gco2e, DIGITS)
-    match sort:
-        case "cost":
-            return usd, quoted.risk_hours, carbon
-        case "carbon":
-            return carbon, usd, quoted.risk_hours
-        case "risk":
-            return quoted.risk_hours, usd, carbon
+    risk = quoted.risk_hours
+    return {"cost": (usd, risk, carbon), "carbon": (carbon, usd, risk), "risk": (risk, usd, carbon)}[sort]
 
 
 def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> str:
     """The reason for a rank: the difference to the best, and what the kind implies."""
     best = able[0]
+    dollars = _difference_note(quoted.own_usd, best.own_usd, "dollars")
+    emissions = _difference_note(quoted.gco2e, best.gco2e, "emissions")
     if place == 0:
         parts = [BEST[sort] if len(able) > 1 else "the only one ranked", _saving_note(quoted)]
     elif sort == "carbon":
-        parts = [
-            _difference_note(quoted.gco2e, best.gco2e, "emissions"),
-            _difference_note(quoted.own_usd, best.own_usd, "dollars"),
-        ]
+        parts = [emissions, dollars]
     elif sort == "risk" and quoted.risk_hours > best.risk_hours:
-        parts = [
-            f"{_hours(quoted.risk_hours)} expected to be lost",
-            _difference_note(quoted.own_usd, best.own_usd, "dollars"),
-        ]
+        hours = quoted.risk_hours
+        parts = [f"{f'{hours * 60:.0f} min' if hours < 1 else f'{hours:.1f} h'} expected to be lost", dollars]
     else:
-        parts = [
-            _difference_note(quoted.own_usd, best.own_usd, "dollars"),
-            _difference_note(quoted.gco2e, best.gco2e, "emissions"),
-        ]
+        parts = [dollars, emissions]
     return "; ".join(part for part in (*parts, quoted.details) if part)
 
 
@@ -468,7 +444,3 @@ def _difference_note(value: float | None, best: float | None, unit: str) -> str:
     if ratio >= 2:
         return f"{ratio:.1f} times the {unit}"
     return f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'fewer'} {unit}"
-
-
-def _hours(hours: float) -> str:
-    return f"{hours * 60:.0f} min" if hours < 1 else f"{hours:.1f} h"

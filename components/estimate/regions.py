@@ -9,21 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from gangway.components.catalog.jurisdictions import load_jurisdictions
+from gangway.components.catalog.geography import load_jurisdictions
 from gangway.components.catalog.loader import PROVIDERS
 from gangway.components.core.findings import InputError, listed, nearest_hint
-
-__all__ = [
-    "SITES",
-    "Place",
-    "Refusal",
-    "RegionLimits",
-    "Why",
-    "check_jurisdiction",
-    "check_name",
-    "read_place",
-    "refusal",
-]
 
 SITES: Final = ("hosts", "openstack")
 """Providers whose owners name the regions; no catalogue has them."""

@@ -7,42 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from gangway.components.catalog.schema import MachineType
-from gangway.components.catalog.tables import FABRIC_FIELDS, ici, latency, link_gbps
+from gangway.components.catalog.tables import FABRIC_FIELDS, link_gbps, load_links
 from gangway.components.core.findings import InputError
-
-__all__ = [
-    "BUS_SHARE",
-    "BUS_SHARE_SOURCE",
-    "EFA_SHARE",
-    "EFA_SHARE_SOURCE",
-    "Algorithm",
-    "AmdahlFit",
-    "Links",
-    "Network",
-    "Slice",
-    "Slices",
-    "Spread",
-    "StepModel",
-    "Torus",
-    "efficiency",
-    "fit_amdahl",
-    "get_links",
-    "get_slices",
-    "get_torus",
-    "measured_efficiency",
-    "step_sec",
-]
-
 
 Mode = Literal["weak", "strong"]
 Algorithm = Literal["ring", "tree"]
-
-BUS_SHARE = 0.7
-BUS_SHARE_SOURCE = "assumed: all-reduces reach 0.7 of nominal bandwidth (seen inside a p4d: 0.77)"
-EFA_SHARE = 0.6
-EFA_SHARE_SOURCE = (
-    "0.6 of it over EFA, where 0.59 to 0.67 were measured on 2 to 4 nodes (NVIDIA/nccl#527, nccl-tests#22)"
-)
 
 
 class Network(Protocol):
@@ -50,7 +19,6 @@ class Network(Protocol):
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
         """Seconds of one all-reduce of each worker's `num_bytes`; 0 for one worker."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -121,10 +89,8 @@ class AmdahlFit:
         return self.compute_sec * (self.serial_share + (1 - self.serial_share) / workers) + all_reduce
 
 
-def get_links(machine: MachineType, bus_share: float | None = None) -> Links:
-    """The catalogue's links. `bus_share` of bandwidth, above 0, defaults to known values. InputError: unknown
-    bandwidth.
-    """
+def get_links(machine: MachineType) -> Links:
+    """The catalogue's links. InputError: unknown bandwidth."""
     number, inside = machine.num_accelerators.value, link_gbps(machine.accelerator)
     network = machine.network_gbps
     if network.value is None or (number > 1 and inside.value is None):
@@ -134,33 +100,24 @@ def get_links(machine: MachineType, bus_share: float | None = None) -> Links:
             f"the catalogue knows no bandwidth of its {what}: nothing can be projected",
             fix="choose another machine type",
         )
-    delays = latency()
-    kind = _fabric_kind(machine)
-    between = delays.between(kind)
+    table = load_links()
+    fabrics = (getattr(machine, field, None) for field in FABRIC_FIELDS)
+    kind = next((str(fabric.kind) for fabric in fabrics if fabric is not None), "ethernet")
+    delays, between = table.latency, table.latency.between(kind)
+    own, outer = table.bus_share, table.efa_bus_share if kind == "efa" else table.bus_share
     sources = [f"between machines: {network.value:g} Gbit/s, {network.source}"]
     if number > 1:
         sources.append(f"inside: {inside.value:g} Gbit/s, {inside.source}")
     sources.append(f"latency: {between.value:g} us between, {delays.inside_usec.value:g} inside, {between.source}")
-    if bus_share is not None:
-        own = outer = bus_share
-        sources.append(f"{bus_share:g} of nominal bandwidth")
-    else:
-        own, outer = BUS_SHARE, EFA_SHARE if kind == "efa" else BUS_SHARE
-        sources += [BUS_SHARE_SOURCE] + [EFA_SHARE_SOURCE] * (kind == "efa")
+    sources += dict.fromkeys((own.source, outer.source))
     return Links(
         gpus_per_node=number,
-        inside_gbps=(inside.value or math.inf) * own,
-        between_gbps=network.value * outer,
+        inside_gbps=(inside.value or math.inf) * own.value,
+        between_gbps=network.value * outer.value,
         inside_latency_sec=delays.inside_usec.value * 1e-6,
         between_latency_sec=between.value * 1e-6,
         sources=tuple(sources),
     )
-
-
-def _fabric_kind(machine: MachineType) -> str:
-    """The provider's kind of fabric; `ethernet` without one."""
-    fabrics = (getattr(machine, field, None) for field in FABRIC_FIELDS)
-    return next((str(fabric.kind) for fabric in fabrics if fabric is not None), "ethernet")
 
 
 def step_sec(model: StepModel, network: Network, workers: int, mode: Mode) -> float:
@@ -179,13 +136,8 @@ def efficiency(model: StepModel, network: Network, workers: int, mode: Mode) -> 
 
 
 def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], workers: int, mode: Mode) -> Spread:
-    """The efficiency of each round of one and of many workers.
-
-    Args:
-        one_sec: seconds of a step of one worker, by round.
-        many_sec: of all workers, in the same rounds.
-        workers: their number.
-        mode: whether each had its own batch (weak) or a share of one.
+    """The efficiency of each round of one and of many workers. `one_sec`: seconds of a step of one worker, by round;
+    `many_sec`: of all workers, in the same rounds; `mode`: whether each had its own batch (weak) or a share of one.
     """
     parts = 1 if mode == "weak" else workers
     values = [one / (parts * many) for one, many in zip(one_sec, many_sec, strict=True)]
@@ -252,27 +204,25 @@ class Torus:
         return 2 * seconds
 
 
-def get_torus(generation: str, topologies: Iterable[str], bus_share: float = BUS_SHARE) -> Torus:
-    """Slices of a TPU generation. `topologies`: ascending, several chips each; `bus_share`: of bandwidth, above 0."""
-    facts, chip, hop = ici(generation), link_gbps(f"{generation}x1"), latency().ici_usec
+def get_torus(generation: str, topologies: Iterable[str]) -> Torus:
+    """Slices of a TPU generation. `topologies`: ascending, several chips each."""
+    table, chip = load_links(), link_gbps(f"{generation}x1")
+    facts, hop = table.ici[generation], table.latency.ici_usec
     assert chip.value is not None, "a test holds every generation against links.yaml"
     every = facts.wraps_every.value
-    slices = []
-    for topology in topologies:
-        sides = [int(side) for side in topology.split("x")]
-        wraps = all(side % every == 0 for side in sides)
-        slices.append(Slice(tuple(side for side in sides if side > 1), wraps))
-    share = BUS_SHARE_SOURCE if bus_share == BUS_SHARE else f"{bus_share:g} of nominal bandwidth"
+    sides = [[int(side) for side in topology.split("x")] for topology in topologies]
     return Torus(
-        slices=tuple(slices),
-        link_gbps=chip.value / facts.ports.value * bus_share,
+        slices=tuple(
+            Slice(tuple(side for side in each if side > 1), all(side % every == 0 for side in each)) for each in sides
+        ),
+        link_gbps=chip.value / facts.ports.value * table.bus_share.value,
         hop_sec=hop.value * 1e-6,
         sources=(
             f"ICI: {chip.value:g} Gbit/s of a chip in one direction, {chip.source}",
             f"its links: {facts.ports.value}, {facts.ports.source}",
             f"wraps round: every side a multiple of {every}, {facts.wraps_every.source}",
             f"latency: {hop.value:g} us a hop, {hop.source}",
-            share,
+            table.bus_share.source,
         ),
     )
 
@@ -300,13 +250,10 @@ class Slices:
         return inside + 2 * (num - 1) / num * num_bytes * 8e-9 / self.between_gbps + steps * self.between_latency_sec
 
 
-def get_slices(generation: str, topology: str, workers: int, num_slices: int, bus_share: float = BUS_SHARE) -> Slices:
+def get_slices(generation: str, topology: str, workers: int, num_slices: int) -> Slices:
     """Slices of that topology, each with so many workers. InputError: the network speed between them is unknown."""
-    torus, dcn, between = (
-        get_torus(generation, [topology], bus_share),
-        ici(generation).dcn_gbps,
-        latency().ethernet_usec,
-    )
+    torus, table = get_torus(generation, [topology]), load_links()
+    dcn = table.ici[generation].dcn_gbps
     if num_slices > 1 and dcn.value is None:
         raise InputError(
             generation,
@@ -319,7 +266,7 @@ def get_slices(generation: str, topology: str, workers: int, num_slices: int, bu
         torus=torus,
         chips=one.chips,
         workers=workers,
-        between_gbps=math.inf if dcn.value is None else dcn.value * one.chips * bus_share,
-        between_latency_sec=between.value * 1e-6,
+        between_gbps=math.inf if dcn.value is None else dcn.value * one.chips * table.bus_share.value,
+        between_latency_sec=table.latency.ethernet_usec.value * 1e-6,
         sources=(*torus.sources, *several),
     )

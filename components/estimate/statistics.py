@@ -14,8 +14,6 @@ from operator import mul
 from statistics import fmean, variance
 from typing import Final, TypeVar
 
-__all__ = ["FEWEST_PAIRS", "LEVEL", "Comparison", "Pair", "compare_pairs", "correct"]
-
 Pair = tuple[float | None, float | None]
 """Control and treatment; None for a missing figure."""
 FEWEST_PAIRS: Final = 6

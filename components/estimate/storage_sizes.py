@@ -1,27 +1,20 @@
-"""The sizes of a provider's managed file systems: those around a wanted size, and the nearest one."""
+"""Sizes of managed file systems: those around a wanted one, the nearest, and the error for one that a tier lacks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gangway.components.catalog.loader import (
+    Provider,
     load,
     load_amlfs_subnets,
     load_amlfs_tiers,
     load_filestore_tiers,
     load_lustre_tiers,
+    load_provider,
 )
 from gangway.components.catalog.schema import AmlfsTier, LustreOffer, SizeRange
+from gangway.components.core.findings import InputError
 from gangway.components.core.limits import nearest_number
-
-__all__ = [
-    "GIB_PER_TIB",
-    "amlfs_largest_tib",
-    "amlfs_sizes_around",
-    "fsx_sizes_around",
-    "fsx_steps",
-    "nearest_size",
-    "sizes_around",
-]
 
 GIB_PER_TIB = 1024
 
@@ -93,3 +86,35 @@ def _sizes(provider: str, storage: Mapping[str, Any], wanted: int) -> list[int]:
             amlfs = load_amlfs_tiers()
             return amlfs_sizes_around(amlfs[tier], wanted) if tier in amlfs else []
     return []
+
+
+def refuse_size(
+    place: str,
+    capacity_gib: int,
+    problem: str,
+    allowed: str,
+    sizes: Iterable[int],
+    *,
+    bill: tuple[Provider, str, str],
+    tier: int | None,
+    others: Iterable[int] = (),
+) -> InputError:
+    """An error for `capacity_gib` with the nearest of `sizes`, or a tier of `others` that takes the size as it is.
+    `allowed`: text; `bill`: provider, region and service name, to which a tier is appended; `tier`: MB/s per TiB, None
+    if the service has only one.
+    """
+    near = nearest_number(capacity_gib, sizes)
+    fix = f"set capacity_gib: {near}{_price(bill, near, tier)}"
+    for other in others:
+        fix += f", or throughput_mbps_per_tib: {other} with the {capacity_gib} GiB{_price(bill, capacity_gib, other)}"
+    return InputError(f"{place}.capacity_gib", problem, value=capacity_gib, allowed=allowed, fix=fix)
+
+
+def _price(bill: tuple[Provider, str, str], size_gib: int, tier: int | None) -> str:
+    """Its price per month in brackets, with the region if it is another one's."""
+    provider, region, service = bill
+    price = load_provider(provider).service_price(provider, region, service if tier is None else f"{service}-{tier}")
+    if price.usd.value is None:
+        return " (price not known)"
+    where = f" in {price.region}" if price.region != region else ""
+    return f" (${price.usd.value * size_gib:,.0f} a month{where})"

@@ -16,32 +16,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 from gangway.components.catalog.schema import Fact, Frozen
-from gangway.components.catalog.tables import read_file, with_facts
+from gangway.components.catalog.tables import read_table
 from gangway.components.estimate.cost import HOURS_PER_MONTH
-
-__all__ = [
-    "HOURS_PER_YEAR",
-    "RULE_MONTHS",
-    "RULE_UTILISATION",
-    "CloudSide",
-    "OnPremNode",
-    "OnPremSide",
-    "OnPremTable",
-    "availability",
-    "break_even_months",
-    "break_even_utilisation",
-    "cloud_usd",
-    "discounted_hours",
-    "engineers",
-    "keeps_rule",
-    "load_onprem",
-    "onprem_usd",
-    "onprem_usd_per_hour",
-    "reserved_break_even",
-]
 
 HOURS_PER_YEAR = 12 * HOURS_PER_MONTH
 """As Infracost counts: twelve months of 730 hours."""
@@ -90,9 +68,7 @@ class OnPremTable(Frozen):
 @cache
 def load_onprem() -> OnPremTable:
     """The assumptions, read once per process."""
-    tables, sources = read_file(Path(__file__).parents[1] / "catalog" / "onprem.yaml")
-    nodes = {name: with_facts(OnPremNode, row, sources) for name, row in tables["nodes"].items()}
-    return OnPremTable.model_validate({"nodes": nodes, **with_facts(OnPremTable, tables["rates"], sources)})
+    return read_table(OnPremTable, "onprem")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import json
 import pulumi
 
 from gangway.components.catalog.schema import GcpMachineType, RoceFabric
-from gangway.components.core.queue_fabric import fabric_variables
+from gangway.components.core.job import fabric_variables
 from gangway.components.gcp.fabric import GIB, InterfacePlan, plan_interfaces
 from gangway.components.kubernetes.charts import SYSTEM
 from gangway.components.kubernetes.fabric import fabric_config

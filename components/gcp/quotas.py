@@ -9,7 +9,7 @@ from types import MappingProxyType
 from gangway.components.catalog.schema import GcpMachineType
 from gangway.components.core.capacity import AnyRung, FlexStart, Reservation, Spot
 from gangway.components.core.findings import Finding
-from gangway.components.core.quotas import QuotaNeed, count_nodes, no_quota
+from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 from gangway.components.gcp.capacity import LADDER
 from gangway.components.gcp.fabric import plan_fabric_networks
 from gangway.components.gcp.slices import SlicePlan

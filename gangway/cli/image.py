@@ -51,8 +51,7 @@ def signature(
 
     Exit code 0: the signature is valid for the key. 2: none is, or cosign fails.
     """
-    from gangway.components.core.image_reference import BY_DIGEST, is_reference
-    from gangway.components.core.image_signature import signed_name
+    from gangway.components.core.image_reference import BY_DIGEST, is_reference, signed_name
     from gangway.stacks.cosign import get_signatures
 
     if not is_reference(image, BY_DIGEST):
@@ -74,7 +73,7 @@ def signature(
 
 
 def _find_valid(image: str, pem: str, found: "list[SignedPayload]", name: str) -> "SignedPayload":
-    from gangway.components.core.image_signature import SignatureError, checked_signature
+    from gangway.components.core.image_reference import SignatureError, checked_signature
 
     problem: SignatureError | None = None
     for signed in found:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.json_lines import lock
+from gangway.components.core.whole_files import lock
 from gangway.jobs.job_folder import OwnJobFolder, make_shared
 from gangway.stacks.config.job_file import JobFile
 

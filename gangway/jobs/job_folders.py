@@ -29,8 +29,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gangway.components.core.findings import Finding, InputError, nearest_hint
 from gangway.components.core.first_error import first_wrong
-from gangway.components.core.json_lines import lock
-from gangway.components.core.whole_files import FULL, without_empty_folders
+from gangway.components.core.whole_files import FULL, lock, without_empty_folders
 from gangway.components.estimate.regions import Place
 from gangway.jobs.base import (
     LOG_PART_BYTES,

@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import AwareDatetime, model_validator
 
-from gangway.components.estimate.energy import ERROR_BAND
+from gangway.components.catalog.power import load_power
 from gangway.jobs.base import JobStatus
 from gangway.jobs.figures import REPORTED, Absent, Figure, Maybe, Reported, Source, measured, product, ratio, worst
 from gangway.jobs.run_intervals import used_sec
@@ -212,7 +212,7 @@ def _estimate(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tupl
     if energy.it_kwh is None or carbon.gco2e is None:
         why = Absent(f"no estimate either: {energy.source if energy.it_kwh is None else carbon.source}")
         return why, why
-    band = _limit_note(status, f"{energy.source}; may be {ERROR_BAND:.0%} off")
+    band = _limit_note(status, f"{energy.source}; may be {load_power().error_band.value:.0%} off")
     grid = f"{carbon.intensity_g_per_kwh:g} g/kWh, {carbon.source}, {carbon.as_of}"
     return (
         Figure(value=energy.it_kwh * _JOULES_PER_KWH, unit="J", source=Source.ESTIMATED, note=f"{band}; without PUE"),

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.json_lines import is_locked, lock_soon
+from gangway.components.core.whole_files import is_locked, lock_soon
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 
 _LOCK, _WAY, _UNWANTED = "moving", "moved.json", "unwanted"

@@ -79,7 +79,7 @@ class AwsSlurmSpec:
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmNodeSpec(AwsSlurmSpec):
     """A node. `efa_interfaces_planned`: 0 for none; `lustre_efa_interfaces`: 0 mounts over TCP;
-    `job_fabric`: `gangway.components.core.queue_fabric.fabric_variables` of its jobs on several nodes.
+    `job_fabric`: `gangway.components.core.job.fabric_variables` of its jobs on several nodes.
     """
 
     efa_interfaces_planned: int = 0

@@ -39,7 +39,7 @@ class SlurmHostSpec:
         fabric: adapters that must be up; None checks nothing.
         allowed: machines, by name or address, and networks that may reach Slurm's ports; None closes no port.
         wireguard: interface of the tunnels to the other machines; None for none.
-        job_fabric: `gangway.components.core.queue_fabric.fabric_variables` of its jobs on several nodes.
+        job_fabric: `gangway.components.core.job.fabric_variables` of its jobs on several nodes.
     """
 
     stack: str

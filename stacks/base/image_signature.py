@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.image_signature import ImageSignature, SignatureError, checked_signature, signed_name
+from gangway.components.core.image_reference import ImageSignature, SignatureError, checked_signature, signed_name
 from gangway.stacks.config.stack_config import StackConfig
 
 _PLACE = "gangway:image.signature"

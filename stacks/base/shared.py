@@ -8,8 +8,7 @@ from gangway.components.catalog.loader import Provider, load_provider
 from gangway.components.catalog.schema import MachinePrice, MachineType, Region
 from gangway.components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
 from gangway.components.core.findings import InputError
-from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume
-from gangway.components.core.queue_fabric import fabric_variables
+from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume, fabric_variables
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
 from gangway.stacks.base.command_nodes import command_meets

@@ -1,4 +1,4 @@
-"""The cost of a stack's whole ladder, by `gangway.components.estimate.ladder`, and its assumptions."""
+"""The cost of a stack's whole ladder, by `gangway.components.estimate.spot`, and its assumptions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,8 +6,15 @@ from dataclasses import replace
 from gangway.components.catalog.reliability import failure_band, load_reliability
 from gangway.components.catalog.schema import MachineType
 from gangway.components.catalog.tables import least_taken
-from gangway.components.estimate.ladder import NEVER, LadderEstimate, LadderJob, LadderRung, Span, estimate_ladder
-from gangway.components.estimate.spot import rate_per_hour
+from gangway.components.estimate.spot import (
+    NEVER,
+    LadderEstimate,
+    LadderJob,
+    LadderRung,
+    Span,
+    estimate_ladder,
+    rate_per_hour,
+)
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_costs import RungCost, save_sec
 

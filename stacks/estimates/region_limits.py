@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from gangway.components.catalog.jurisdictions import load_jurisdictions
+from gangway.components.catalog.geography import load_jurisdictions
 from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import Declared
 from gangway.components.estimate.regions import Place, refusal

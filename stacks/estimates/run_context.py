@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pulumi
 
-from gangway.components.catalog.embodied import life_hours, machine_emissions
+from gangway.components.catalog.power import life_hours, machine_emissions
 from gangway.components.catalog.resolve import Kind, resolve_price, stated_price
 from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from gangway.components.core.capacity import AnyRung, CapacityBlock, Reservation

@@ -9,10 +9,10 @@ from math import inf
 from typing import Any, NamedTuple
 
 from gangway.components.catalog.billing import load_billing
+from gangway.components.catalog.geography import transfer_price
 from gangway.components.catalog.reliability import failures_per_hour
 from gangway.components.catalog.resolve import PriceQuote
 from gangway.components.catalog.schema import Fact, MachineType, ServicePrice
-from gangway.components.catalog.transfer import transfer_price
 from gangway.components.core.capacity import Spot
 from gangway.components.core.fields import Egress
 from gangway.components.estimate.cost import (

@@ -21,7 +21,7 @@ from gangway.components.estimate.energy import (
     estimate_energy,
     estimate_sci,
 )
-from gangway.components.estimate.ladder import LadderEstimate
+from gangway.components.estimate.spot import LadderEstimate
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import check_budget, money_findings

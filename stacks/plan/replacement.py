@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from gangway.components.catalog.replaces.table import Changed, load
+from gangway.components.catalog.replaces import Changed, load
 from gangway.components.core.pinned import STASH
 from gangway.stacks.base.provider import Provider
 from gangway.stacks.base.rule import kind

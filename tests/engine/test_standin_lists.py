@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangway.components.catalog.replaces.table import load
+from gangway.components.catalog.replaces import load
 from gangway.stacks.base.rule import kind
 
 STANDINS = Path(__file__).parent / "standin"

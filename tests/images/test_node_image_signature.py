@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gangway.components.core.image_signature import ImageSignature, checked_signature, signed_name
+from gangway.components.core.image_reference import ImageSignature, checked_signature, signed_name
 from gangway.components.core.job import JobSpec
 from gangway.images.aws import AwsHeadSpec, AwsNodeSpec, render_aws_head, render_aws_node, user_data_base64gzip
 from gangway.images.hosts import (

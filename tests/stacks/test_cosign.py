@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.image_signature import checked_signature, signed_name
+from gangway.components.core.image_reference import checked_signature, signed_name
 from gangway.stacks import cosign
 from gangway.stacks.base.image_signature import image_signature
 from gangway.stacks.config.paths import ROOT

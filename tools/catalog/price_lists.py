@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from gangway.components.catalog.loader import MACHINE_MODELS, PROVIDERS, Catalog, Provider, read_catalog
-from gangway.components.catalog.price_table import FIELDS, LISTS
+from gangway.components.catalog.prices import FIELDS, LISTS
 from gangway.components.catalog.validators import PLACEHOLDER_USD
 
 HOURS_PER_MONTH = 730

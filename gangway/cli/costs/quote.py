@@ -131,9 +131,9 @@ def _check_numbers(kimg: float | None, carry_gib: float, max_intensity: float | 
 def _advice(
     label: str, offers: "Sequence[Offer]", within: "Sequence[Offer]", job: "Job", by: "Sort", carry_gib: float
 ) -> "AdviceGiven":
+    from gangway.components.estimate.data_transfer import traffic_price
     from gangway.components.estimate.move_cost import Luggage, advise
     from gangway.components.estimate.regions import Place
-    from gangway.components.estimate.traffic import traffic_price
     from gangway.finops.quotes.move_tables import AdviceGiven
 
     here = next((offer for offer in offers if offer.label == label.rstrip("*")), None)

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangway.components.catalog.loader import load_bundled_tpus
-from gangway.components.catalog.overlay import (
+from gangway.components.catalog.prices import (
     OVERLAYS_VARIABLE,
     is_overlaid,
     lay_over,

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from gangway.components.catalog.loader import Catalog, load_tpus
-from gangway.components.catalog.overlay import Overlay, lay_over, newest_overlay, overlay_text, read_overlay
+from gangway.components.catalog.prices import Overlay, lay_over, newest_overlay, overlay_text, read_overlay
 from gangway.components.catalog.schema import (
     EVERYWHERE,
     Fact,

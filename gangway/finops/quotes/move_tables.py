@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gangway.components.catalog.routes import Route, load_routes
+from gangway.components.catalog.geography import Route, load_routes
 from gangway.components.estimate.move_cost import UNITS, Advice, Band, Luggage, Move
 from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.quotes import Sort

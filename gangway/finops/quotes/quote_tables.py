@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from gangway.components.catalog.power import load_power
 from gangway.components.catalog.schema import Fact, Region
 from gangway.components.estimate.data_transfer import Carried
-from gangway.components.estimate.energy import ERROR_BAND
 from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
 from gangway.components.estimate.regions import Why
@@ -191,7 +191,7 @@ def _value(quoted: Quoted, values: tuple[float | None, ...], unit: str) -> dict[
         "source": source,
         "as_of": min(days) or None,
         "confidence": "unknown" if value is None else "estimated",
-        "error_band": ERROR_BAND,
+        "error_band": load_power().error_band.value,
     }
 
 
@@ -272,9 +272,10 @@ def show_answer(answer: Answer, console: "Console") -> None:
         _print_paragraph(console, line, style="dim")
     for line in () if answer.advice is None else advice_lines(answer.advice):
         _print_paragraph(console, line, style="bold")
+    band = load_power().error_band.value
     _print_paragraph(
         console,
-        f"Nodes only: storage, network and the head node are the plan's. Energy is estimated, +-{ERROR_BAND:.0%} "
+        f"Nodes only: storage, network and the head node are the plan's. Energy is estimated, +-{band:.0%} "
         "and never beyond its rating; CO2e location-based, the grid's average of one year. --json has every source.",
         style="dim",
     )

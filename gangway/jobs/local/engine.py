@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Self
 
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.json_lines import is_locked, lock_soon
+from gangway.components.core.whole_files import is_locked, lock_soon
 from gangway.components.estimate.regions import Place
 from gangway.jobs.base import JobStatus, Phase, Room, lost_output_findings, rendezvous_findings, resource_findings
 from gangway.jobs.job_folder import (

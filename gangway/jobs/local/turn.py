@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from gangway.components.core.json_lines import is_locked, lock
+from gangway.components.core.whole_files import is_locked, lock
 from gangway.jobs.job_folder import user_name
 
 _LOCKS = Path("/proc/locks")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
-from gangway.components.catalog.grids import load_grids
+from gangway.components.catalog.geography import load_grids
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.reliability import load_reliability
 from gangway.sim.forecast.series import Series

@@ -16,8 +16,7 @@ from gangway.components.aws.secret_parameter import SecretParameter, SecretParam
 from gangway.components.aws.slurm import SlurmIdentity
 from gangway.components.aws.storage import LustreFileSystem, RunBucket
 from gangway.components.core.fields import Egress
-from gangway.components.core.member_key import member_key
-from gangway.components.core.munge_key import munge_key
+from gangway.components.core.member_key import member_key, munge_key
 from gangway.components.core.network import SlurmPortsArgs
 from gangway.components.core.pinned import pinned
 from gangway.images.specs import Flavour

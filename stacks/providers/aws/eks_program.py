@@ -24,8 +24,7 @@ from gangway.components.aws.network import TrainingNetwork
 from gangway.components.aws.node_pool import CapacityRungArgs, EfaNodePool, RungNodesArgs
 from gangway.components.aws.storage import LustreFileSystem
 from gangway.components.core.capacity import RungPlan, plan_ladder
-from gangway.components.core.encryption_choice import record_choice
-from gangway.components.core.pinned import pinned
+from gangway.components.core.pinned import pinned, record_choice
 from gangway.components.kubernetes.fabric import fabric_config
 from gangway.components.kubernetes.namespaces import namespace_manifests
 from gangway.components.kubernetes.queues import queue_manifests

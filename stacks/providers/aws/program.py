@@ -12,7 +12,7 @@ from gangway.components.aws.launch import HEAD_IMAGE
 from gangway.components.aws.pricing import price_resources
 from gangway.components.catalog.loader import load
 from gangway.components.core.dependencies import after
-from gangway.components.core.encryption_choice import record_choice
+from gangway.components.core.pinned import record_choice
 from gangway.components.core.signing_key import signing_key
 from gangway.components.estimate.cost import CostComponent, Declared, of_resources
 from gangway.stacks.base.ownership import check_unclaimed

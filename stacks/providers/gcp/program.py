@@ -9,7 +9,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from gangway.components.catalog.loader import load_provider
-from gangway.components.core.encryption_choice import record_choice
+from gangway.components.core.pinned import record_choice
 from gangway.components.core.signing_key import signing_key
 from gangway.components.estimate.cost import CostComponent, Declared
 from gangway.components.gcp.identity import ProjectServices, plan_services

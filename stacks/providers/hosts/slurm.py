@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 
 from gangway.components.core.findings import Finding
-from gangway.components.core.munge_key import munge_key
+from gangway.components.core.member_key import munge_key
 from gangway.components.hosts.node_pool import MUNGE_KEY, HostArgs, HostPool
 from gangway.components.hosts.wireguard import INTERFACE
 from gangway.images.render import BIN_DIR

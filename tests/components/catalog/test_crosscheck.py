@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from gangway.components.catalog import crosscheck
-from gangway.components.catalog.crosscheck import Claims, Explained, Pair, check, get_claims
+from gangway.components.catalog.crosscheck import Claims, Explained, Pair, check
 from gangway.components.catalog.loader import PROVIDERS, Provider, load_provider, load_tpus
 
 
@@ -19,7 +19,7 @@ def test_every_difference_from_other_catalogues_has_its_reason(provider: Provide
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_at_least_two_catalogues_speak_of_shapes_and_of_prices(provider: Provider) -> None:
-    said = get_claims(provider)
+    said = crosscheck._read(provider)[1]
     machines = load_provider(provider).machines
     shapes = {
         source for source, rows in said.items() for row in rows.values() if row.vcpus or row.accelerator_memory_gib
@@ -44,7 +44,7 @@ def test_each_source_has_its_address_and_its_day(provider: Provider) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_they_speak_of_what_the_catalogue_has(provider: Provider) -> None:
     items = set(load_provider(provider).machines) | (set(load_tpus().generations) if provider == "gcp" else set())
-    assert {name for rows in get_claims(provider).values() for name in rows} <= items
+    assert {name for rows in crosscheck._read(provider)[1].values() for name in rows} <= items
 
 
 def test_another_word_on_a_fact_is_found() -> None:

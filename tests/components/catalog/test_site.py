@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gangway.components.catalog.loader import PROVIDERS, load_bundled
+from gangway.components.catalog.power import load_power
 from gangway.components.catalog.site import (
     SiteConfig,
     plan_site_fabric,
@@ -18,8 +19,9 @@ from gangway.components.catalog.site import (
     site_region,
 )
 from gangway.components.core.findings import InputError, Severity
-from gangway.components.estimate.energy import UTILISATION, estimate_energy
+from gangway.components.estimate.energy import estimate_energy
 
+UTILISATION = load_power().busy_share.value
 DAY = "2026-11-01"
 LEAST: dict[str, Any] = {"as_of": DAY, "vcpus": 96, "memory_gib": 512, "interconnect": "nvlink"}
 ALL: dict[str, Any] = {

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gangway.components.core.job import Backend, JobSpec, Rendezvous, Training, Volume
+from gangway.components.core.job import (
+    FABRIC_MIN_GBPS,
+    Backend,
+    JobSpec,
+    Rendezvous,
+    Training,
+    Volume,
+    fabric_variables,
+)
+from gangway.trainer.__main__ import _parser
 
 
 def test_a_cluster_job_meets_at_the_head_node_and_never_hosts_the_store() -> None:
@@ -96,3 +105,18 @@ def test_a_job_nobody_can_run_is_refused(change: dict[str, object]) -> None:
 def test_min_above_max_is_our_own_bug() -> None:
     with pytest.raises(ValidationError, match=r"StackConfig has checked nodes.min <= nodes.max"):
         JobSpec(name="j", backend="gloo", num_nodes_min=2, num_nodes_max=1, processes_per_node=1)
+
+
+@pytest.mark.parametrize("words", [[], ["--fabric-min-gbps", "7"]])
+def test_the_trainer_demands_what_the_variable_says_unless_its_words_do(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in fabric_variables({"NCCL_NET": "IB"}, 800.0).items():
+        monkeypatch.setenv(name, value)
+    asked = _parser().parse_args(["train", "--preset", "dcgan-digits", "--run-dir", "run", *words])
+    assert asked.fabric_min_gbps == (7 if words else 800)
+
+
+def test_without_a_named_network_or_a_demand_nothing_is_measured() -> None:
+    assert fabric_variables({"NCCL_SOCKET_IFNAME": "eth0"}, 800.0) == {}
+    assert FABRIC_MIN_GBPS not in fabric_variables({"NCCL_NET": "IB"}, None)

@@ -4,13 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.core.findings import InputError
+from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.limits import (
     STEPS_ALARM_MINUTES,
+    QuotaNeed,
     check_steps_alarm,
     check_tier,
     check_within,
+    count_nodes,
     nearest_number,
+    no_quota,
 )
 
 
@@ -48,3 +51,22 @@ def test_a_tier_is_the_catalogues_own_number(wanted: int) -> None:
     for other in (None, 251):
         with pytest.raises(InputError, match="not a throughput tier of FSx for Lustre"):
             check_tier("gangway:storage", "FSx for Lustre", (125, 250, 500), other)
+
+
+NEED = QuotaNeed("gangway:cluster", 1536, "vCPUs", "L-1 (P)", "us-east-2", "8 nodes", "aws x", "a note", "ask")
+
+
+def test_a_need_says_how_much_of_what_where_for_whom_and_how_to_look() -> None:
+    assert NEED.finding() == Finding.info(
+        "capacity.quota",
+        "gangway:cluster",
+        "1,536 vCPUs of the quota L-1 (P) in us-east-2, for 8 nodes; `aws x` shows the limit; a note",
+        "ask",
+    )
+
+
+def test_what_is_left_out_leaves_no_gap() -> None:
+    need = QuotaNeed("gangway:network", 1, "", "VPCs", "us-east-2", "", "aws x")
+    assert need.finding().message == "1 of the quota VPCs in us-east-2; `aws x` shows the limit"
+    assert no_quota("p", "it is reserved").message == "no quota: it is reserved"
+    assert (count_nodes(1), count_nodes(4), count_nodes(2, "slice")) == ("1 node", "4 nodes", "2 slices")

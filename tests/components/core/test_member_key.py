@@ -2,10 +2,11 @@
 
 import socket
 import ssl
+import string
 import threading
 from pathlib import Path
 
-from gangway.components.core.member_key import member_key, new_member_key
+from gangway.components.core.member_key import member_key, new_member_key, new_munge_key
 from gangway.components.core.pinned import STASH
 from gangway.stacks.recording import PlaceholderCloud, Recording, record
 
@@ -75,3 +76,9 @@ def test_it_stays_and_is_a_secret() -> None:
         assert (stash.type, stash.to_json()["inputs"]) == (STASH, {"input": {"pem": "[secret]"}})
         names.append(stash.name)
     assert names == ["demo-member-key-0", "demo-member-key-1"], "another number is another resource"
+
+
+def test_it_is_text_that_munge_takes_and_no_two_are_the_same() -> None:
+    keys = {new_munge_key() for _ in range(20)}
+    assert len(keys) == 20
+    assert all(32 <= len(key) <= 1024 and set(key) <= set(string.hexdigits) for key in keys)

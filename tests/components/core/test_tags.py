@@ -1,11 +1,13 @@
 """The tag policy in each provider's alphabet."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.tags import TagPolicy, carbon_class
+from gangway.components.core.tags import TagPolicy, carbon_class, shortened
 
 
 def policy(**changes: object) -> TagPolicy:
@@ -16,16 +18,19 @@ def policy(**changes: object) -> TagPolicy:
     return TagPolicy(**{**values, **changes})  # type: ignore[arg-type]  # a test may put anything anywhere
 
 
-def test_the_whole_policy_as_aws_tags() -> None:
-    assert policy(extra={"project": "gan zoo"}).aws() == {
-        "project": "gan zoo",
-        "team": "ml",
-        "cost_center": "4711",
-        "gangway:stack": "demo",
-        "gangway:run": "shared",
-        "gangway:energy-class": "H100x8",
-        "gangway:carbon-class": "medium",
-    }
+@pytest.mark.parametrize(
+    ("provider", "separator", "project", "energy"),
+    [
+        ("aws", ":", "gan zoo", "H100x8"), ("gcp", "-", "gan-zoo", "h100x8"), ("azure", "-", "gan zoo", "H100x8"),
+        ("openstack", ":", "gan zoo", "H100x8"), ("hosts", ".", "gan zoo", "H100x8"),
+    ],
+)  # fmt: skip
+def test_the_whole_policy_in_each_alphabet(provider: str, separator: str, project: str, energy: str) -> None:
+    own = {"stack": "demo", "run": "shared", "energy-class": energy, "carbon-class": "medium"}
+    assert getattr(policy(extra={"project": project}), provider)() == {
+        "project": project, "team": "ml", "cost_center": "4711",
+        **{f"gangway{separator}{key}": value for key, value in own.items()},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -37,32 +42,55 @@ def test_the_carbon_class_of_a_grid(grams: float, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "extra",
+    ("provider", "problem", "key", "value"),
     [
-        {"owner": "a;b"},
-        {"owner": "x" * 257},
-        {"aws:owner": "x"},
-        {"AWS:owner": "x"},
-        {"k" * 129: "x"},
-        {"own;er": "x"},
-        {"": "x"},
+        *(("aws", "AWS refuses this tag", key, "x") for key in ("aws:owner", "AWS:owner", "k" * 129, "own;er", "")),
+        *(("aws", "AWS refuses this tag", "owner", value) for value in ("a;b", "x" * 257)),
+        *(
+            ("azure", "not every resource of Azure takes this tag", key, "x")
+            for key in ("own er", "4th", "", "k" * 129, "owner/team", "owner:team", "ärger", "microsoft-team", "Azure")
+        ),
+        *(
+            ("azure", "not every resource of Azure takes this tag", "owner", value)
+            for value in ("x" * 257, "Jörg", "a\nb")
+        ),
     ],
 )
-def test_a_tag_aws_refuses_is_named(extra: dict[str, str]) -> None:
-    with pytest.raises(InputError) as caught:
-        policy(extra=extra).aws()
-    (key,) = extra
+def test_a_tag_that_is_refused_is_named(provider: str, problem: str, key: str, value: str) -> None:
+    with pytest.raises(InputError, match=problem) as caught:
+        getattr(policy(extra={key: value}), provider)()
     assert caught.value.place == f"gangway:tags.{key}"
     assert "256" in caught.value.allowed
     assert caught.value.fix
+    assert provider == "aws" or (caught.value.fix == "shorten it to 256 characters") == (len(value) > 256)
 
 
 @pytest.mark.parametrize(
-    "key", ["gangway:stack", "gangway:run", "gangway:energy-class", "gangway:carbon-class", "team"]
-)
-def test_a_tag_of_our_own_is_not_silently_overwritten(key: str) -> None:
+    ("provider", "key"),
+    [
+        ("aws", "gangway:stack"), ("aws", "gangway:run"), ("aws", "gangway:energy-class"),
+        ("aws", "gangway:carbon-class"), ("aws", "team"), ("gcp", "gangway-stack"), ("gcp", "gangway-run"),
+        ("gcp", "gangway-energy-class"), ("gcp", "cost_center"),
+    ],
+)  # fmt: skip
+def test_a_tag_of_our_own_is_not_silently_overwritten(provider: str, key: str) -> None:
     with pytest.raises(InputError, match="Gangway sets this tag itself"):
-        policy(extra={key: "mine"}).aws()
+        getattr(policy(extra={key: "mine"}), provider)()
+
+
+@pytest.mark.parametrize(
+    ("provider", "most", "takes"),
+    # Components add a Name to AWS's tags.
+    [("aws", 49, "AWS takes 50 "), ("gcp", 64, "Google Cloud takes 64 "), ("azure", 50, "Azure takes 50 "),
+     ("openstack", 128, "OpenStack takes 128 ")],
+)  # fmt: skip
+def test_the_number_of_tags_has_an_end(provider: str, most: int, takes: str) -> None:
+    extra = {f"k{number}": "v" for number in range(most - 6)}
+    assert len(getattr(policy(extra=extra), provider)()) == most
+    with pytest.raises(InputError, match="too many tags") as caught:
+        getattr(policy(extra={**extra, "more": "v"}), provider)()
+    assert (caught.value.value, caught.value.fix) == (most - 5, "remove 1")
+    assert caught.value.allowed.startswith(f"{most - 6} besides team and cost_center ({takes}")
 
 
 def test_the_name_that_every_resource_bears_is_not_the_users() -> None:
@@ -78,26 +106,6 @@ KEYS = st.from_regex(r"\A(?!aws:)[a-z0-9][\w .:/=+@-]{0,20}\Z").filter(lambda ke
 @given(st.dictionaries(KEYS, st.from_regex(r"\A[\w .@]{0,20}\Z"), max_size=43))
 def test_extra_tags_are_all_kept_beside_the_policy(extra: dict[str, str]) -> None:
     assert policy(extra=extra).aws() == {**extra, **policy().aws()}
-
-
-def test_aws_takes_fifty_tags_and_components_add_a_name() -> None:
-    extra = {f"k{n}": "v" for n in range(43)}
-    assert len(policy(extra=extra).aws()) == 49
-    with pytest.raises(InputError, match="too many tags") as caught:
-        policy(extra={**extra, "more": "v"}).aws()
-    assert (caught.value.value, caught.value.fix) == (44, "remove 1")
-
-
-def test_the_whole_policy_as_labels() -> None:
-    assert policy(extra={"project": "gan-zoo"}).gcp() == {
-        "project": "gan-zoo",
-        "team": "ml",
-        "cost_center": "4711",
-        "gangway-stack": "demo",
-        "gangway-run": "shared",
-        "gangway-energy-class": "h100x8",
-        "gangway-carbon-class": "medium",
-    }
 
 
 def test_what_is_ours_is_lowered_and_shortened() -> None:
@@ -125,21 +133,6 @@ def test_a_label_google_refuses_comes_with_one_it_takes(changes: dict[str, objec
     assert (caught.value.place, caught.value.fix) == (f"gangway:tags.{place}", fix)
 
 
-@pytest.mark.parametrize("key", ["gangway-stack", "gangway-run", "gangway-energy-class", "cost_center"])
-def test_a_label_of_our_own_is_not_silently_overwritten(key: str) -> None:
-    with pytest.raises(InputError, match="Gangway sets this tag itself"):
-        policy(extra={key: "mine"}).gcp()
-
-
-def test_google_takes_sixty_four_labels() -> None:
-    extra = {f"k{n}": "v" for n in range(58)}
-    assert len(policy(extra=extra).gcp()) == 64
-    with pytest.raises(InputError, match="too many tags") as caught:
-        policy(extra={**extra, "more": "v"}).gcp()
-    assert (caught.value.value, caught.value.fix) == (59, "remove 1")
-    assert caught.value.allowed.startswith("58 besides team and cost_center")
-
-
 @given(st.text(max_size=80), st.text(max_size=80), st.text(max_size=80))
 def test_the_corrected_label_is_taken(key: str, value: str, ours: str) -> None:
     """Whatever is wrong, following the fix once is enough."""
@@ -154,70 +147,11 @@ def test_the_corrected_label_is_taken(key: str, value: str, ours: str) -> None:
         assert policy(extra={new_key: new_value.strip("'")}).gcp()[new_key] == new_value.strip("'")
 
 
-def test_the_whole_policy_as_azure_tags() -> None:
-    assert policy(extra={"project": "gan zoo"}).azure() == {
-        "project": "gan zoo",
-        "team": "ml",
-        "cost_center": "4711",
-        "gangway-stack": "demo",
-        "gangway-run": "shared",
-        "gangway-energy-class": "H100x8",
-        "gangway-carbon-class": "medium",
-    }
-
-
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {"own er": "x"},
-        {"4th": "x"},
-        {"": "x"},
-        {"k" * 129: "x"},
-        {"owner/team": "x"},
-        {"owner:team": "x"},
-        {"ärger": "x"},
-        {"microsoft-team": "x"},
-        {"Azure": "x"},
-        {"owner": "x" * 257},
-        {"owner": "Jörg"},
-        {"owner": "a\nb"},
-    ],
-)
-def test_a_tag_some_resource_of_azure_refuses_is_named(extra: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="not every resource of Azure takes this tag") as caught:
-        policy(extra=extra).azure()
-    (key,) = extra
-    assert caught.value.place == f"gangway:tags.{key}"
-    assert "256" in caught.value.allowed
-
-
-def test_a_tag_that_is_too_long_is_to_be_shorter() -> None:
-    with pytest.raises(InputError) as caught:
-        policy(extra={"owner": "x" * 257}).azure()
-    assert caught.value.fix == "shorten it to 256 characters"
-
-
 @pytest.mark.parametrize(("extra", "other"), [({"Team": "x"}, "team"), ({"OWNER": "x", "owner": "y"}, "owner")])
 def test_azure_tells_no_two_tags_apart_by_case(extra: dict[str, str], other: str) -> None:
     with pytest.raises(InputError, match=f"the same tag as {other!r}") as caught:
         policy(extra=extra).azure()
     assert caught.value.place == f"gangway:tags.{next(iter(extra))}"
-
-
-def test_azure_takes_fifty_tags() -> None:
-    extra = {f"k{n}": "v" for n in range(44)}
-    assert len(policy(extra=extra).azure()) == 50
-    with pytest.raises(InputError, match="too many tags") as caught:
-        policy(extra={**extra, "more": "v"}).azure()
-    assert (caught.value.value, caught.value.fix) == (45, "remove 1")
-
-
-def test_the_whole_policy_as_metadata_of_openstack_and_as_labels_of_a_container() -> None:
-    shared = {"project": "gan zoo", "team": "ml", "cost_center": "4711"}
-    own = {"stack": "demo", "run": "shared", "energy-class": "H100x8", "carbon-class": "medium"}
-    made = policy(extra={"project": "gan zoo"})
-    assert made.openstack() == {**shared, **{f"gangway:{key}": value for key, value in own.items()}}
-    assert made.hosts() == {**shared, **{f"gangway.{key}": value for key, value in own.items()}}
 
 
 @pytest.mark.parametrize("extra", [{"a/b": "c"}, {"": "c"}, {"a": "\n"}, {"a": "\u00e9"}, {"a": "x" * 256}])
@@ -229,8 +163,16 @@ def test_a_tag_that_not_every_machine_takes_is_named(extra: dict[str, str]) -> N
         assert caught.value.place == f"gangway:tags.{key}"
 
 
-def test_openstack_takes_128_items() -> None:
-    extra = {f"key-{number}": "" for number in range(122)}
-    assert len(policy(extra=extra).openstack()) == 128
-    with pytest.raises(InputError, match="OpenStack takes 128 an instance"):
-        policy(extra={**extra, "one-more": ""}).openstack()
+NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,60}[a-z0-9])?", fullmatch=True)
+
+
+@given(NAMES, st.integers(8, 30))
+def test_a_shortened_name_fits_and_ends_well(name: str, most: int) -> None:
+    short = shortened(name, most)
+    assert len(short) <= most
+    assert short == name or re.fullmatch(r"[a-z0-9-]*[a-z0-9]", short)
+    assert (short == name) is (len(name) <= most)
+
+
+def test_two_long_names_stay_two() -> None:
+    assert shortened("a-stack-that-is-called-so-a", 12) != shortened("a-stack-that-is-called-so-b", 12)

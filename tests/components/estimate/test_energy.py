@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.catalog.loader import load, load_provider
+from gangway.components.catalog.power import load_power
 from gangway.components.estimate.energy import (
-    ERROR_BAND,
-    UTILISATION,
     RunHours,
     board_share,
     estimate_carbon,
@@ -17,6 +16,7 @@ from gangway.components.estimate.energy import (
 )
 from gangway.components.gcp.slices import plan_slice, slice_machine
 
+UTILISATION, ERROR_BAND = load_power().busy_share.value, load_power().error_band.value
 MACHINES = st.sampled_from(sorted(load().machines))
 REGIONS = st.sampled_from(sorted(load().regions))
 HOURS = st.floats(min_value=0, max_value=1e4)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.catalog.jurisdictions import load_jurisdictions
+from gangway.components.catalog.geography import load_jurisdictions
 from gangway.components.catalog.loader import PROVIDERS
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.regions import (

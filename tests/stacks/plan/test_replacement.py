@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangway.components.catalog.replaces.table import load
+from gangway.components.catalog.replaces import load
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.base.rule import kind
 from gangway.stacks.config.stack_config import StackConfig

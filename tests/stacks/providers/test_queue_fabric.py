@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangway.components.core.queue_fabric import FABRIC_MIN_GBPS
+from gangway.components.core.job import FABRIC_MIN_GBPS
 from gangway.components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU
 from gangway.jobs.kubernetes.fabric import Fabric
 from gangway.stacks.config.stack_config import StackConfig

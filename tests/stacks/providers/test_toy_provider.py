@@ -11,8 +11,8 @@ import yaml
 from typer.testing import CliRunner
 
 from gangway.cli import main as cli
+from gangway.components.catalog.power import load_power
 from gangway.components.core.findings import InputError, Severity
-from gangway.components.estimate.energy import UTILISATION
 from gangway.stacks.base import registry
 from gangway.stacks.loading.loader import from_file, stack_model
 from gangway.stacks.plan.plan import Plan, make_plan
@@ -60,7 +60,8 @@ def test_its_resources_are_planned_and_priced() -> None:
     assert rung.run_hours is not None
     assert 0 < rung.run_hours < 2
     assert rung.run == pytest.approx(10.01 * rung.run_hours)
-    at_rating = (8 * 700 * UTILISATION + 1000) / UTILISATION
+    utilisation = load_power().busy_share.value
+    at_rating = (8 * 700 * utilisation + 1000) / utilisation
     assert plan.energy.kwh_most == pytest.approx(at_rating * 2 / 1000 * 1.5)
     assert plan.carbon.gco2e == pytest.approx((plan.energy.kwh or 0) * 100)
     assert codes(plan)["toy.owner"] is Severity.WARNING

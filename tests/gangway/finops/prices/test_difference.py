@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gangway.components.catalog.overlay import Overlay, overlay_text
+from gangway.components.catalog.prices import Overlay, overlay_text
 from gangway.components.catalog.schema import Fact, MachinePrice, TpuPrice
 from gangway.components.catalog.validators import PRICE_FIELDS
 from gangway.components.core.findings import InputError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangway.components.catalog.loader import load_provider, load_tpus
-from gangway.components.catalog.overlay import newest_overlay, read_overlay
+from gangway.components.catalog.prices import newest_overlay, read_overlay
 from gangway.components.catalog.validators import Observed
 from gangway.finops.prices.azure import AzureSource
 from gangway.finops.prices.gcp import GcpSource

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.json_lines import lock
+from gangway.components.core.whole_files import lock
 from gangway.jobs.base import Phase
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import read_job

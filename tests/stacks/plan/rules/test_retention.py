@@ -11,8 +11,8 @@ import pulumi
 import pytest
 from pulumi.runtime import register_stack_transformation
 
-from gangway.components.core.encryption_choice import choice_name
 from gangway.components.core.findings import InputError
+from gangway.components.core.pinned import choice_name
 from gangway.stacks.base.registry import all_providers, get_provider
 from gangway.stacks.base.rule import kind
 from gangway.stacks.config.stack_config import StackConfig

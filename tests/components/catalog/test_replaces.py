@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pulumi._types import input_type_py_to_pulumi_names
 
-from gangway.components.catalog.replaces.table import FOLDER, Changed, load
+from gangway.components.catalog.replaces import FOLDER, Changed, load
 from gangway.stacks.base.registry import all_providers, get_provider
 
 REPOSITORY = Path(__file__).parents[4]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.catalog.loader import load_bundled, load_bundled_tpus, load_provider, load_tpus
-from gangway.components.catalog.overlay import (
+from gangway.components.catalog.prices import (
     Overlay,
     is_overlaid,
     lay_over,
