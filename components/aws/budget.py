@@ -11,18 +11,9 @@ from pulumi_aws import budgets, cloudwatch, costexplorer, iam, lambda_, sns
 from gangway.components.aws.identity import OPEN_RESOURCES, allow, allow_on_groups, document, trust
 from gangway.components.aws.monitoring import declare_topic
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 
-__all__ = [
-    "Budget",
-    "BudgetAlarm",
-    "BudgetArgs",
-    "CostTagActivation",
-    "CostTagActivationArgs",
-    "declare_stop",
-    "plan_budget_alarms",
-    "stop_code",
-    "stop_policy",
-]
+__all__ = ["Budget", "BudgetArgs", "CostTagActivation", "CostTagActivationArgs", "plan_budget_alarms"]
 
 
 RUNTIME = "python3.13"
@@ -177,7 +168,7 @@ class Budget(pulumi.ComponentResource):
         budget = self._budget([(alarm, stop_topic if alarm.stops else topic) for alarm in alarms])
         self.budget_name = budget.name
         self.topic_arn = topic.arn
-        self.register_outputs({"budget_name": self.budget_name, "topic_arn": self.topic_arn})
+        register_outputs(self)
 
     def _topic(self, suffix: str) -> sns.Topic:
         return declare_topic(
@@ -241,4 +232,4 @@ class CostTagActivation(pulumi.ComponentResource):
             for key in args["tag_keys"]
         ]
         self.tag_keys = pulumi.Output.all(*[tag.tag_key for tag in activated]).apply(list)
-        self.register_outputs({"tag_keys": self.tag_keys})
+        register_outputs(self)

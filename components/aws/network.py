@@ -19,22 +19,9 @@ from gangway.components.aws.perimeter import (
 from gangway.components.core.dependencies import after
 from gangway.components.core.fields import Egress
 from gangway.components.core.network import HeadPortsArgs, SlurmPortsArgs, private_network
+from gangway.components.core.outputs import register_outputs
 
-__all__ = [
-    "GROUPS",
-    "Flow",
-    "NetworkPlan",
-    "RulePlan",
-    "TrainingNetwork",
-    "TrainingNetworkArgs",
-    "declare_flow_logs",
-    "declare_groups",
-    "delivery_policy",
-    "delivery_trust",
-    "plan_flows",
-    "plan_network",
-    "plan_rules",
-]
+__all__ = ["TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
 
 
 ANYWHERE = "0.0.0.0/0"
@@ -297,15 +284,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         self.fabric_security_group_id = groups["fabric"]
         self.head_security_group_id = groups.get("head", nothing)
         self.private_zone_id = self._zone().id if self._has_head else nothing
-        self.register_outputs(
-            {
-                "vpc_id": self.vpc_id,
-                "private_subnet_ids": self.private_subnet_ids,
-                "fabric_security_group_id": self.fabric_security_group_id,
-                "head_security_group_id": self.head_security_group_id,
-                "private_zone_id": self.private_zone_id,
-            }
-        )
+        register_outputs(self)
 
     @property
     def _has_head(self) -> bool:

@@ -4,33 +4,21 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
 
 import pulumi
 from pulumi_azure_native import consumption, logic, managedidentity
 
+from gangway.components.azure.common import CommonArgs, replacing
 from gangway.components.azure.identity import Grantee
-from gangway.components.azure.immutable import replacing
 from gangway.components.azure.monitoring import check_budget_emails, declare_action_group
 from gangway.components.azure.names import RANDOM_DIGITS
 from gangway.components.azure.policies import COST_READER, group_id, stop_actions
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 
-__all__ = [
-    "MAX_MONTHS_AHEAD",
-    "MAX_NOTIFICATIONS",
-    "PARAMETERS",
-    "Budget",
-    "BudgetAlarm",
-    "BudgetArgs",
-    "StopPlan",
-    "check_starts_on",
-    "declare_stop",
-    "months_ahead",
-    "plan_budget_alarms",
-    "stop_definition",
-]
+__all__ = ["MAX_MONTHS_AHEAD", "Budget", "BudgetArgs", "check_starts_on", "months_ahead", "plan_budget_alarms"]
 
 
 API = "https://management.azure.com"
@@ -221,7 +209,7 @@ class BudgetAlarm:
         return f"{self.threshold_type}-{self.threshold:g}".lower().replace(".", "-")
 
 
-class BudgetArgs(TypedDict):
+class BudgetArgs(CommonArgs):
     """Inputs of Budget. `starts_on` is the first of a month, `2026-01-01`: at creation, of this month or one of the
     next twelve. `tag_key` and `tag_value` (the stack) select the costs. At `stop_at_percent` the scale sets of
     `group_ids` are emptied, the machines of `head_ids` stopped (both resource ids), and the clusters of `cluster_ids`
@@ -231,8 +219,6 @@ class BudgetArgs(TypedDict):
     """
 
     subscription_id: str
-    resource_group_name: pulumi.Input[str]
-    location: str
     monthly_usd: float
     starts_on: str
     emails: list[str]
@@ -245,7 +231,6 @@ class BudgetArgs(TypedDict):
     role_wait_sec: NotRequired[float]
     tag_key: str
     tag_value: str
-    tags: dict[str, str]
 
 
 def plan_budget_alarms(
@@ -316,7 +301,7 @@ class Budget(pulumi.ComponentResource):
         budget = self._budget(alarms, group.id)
         self.budget_name = budget.name
         self.topic_id = group.id
-        self.register_outputs({"budget_name": self.budget_name, "topic_id": self.topic_id})
+        register_outputs(self)
 
     def _stop(self, percent: float) -> None:
         args = self._args

@@ -11,24 +11,11 @@ import pulumi
 from pulumi_gcp import billing, eventarc, projects, pubsub, serviceaccount, workflows
 
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.identity import GROUP_PERMISSIONS, RolePlan, account_id, declare_role, heeded
 from gangway.components.gcp.monitoring import check_budget_emails, declare_channels
 
-__all__ = [
-    "PAUSE_PERMISSIONS",
-    "POOL_PERMISSIONS",
-    "STOP_PERMISSIONS",
-    "Budget",
-    "BudgetAlarm",
-    "BudgetArgs",
-    "StopPlan",
-    "check_billing_account",
-    "declare_stop",
-    "plan_amount",
-    "plan_budget_alarms",
-    "stop_source",
-    "units_and_nanos",
-]
+__all__ = ["Budget", "BudgetArgs", "plan_amount", "plan_budget_alarms"]
 
 
 STOP_PERMISSIONS = ("compute.instanceGroupManagers.list", "compute.instances.stop")
@@ -298,7 +285,7 @@ class Budget(pulumi.ComponentResource):
         budget = self._budget(plan_budget_alarms(args["alert_percent"], stop_at_percent), topic.id)
         self.budget_name = budget.name
         self.topic_id = topic.id
-        self.register_outputs({"budget_name": self.budget_name, "topic_id": self.topic_id})
+        register_outputs(self)
 
     def _topic(self) -> pubsub.Topic:
         """The topic. Creating the budget lets Google publish to it, which needs topics.setIamPolicy."""

@@ -1,4 +1,4 @@
-"""A project's APIs, least-privilege service accounts, and encryption keys."""
+"""A project's APIs, least-privilege service accounts, encryption keys, and keys in Secret Manager."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,17 +11,14 @@ import pulumi
 from pulumi_gcp import artifactregistry, kms, projects, secretmanager, serviceaccount, storage
 
 from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 from gangway.components.core.tags import shortened
-from gangway.components.gcp.stack_secret import SECRET_READER
 
 __all__ = [
-    "AGENT_DOMAINS",
     "DATA_READER",
     "GROUP_PERMISSIONS",
     "IMAGE_READER",
-    "KEY_USER",
-    "PROJECT_WIDE",
     "RUN_WRITER",
     "EncryptionKey",
     "EncryptionKeyArgs",
@@ -32,17 +29,64 @@ __all__ = [
     "ProjectServices",
     "ProjectServicesArgs",
     "RolePlan",
+    "StackSecret",
+    "StackSecretArgs",
     "account_id",
     "declare_role",
     "filesystem_name",
-    "get_agent",
     "get_bucket",
     "get_prefix",
-    "head_permissions",
     "heeded",
-    "node_permissions",
     "plan_services",
 ]
+
+SECRET_READER = "roles/secretmanager.secretAccessor"
+
+
+class StackSecretArgs(TypedDict):
+    """Inputs of StackSecret. `pem`: of `.member_key` or `.signing_key`; `kms_key_name` replaces Google's own key."""
+
+    project: pulumi.Input[str]
+    region: str
+    pem: pulumi.Input[str]
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+class StackSecret(pulumi.ComponentResource):
+    """A secret with one version. `secret_id`, `projects/P/secrets/NAME`: known once readable."""
+
+    secret_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: StackSecretArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:StackSecret", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        # The name is fixed.
+        first = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(delete_before_replace=True))
+        key = args.get("kms_key_name")
+        encryption = secretmanager.SecretReplicationUserManagedReplicaCustomerManagedEncryptionArgs
+        secret = secretmanager.Secret(
+            name,
+            project=args["project"],
+            secret_id=name,
+            replication=secretmanager.SecretReplicationArgs(
+                user_managed=secretmanager.SecretReplicationUserManagedArgs(
+                    replicas=[
+                        secretmanager.SecretReplicationUserManagedReplicaArgs(
+                            location=args["region"],
+                            customer_managed_encryption=None if key is None else encryption(kms_key_name=key),
+                        )
+                    ]
+                )
+            ),
+            labels=args["tags"],
+            opts=first,
+        )
+        version = secretmanager.SecretVersion(
+            name, secret=secret.id, secret_data=pulumi.Output.secret(args["pem"]), opts=child
+        )
+        self.secret_id = after(secret.id, version)
+        register_outputs(self)
 
 
 ALWAYS = (
@@ -111,7 +155,7 @@ IMAGE_READER = "roles/artifactregistry.reader"
 KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 GROUP_PERMISSIONS = ("compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update")
 """To leave, fill and empty groups: granted only for groups with the stack's tag
-(`gangway.components.gcp.group_tag`)."""
+(`gangway.components.gcp.node_pool`)."""
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 
 
@@ -155,7 +199,7 @@ class ProjectServices(pulumi.ComponentResource):
             for service in args["services"]
         ]
         self.project = after(args["project"], *enabled)
-        self.register_outputs({"project": self.project})
+        register_outputs(self)
 
 
 class EncryptionKeyArgs(TypedDict):
@@ -202,7 +246,7 @@ class EncryptionKey(pulumi.ComponentResource):
         # Consumers of the name wait until the services may use the key.
         wait_sec = args.get("grant_wait_sec", 0)
         self.key_name = after(key.id, *heeded(f"{name}-data-heeded", "the key's users", users, wait_sec, self._child))
-        self.register_outputs({"key_name": self.key_name})
+        register_outputs(self)
 
     def _agent(self, service: str) -> pulumi.Output[str]:
         """The service agent as a member."""
@@ -300,39 +344,37 @@ def get_prefix(url: str) -> str:
     return url.removeprefix("gs://").partition("/")[2].strip("/")
 
 
-class NodeIdentityArgs(TypedDict):
+class MachineIdentityArgs(TypedDict):
+    """What the identities of nodes and head have in common."""
+
+    project: pulumi.Input[str]
+    stack: str
+    run_bucket_name: pulumi.Input[str]
+    repository_id: pulumi.Input[str]
+    member_key_id: NotRequired[pulumi.Input[str] | None]
+    signing_key_id: NotRequired[pulumi.Input[str] | None]
+    groups_condition: NotRequired[pulumi.Input[str] | None]
+
+
+class NodeIdentityArgs(MachineIdentityArgs):
     """Inputs of NodeIdentity. `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` a readable
     `gs://bucket/prefix` (whole bucket; `up` needs the right to grant that), `member_key_id` and `signing_key_id` are
     StackSecrets'. `groups_condition` is GroupTag's: with it a node may leave its group. `releases_slices` lets a TPU
     host delete all slices. Accounts take no labels; Google's services use the key on behalf of a node.
     """
 
-    project: pulumi.Input[str]
-    stack: str
-    run_bucket_name: pulumi.Input[str]
-    repository_id: pulumi.Input[str]
     data_source: NotRequired[str | None]
-    member_key_id: NotRequired[pulumi.Input[str] | None]
-    signing_key_id: NotRequired[pulumi.Input[str] | None]
-    groups_condition: NotRequired[pulumi.Input[str] | None]
     releases_slices: NotRequired[bool]
 
 
-class HeadIdentityArgs(TypedDict):
+class HeadIdentityArgs(MachineIdentityArgs):
     """Inputs of HeadIdentity. With `groups_condition`, GroupTag's, it resizes groups; with `imports` it starts Lustre
     imports. `files_bucket_name` is HeadFiles', which lists the groups; `member_key_id` and `signing_key_id` are
     StackSecrets'.
     """
 
-    project: pulumi.Input[str]
-    stack: str
-    run_bucket_name: pulumi.Input[str]
-    repository_id: pulumi.Input[str]
-    groups_condition: NotRequired[pulumi.Input[str] | None]
     imports: NotRequired[bool]
     files_bucket_name: NotRequired[pulumi.Input[str] | None]
-    member_key_id: NotRequired[pulumi.Input[str] | None]
-    signing_key_id: NotRequired[pulumi.Input[str] | None]
 
 
 @dataclass(frozen=True)
@@ -428,9 +470,7 @@ class _Machine:
             f"{self.name}-{self.kind}-{label}", bucket=bucket, role=role, member=account.member, opts=self.opts
         )
 
-    def on_secrets(
-        self, account: serviceaccount.Account, args: "NodeIdentityArgs | HeadIdentityArgs"
-    ) -> list[pulumi.CustomResource]:
+    def on_secrets(self, account: serviceaccount.Account, args: "MachineIdentityArgs") -> list[pulumi.CustomResource]:
         """Access to the stack's keys only."""
         secrets = {"member-key": args.get("member_key_id"), "signing-key": args.get("signing_key_id")}
         return [
@@ -475,12 +515,7 @@ class NodeIdentity(pulumi.ComponentResource):
         grants += machine.own_roles(account, "give up slices", permissions, args.get("groups_condition"))
         self.service_account_email = after(account.email, *grants)
         self.service_account_member = account.member
-        self.register_outputs(
-            {
-                "service_account_email": self.service_account_email,
-                "service_account_member": self.service_account_member,
-            }
-        )
+        register_outputs(self)
 
 
 class HeadIdentity(pulumi.ComponentResource):
@@ -502,9 +537,4 @@ class HeadIdentity(pulumi.ComponentResource):
         grants += machine.own_roles(account, "find workers", permissions, groups)
         self.service_account_email = after(account.email, *grants)
         self.service_account_member = account.member
-        self.register_outputs(
-            {
-                "service_account_email": self.service_account_email,
-                "service_account_member": self.service_account_member,
-            }
-        )
+        register_outputs(self)

@@ -12,18 +12,10 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.components.core.network import HeadPortsArgs, private_network
+from gangway.components.core.outputs import register_outputs
 from gangway.components.openstack.tags import tag_words
 
-__all__ = [
-    "ROLES",
-    "NetworkPlan",
-    "Rule",
-    "TrainingNetwork",
-    "TrainingNetworkArgs",
-    "ipv4_of",
-    "plan_network",
-    "plan_rules",
-]
+__all__ = ["NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
 
 
 ROLES = ("fabric", "head")
@@ -219,15 +211,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         self.fabric_security_group_id = groups["fabric"].id
         self.head_security_group_id = groups["head"].id if head is not None else pulumi.Output.from_input("")
         self.egress_ip = router.external_fixed_ips.apply(lambda ips: ipv4_of([ip.ip_address for ip in ips]))
-        self.register_outputs(
-            {
-                "vpc_id": self.vpc_id,
-                "private_subnet_ids": self.private_subnet_ids,
-                "fabric_security_group_id": self.fabric_security_group_id,
-                "head_security_group_id": self.head_security_group_id,
-                "egress_ip": self.egress_ip,
-            }
-        )
+        register_outputs(self)
 
     def _subnet(self, network: networking.Network) -> networking.Subnet:
         plan = self._plan

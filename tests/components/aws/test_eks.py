@@ -4,8 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from gangway.components.aws.eks import LOG_KINDS, EksCluster, kubeconfig
-from gangway.components.aws.eks_access import autoscaler_policy
+from gangway.components.aws.eks import LOG_KINDS, EksCluster, autoscaler_policy, kubeconfig
 from gangway.components.aws.eks_nodes import SYSTEM_NODES, JoinSpec
 from gangway.components.aws.identity import SESSION_ACTIONS
 

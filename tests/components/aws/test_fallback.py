@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.aws.fallback import EMPTY_MINUTES, FILL_MINUTES, FILL_WITHIN_MINUTES, plan_fill_steps
-from gangway.components.aws.node_pool import EfaNodePool
+from gangway.components.aws.node_pool import (
+    EMPTY_MINUTES,
+    FILL_MINUTES,
+    FILL_WITHIN_MINUTES,
+    EfaNodePool,
+    plan_fill_steps,
+)
 from gangway.components.estimate.cost import CostComponent, estimate
 
 WANTED = 2

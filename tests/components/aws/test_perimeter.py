@@ -10,10 +10,9 @@ import boto3
 import pulumi
 import pytest
 
-from gangway.components.aws.identity import head_policy, node_policy
+from gangway.components.aws.identity import head_policy, node_policy, parameter_name
 from gangway.components.aws.network import TrainingNetwork
 from gangway.components.aws.perimeter import ENDPOINT_SERVICES, answered_names, endpoint_policy, s3_endpoint_policy
-from gangway.components.aws.secret_parameter import parameter_name
 
 OWN, OTHER = "111111111111", "222222222222"
 REGION = "us-east-2"

@@ -6,18 +6,13 @@ from typing import Any
 import pulumi
 import pytest
 
-from gangway.components.azure.aks import AksCluster
-from gangway.components.azure.aks_identity import AksIdentity
-from gangway.components.azure.aks_pools import AksNodePools
+from gangway.components.azure.aks import AksCluster, AksIdentity, AksNodePools
 from gangway.components.azure.budget import Budget
 from gangway.components.azure.file_system import LustreFileSystem
-from gangway.components.azure.identity import EncryptionKey, HeadIdentity, NodeIdentity, ResourceGroup
-from gangway.components.azure.member_key import MemberKeyVault
+from gangway.components.azure.identity import EncryptionKey, HeadIdentity, MemberKeyVault, NodeIdentity, ResourceGroup
 from gangway.components.azure.monitoring import NodeLogs, Observability
-from gangway.components.azure.network import TrainingNetwork
-from gangway.components.azure.private_endpoints import PrivateEndpoints
-from gangway.components.azure.registry import ImageRegistry
-from gangway.components.azure.storage import FlowLogStore, RunBucket
+from gangway.components.azure.network import PrivateEndpoints, TrainingNetwork
+from gangway.components.azure.storage import FlowLogStore, ImageRegistry, RunBucket
 from gangway.components.core.fields import Egress
 from tests.components.contract import check_declared, check_signature, keys_of
 from tests.sdk_arguments import sdk_arguments

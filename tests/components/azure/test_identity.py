@@ -5,9 +5,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from pulumi_azure_native import managedidentity
 
-from gangway.components.azure.identity import HeadIdentity, NodeIdentity
-from gangway.components.azure.policies import ACR_PULL, BLOB_READER, LOG_WRITER, SECRET_USER
+from gangway.components.azure.identity import EncryptionKey, HeadIdentity, MemberKeyVault, NodeIdentity
+from gangway.components.azure.names import guid
+from gangway.components.azure.policies import ACR_PULL, BLOB_READER, KEY_USER, LOG_WRITER, SECRET_USER
+from gangway.components.azure.storage import ImageRegistry
 from gangway.components.core.findings import InputError
 
 RUNS = "/accounts/a/blobServices/default/containers/runs"
@@ -168,3 +171,129 @@ def test_a_role_of_our_own_is_assigned_only_when_azure_knows_it(
 
 def test_without_seconds_nothing_is_waited_for(make: Callable[..., Any], whole: dict[str, Any]) -> None:
     assert not make(NodeIdentity, whole).of("Settling")
+
+
+@pytest.fixture
+def made(make: Callable[..., Any], place: dict[str, Any]) -> Any:
+    args = {name: place[name] for name in ("resource_group_name", "location", "tags")}
+    own = {"tenant_id": "11111111-1111-1111-1111-111111111111", "subnet_id": "/subnets/private"}
+    return make(MemberKeyVault, {**args, **own, "pem": "PEM", "signing_pem": "SIGN"})
+
+
+def test_the_vault_answers_the_stacks_subnet_alone(made: Any, arm_mistakes: Callable[[Any], list[str]]) -> None:
+    assert arm_mistakes(made) == []
+    properties = made.one("Vault").inputs["properties"]
+    acls = properties["networkAcls"]
+    assert (acls["defaultAction"], acls["virtualNetworkRules"]) == ("Deny", [{"id": "/subnets/private"}])
+    assert properties["enableRbacAuthorization"] is True
+    assert "accessPolicies" not in properties
+
+
+def test_its_name_leaves_room_for_digits_of_its_own(made: Any) -> None:
+    """A name that is gone stays taken for a week."""
+    assert "vaultName" not in made.one("Vault").inputs
+    assert len(made.one("Vault").name) <= 16
+    properties = made.one("Vault").inputs["properties"]
+    assert (properties["softDeleteRetentionInDays"], properties["enablePurgeProtection"]) == (7, True)
+
+
+def test_no_key_is_shown_anywhere(made: Any) -> None:
+    secrets = made.of("Secret")
+    assert [one.inputs["secretName"] for one in secrets] == ["member-key", "signing-key"]
+    assert [one.inputs["properties"]["value"]["value"] for one in secrets] == ["PEM", "SIGN"]
+    for secret in secrets:
+        assert secret.to_json()["inputs"]["properties"]["value"] == "[secret]"
+
+
+@pytest.fixture
+def key_args(place: dict[str, Any]) -> dict[str, Any]:
+    wanted = ("subscription_id", "resource_group_name", "location", "stack", "tags")
+    return {**{key: place[key] for key in wanted}, "tenant_id": "11111111-1111-1111-1111-111111111111"}
+
+
+def test_a_vault_that_nobody_comes_into_and_nobody_empties(
+    make: Callable[..., Any], key_args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
+) -> None:
+    made = make(EncryptionKey, key_args)
+    assert arm_mistakes(made) == []
+    vault = made.one("Vault")
+    properties = vault.inputs["properties"]
+    for on in ("enableRbacAuthorization", "enablePurgeProtection", "enableSoftDelete"):
+        assert properties[on] is True, on
+    assert properties["networkAcls"] == {"bypass": "AzureServices", "defaultAction": "Deny"}
+    assert "accessPolicies" not in properties
+    assert len(vault.name) + 8 <= 24
+    assert len(make(EncryptionKey, key_args).one("Vault").name) <= 16
+
+
+def test_the_key_turns_over_and_disks_follow(make: Callable[..., Any], key_args: dict[str, Any]) -> None:
+    made = make(EncryptionKey, key_args)
+    (action,) = made.one("Key").inputs["properties"]["rotationPolicy"]["lifetimeActions"]
+    assert (action["action"], action["trigger"]) == ({"type": "rotate"}, {"timeAfterCreate": "P90D"})
+    disks = made.one("DiskEncryptionSet").inputs
+    assert disks["rotationToLatestKeyVersionEnabled"] is True
+    assert disks["identity"] == {"type": "SystemAssigned"}, "the API's text has no other for new ones"
+
+
+def test_two_identities_may_use_it_and_on_the_key_alone(make: Callable[..., Any], key_args: dict[str, Any]) -> None:
+    made = make(EncryptionKey, key_args)
+    of_disks, own = made.of("RoleAssignment")
+    for grant in (of_disks, own):
+        assert grant.inputs["roleDefinitionId"].endswith(KEY_USER)
+        assert grant.inputs["scope"] == "${Key.demo-data.id}"
+    assert own.inputs["principalId"] == "${UserAssignedIdentity.demo-key.principalId}"
+    # The set's own, which is there when the set is; disks wait for both.
+    assert of_disks.inputs["principalId"] == "${DiskEncryptionSet.demo-disks.identity.principalId}"
+
+
+def test_nothing_is_encrypted_before_azure_heeds_who_may_use_the_key(
+    declare: Callable[..., Any], key_args: dict[str, Any]
+) -> None:
+    def program() -> None:
+        key = EncryptionKey("demo", {**key_args, "role_wait_sec": 300})  # type: ignore[typeddict-item]  # a dict of them
+        for user, waits in (("account", key.identity_id), ("machine", key.disk_encryption_set_id)):
+            managedidentity.UserAssignedIdentity(user, resource_group_name=waits)
+
+    made = declare(program)
+    waits = {wait.name: wait for wait in made.of("Settling")}
+    assert set(waits) == {"demo-disks-heeded", "demo-key-heeded"}
+    users = {identity.name: identity.dependencies for identity in made.of("UserAssignedIdentity")}
+    assert waits["demo-key-heeded"].urn in users["account"]
+    assert waits["demo-disks-heeded"].urn in users["machine"]
+    (grant,) = [one for one in made.of("RoleAssignment") if one.name == "demo-disks-use"]
+    assert grant.urn in waits["demo-disks-heeded"].dependencies
+
+
+def test_a_grant_that_outlives_the_stack_is_in_the_way_of_no_other(
+    make: Callable[..., Any], key_args: dict[str, Any]
+) -> None:
+    """Azure refuses the GUID of an assignment for another place: the next stack of that name has a vault of its own."""
+    grant = make(EncryptionKey, key_args).of("RoleAssignment")[1].inputs
+    of_its_place = guid(key_args["subscription_id"], key_args["stack"], "key", "use", "${Key.demo-data.id}")
+    assert grant["roleAssignmentName"] == of_its_place
+
+
+@pytest.fixture
+def registry(place: dict[str, Any]) -> dict[str, Any]:
+    return {key: place[key] for key in ("resource_group_name", "location", "tags")}
+
+
+def test_a_registry_without_an_admin(
+    make: Callable[..., Any], registry: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
+) -> None:
+    made = make(ImageRegistry, registry)
+    assert arm_mistakes(made) == []
+    inputs = made.one("Registry").inputs
+    assert inputs["sku"] == {"name": "Standard"}
+    assert (inputs["adminUserEnabled"], inputs["anonymousPullEnabled"]) == (False, False)
+    assert "policies" not in inputs
+
+
+def test_premium_drops_what_no_tag_names(
+    make: Callable[..., Any], registry: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
+) -> None:
+    made = make(ImageRegistry, {**registry, "premium": True})
+    assert arm_mistakes(made) == []
+    inputs = made.one("Registry").inputs
+    assert inputs["sku"] == {"name": "Premium"}
+    assert inputs["policies"]["retentionPolicy"] == {"days": 14, "status": "enabled"}

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from gangway.components.azure.identity import EncryptionKey, ResourceGroup
-from gangway.components.azure.storage import RunBucket
+from gangway.components.azure.policies import BLOB_CONTRIBUTOR
+from gangway.components.azure.storage import FlowLogStore, RunBucket, Watcher, plan_watcher
+from gangway.components.core.findings import InputError
 
 
 @pytest.fixture
@@ -102,3 +104,74 @@ def test_runs_stay_when_the_stack_goes_and_so_does_what_opens_them(
     make(component, {**place, "tenant_id": "11111111-1111-1111-1111-111111111111"})
     assert len(kept) > len(goes)
     assert [name.partition(" ")[0] for name, stays in kept.items() if not stays] == goes
+
+
+ONE, TWO = "11111111-0000-0000-0000-111111111111", "22222222-0000-0000-0000-222222222222"
+ID = f"/subscriptions/{ONE}/resourceGroups/net-hub/providers/Microsoft.Network/networkWatchers/nw-eastus"
+
+
+def test_azures_own_of_the_region_where_nobody_names_one() -> None:
+    assert plan_watcher(None, "eastus", ONE) == Watcher("NetworkWatcherRG", "NetworkWatcher_eastus", by_azure=True)
+
+
+@pytest.mark.parametrize("written", [ID, ID.replace("resourceGroups", "resourcegroups"), "net-hub/nw-eastus"])
+def test_one_that_is_named(written: str) -> None:
+    assert plan_watcher(written, "eastus", ONE) == Watcher("net-hub", "nw-eastus", by_azure=False)
+
+
+@pytest.mark.parametrize("written", ["nw-eastus", "/nw-eastus", "a/b/c", ID.replace("networkWatchers", "networks"), ""])
+def test_what_is_none(written: str) -> None:
+    with pytest.raises(InputError, match="not a network watcher") as caught:
+        plan_watcher(written, "eastus", ONE)
+    assert (caught.value.place, caught.value.value) == ("gangway:azure.network_watcher", written)
+    assert "az network watcher list" in caught.value.fix
+    assert "NetworkWatcherRG/NetworkWatcher_eastus" in caught.value.fix
+
+
+def test_one_of_another_subscription() -> None:
+    with pytest.raises(InputError, match="its network's own subscription") as caught:
+        plan_watcher(ID, "eastus", TWO)
+    assert TWO in caught.value.allowed
+    assert plan_watcher(ID, "eastus").name == "nw-eastus", "where nobody says which the network is in"
+
+
+@pytest.fixture
+def flow_args(place: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in place.items() if key != "zone"}
+
+
+def test_an_account_of_its_own_without_keys(
+    make: Callable[..., Any], flow_args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
+) -> None:
+    made = make(FlowLogStore, flow_args)
+    assert arm_mistakes(made) == []
+    account = made.one("StorageAccount")
+    assert account.name == "demoflows", "not that of the runs"
+    assert account.inputs["allowSharedKeyAccess"] is False
+    assert account.inputs["sku"] == {"name": "Standard_LRS"}
+
+
+def test_who_writes_may_write_there_and_nowhere_else(make: Callable[..., Any], flow_args: dict[str, Any]) -> None:
+    made = make(FlowLogStore, flow_args)
+    grant = made.one("RoleAssignment").inputs
+    assert grant["roleDefinitionId"].endswith(BLOB_CONTRIBUTOR)
+    assert grant["scope"] == "${StorageAccount.demoflows.id}"
+    assert grant["principalId"] == "${UserAssignedIdentity.demo-flows.principalId}"
+
+
+def test_the_log_waits_until_its_identity_may_write(make: Callable[..., Any], flow_args: dict[str, Any]) -> None:
+    made = make(FlowLogStore, {**flow_args, "role_wait_sec": 300})
+    wait = made.one("Settling")
+    assert made.one("RoleAssignment").urn in wait.dependencies
+    assert wait.inputs["what"] == "Azure heeds the roles of the flow log's identity"
+    assert make(FlowLogStore, flow_args).of("Settling") == []
+
+
+def test_under_the_stacks_own_key_where_there_is_one(
+    make: Callable[..., Any], flow_args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
+) -> None:
+    key = {"key_name": "data", "key_url": "https://v/keys/data/1", "vault_uri": "https://v/", "vault_id": "/vault",
+           "identity_id": "/identity"}  # fmt: skip
+    made = make(FlowLogStore, {**flow_args, "key": key})
+    assert arm_mistakes(made) == []
+    assert made.one("StorageAccount").inputs["encryption"]["keyVaultProperties"]["keyName"] == "data"

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangway.components.gcp.gke import SYSTEM_MACHINE_TYPE, GkeCluster, get_kubeconfig
-from gangway.components.gcp.gke_identity import NODE_ROLE, ClusterIdentity
+from gangway.components.gcp.gke import NODE_ROLE, SYSTEM_MACHINE_TYPE, ClusterIdentity, GkeCluster, get_kubeconfig
 from gangway.components.gcp.identity import PROJECT_WIDE
 
 KEY = "projects/lab/locations/us-east4/keyRings/r/cryptoKeys/k"

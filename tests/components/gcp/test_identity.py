@@ -1,20 +1,31 @@
 """What machines may do: each grant where it belongs, nothing wider than its reason."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gangway.components.gcp.identity import (
+    AGENT_DOMAINS,
     GROUP_PERMISSIONS,
+    ON_REQUEST,
     PROJECT_WIDE,
+    EncryptionKey,
     HeadIdentity,
     NodeIdentity,
+    ProjectServices,
+    account_id,
+    filesystem_name,
+    get_agent,
     get_bucket,
     get_prefix,
     head_permissions,
     node_permissions,
+    plan_services,
 )
 
 OWN_GROUPS = "resource.matchTagId('tagKeys/1', 'tagValues/2')"
@@ -169,3 +180,115 @@ def test_the_address_is_known_when_all_grants_are(declare: Callable[..., Any], a
 )
 def test_a_url_taken_apart(url: str, bucket: str, prefix: str) -> None:
     assert (get_bucket(url), get_prefix(url)) == (bucket, prefix)
+
+
+STACKS = st.from_regex(r"\A[a-z]([a-z0-9-]{0,38}[a-z0-9])?\Z")
+
+
+@given(STACKS, st.sampled_from(["node", "head", "stop"]))
+def test_a_service_account_has_an_id_google_takes(stack: str, role: str) -> None:
+    name = account_id(stack, role)
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])", name)
+    assert 6 <= len(name) <= 30
+    assert name.endswith(f"-{role}")
+
+
+def test_what_fits_is_kept_and_what_does_not_stays_apart() -> None:
+    assert (account_id("demo", "node"), account_id("a", "x")) == ("demo-node", "gangway-a-x")
+    long = ["a-stack-that-is-called-so-a", "a-stack-that-is-called-so-b"]
+    assert len({account_id(stack, "node") for stack in long}) == 2
+    assert len({filesystem_name(stack) for stack in long}) == 2
+
+
+def test_only_what_the_stack_has_is_enabled() -> None:
+    plain, full = plan_services(), plan_services(*ON_REQUEST)
+    assert "compute.googleapis.com" in plain
+    assert "lustre.googleapis.com" not in plain
+    assert "serviceusage.googleapis.com" in plain, "calls are charged to the project, which this API is asked about"
+    assert set(plan_services("lustre")) - set(plain) == {"lustre.googleapis.com", "servicenetworking.googleapis.com"}
+    assert set(plain) < set(full)
+    assert full == sorted(set(full))
+
+
+def test_apis_are_enabled_and_left_enabled(declare: Callable[..., Any]) -> None:
+    seen: list[str] = []
+
+    def program() -> None:
+        made = ProjectServices("demo", {"project": "lab", "services": plan_services("tpu")})
+        made.project.apply(seen.append)
+
+    made = declare(program)
+    services = made.of("Service")
+    assert {s.inputs["service"] for s in services} == set(plan_services("tpu"))
+    assert {s.inputs["disableOnDestroy"] for s in services} == {False}
+    assert {s.inputs["project"] for s in services} == {"lab"}
+    assert seen == ["lab"]
+
+
+@pytest.mark.parametrize("service", sorted(AGENT_DOMAINS))
+def test_an_agent_is_named_by_the_projects_number(service: str) -> None:
+    assert get_agent(service, "42") == f"serviceAccount:service-42@{AGENT_DOMAINS[service]}.iam.gserviceaccount.com"
+
+
+@pytest.fixture
+def key_args(labels: dict[str, str]) -> dict[str, Any]:
+    return {
+        "project": "lab",
+        "project_number": "123456789012",
+        "region": "us-east5",
+        "services": ["lustre", "filestore", "tpu"],
+        "agents": {"storage": "serviceAccount:s@gs", "logging": "serviceAccount:c@logging"},
+        "tags": labels,
+    }
+
+
+def test_the_key(make: Callable[..., Any], key_args: Any, api_mistakes: Callable[..., list[str]]) -> None:
+    made = make(EncryptionKey, key_args)
+    key = made.one("CryptoKey").inputs
+    assert key["keyRing"] == made.one("KeyRing").id
+    assert key["rotationPeriod"] == "7776000s"
+    assert key["destroyScheduledDuration"] == "2592000s"
+    body = {name: key[name] for name in ("purpose", "rotationPeriod", "destroyScheduledDuration", "labels")}
+    assert api_mistakes("cloudkms.v1", "CryptoKey", body) == []
+
+
+def test_only_the_agents_of_what_is_used_may_use_it(make: Callable[..., Any], key_args: Any) -> None:
+    made = make(EncryptionKey, key_args)
+    members = {m.name.removeprefix("demo-"): m.inputs for m in made.of("CryptoKeyIAMMember")}
+    assert {name: member["member"] for name, member in members.items()} == {
+        "artifactregistry": "${ServiceIdentity.demo-artifactregistry.member}",
+        "compute": "serviceAccount:service-123456789012@compute-system.iam.gserviceaccount.com",
+        "filestore": "${ServiceIdentity.demo-filestore.member}",
+        "logging": "serviceAccount:c@logging",
+        "lustre": "${ServiceIdentity.demo-lustre.member}",
+        "pubsub": "${ServiceIdentity.demo-pubsub.member}",
+        "storage": "serviceAccount:s@gs",
+        "tpu": "${ServiceIdentity.demo-tpu.member}",
+    }
+    assert {member["role"] for member in members.values()} == {"roles/cloudkms.cryptoKeyEncrypterDecrypter"}
+    asked = {identity.name: identity.inputs["service"] for identity in made.of("ServiceIdentity")}
+    assert asked["demo-filestore"] == "file.googleapis.com", "the API's name, not the part's"
+    assert {member["cryptoKeyId"] for member in members.values()} == {made.one("CryptoKey").id}
+
+
+def test_its_name_is_what_others_take(declare: Callable[..., Any], key_args: Any) -> None:
+    seen: list[str] = []
+    key_args["services"] = []
+    made = declare(lambda: EncryptionKey("demo", key_args).key_name.apply(seen.append))
+    assert seen == ["${CryptoKey.demo-data.id}"]
+    assert len(made.of("CryptoKeyIAMMember")) == 5
+    (own,) = [r for r in made.resources if r.type == "gangway:gcp:EncryptionKey"]
+    assert made.outputs[own.urn] == {"key_name"}
+
+
+@pytest.mark.parametrize("wait_sec", [120, 0])
+def test_its_name_comes_after_the_wait_for_its_users(declare: Callable[..., Any], key_args: Any, wait_sec: int) -> None:
+    key_args |= {"services": [], "grant_wait_sec": wait_sec}
+    seen: list[str] = []
+    made = declare(lambda: EncryptionKey("demo", key_args).key_name.apply(seen.append))
+    assert seen == ["${CryptoKey.demo-data.id}"]
+    waits = made.of("Settling")
+    assert len(waits) == (1 if wait_sec else 0)
+    for wait in waits:
+        assert wait.inputs["what"] == "Google heeds the key's users"
+        assert {user.urn for user in made.of("CryptoKeyIAMMember")} <= wait.dependencies

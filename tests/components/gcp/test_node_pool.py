@@ -8,7 +8,7 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.components.gcp.launch import GPU_IMAGE
-from gangway.components.gcp.node_pool import GpuNodePool, plan_node_pool
+from gangway.components.gcp.node_pool import GpuNodePool, GroupTag, plan_node_pool, tag_condition
 
 SPOT = {"kind": "spot"}
 ON_DEMAND = {"kind": "on-demand"}
@@ -208,3 +208,39 @@ def test_names_of_the_longest_stack_fit(declare: Callable[..., Any], args: dict[
     # Pulumi adds a dash and seven digits; an instance's own suffix has five characters.
     assert all(len(r.name) <= 63 - 8 for r in made.resources if r.custom)
     assert all(len(group.inputs["baseInstanceName"]) <= 58 for group in made.of("InstanceGroupManager"))
+
+
+@pytest.fixture
+def made(declare: Callable[..., Any]) -> Any:
+    """The tag of the stack `demo`; `seen` are its outputs."""
+    seen: dict[str, Any] = {}
+
+    def program() -> None:
+        tag = GroupTag("demo", {"project_number": "123456789012", "stack": "demo"})
+        tag.bound.apply(lambda bound: seen.update(bound=bound))
+        tag.condition.apply(lambda condition: seen.update(condition=condition))
+
+    recorded = declare(program)
+    recorded.seen = seen
+    return recorded
+
+
+def test_the_key_is_the_stacks_own_in_the_project(made: Any) -> None:
+    key = made.one("TagKey").inputs
+    assert (key["parent"], key["shortName"]) == ("projects/123456789012", "gangway-demo")
+    assert "purpose" not in key, "a key for firewalls may be bound to networks and machines alone"
+
+
+def test_groups_carry_what_the_condition_asks(made: Any) -> None:
+    key, value = made.one("TagKey").id, made.one("TagValue").id
+    assert made.seen == {"bound": {key: value}, "condition": tag_condition(key, value)}
+
+
+def test_what_is_declared_is_what_the_apis_know(
+    made: Any, api_document: Callable[[str], dict[str, Any]], api_mistakes: Callable[..., list[str]]
+) -> None:
+    for kind in ("TagKey", "TagValue"):
+        assert api_mistakes("cloudresourcemanager.v3", kind, dict(made.one(kind).inputs)) == []
+    assert "params" in api_document("compute.beta")["schemas"]["InstanceGroupManager"]["properties"]
+    params = {"resourceManagerTags": {"tagKeys/1": "tagValues/2"}}
+    assert api_mistakes("compute.beta", "InstanceGroupManagerParams", params) == []

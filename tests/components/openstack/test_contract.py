@@ -6,9 +6,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from gangway.components.openstack.identity import NodeIdentity
 from gangway.components.openstack.launch import HeadNode
-from gangway.components.openstack.machine_secrets import MachineSecrets
+from gangway.components.openstack.machine_secrets import MachineSecrets, NodeIdentity
 from gangway.components.openstack.network import TrainingNetwork
 from gangway.components.openstack.node_pool import NodePool
 from gangway.components.openstack.storage import ManilaShare, RunBucket

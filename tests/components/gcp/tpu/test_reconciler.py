@@ -14,7 +14,7 @@ import yaml
 
 from gangway.components.gcp.identity import PROJECT_WIDE
 from gangway.components.gcp.tpu.api import TpuApi
-from gangway.components.gcp.tpu.queue_watch import QueueWatch
+from gangway.components.gcp.tpu.queued_tpu import QueueWatch
 from gangway.components.gcp.tpu.reconciler import (
     PAUSES_SEC,
     STATE_OBJECT,

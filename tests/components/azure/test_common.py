@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 from pulumi_azure_native import authorization
 
-from gangway.components.azure.settling import heeded
+from gangway.components.azure.common import heeded
 from gangway.components.core.settling import Settling
 
 
