@@ -447,7 +447,6 @@ def ladder_quotas(rungs: Sequence[AnyRung], machine: MachineType, context: Quota
 
 
 def _rung_quota(rung: AnyRung, machine: MachineType, path: str, context: QuotaContext) -> QuotaNeed | Finding:
-    """The quota of one machine type of a rung, or why there is none."""
     table, family = load_quotas(), machine.name.partition(".")[0]
     market, users = table.market(machine.name), count_nodes(context.num_nodes)
     if market is None:

@@ -74,68 +74,6 @@ def autoscaler_policy(stack: str, beside: str) -> dict[str, Any]:
     )
 
 
-def cluster_role(name: str, tags: dict[str, str], opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
-    """ARN of the control plane's role, which waits for the permissions."""
-    return _role(f"{name}-control-plane", trust("eks.amazonaws.com"), (CLUSTER_POLICY,), tags, opts)[1]
-
-
-def machine_role(name: str, tags: dict[str, str], opts: pulumi.ResourceOptions) -> tuple[iam.Role, pulumi.Output[str]]:
-    """Role of system nodes and workers, and its ARN, which waits for the permissions."""
-    role, arn = _role(f"{name}-machine", trust("ec2.amazonaws.com"), MACHINE_POLICIES, tags, opts)
-    session = iam.RolePolicy(
-        f"{name}-machine",
-        role=role.id,
-        policy=pulumi.Output.json_dumps(document([allow("SessionManager", list(SESSION_ACTIONS), "*")])),
-        opts=opts,
-    )
-    return role, after(arn, session)
-
-
-def machine_profile(
-    name: str, role: iam.Role, role_arn: pulumi.Output[str], tags: dict[str, str], opts: pulumi.ResourceOptions
-) -> pulumi.Output[str]:
-    """ARN of the workers' instance profile, which waits for the role's permissions."""
-    profile = iam.InstanceProfile(f"{name}-machine", role=role.name, tags=tags, opts=opts)
-    return after(profile.arn, role_arn)
-
-
-def pod_role(
-    name: str,
-    policy: pulumi.Output[dict[str, Any]] | str,
-    cluster_arn: pulumi.Output[str],
-    account: tuple[str, str],
-    tags: dict[str, str],
-    opts: pulumi.ResourceOptions,
-) -> pulumi.Output[str]:
-    """ARN of a pod role, which waits for its permissions. `policy`: a document, or an AWS managed policy's name."""
-    trusted = cluster_arn.apply(lambda arn: pod_trust(arn, account))
-    role, arn = _role(name, trusted, (policy,) if isinstance(policy, str) else (), tags, opts)
-    if isinstance(policy, str):
-        return arn
-    own = iam.RolePolicy(name, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=opts)
-    return after(arn, own)
-
-
-def _role(
-    name: str,
-    trusted: pulumi.Input[dict[str, Any]],
-    policies: Sequence[str],
-    tags: dict[str, str],
-    opts: pulumi.ResourceOptions,
-) -> tuple[iam.Role, pulumi.Output[str]]:
-    role = iam.Role(name, assume_role_policy=pulumi.Output.json_dumps(trusted), tags=tags, opts=opts)
-    attached = [
-        iam.RolePolicyAttachment(
-            f"{name}-{policy}",
-            role=role.name,
-            policy_arn=pulumi.Output.concat("arn:", role.arn.apply(get_partition), f":iam::aws:policy/{policy}"),
-            opts=opts,
-        )
-        for policy in policies
-    ]
-    return role, after(role.arn, *attached)
-
-
 LOG_KINDS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 """All logs of a control plane."""
 CNI_ACCOUNT = "aws-node"
@@ -203,10 +141,9 @@ class EksCluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:EksCluster", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         cluster = self._cluster()
-        role, role_arn = machine_role(name, args["tags"], self._child)
+        role, role_arn = self._machine_role()
         # EKS admits machines of managed groups by itself; those of an Auto Scaling group need this.
         entry = eks.AccessEntry(
             name,
@@ -223,9 +160,8 @@ class EksCluster(pulumi.ComponentResource):
         self.endpoint = cluster.endpoint
         self.certificate_authority = cluster.certificate_authority.apply(lambda found: str(found.data))
         self.security_group_id = cluster.vpc_config.apply(lambda found: str(found.cluster_security_group_id))
-        self.instance_profile_arn = after(
-            machine_profile(name, role, role_arn, args["tags"], self._child), entry, *addons
-        )
+        profile = iam.InstanceProfile(f"{name}-machine", role=role.name, tags=args["tags"], opts=self._child)
+        self.instance_profile_arn = after(after(profile.arn, role_arn), entry, *addons)
         self.kubeconfig = after(self.join().apply(lambda join: kubeconfig(join, args["region"])), system, *ready)
         register_outputs(self)
 
@@ -252,7 +188,7 @@ class EksCluster(pulumi.ComponentResource):
             self._name,
             name=self._name,
             version=args["version"],
-            role_arn=cluster_role(self._name, args["tags"], self._child),
+            role_arn=self._role(f"{self._name}-control-plane", trust("eks.amazonaws.com"), [CLUSTER_POLICY])[1],
             vpc_config=self._vpc_config(),
             kubernetes_network_config=eks.ClusterKubernetesNetworkConfigArgs(service_ipv4_cidr=args["service_cidr"]),
             # Access entries, which IAM and CloudTrail see, instead of a map in which one typo locks everybody out.
@@ -268,6 +204,44 @@ class EksCluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[logs]),
         )
 
+    def _role(
+        self, name: str, trusted: pulumi.Input[dict[str, Any]], policies: Sequence[str]
+    ) -> tuple[iam.Role, pulumi.Output[str]]:
+        """A role with AWS's own policies, and its ARN, which waits for them."""
+        trust_policy = pulumi.Output.json_dumps(trusted)
+        role = iam.Role(name, assume_role_policy=trust_policy, tags=self._args["tags"], opts=self._child)
+        attached = [
+            iam.RolePolicyAttachment(
+                f"{name}-{policy}",
+                role=role.name,
+                policy_arn=pulumi.Output.concat("arn:", role.arn.apply(get_partition), f":iam::aws:policy/{policy}"),
+                opts=self._child,
+            )
+            for policy in policies
+        ]
+        return role, after(role.arn, *attached)
+
+    def _machine_role(self) -> tuple[iam.Role, pulumi.Output[str]]:
+        """Role of system nodes and workers, and its ARN, which waits for the permissions."""
+        name = f"{self._name}-machine"
+        role, arn = self._role(name, trust("ec2.amazonaws.com"), MACHINE_POLICIES)
+        policy = pulumi.Output.json_dumps(document([allow("SessionManager", list(SESSION_ACTIONS), "*")]))
+        return role, after(arn, iam.RolePolicy(name, role=role.id, policy=policy, opts=self._child))
+
+    def _pod_role(
+        self,
+        name: str,
+        policy: pulumi.Output[dict[str, Any]] | str,
+        cluster_arn: pulumi.Output[str],
+        account: tuple[str, str],
+    ) -> pulumi.Output[str]:
+        """ARN of a pod role, which waits for its permissions. `policy`: a document, or AWS's own policy's name."""
+        trusted = cluster_arn.apply(lambda arn: pod_trust(arn, account))
+        role, arn = self._role(name, trusted, [policy] if isinstance(policy, str) else [])
+        if isinstance(policy, str):
+            return arn
+        return after(arn, iam.RolePolicy(name, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=self._child))
+
     def _vpc_config(self) -> eks.ClusterVpcConfigArgs:
         outside = self._args.get("api_cidrs") or []
         return eks.ClusterVpcConfigArgs(
@@ -282,7 +256,7 @@ class EksCluster(pulumi.ComponentResource):
         identities = None
         if addon == "vpc-cni":
             account = (SYSTEM, CNI_ACCOUNT)
-            role = pod_role(f"{self._name}-network", CNI_POLICY, cluster.arn, account, self._args["tags"], self._child)
+            role = self._pod_role(f"{self._name}-network", CNI_POLICY, cluster.arn, account)
             identities = [eks.AddonPodIdentityAssociationArgs(role_arn=role, service_account=CNI_ACCOUNT)]
         return eks.Addon(
             f"{self._name}-{addon}",
@@ -317,7 +291,7 @@ class EksCluster(pulumi.ComponentResource):
             cluster_name=cluster.name,
             namespace=account[0],
             service_account=account[1],
-            role_arn=pod_role(f"{self._name}-autoscaler", policy, cluster.arn, account, tags, self._child),
+            role_arn=self._pod_role(f"{self._name}-autoscaler", policy, cluster.arn, account),
             tags=tags,
             opts=self._child,
         )

@@ -235,7 +235,6 @@ def lustre_volume(dns_name: pulumi.Input[str], mount_name: pulumi.Input[str]) ->
 
 
 def _efa_plugin() -> Chart:
-    """Report EFA interfaces to the kubelet."""
     values = {"nodeSelector": {f"{EFA}.present": "true"}, "tolerations": tolerations()}
     repository = "https://aws.github.io/eks-charts"
     return Chart("aws-efa-k8s-device-plugin", "aws-efa-k8s-device-plugin", "v0.5.30", repository, SYSTEM, values)

@@ -390,7 +390,6 @@ def instance_profile(
 
 
 def _named(args: HeadIdentityArgs) -> pulumi.Output[dict[str, Any]]:
-    """The ARNs by the parameter names of a policy, once they are known."""
     return pulumi.Output.all(
         run_bucket_arn=args["run_bucket_arn"],
         repository_arn=args["repository_arn"],

@@ -253,7 +253,6 @@ def plan_filters() -> list[FilterPlan]:
 
 
 def _count_event(metric: str, pattern: str) -> FilterPlan:
-    """Count a node event."""
     return FilterPlan(metric, pattern, "1", "Count", "0", of_nodes=True)
 
 

@@ -341,8 +341,7 @@ class EfaNodePool(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EfaNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:EfaNodePool", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._plan = plan_node_pool(args, datetime.now(UTC))
         self._placement = self._placement_group() if self._plan.placement_group else None
         fallback = Fallback(name, args["num_nodes_min"], args["tags"], self._child)

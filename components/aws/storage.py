@@ -184,8 +184,7 @@ class LustreFileSystem(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: LustreFileSystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:LustreFileSystem", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         plan = plan_lustre(
             args["capacity_gib"],
             args.get("throughput_mbps_per_tib"),

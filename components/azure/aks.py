@@ -263,8 +263,7 @@ class AksIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: AksIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:AksIdentity", name, None, replacing(opts))
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         cluster, nodes = self._identity("cluster"), self._identity("node")
         control, kubelet = self._grantee("cluster", cluster), self._grantee("node", nodes)
         granted = [

@@ -79,7 +79,6 @@ def statistics(field: str) -> str:
 
 
 def _steps(minutes: int) -> str:
-    """Count statistics lines."""
     return f"toscalar({TABLE} | where TimeGenerated > ago({minutes}m) and {statistics('step')} | count)"
 
 

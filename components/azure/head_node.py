@@ -89,8 +89,7 @@ class HeadNode(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: HeadNodeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:HeadNode", name, None, replacing(opts))
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         # Distinguishes it from the workers, which have the same stack tags.
         self._tags = {**args["tags"], "gangway-role": "head"}
         machine = self._machine(self._nic())

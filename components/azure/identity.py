@@ -84,7 +84,6 @@ class MemberKeyVault(pulumi.ComponentResource):
     def _secret(
         self, name: str, called: str, pem: pulumi.Input[str], vault: keyvault.Vault, args: MemberKeyVaultArgs
     ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-        """A key in the vault: its resource id, and its URL."""
         secret = keyvault.Secret(
             f"{name}-{called}",
             resource_group_name=args["resource_group_name"],

@@ -37,35 +37,6 @@ SERVICE_ENDPOINTS = ("Microsoft.Storage", "Microsoft.KeyVault")
 """Services with endpoints in the subnet."""
 
 
-def declare_bastion(
-    name: str,
-    subnet_id: pulumi.Input[str],
-    address_id: pulumi.Input[str],
-    resource_group_name: pulumi.Input[str],
-    location: str,
-    tags: dict[str, str],
-    opts: pulumi.ResourceOptions,
-) -> network.BastionHost:
-    """Declare a Bastion in its subnet, at its public address."""
-    return network.BastionHost(
-        f"{name}-bastion",
-        resource_group_name=resource_group_name,
-        location=location,
-        sku=network.SkuArgs(name="Standard"),
-        enable_tunneling=True,
-        ip_configurations=[
-            network.BastionHostIPConfigurationArgs(
-                name="bastion",
-                subnet=network.SubResourceArgs(id=subnet_id),
-                public_ip_address=network.SubResourceArgs(id=address_id),
-            )
-        ],
-        tags=tags,
-        # A network has at most one Bastion.
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True)),
-    )
-
-
 AZURE_SERVICES: Mapping[str, str] = {
     "AzureActiveDirectory": "people's sign-in by SSH",
     "AzureContainerRegistry": "the trainer's image",
@@ -226,8 +197,7 @@ class TrainingNetwork(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: TrainingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:TrainingNetwork", name, None, replacing(opts))
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._plan = plan_network(args["cidr"], args.get("lustre_prefix_length"))
         head, bastion = args.get("head"), args.get("bastion", False)
         self._groups = {role: self._machine_group(role) for role in (ROLES if head is not None else ROLES[:1])}
@@ -368,7 +338,6 @@ class TrainingNetwork(pulumi.ComponentResource):
         return pulumi.ResourceOptions.merge(self._child, later)
 
     def _bastion(self, before: network.Subnet) -> None:
-        """The Bastion and its subnet."""
         args = self._args
         subnet = network.Subnet(
             f"{self._name}-bastion",
@@ -380,8 +349,21 @@ class TrainingNetwork(pulumi.ComponentResource):
             opts=self._after_subnet(before),
         )
         address = self._public_address("bastion")
-        where = (args["resource_group_name"], args["location"], args["tags"])
-        declare_bastion(self._name, subnet.id, address.id, *where, self._child)
+        network.BastionHost(
+            f"{self._name}-bastion",
+            **common_inputs(args),
+            sku=network.SkuArgs(name="Standard"),
+            enable_tunneling=True,
+            ip_configurations=[
+                network.BastionHostIPConfigurationArgs(
+                    name="bastion",
+                    subnet=network.SubResourceArgs(id=subnet.id),
+                    public_ip_address=network.SubResourceArgs(id=address.id),
+                )
+            ],
+            # A network has at most one Bastion.
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
+        )
 
     def _head_zone(self) -> pulumi.Output[str]:
         """A zone of this network only, so that workers find a replaced head node by name."""

@@ -150,8 +150,7 @@ class IbNodePool(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: IbNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:IbNodePool", name, None, replacing(opts))
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._plan = plan = plan_node_pool(args)
         placement = self._proximity_group() if any(plan.placed) else None
         sets = [

@@ -225,8 +225,7 @@ class EncryptionKey(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EncryptionKeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:EncryptionKey", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         ring = kms.KeyRing(f"{name}-data", project=args["project"], location=args["region"], opts=self._child)
         key = kms.CryptoKey(
             f"{name}-data",
@@ -249,7 +248,6 @@ class EncryptionKey(pulumi.ComponentResource):
         register_outputs(self)
 
     def _agent(self, service: str) -> pulumi.Output[str]:
-        """The service agent as a member."""
         project = self._args["project"]
         if service in self._args["agents"]:
             return pulumi.Output.from_input(self._args["agents"][service])
@@ -420,81 +418,71 @@ def declare_role(
     )
 
 
-@dataclass(frozen=True)
 class _Machine:
-    """An account of one kind of machine, and every machine's grants."""
+    """An account of one kind of machine, and its grants, with every machine's to begin with."""
 
-    name: str
-    kind: str
-    stack: str
-    project: pulumi.Input[str]
-    opts: pulumi.ResourceOptions
-
-    def account(self) -> serviceaccount.Account:
-        return serviceaccount.Account(
-            f"{self.name}-{self.kind}",
-            project=self.project,
-            account_id=account_id(self.stack, self.kind),
-            display_name=f"Gangway {self.stack}: {self.kind}",
-            opts=self.opts,
+    def __init__(self, name: str, kind: str, args: MachineIdentityArgs, opts: pulumi.ResourceOptions) -> None:
+        self._name, self._kind, self._args, self._opts = f"{name}-{kind}", kind, args, opts
+        self.account = serviceaccount.Account(
+            self._name,
+            project=args["project"],
+            account_id=account_id(args["stack"], kind),
+            display_name=f"Gangway {args['stack']}: {kind}",
+            opts=opts,
         )
+        self.grants = self._usual()
 
-    def usual(
-        self, account: serviceaccount.Account, run_bucket: pulumi.Input[str], repository_id: pulumi.Input[str]
-    ) -> list[pulumi.CustomResource]:
-        """Own runs, the image, logs and metrics."""
+    def _usual(self) -> list[pulumi.CustomResource]:
+        """The image, own runs, logs and metrics."""
         image = artifactregistry.RepositoryIamMember(
-            f"{self.name}-{self.kind}-image",
-            repository=repository_id,
+            f"{self._name}-image",
+            repository=self._args["repository_id"],
             role=IMAGE_READER,
-            member=account.member,
-            opts=self.opts,
+            member=self.account.member,
+            opts=self._opts,
         )
         project_roles = [
             projects.IAMMember(
-                f"{self.name}-{self.kind}-{role.rpartition('.')[2]}",
-                project=self.project,
+                f"{self._name}-{role.rpartition('.')[2]}",
+                project=self._args["project"],
                 role=role,
-                member=account.member,
-                opts=self.opts,
+                member=self.account.member,
+                opts=self._opts,
             )
             for role in PROJECT_ROLES
         ]
-        runs = self.on_bucket("runs", account, run_bucket, RUN_WRITER)
-        return [image, runs, *project_roles]
+        return [image, self.on_bucket("runs", self._args["run_bucket_name"], RUN_WRITER), *project_roles]
 
-    def on_bucket(
-        self, label: str, account: serviceaccount.Account, bucket: pulumi.Input[str], role: str
-    ) -> storage.BucketIAMMember:
+    def on_bucket(self, label: str, bucket: pulumi.Input[str], role: str) -> storage.BucketIAMMember:
+        member = self.account.member
         return storage.BucketIAMMember(
-            f"{self.name}-{self.kind}-{label}", bucket=bucket, role=role, member=account.member, opts=self.opts
+            f"{self._name}-{label}", bucket=bucket, role=role, member=member, opts=self._opts
         )
 
-    def on_secrets(self, account: serviceaccount.Account, args: "MachineIdentityArgs") -> list[pulumi.CustomResource]:
+    def on_secrets(self) -> list[pulumi.CustomResource]:
         """Access to the stack's keys only."""
-        secrets = {"member-key": args.get("member_key_id"), "signing-key": args.get("signing_key_id")}
+        secrets = {"member-key": self._args.get("member_key_id"), "signing-key": self._args.get("signing_key_id")}
         return [
             secretmanager.SecretIamMember(
-                f"{self.name}-{self.kind}-{what}",
-                project=self.project,
+                f"{self._name}-{what}",
+                project=self._args["project"],
                 secret_id=secret_id,
                 role=SECRET_READER,
-                member=account.member,
-                opts=self.opts,
+                member=self.account.member,
+                opts=self._opts,
             )
             for what, secret_id in secrets.items()
             if secret_id is not None
         ]
 
-    def own_roles(
-        self, account: serviceaccount.Account, title: str, permissions: Sequence[str], groups: pulumi.Input[str] | None
-    ) -> list[pulumi.CustomResource]:
+    def own_roles(self, title: str, permissions: Sequence[str]) -> list[pulumi.CustomResource]:
         """Permissions on the whole project, and on groups under their condition, which needs a separate role."""
-        name, whole = f"{self.name}-{self.kind}", f"Gangway {self.stack}: "
+        name, whole, groups = self._name, f"Gangway {self._args['stack']}: ", self._args.get("groups_condition")
         plans = {name: RolePlan(whole + title, tuple(permissions))} if permissions else {}
         if groups is not None:
-            plans[f"{name}-groups"] = RolePlan(f"{whole}{self.kind}, its groups", GROUP_PERMISSIONS, groups)
-        return [declare_role(name, plan, account, self.project, self.opts) for name, plan in plans.items()]
+            plans[f"{name}-groups"] = RolePlan(f"{whole}{self._kind}, its groups", GROUP_PERMISSIONS, groups)
+        project = self._args["project"]
+        return [declare_role(name, plan, self.account, project, self._opts) for name, plan in plans.items()]
 
 
 class NodeIdentity(pulumi.ComponentResource):
@@ -505,16 +493,15 @@ class NodeIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:NodeIdentity", name, None, opts)
-        machine = _Machine(name, "node", args["stack"], args["project"], pulumi.ResourceOptions(parent=self))
-        account = machine.account()
-        grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
+        machine = _Machine(name, "node", args, pulumi.ResourceOptions(parent=self))
+        grants = machine.grants
         if source := args.get("data_source"):
-            grants.append(machine.on_bucket("data", account, get_bucket(source), DATA_READER))
-        grants += machine.on_secrets(account, args)
+            grants.append(machine.on_bucket("data", get_bucket(source), DATA_READER))
+        grants += machine.on_secrets()
         permissions = node_permissions(releases_slices=args.get("releases_slices", False))
-        grants += machine.own_roles(account, "give up slices", permissions, args.get("groups_condition"))
-        self.service_account_email = after(account.email, *grants)
-        self.service_account_member = account.member
+        grants += machine.own_roles("give up slices", permissions)
+        self.service_account_email = after(machine.account.email, *grants)
+        self.service_account_member = machine.account.member
         register_outputs(self)
 
 
@@ -526,15 +513,14 @@ class HeadIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: HeadIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:HeadIdentity", name, None, opts)
-        machine = _Machine(name, "head", args["stack"], args["project"], pulumi.ResourceOptions(parent=self))
-        account = machine.account()
-        grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
+        machine = _Machine(name, "head", args, pulumi.ResourceOptions(parent=self))
+        grants = machine.grants
         if (files := args.get("files_bucket_name")) is not None:
-            grants.append(machine.on_bucket("files", account, files, DATA_READER))
-        grants += machine.on_secrets(account, args)
-        groups = args.get("groups_condition")
-        permissions = head_permissions(fills_groups=groups is not None, imports=args.get("imports", False))
-        grants += machine.own_roles(account, "find workers", permissions, groups)
-        self.service_account_email = after(account.email, *grants)
-        self.service_account_member = account.member
+            grants.append(machine.on_bucket("files", files, DATA_READER))
+        grants += machine.on_secrets()
+        fills_groups = args.get("groups_condition") is not None
+        permissions = head_permissions(fills_groups=fills_groups, imports=args.get("imports", False))
+        grants += machine.own_roles("find workers", permissions)
+        self.service_account_email = after(machine.account.email, *grants)
+        self.service_account_member = machine.account.member
         register_outputs(self)

@@ -224,8 +224,7 @@ class TrainingNetwork(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: TrainingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:TrainingNetwork", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         _check_place(args["region"], args["zone"])
         machine = _machine(args["machine_type"]) if "machine_type" in args else None
         further = () if machine is None else plan_fabric_networks(machine, args["zone"])
@@ -361,7 +360,6 @@ class TrainingNetwork(pulumi.ComponentResource):
         return made
 
     def _private_services(self, network: compute.Network, plan: NetworkPlan) -> pulumi.CustomResource:
-        """The connection to Google's managed file systems."""
         services = IPv4Network(plan.services_cidr)
         address = compute.GlobalAddress(
             f"{self._name}-services",

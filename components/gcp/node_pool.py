@@ -137,8 +137,7 @@ class GpuNodePool(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: GpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:GpuNodePool", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._plan = plan = plan_node_pool(args)
         placement = self._placement_policy() if any(plan.placed) else None
         launch = self._launch()

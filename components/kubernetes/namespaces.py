@@ -237,7 +237,6 @@ def _guarded_policies() -> tuple[Manifest, ...]:
 def _admission(
     name: str, rules: list[dict[str, Any]], validations: list[dict[str, str]], **more: Any
 ) -> tuple[Manifest, ...]:
-    """A policy for all team namespaces, and its binding."""
     matched = {"matchConstraints": {"resourceRules": rules}, "validations": validations}
     bound = {
         "policyName": name,

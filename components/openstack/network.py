@@ -190,8 +190,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         super().__init__("gangway:openstack:TrainingNetwork", name, None, opts)
         services = args.get("service_cidrs", [])
         check_services(args["egress"], services, "service_cidrs")
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._tags = tag_words(args["tags"])
         self._plan = plan_network(args["cidr"])
         head, servers = args.get("head"), args.get("dns_nameservers", [])

@@ -124,8 +124,7 @@ class NodePool(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:openstack:NodePool", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._plan = plan = plan_node_pool(args)
         self._subnet = pulumi.Output.from_input(args["subnet_ids"]).apply(lambda ids: ids[0])
         group = self._server_group() if plan.placing.server_group else None

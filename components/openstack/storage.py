@@ -82,8 +82,7 @@ class ManilaShare(pulumi.ComponentResource):
         check_share(
             args["capacity_gib"], args["protocol"], share_network=args.get("share_network", False), place="args"
         )
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         share = self._share(self._network() if args.get("share_network", False) else None)
         native = args["protocol"] == "CEPHFS"
         user = f"gangway-{name}"

@@ -108,7 +108,6 @@ class TpuReconciler(pulumi.ComponentResource):
         register_outputs(self)
 
     def _environment(self) -> dict[str, pulumi.Input[str]]:
-        """The workflow's variables."""
         args = self._args
         files, ended = pulumi.Output.from_input(args["files_bucket_name"]), pulumi.Output.from_input(args["ended_uri"])
         request = pulumi.Output.all(files, args["request_object"])

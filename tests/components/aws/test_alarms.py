@@ -13,6 +13,7 @@ from gangway.components.aws.alarms import MAX_GROUPS, AlarmPlan, check_groups, p
 from gangway.components.aws.monitoring import Observability
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
+from tests.components.fixture_types import Make
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
 MINUTES = 30
@@ -39,7 +40,7 @@ def life(*parts: Series) -> Series:
 
 
 @pytest.fixture
-def states(make: Callable[..., Any], alarm_maths: Any) -> Callable[..., dict[str, list[bool]]]:
+def states(make: Make, alarm_maths: Any) -> Callable[..., dict[str, list[bool]]]:
     """Every alarm of a stack by its name: its state after each minute, no-steps put together from its parts."""
     made = make(Observability, steps_alarm_minutes=MINUTES)
     declared = {alarm.name.removeprefix("demo-"): alarm.inputs for alarm in made.of("MetricAlarm")}

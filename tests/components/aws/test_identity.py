@@ -1,7 +1,7 @@
 """NodeIdentity and HeadIdentity: what each role may do, on what, under which condition, and who may take it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from gangway.components.aws.identity import (
 )
 from gangway.components.aws.network import delivery_policy
 from gangway.components.aws.slurm import slurm_head_policy, slurm_node_policy
+from tests.components.fixture_types import Make
 
 OPTIONAL = {
     "log_group_arn": "arn:logs",
@@ -144,7 +145,7 @@ def test_the_head_finds_workers_and_touches_no_group_and_no_data() -> None:
 
 
 @pytest.mark.parametrize(("component", "name"), [(NodeIdentity, "demo-node"), (HeadIdentity, "demo-head")])
-def test_role_and_profile(make: Callable[..., Any], component: Any, name: str) -> None:
+def test_role_and_profile(make: Make, component: Any, name: str) -> None:
     made = make(component)
     role, policy = made.one("Role"), made.one("RolePolicy")
     (trust,) = json.loads(role.inputs["assumeRolePolicy"])["Statement"]
@@ -155,7 +156,7 @@ def test_role_and_profile(make: Callable[..., Any], component: Any, name: str) -
     assert made.one("InstanceProfile").inputs["role"] == f"${{Role.{name}.name}}"
 
 
-def test_the_documents_on_the_wire_are_the_planned_ones(make: Callable[..., Any]) -> None:
+def test_the_documents_on_the_wire_are_the_planned_ones(make: Make) -> None:
     bucket, repository = "arn:aws:s3:::runs", "arn:aws:ecr:us-east-2:1:repository/x"
     given = {
         "log_group_arn": "arn:aws:logs:us-east-2:1:log-group:x",
@@ -172,7 +173,7 @@ def test_the_documents_on_the_wire_are_the_planned_ones(make: Callable[..., Any]
     )
 
 
-def test_the_key_rotates_and_waits_before_it_is_gone(make: Callable[..., Any]) -> None:
+def test_the_key_rotates_and_waits_before_it_is_gone(make: Make) -> None:
     made = make(EncryptionKey)
     key = made.one("Key").inputs
     assert (key["enableKeyRotation"], key["deletionWindowInDays"]) == (True, 30)
@@ -244,7 +245,7 @@ def test_the_account_is_read_from_an_arn_or_referred_to(arn: str, account: str) 
     assert get_account(arn) == account
 
 
-def test_it_is_encrypted_and_a_secret(make: Callable[..., Any]) -> None:
+def test_it_is_encrypted_and_a_secret(make: Make) -> None:
     made = make(SecretParameter).one("Parameter")
     assert made.inputs["type"] == "SecureString"
     assert made.inputs["name"] == parameter_name("test", "signing-key")

@@ -1,7 +1,6 @@
 """Launch templates: markets and targets that exclude each other, and price caps that reach EC2 unrounded."""
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import date
 from itertools import pairwise
 from typing import Any
@@ -23,6 +22,7 @@ from gangway.components.catalog.loader import load
 from gangway.components.catalog.schema import CardRun, EfaFabric, Fact, MachineType
 from gangway.components.core.capacity import plan_rung, rung_from_args
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make
 
 IDS = st.from_regex(r"\Acr-[0-9a-f]{8,17}\Z")
 RUNGS = st.one_of(
@@ -210,7 +210,7 @@ def test_no_machine_needs_more_interfaces_to_lustre_than_it_has() -> None:
     assert load().lustre["aws"].efa_client_interfaces.value.keys() <= load().machines.keys()
 
 
-def test_it_is_closed_and_encrypted(make: Callable[..., Any]) -> None:
+def test_it_is_closed_and_encrypted(make: Make) -> None:
     made = make(HeadNode)
     inputs = made.one("Instance").inputs
     assert inputs["associatePublicIpAddress"] is False
@@ -222,20 +222,20 @@ def test_it_is_closed_and_encrypted(make: Callable[..., Any]) -> None:
     assert "keyName" not in inputs, "people come in through Session Manager"
 
 
-def test_ec2_recovers_it_and_its_user_data_replaces_it(make: Callable[..., Any]) -> None:
+def test_ec2_recovers_it_and_its_user_data_replaces_it(make: Make) -> None:
     inputs = make(HeadNode).one("Instance").inputs
     assert inputs["maintenanceOptions"] == {"autoRecovery": "default"}
     assert (inputs["userDataBase64"], inputs["userDataReplaceOnChange"]) == ("IyE=", True)
     assert "instanceMarketOptions" not in inputs, "on demand: it must outlive the workers"
 
 
-def test_it_has_a_name(make: Callable[..., Any]) -> None:
+def test_it_has_a_name(make: Make) -> None:
     record = make(HeadNode).one("Record").inputs
     assert (record["zoneId"], record["name"], record["type"]) == ("Z1", "head.test.gangway.internal", "A")
     assert record["records"] == ["${Instance.demo-head.privateIp}"]
 
 
-def test_its_tags_tell_it_from_the_workers(make: Callable[..., Any]) -> None:
+def test_its_tags_tell_it_from_the_workers(make: Make) -> None:
     inputs = make(HeadNode).one("Instance").inputs
     assert inputs["tags"]["gangway:role"] == "head"
     assert inputs["volumeTags"] == inputs["tags"]
@@ -243,7 +243,7 @@ def test_its_tags_tell_it_from_the_workers(make: Callable[..., Any]) -> None:
 
 
 def test_its_disk_stands_in_the_template_for_the_provider_asks_for_the_ami_of_any_other(
-    make: Callable[..., Any],
+    make: Make,
 ) -> None:
     made = make(HeadNode)
     assert not {"rootBlockDevice", "ebsBlockDevices"} & made.one("Instance").inputs.keys()
@@ -258,7 +258,7 @@ def test_its_disk_stands_in_the_template_for_the_provider_asks_for_the_ami_of_an
     assert (disk["deviceName"], disk["ebs"]["volumeSize"], disk["ebs"]["kmsKeyId"]) == ("/dev/sda1", 100, "arn:key")
 
 
-def test_its_ami_is_resolved_by_ec2_unless_given(make: Callable[..., Any]) -> None:
+def test_its_ami_is_resolved_by_ec2_unless_given(make: Make) -> None:
     made = make(HeadNode)
     assert made.one("LaunchTemplate").inputs["imageId"] == HEAD_IMAGE
     assert "ami" not in made.one("Instance").inputs

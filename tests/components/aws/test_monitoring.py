@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -24,6 +23,7 @@ from gangway.components.aws.monitoring import (
     topic_policy,
 )
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make
 
 OF_NODES = {"JobsEndedBadly", "LaunchesHeld", "NodesGivenUp", "RecordsAtRisk"}
 TICK = {"images": 4096, "step": 64, "images_per_sec": 812.5, "loss_g": 0.7, "loss_d": 1.1, "energy_joules": 9.5e4}
@@ -109,7 +109,7 @@ def test_what_the_nodes_scripts_send_is_counted(line: dict[str, Any], metrics: d
     assert published(line) == {}, "the job printed it"
 
 
-def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..., Any]) -> None:
+def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Make) -> None:
     """AWS refuses both at once; the stack is told apart by the namespace."""
     filters = make(NodeLogs).of("LogMetricFilter")
     assert len(filters) == len(plan_filters()) == 9
@@ -128,7 +128,7 @@ def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..
     }  # fmt: skip
 
 
-def test_log_groups_end_and_are_encrypted_where_a_key_is_given(make: Callable[..., Any]) -> None:
+def test_log_groups_end_and_are_encrypted_where_a_key_is_given(make: Make) -> None:
     groups = [made.inputs for made in make(NodeLogs, retention_days=14).of("LogGroup")]
     lines = log_group_name("test")
     assert sorted(group["name"] for group in groups) == [lines, events_group(lines)] == [lines, "/gangway/test/events"]
@@ -144,7 +144,7 @@ ALARMS = [
 ]  # fmt: skip
 
 
-def test_alarms_tell_the_topic_and_stay_quiet_without_data(make: Callable[..., Any]) -> None:
+def test_alarms_tell_the_topic_and_stay_quiet_without_data(make: Make) -> None:
     alarms = make(Observability).of("MetricAlarm")
     assert [alarm.name for alarm in alarms if alarm.name not in PARTS] == ALARMS
     for alarm in alarms:
@@ -155,7 +155,7 @@ def test_alarms_tell_the_topic_and_stay_quiet_without_data(make: Callable[..., A
         assert sum(query["returnData"] for query in alarm.inputs["metricQueries"]) == 1
 
 
-def test_no_steps_rings_while_both_of_its_parts_do(make: Callable[..., Any]) -> None:
+def test_no_steps_rings_while_both_of_its_parts_do(make: Make) -> None:
     composite = make(Observability).one("CompositeAlarm").inputs
     rule = 'ALARM("${MetricAlarm.demo-steps-absent.arn}") AND ALARM("${MetricAlarm.demo-nodes-up.arn}")'
     assert composite["alarmRule"] == rule
@@ -164,12 +164,12 @@ def test_no_steps_rings_while_both_of_its_parts_do(make: Callable[..., Any]) -> 
     assert "raise steps_alarm_minutes" in composite["alarmDescription"]
 
 
-def test_without_gpus_no_alarm_waits_for_them(make: Callable[..., Any]) -> None:
+def test_without_gpus_no_alarm_waits_for_them(make: Make) -> None:
     names = {alarm.name for alarm in make(Observability, expect_gpu=False).of("MetricAlarm")}
     assert names == {*ALARMS, *PARTS} - {"demo-gpu-idle"}
 
 
-def test_the_dashboard_shows_every_alarm_and_group(make: Callable[..., Any]) -> None:
+def test_the_dashboard_shows_every_alarm_and_group(make: Make) -> None:
     made = make(Observability)
     dashboard = made.one("Dashboard").inputs
     body = json.loads(dashboard["dashboardBody"])
@@ -193,7 +193,7 @@ def test_retention_is_one_that_aws_offers_or_the_fix_is(days: int) -> None:
     assert fix >= min(days, RETENTION_DAYS[-1])
 
 
-def test_a_wrong_retention_declares_nothing(make: Callable[..., Any]) -> None:
+def test_a_wrong_retention_declares_nothing(make: Make) -> None:
     with pytest.raises(InputError, match="retention_days: 14"):
         make(NodeLogs, retention_days=10)
 
@@ -211,7 +211,7 @@ def test_only_one_service_may_publish_and_only_for_the_account() -> None:
     }
 
 
-def test_budgets_and_alarms_have_topics_of_their_own(make: Callable[..., Any]) -> None:
+def test_budgets_and_alarms_have_topics_of_their_own(make: Make) -> None:
     publishers = {
         component: json.loads(made.inputs["policy"])["Statement"][0]["Principal"]["Service"]
         for component in (Budget, Observability)
@@ -220,7 +220,7 @@ def test_budgets_and_alarms_have_topics_of_their_own(make: Callable[..., Any]) -
     assert publishers == {Budget: "budgets.amazonaws.com", Observability: "cloudwatch.amazonaws.com"}
 
 
-def test_everybody_hears_of_an_alarm(make: Callable[..., Any]) -> None:
+def test_everybody_hears_of_an_alarm(make: Make) -> None:
     made = make(Observability, emails=["a@example.com", "b@example.com"])
     heard = [(s.inputs["topic"], s.inputs["protocol"], s.inputs["endpoint"]) for s in made.of("TopicSubscription")]
     topic = "${Topic.demo-alarms.arn}"

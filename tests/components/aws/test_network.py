@@ -2,10 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,6 +23,7 @@ from gangway.components.aws.network import (
 from gangway.components.aws.perimeter import ENDPOINT_SERVICES, s3_endpoint_policy
 from gangway.components.core.findings import InputError
 from gangway.components.core.network import HeadPortsArgs
+from tests.components.fixture_types import Make
 
 PRIVATE = [IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16")]
 
@@ -78,7 +77,7 @@ def test_any_text_is_a_plan_or_an_input_error(cidr: str) -> None:
     assert IPv4Network(plan.private_cidrs[0]).subnet_of(IPv4Network(cidr))
 
 
-def test_endpoints_reach_the_services_a_node_calls_and_nothing_else(make: Callable[..., Any]) -> None:
+def test_endpoints_reach_the_services_a_node_calls_and_nothing_else(make: Make) -> None:
     made = make(TrainingNetwork, egress="endpoints", s3_bucket_arns=None, head=None)
     endpoints = {r.inputs["serviceName"]: r.inputs for r in made.of("VpcEndpoint")}
     assert set(endpoints) == {f"com.amazonaws.us-east-2.{name}" for name in ("s3", *ENDPOINT_SERVICES)}
@@ -98,7 +97,7 @@ def test_endpoints_reach_the_services_a_node_calls_and_nothing_else(make: Callab
         assert not made.of(kind), f"{kind}: without NAT there is no way to the internet"
 
 
-def test_a_head_node_needs_no_endpoint_of_its_own(make: Callable[..., Any]) -> None:
+def test_a_head_node_needs_no_endpoint_of_its_own(make: Make) -> None:
     """Only its Prometheus would ask EC2, and that runs only behind a NAT gateway."""
     services = {e.inputs["serviceName"] for e in make(TrainingNetwork, egress="endpoints").of("VpcEndpoint")}
     assert services == {f"com.amazonaws.us-east-2.{name}" for name in ("s3", *ENDPOINT_SERVICES)}
@@ -134,7 +133,7 @@ def test_the_trainer_calls_no_service_of_aws(repo: Path) -> None:
     assert not re.search(r"\b(boto3|botocore|amazonaws)\b", text)
 
 
-def test_nat_gives_the_private_subnets_one_way_out(make: Callable[..., Any]) -> None:
+def test_nat_gives_the_private_subnets_one_way_out(make: Make) -> None:
     made = make(TrainingNetwork, egress="nat")
     nat, gateway = made.one("NatGateway"), made.one("InternetGateway")
     assert nat.inputs["allocationId"] == made.one("Eip").id
@@ -152,21 +151,21 @@ def test_nat_gives_the_private_subnets_one_way_out(make: Callable[..., Any]) -> 
 
 
 @pytest.mark.parametrize("egress", ["endpoints", "nat"])
-def test_no_subnet_hands_out_public_addresses(make: Callable[..., Any], egress: str) -> None:
+def test_no_subnet_hands_out_public_addresses(make: Make, egress: str) -> None:
     made = make(TrainingNetwork, egress=egress)
     assert all(subnet.inputs["mapPublicIpOnLaunch"] is False for subnet in made.of("Subnet"))
     private = [s for s in made.of("Subnet") if s.name.startswith("demo-private")]
     assert {s.inputs["availabilityZone"] for s in private} == {"us-east-2a", "us-east-2b"}
 
 
-def test_the_default_group_is_emptied(make: Callable[..., Any]) -> None:
+def test_the_default_group_is_emptied(make: Make) -> None:
     made = make(TrainingNetwork)
     default = made.one("DefaultSecurityGroup").inputs
     assert default["vpcId"] == made.one("Vpc").id
     assert not {"ingress", "egress"} & set(default)
 
 
-def test_named_buckets_and_image_layers_are_all_that_s3_offers(make: Callable[..., Any]) -> None:
+def test_named_buckets_and_image_layers_are_all_that_s3_offers(make: Make) -> None:
     made = make(TrainingNetwork)
     gateway = next(e.inputs for e in made.of("VpcEndpoint") if e.inputs["vpcEndpointType"] == "Gateway")
     policy = json.loads(gateway["policy"])
@@ -180,20 +179,20 @@ def test_named_buckets_and_image_layers_are_all_that_s3_offers(make: Callable[..
     assert [statement["Action"] for statement in theirs] == [["s3:GetObject"]] * 2
 
 
-def test_the_head_node_gets_a_name_that_only_the_vpc_resolves(make: Callable[..., Any]) -> None:
+def test_the_head_node_gets_a_name_that_only_the_vpc_resolves(make: Make) -> None:
     made = make(TrainingNetwork)
     zone = made.one("Zone").inputs
     assert zone["name"] == "demo.gangway.internal"
     assert zone["vpcs"] == [{"vpcId": made.one("Vpc").id, "vpcRegion": "us-east-2"}]
 
 
-def test_without_a_head_node_there_is_neither_zone_nor_group(make: Callable[..., Any]) -> None:
+def test_without_a_head_node_there_is_neither_zone_nor_group(make: Make) -> None:
     made = make(TrainingNetwork, head=None)
     assert not made.of("Zone")
     assert [group.name for group in made.of("SecurityGroup")] == ["demo-fabric"]
 
 
-def test_flow_logs_are_kept_for_a_month_by_a_role_of_their_own(make: Callable[..., Any]) -> None:
+def test_flow_logs_are_kept_for_a_month_by_a_role_of_their_own(make: Make) -> None:
     made = make(TrainingNetwork)
     group, log, role = made.one("LogGroup"), made.one("FlowLog").inputs, made.one("Role")
     assert group.inputs["retentionInDays"] == 30
@@ -314,9 +313,7 @@ def test_a_flow_written_on_one_side_only_would_be_seen() -> None:
 
 
 @pytest.mark.parametrize(("egress", "expected"), [("nat", {"fabric", "head"}), ("endpoints", set(GROUPS))])
-def test_rules_are_resources_of_their_own_and_never_inline(
-    make: Callable[..., Any], egress: str, expected: set[str]
-) -> None:
+def test_rules_are_resources_of_their_own_and_never_inline(make: Make, egress: str, expected: set[str]) -> None:
     made = make(TrainingNetwork, egress=egress, head=HEAD_WITH_LUSTRE)
     groups = {group.id: group for group in made.of("SecurityGroup")}
     assert {group.name for group in groups.values()} == {f"demo-{key}" for key in expected}

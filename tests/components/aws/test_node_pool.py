@@ -16,6 +16,7 @@ from gangway.components.aws.node_pool import LIFECYCLE_HOOK, START_MARGIN, EfaNo
 from gangway.components.catalog.loader import load
 from gangway.components.core.capacity import RungPlan, plan_ladder, rung_from_args
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make
 
 BLOCK = {"kind": "capacity-block", "id": "cr-0123456789abcdef0"}
 RESERVATION = {"kind": "reservation", "id": "cr-0123456789abcdef1"}
@@ -34,7 +35,7 @@ def ref(kind: str, name: str, output: str) -> str:
 
 
 @pytest.mark.slow
-def test_each_rung_is_a_template_with_its_own_market(make: Callable[..., Any]) -> None:
+def test_each_rung_is_a_template_with_its_own_market(make: Make) -> None:
     block, reservation, spot, on_demand = (
         t.inputs for t in make(EfaNodePool, capacity=EVERY_KIND).of("LaunchTemplate")
     )
@@ -56,7 +57,7 @@ def test_each_rung_is_a_template_with_its_own_market(make: Callable[..., Any]) -
     assert targets == [BLOCK["id"], RESERVATION["id"], None, None]
 
 
-def test_reserved_capacity_gets_no_placement_group_of_ours(make: Callable[..., Any]) -> None:
+def test_reserved_capacity_gets_no_placement_group_of_ours(make: Make) -> None:
     made = make(EfaNodePool, capacity=EVERY_KIND)
     group = made.one("PlacementGroup")
     assert group.inputs["strategy"] == "cluster"
@@ -71,7 +72,7 @@ def test_reserved_capacity_gets_no_placement_group_of_ours(make: Callable[..., A
 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine_type", sorted(load().machines))
-def test_every_template_is_closed_and_wired(make: Callable[..., Any], machine_type: str) -> None:
+def test_every_template_is_closed_and_wired(make: Make, machine_type: str) -> None:
     # Every kind of rung for one machine; one rung for each of the others, whose wiring is what differs.
     capacity = EVERY_KIND if machine_type == "p5.48xlarge" else [ON_DEMAND]
     templates = make(EfaNodePool, machine_type=machine_type, capacity=capacity).of("LaunchTemplate")
@@ -98,14 +99,14 @@ def test_every_template_is_closed_and_wired(make: Callable[..., Any], machine_ty
         }  # fmt: skip
 
 
-def test_what_a_template_launches_is_tagged(make: Callable[..., Any], tags: dict[str, str]) -> None:
+def test_what_a_template_launches_is_tagged(make: Make, tags: dict[str, str]) -> None:
     for template in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate"):
         specifications = template.inputs["tagSpecifications"]
         assert [s["resourceType"] for s in specifications] == ["instance", "volume", "network-interface"]
         assert all(s["tags"] == {**tags, "Name": template.name} for s in specifications)
 
 
-def test_the_first_rung_holds_the_nodes_and_the_others_wait(make: Callable[..., Any]) -> None:
+def test_the_first_rung_holds_the_nodes_and_the_others_wait(make: Make) -> None:
     first, second = make(EfaNodePool, capacity=LADDER).of("Group")
     templates = {t.name: t.id for t in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate")}
     assert (first.inputs["minSize"], first.inputs["maxSize"], first.inputs["desiredCapacity"]) == (0, 4, 4)
@@ -121,14 +122,14 @@ def test_the_first_rung_holds_the_nodes_and_the_others_wait(make: Callable[..., 
         assert group.inputs["vpcZoneIdentifiers"] == ["subnet-1"]
 
 
-def test_one_rung_needs_no_fallback(make: Callable[..., Any]) -> None:
+def test_one_rung_needs_no_fallback(make: Make) -> None:
     made = make(EfaNodePool, capacity=[ON_DEMAND])
     assert not made.of("MetricAlarm")
     assert not made.of("Policy")
     assert len(made.of("Group")) == 1
 
 
-def test_the_alarms_count_the_nodes_missing_above(make: Callable[..., Any]) -> None:
+def test_the_alarms_count_the_nodes_missing_above(make: Make) -> None:
     made = make(EfaNodePool, capacity=[BLOCK, SPOT, ON_DEMAND])
     alarms = {alarm.name: alarm.inputs for alarm in made.of("MetricAlarm")}
     groups = [ref("Group", f"demo-{rung}", "name") for rung in ("0-capacity-block", "1-spot")]
@@ -150,7 +151,7 @@ def test_the_alarms_count_the_nodes_missing_above(make: Callable[..., Any]) -> N
             assert inputs["alarmActions"] == [ref("Policy", f"{rung}-{what}", "arn")]
 
 
-def test_the_policies_set_exactly_the_missing_number(make: Callable[..., Any]) -> None:
+def test_the_policies_set_exactly_the_missing_number(make: Make) -> None:
     made = make(EfaNodePool, capacity=LADDER, num_nodes_min=3, num_nodes_max=4)
     fill, empty = (next(p for p in made.of("Policy") if p.name.endswith(end)) for end in ("-fill", "-empty"))
     for policy in (fill, empty):
@@ -184,7 +185,7 @@ def test_mistakes_of_a_programmer_are_named(pool_args: dict[str, Any]) -> None:
         plan_node_pool({**pool_args, "capacity": [{**SPOT, "zones": ["us-east-2a"]}]}, NOW)  # type: ignore[typeddict-item]  # as above
 
 
-def test_a_rung_with_several_types_is_a_mixed_group_on_one_market(make: Callable[..., Any]) -> None:
+def test_a_rung_with_several_types_is_a_mixed_group_on_one_market(make: Make) -> None:
     types = ["p4de.24xlarge", "p5.48xlarge"]
     spot = {**SPOT, "machine_types": types, "allocation": "capacity-optimized"}
     made = make(EfaNodePool, capacity=[spot, {**ON_DEMAND, "machine_types": types[:1]}])
@@ -219,7 +220,7 @@ def test_a_rung_with_several_types_is_a_mixed_group_on_one_market(make: Callable
     ]
 
 
-def test_a_rung_uses_the_subnets_of_its_zones_only(make: Callable[..., Any]) -> None:
+def test_a_rung_uses_the_subnets_of_its_zones_only(make: Make) -> None:
     made = make(
         EfaNodePool,
         machine_type="g5.xlarge",
@@ -236,7 +237,7 @@ def test_a_rung_uses_the_subnets_of_its_zones_only(make: Callable[..., Any]) -> 
     assert subnets == [["subnet-2"], ["subnet-1"], ["subnet-3", "subnet-1"], ["subnet-1"]]
 
 
-def test_no_placement_group_over_several_zones(make: Callable[..., Any]) -> None:
+def test_no_placement_group_over_several_zones(make: Make) -> None:
     zones = ["us-east-2a", "us-east-2b"]
     made = make(
         EfaNodePool, subnet_ids=["subnet-1", "subnet-2"], zones=zones, capacity=[{**SPOT, "zones": zones}, ON_DEMAND]
@@ -254,7 +255,7 @@ def test_no_placement_group_over_several_zones(make: Callable[..., Any]) -> None
     ],
 )
 def test_a_blocks_group_is_emptied_once_before_the_block_ends(
-    make: Callable[..., Any], ends_at: str, lead: dict[str, int], start: str
+    make: Make, ends_at: str, lead: dict[str, int], start: str
 ) -> None:
     made = make(EfaNodePool, capacity=[{**BLOCK, "ends_at": ends_at}, SPOT], **lead)
     assert made.one("Schedule").inputs == {
@@ -268,7 +269,7 @@ def test_a_blocks_group_is_emptied_once_before_the_block_ends(
     assert not make(EfaNodePool, capacity=EVERY_KIND).of("Schedule"), "no end, nothing to schedule"
 
 
-def test_every_group_waits_for_a_last_checkpoint(make: Callable[..., Any]) -> None:
+def test_every_group_waits_for_a_last_checkpoint(make: Make) -> None:
     """The hook is part of the group: `destroy` would take one of its own away first, and end the nodes at once."""
     made = make(EfaNodePool, capacity=EVERY_KIND)
     assert len(made.of("Group")) == len(EVERY_KIND)
@@ -286,7 +287,7 @@ def test_every_group_waits_for_a_last_checkpoint(make: Callable[..., Any]) -> No
 
 
 def test_destroy_waits_for_the_nodes_and_is_kept_waiting_by_nothing_else(
-    declare: Callable[..., Any], pool_args: dict[str, Any]
+    declare: Make, pool_args: dict[str, Any]
 ) -> None:
     waits: dict[str, str] = {}
 
@@ -300,7 +301,7 @@ def test_destroy_waits_for_the_nodes_and_is_kept_waiting_by_nothing_else(
     assert waits == {"aws:autoscaling/group:Group": "40m"}
 
 
-def test_the_root_disk_is_the_images_own_under_the_given_key(make: Callable[..., Any]) -> None:
+def test_the_root_disk_is_the_images_own_under_the_given_key(make: Make) -> None:
     for template in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate"):
         (disk,) = template.inputs["blockDeviceMappings"]
         assert disk["deviceName"] == "/dev/sda1", "Ubuntu's, as of the Deep Learning AMI"
@@ -310,9 +311,7 @@ def test_the_root_disk_is_the_images_own_under_the_given_key(make: Callable[...,
         assert (disk["deviceName"], disk["ebs"]["kmsKeyId"]) == ("/dev/xvda", "arn:key")
 
 
-def test_a_bought_block_is_what_the_template_targets(
-    make: Callable[..., Any], written: Callable[..., Any], tags: dict[str, str]
-) -> None:
+def test_a_bought_block_is_what_the_template_targets(make: Make, written: Make, tags: dict[str, str]) -> None:
     made = make(EfaNodePool, capacity=[written("bought"), ON_DEMAND])
     block = made.one("CapacityBlockReservation")
     assert block.inputs == {
@@ -326,9 +325,7 @@ def test_a_bought_block_is_what_the_template_targets(
     assert not make(EfaNodePool, capacity=EVERY_KIND).of("CapacityBlockReservation"), "nothing is bought unasked"
 
 
-def test_only_the_bought_block_outlives_the_stack(
-    declare: Callable[..., Any], written: Callable[..., Any], pool_args: dict[str, Any]
-) -> None:
+def test_only_the_bought_block_outlives_the_stack(declare: Make, written: Make, pool_args: dict[str, Any]) -> None:
     """Destroying it would give no money back; everything else must go with the stack, and nothing may hold it up."""
     stays: dict[str, tuple[str, bool]] = {}
 
@@ -345,7 +342,7 @@ def test_only_the_bought_block_outlives_the_stack(
     assert "aws:autoscaling/group:Group" in stays
 
 
-def test_a_queue_sizes_every_group_and_no_alarm_does(make: Callable[..., Any]) -> None:
+def test_a_queue_sizes_every_group_and_no_alarm_does(make: Make) -> None:
     made = make(EfaNodePool, capacity=LADDER, sized_by_queue=True, num_nodes_min=1)
     first, second = (group.inputs for group in made.of("Group"))
     assert (first["minSize"], first["maxSize"]) == (1, 4)
@@ -355,9 +352,7 @@ def test_a_queue_sizes_every_group_and_no_alarm_does(make: Callable[..., Any]) -
     assert not made.of("Policy")
 
 
-def test_a_queues_block_is_opened_and_emptied_at_its_hours(
-    make: Callable[..., Any], written: Callable[..., dict[str, Any]]
-) -> None:
+def test_a_queues_block_is_opened_and_emptied_at_its_hours(make: Make, written: Callable[..., dict[str, Any]]) -> None:
     block = written("bought", starts_at="2999-06-30T11:30:00Z", ends_at="2999-07-01T11:30:00Z")
     made = make(EfaNodePool, capacity=[block, ON_DEMAND], sized_by_queue=True, num_nodes_min=1)
     assert made.of("Group")[0].inputs["maxSize"] == 0, "closed until then"
@@ -369,7 +364,7 @@ def test_a_queues_block_is_opened_and_emptied_at_its_hours(
     assert (stop["minSize"], stop["maxSize"], stop["desiredCapacity"]) == (0, 0, 0)
 
 
-def test_each_rung_may_have_user_data_and_tags_of_its_own(make: Callable[..., Any], tags: dict[str, str]) -> None:
+def test_each_rung_may_have_user_data_and_tags_of_its_own(make: Make, tags: dict[str, str]) -> None:
     rungs = [{"user_data": data, "group_tags": {"rung": data}} for data in ("Zmlyc3Q=", "c2Vjb25k")]
     made = make(EfaNodePool, capacity=LADDER, sized_by_queue=True, rungs=rungs)
     assert [template.inputs["userData"] for template in made.of("LaunchTemplate")] == ["Zmlyc3Q=", "c2Vjb25k"]
@@ -378,7 +373,7 @@ def test_each_rung_may_have_user_data_and_tags_of_its_own(make: Callable[..., An
         assert carried == {**tags, "gangway:sized-by": "queue", "rung": own["user_data"]}
 
 
-def test_machines_that_are_named_read_their_tags_and_the_newest_goes_first(make: Callable[..., Any]) -> None:
+def test_machines_that_are_named_read_their_tags_and_the_newest_goes_first(make: Make) -> None:
     named, others = make(EfaNodePool, capacity=LADDER, named_by_tag=True), make(EfaNodePool, capacity=LADDER)
     for made, tags, first in ((named, "enabled", ["NewestInstance"]), (others, None, None)):
         for template in made.of("LaunchTemplate"):
@@ -430,7 +425,7 @@ def test_a_group_is_open_from_shortly_before_its_time(minutes: int) -> None:
     assert behind or not closed, "nobody makes up for a block that has not begun"
 
 
-def test_before_the_start_every_group_waits_for_an_action(make: Callable[..., Any]) -> None:
+def test_before_the_start_every_group_waits_for_an_action(make: Make) -> None:
     made = make(EfaNodePool, capacity=[HOURS_BLOCK, HOURS_ON_DEMAND])
     groups = {group.name: group for group in made.of("Group")}
     sizes = {
@@ -455,7 +450,7 @@ def test_before_the_start_every_group_waits_for_an_action(make: Callable[..., An
     }  # fmt: skip
 
 
-def test_after_the_start_the_groups_are_declared_as_the_actions_have_left_them(make: Callable[..., Any]) -> None:
+def test_after_the_start_the_groups_are_declared_as_the_actions_have_left_them(make: Make) -> None:
     made = make(EfaNodePool, capacity=[RUNNING, HOURS_ON_DEMAND])
     sizes = [(g.inputs["maxSize"], g.inputs.get("desiredCapacity")) for g in made.of("Group")]
     assert sizes == [(4, 4), (2, None)]

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import boto3
@@ -16,16 +15,7 @@ from gangway.components.catalog.resolve import stated_price
 from gangway.components.catalog.schema import MachineType
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.cost import Bound, CostComponent, bound
-
-
-@dataclass(frozen=True)
-class Resource:
-    """A resource as pricing sees it."""
-
-    type: str
-    name: str
-    inputs: dict[str, Any]
-    id: str = ""
+from tests.components.fixture_types import Resource
 
 
 def template(machine: str, market: str | None = None, disk: float = 200.0, cap: str | None = None) -> Resource:

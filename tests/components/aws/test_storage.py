@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -20,11 +19,12 @@ from gangway.components.aws.storage import (
 )
 from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 
 
-def test_the_file_system(make: Callable[..., Any]) -> None:
+def test_the_file_system(make: Make) -> None:
     system = make(LustreFileSystem, capacity_gib=9600, throughput_mbps_per_tib=500).one("LustreFileSystem")
     assert system.type == "aws:fsx/lustreFileSystem:LustreFileSystem"
     expected = {
@@ -45,7 +45,7 @@ def test_the_file_system(make: Callable[..., Any]) -> None:
     assert not {"importPath", "exportPath", "rootSquashConfiguration", "efaEnabled"} & set(system.inputs)
 
 
-def test_the_data_set_is_only_read_and_runs_go_both_ways_without_deletions(make: Callable[..., Any]) -> None:
+def test_the_data_set_is_only_read_and_runs_go_both_ways_without_deletions(make: Make) -> None:
     made = make(LustreFileSystem)
     links = {link.inputs["fileSystemPath"]: link.inputs for link in made.of("DataRepositoryAssociation")}
     assert {link["fileSystemId"] for link in links.values()} == {made.one("LustreFileSystem").id}
@@ -60,7 +60,7 @@ def test_the_data_set_is_only_read_and_runs_go_both_ways_without_deletions(make:
 
 
 def test_a_large_file_system_and_a_link_to_many_objects_have_hours(
-    declare: Callable[..., Any], example_args: dict[str, dict[str, Any]]
+    declare: Make, example_args: dict[str, dict[str, Any]]
 ) -> None:
     """The provider gives a link ten minutes; one that reads the names of millions of objects takes over an hour."""
     waits: dict[str, list[float]] = {}
@@ -77,12 +77,12 @@ def test_a_large_file_system_and_a_link_to_many_objects_have_hours(
     assert all(min(hours) >= 1.5 for hours in waits.values())
 
 
-def test_without_a_source_only_runs_are_linked(make: Callable[..., Any]) -> None:
+def test_without_a_source_only_runs_are_linked(make: Make) -> None:
     (link,) = make(LustreFileSystem, source=None).of("DataRepositoryAssociation")
     assert link.inputs["fileSystemPath"] == "/runs"
 
 
-def test_efa_and_provisioned_metadata(make: Callable[..., Any]) -> None:
+def test_efa_and_provisioned_metadata(make: Make) -> None:
     system = make(LustreFileSystem, capacity_gib=9600, throughput_mbps_per_tib=500, efa=True, metadata_iops=12000).one(
         "LustreFileSystem"
     )
@@ -90,7 +90,7 @@ def test_efa_and_provisioned_metadata(make: Callable[..., Any]) -> None:
     assert system.inputs["metadataConfiguration"] == {"mode": "USER_PROVISIONED", "iops": 12000}
 
 
-def test_scratch_sends_nothing_that_scratch_cannot_have(declare: Callable[..., Any], tags: dict[str, str]) -> None:
+def test_scratch_sends_nothing_that_scratch_cannot_have(declare: Make, tags: dict[str, str]) -> None:
     def program() -> None:
         LustreFileSystem(
             "demo",
@@ -113,7 +113,7 @@ def test_scratch_sends_nothing_that_scratch_cannot_have(declare: Callable[..., A
     assert not made.of("LogGroup")
 
 
-def test_events_go_to_a_log_group_of_the_name_fsx_wants(make: Callable[..., Any]) -> None:
+def test_events_go_to_a_log_group_of_the_name_fsx_wants(make: Make) -> None:
     made = make(LustreFileSystem)
     group = made.one("LogGroup").inputs
     assert (group["name"], group["retentionInDays"], group["kmsKeyId"]) == ("/aws/fsx/demo", 30, KEY)
@@ -121,12 +121,12 @@ def test_events_go_to_a_log_group_of_the_name_fsx_wants(make: Callable[..., Any]
     assert log == {"level": "WARN_ERROR", "destination": "${LogGroup.demo-lustre.arn}"}
 
 
-def test_a_size_fsx_refuses_stops_the_component(make: Callable[..., Any]) -> None:
+def test_a_size_fsx_refuses_stops_the_component(make: Make) -> None:
     with pytest.raises(InputError, match="not a size FSx for Lustre offers"):
         make(LustreFileSystem, capacity_gib=1000)
 
 
-def test_the_run_bucket_is_private_and_versioned(make: Callable[..., Any]) -> None:
+def test_the_run_bucket_is_private_and_versioned(make: Make) -> None:
     made = make(RunBucket)
     bucket, block, versions = made.one("Bucket"), made.one("BucketPublicAccessBlock"), made.one("BucketVersioning")
     switches = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
@@ -136,7 +136,7 @@ def test_the_run_bucket_is_private_and_versioned(make: Callable[..., Any]) -> No
     assert made.one("BucketOwnershipControls").inputs["rule"] == {"objectOwnership": "BucketOwnerEnforced"}
 
 
-def test_nothing_is_answered_without_tls(make: Callable[..., Any]) -> None:
+def test_nothing_is_answered_without_tls(make: Make) -> None:
     policy = json.loads(make(RunBucket).one("BucketPolicy").inputs["policy"])
     assert policy == bucket_policy("${Bucket.demo-runs.arn}")
     (statement,) = policy["Statement"]
@@ -158,14 +158,12 @@ def test_nothing_is_answered_without_tls(make: Callable[..., Any]) -> None:
         ),
     ],
 )
-def test_objects_are_encrypted_with_the_given_key_or_s3s_own(
-    make: Callable[..., Any], key: str | None, rule: dict[str, Any]
-) -> None:
+def test_objects_are_encrypted_with_the_given_key_or_s3s_own(make: Make, key: str | None, rule: dict[str, Any]) -> None:
     made = make(RunBucket, kms_key_arn=key)
     assert made.one("BucketServerSideEncryptionConfiguration").inputs["rules"] == [rule]
 
 
-def test_what_is_current_never_expires(make: Callable[..., Any]) -> None:
+def test_what_is_current_never_expires(make: Make) -> None:
     (rule,) = make(RunBucket).one("BucketLifecycleConfiguration").inputs["rules"]
     assert rule["noncurrentVersionExpiration"] == {"noncurrentDays": 30}
     assert rule["abortIncompleteMultipartUpload"] == {"daysAfterInitiation": 7}
@@ -314,7 +312,7 @@ def test_another_tier_that_takes_the_size_is_offered_with_its_price() -> None:
     assert elsewhere.value.fix == "set capacity_gib: 4800 ($1,632 a month in us-east-1)"
 
 
-def test_the_repository_is_immutable_scanned_and_goes_with_the_stack(make: Callable[..., Any]) -> None:
+def test_the_repository_is_immutable_scanned_and_goes_with_the_stack(make: Make) -> None:
     inputs = make(ImageRegistry).one("Repository").inputs
     assert inputs["imageTagMutability"] == "IMMUTABLE_WITH_EXCLUSION"
     filters = inputs["imageTagMutabilityExclusionFilters"]
@@ -327,7 +325,7 @@ def test_the_repository_is_immutable_scanned_and_goes_with_the_stack(make: Calla
     assert "encryptionConfigurations" not in make(ImageRegistry, kms_key_arn=None).one("Repository").inputs
 
 
-def test_untagged_images_go_after_two_weeks_and_the_newest_stay(make: Callable[..., Any]) -> None:
+def test_untagged_images_go_after_two_weeks_and_the_newest_stay(make: Make) -> None:
     made = make(ImageRegistry)
     declared = made.one("LifecyclePolicy").inputs
     assert declared["repository"] == "${Repository.demo-trainer.name}"

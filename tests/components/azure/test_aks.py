@@ -23,6 +23,7 @@ from gangway.components.azure.aks import (
 from gangway.components.azure.pricing import price_resources
 from gangway.components.catalog.loader import load_provider
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def args(place: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def cluster(make: Callable[..., Any], args: dict[str, Any]) -> Callable[..., dict[str, Any]]:
+def cluster(make: Make, args: dict[str, Any]) -> Callable[..., dict[str, Any]]:
     """What a cluster is declared with."""
 
     def run(**changes: Any) -> dict[str, Any]:
@@ -102,9 +103,7 @@ def test_nothing_is_upgraded_under_a_job(cluster: Callable[..., dict[str, Any]])
     assert cluster()["autoUpgradeProfile"] == {"upgradeChannel": "none", "nodeOSUpgradeChannel": "None"}
 
 
-def test_the_control_planes_log_is_kept_where_there_is_a_workspace(
-    make: Callable[..., Any], args: dict[str, Any]
-) -> None:
+def test_the_control_planes_log_is_kept_where_there_is_a_workspace(make: Make, args: dict[str, Any]) -> None:
     made = make(AksCluster, args)
     setting = made.one("DiagnosticSetting").inputs
     assert setting["resourceUri"] == made.one("ManagedCluster").id
@@ -112,15 +111,13 @@ def test_the_control_planes_log_is_kept_where_there_is_a_workspace(
     assert not make(AksCluster, {**args, "workspace_id": None}).of("DiagnosticSetting")
 
 
-def test_a_long_stack_has_names_that_azure_takes(declare: Callable[..., Any], args: Any) -> None:
+def test_a_long_stack_has_names_that_azure_takes(declare: Make, args: Any) -> None:
     inputs = declare(lambda: AksCluster("s" * 70, args)).one("ManagedCluster").inputs
     assert len(inputs["resourceName"]) <= 63
     assert len(inputs["dnsPrefix"]) <= 54
 
 
-def test_the_cluster_joins_a_subnet_and_gives_nodes_their_identity(
-    make: Callable[..., Any], place: dict[str, Any]
-) -> None:
+def test_the_cluster_joins_a_subnet_and_gives_nodes_their_identity(make: Make, place: dict[str, Any]) -> None:
     wanted = {"subnet_id": "/subnet", "disk_encryption_set_id": "/disks", "repository_id": "/registry"}
     given = {key: value for key, value in place.items() if key != "zone"}
     made = make(AksIdentity, {**given, **wanted})
@@ -210,7 +207,7 @@ def test_infiniband_refuses_what_it_cannot_be(pool_args: dict[str, Any]) -> None
         planned(NDV5, [{"kind": "spot"}], 0, 301)
 
 
-def test_spot_pools_delete_what_is_taken(make: Callable[..., Any], pool_args: dict[str, Any]) -> None:
+def test_spot_pools_delete_what_is_taken(make: Make, pool_args: dict[str, Any]) -> None:
     free, capped, demanded = (pool.inputs for pool in make(AksNodePools, pool_args).of("AgentPool"))
     for inputs in (free, capped):
         assert (inputs["scaleSetPriority"], inputs["scaleSetEvictionPolicy"]) == ("Spot", "Delete")
@@ -222,7 +219,7 @@ def test_spot_pools_delete_what_is_taken(make: Callable[..., Any], pool_args: di
     assert demanded["upgradeSettings"] == {"maxSurge": "0", "maxUnavailable": "1"}
 
 
-def test_pools_grow_from_nothing(make: Callable[..., Any], pool_args: dict[str, Any]) -> None:
+def test_pools_grow_from_nothing(make: Make, pool_args: dict[str, Any]) -> None:
     for pool in make(AksNodePools, pool_args).of("AgentPool"):
         sizes = [pool.inputs[key] for key in ("enableAutoScaling", "minCount", "maxCount", "count")]
         assert sizes == [True, 0, 4, 0]
@@ -233,7 +230,7 @@ def test_pools_grow_from_nothing(make: Callable[..., Any], pool_args: dict[str, 
         assert "availabilityZones" not in pool.inputs
 
 
-def test_rungs_are_told_apart_by_their_labels(make: Callable[..., Any], pool_args: dict[str, Any]) -> None:
+def test_rungs_are_told_apart_by_their_labels(make: Make, pool_args: dict[str, Any]) -> None:
     labelled = {"node_labels": [{"a": "1"}, {"a": "2"}, {"a": "3"}], "node_taints": ["a=b:NoSchedule"]}
     pools = make(AksNodePools, {**pool_args, **labelled}).of("AgentPool")
     assert [pool.inputs["nodeLabels"] for pool in pools] == [
@@ -245,18 +242,18 @@ def test_rungs_are_told_apart_by_their_labels(make: Callable[..., Any], pool_arg
 
 
 @pytest.mark.parametrize("driver", ["Install", "None"])
-def test_who_installs_the_driver(make: Callable[..., Any], pool_args: dict[str, Any], driver: str) -> None:
+def test_who_installs_the_driver(make: Make, pool_args: dict[str, Any], driver: str) -> None:
     pools = make(AksNodePools, {**pool_args, "gpu_driver": driver}).of("AgentPool")
     assert {pool.inputs["gpuProfile"]["driver"] for pool in pools} == {driver}
 
 
-def test_pools_are_made_one_after_the_other(make: Callable[..., Any], pool_args: dict[str, Any]) -> None:
+def test_pools_are_made_one_after_the_other(make: Make, pool_args: dict[str, Any]) -> None:
     first, second, third = make(AksNodePools, pool_args).of("AgentPool")
     assert first.urn in second.dependencies
     assert second.urn in third.dependencies
 
 
-def test_the_bill(declare: Callable[..., Any], pool_args: Any, place: dict[str, Any]) -> None:
+def test_the_bill(declare: Make, pool_args: Any, place: dict[str, Any]) -> None:
     of_cluster: Any = {
         **{key: pool_args[key] for key in ("resource_group_name", "subnet_id", "tags", "zone")},
         "location": "eastus",

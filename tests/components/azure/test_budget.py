@@ -21,6 +21,7 @@ from gangway.components.azure.budget import (
 )
 from gangway.components.azure.policies import GROUP_WIDE, stop_actions
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make, Mistakes
 
 percents = st.lists(st.integers(1, 1000).map(float), max_size=8)
 
@@ -84,9 +85,7 @@ def args(place: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_what_counts_and_who_hears(
-    make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_what_counts_and_who_hears(make: Make, args: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(Budget, args)
     assert arm_mistakes(made) == []
     budget = made.one("Budget").inputs
@@ -103,20 +102,18 @@ def test_what_counts_and_who_hears(
     assert not made.of("Workflow")
 
 
-def test_the_stop_of_a_long_name_fits(declare: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_the_stop_of_a_long_name_fits(declare: Make, args: dict[str, Any]) -> None:
     long = "a-stack-with-a-name-of-forty-characters-"[:39] + "x"
     made = declare(lambda: Budget(long, {**args, "stop_at_percent": 120.0}))  # type: ignore[typeddict-item]  # a dict
     assert len(made.one("Workflow").name) + len("12345678") <= 43
 
 
-def test_a_budget_writes_to_somebody(make: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_a_budget_writes_to_somebody(make: Make, args: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"gangway:budget\.emails"):
         make(Budget, {**args, "emails": []})
 
 
-def test_a_stop_knows_its_limit_and_what_to_stop(
-    make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_a_stop_knows_its_limit_and_what_to_stop(make: Make, args: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(Budget, {**args, "stop_at_percent": 120.0, "group_ids": ["/set"], "head_ids": ["/head"]})
     assert arm_mistakes(made) == []
     assert "actual-120" in made.one("Budget").inputs["notifications"]
@@ -181,7 +178,7 @@ class Expression:
 class LogicApp:
     """Runs a definition once. `api` answers calls, and raises RefusedError for those it does not take."""
 
-    def __init__(self, definition: dict[str, Any], parameters: dict[str, Any], api: Callable[..., Any]) -> None:
+    def __init__(self, definition: dict[str, Any], parameters: dict[str, Any], api: Make) -> None:
         assert set(definition["parameters"]) == set(parameters)
         self.definition, self.parameters, self.api = definition, parameters, api
         self.bodies: dict[str, Any] = {}

@@ -15,6 +15,7 @@ from gangway.components.azure.network import PrivateEndpoints, TrainingNetwork
 from gangway.components.azure.storage import FlowLogStore, ImageRegistry, RunBucket
 from gangway.components.core.fields import Egress
 from tests.components.contract import check_declared, check_signature, keys_of
+from tests.components.fixture_types import Make, Mistakes
 from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
@@ -136,7 +137,7 @@ def example(place: dict[str, Any]) -> Example:
 
 
 @every_component
-def test_the_contract(component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example) -> None:
+def test_the_contract(component: type[pulumi.ComponentResource], make: Make, example: Example) -> None:
     check_signature(component)
     check_declared(component, "azure", make(component, example(component)))
 
@@ -144,16 +145,16 @@ def test_the_contract(component: type[pulumi.ComponentResource], make: Callable[
 @every_component
 def test_microsofts_models_take_everything_it_can_declare(
     component: type[pulumi.ComponentResource],
-    make: Callable[..., Any],
+    make: Make,
     example: Example,
-    arm_mistakes: Callable[[Any], list[str]],
+    arm_mistakes: Mistakes,
 ) -> None:
     assert arm_mistakes(make(component, example(component))) == []
 
 
 @every_component
 def test_everything_is_where_the_stack_is(
-    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
+    component: type[pulumi.ComponentResource], make: Make, example: Example
 ) -> None:
     # Azure's own watcher, and the log of imports in the account of the data.
     elsewhere = {"FlowLog": "NetworkWatcherRG", "BlobContainer demo-lustre-log": "d"}
@@ -169,7 +170,7 @@ def test_everything_is_where_the_stack_is(
 @every_component
 def test_whatever_can_carry_a_tag_carries_them_all(
     component: type[pulumi.ComponentResource],
-    make: Callable[..., Any],
+    make: Make,
     example: Example,
     tags: dict[str, str],
 ) -> None:

@@ -1,6 +1,5 @@
 """LustreFileSystem: what Azure is asked for, the container behind it, and who is let in."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from gangway.components.azure.policies import BLOB_CONTRIBUTOR, STORAGE_CONTRIBU
 from gangway.components.catalog.loader import load_amlfs_subnets, load_amlfs_tiers
 from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make, Mistakes
 
 ACCOUNT = "/subscriptions/{}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mydata"
 
@@ -32,9 +32,7 @@ def linked(args: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_file_system_alone(
-    make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_the_file_system_alone(make: Make, args: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(LustreFileSystem, args)
     assert arm_mistakes(made) == []
     system = made.one("AmlFilesystem").inputs
@@ -46,9 +44,7 @@ def test_the_file_system_alone(
     assert "zones" not in make(LustreFileSystem, {**args, "zone": ""}).one("AmlFilesystem").inputs
 
 
-def test_a_container_behind_it(
-    make: Callable[..., Any], linked: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_a_container_behind_it(make: Make, linked: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(LustreFileSystem, linked)
     assert arm_mistakes(made) == []
     account = linked["source_account_id"]
@@ -69,9 +65,7 @@ def test_a_container_behind_it(
     assert {log.urn, *(grant.urn for grant in grants)} <= system.dependencies, "without them it fails"
 
 
-def test_nothing_looks_into_the_container_before_azure_heeds_its_roles(
-    make: Callable[..., Any], linked: dict[str, Any]
-) -> None:
+def test_nothing_looks_into_the_container_before_azure_heeds_its_roles(make: Make, linked: dict[str, Any]) -> None:
     """A file system that could not see its container stays, half made."""
     made = make(LustreFileSystem, {**linked, "role_wait_sec": 300})
     wait = made.one("Settling")
@@ -81,7 +75,7 @@ def test_nothing_looks_into_the_container_before_azure_heeds_its_roles(
     assert not make(LustreFileSystem, linked).of("Settling")
 
 
-def test_the_log_of_imports_is_in_another_container(make: Callable[..., Any], linked: dict[str, Any]) -> None:
+def test_the_log_of_imports_is_in_another_container(make: Make, linked: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="the container for the log of imports") as caught:
         make(LustreFileSystem, {**linked, "source": "az://mydata/demo-lustre-log/celeba"})
     assert (caught.value.place, caught.value.allowed) == (
@@ -89,7 +83,7 @@ def test_the_log_of_imports_is_in_another_container(make: Callable[..., Any], li
     )  # fmt: skip
 
 
-def test_runs_go_back_into_it(make: Callable[..., Any], linked: dict[str, Any]) -> None:
+def test_runs_go_back_into_it(make: Make, linked: dict[str, Any]) -> None:
     job = make(LustreFileSystem, linked).one("AutoExportJob").inputs
     assert (job["adminStatus"], job["autoExportPrefixes"]) == ("Enable", ["/runs"])
     assert job["amlFilesystemName"] == "${AmlFilesystem.demo-lustre.name}"
@@ -102,9 +96,7 @@ KEY = {
 }  # fmt: skip
 
 
-def test_a_key_of_ones_own(
-    make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_a_key_of_ones_own(make: Make, args: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(LustreFileSystem, {**args, "key": KEY})
     assert arm_mistakes(made) == []
     system = made.one("AmlFilesystem").inputs
@@ -135,9 +127,7 @@ def test_a_key_of_ones_own(
         ),
     ],
 )
-def test_what_cannot_be_is_said(
-    make: Callable[..., Any], args: dict[str, Any], changes: dict[str, Any], where: str
-) -> None:
+def test_what_cannot_be_is_said(make: Make, args: dict[str, Any], changes: dict[str, Any], where: str) -> None:
     with pytest.raises(InputError) as caught:
         make(LustreFileSystem, {**args, **changes})
     assert caught.value.place == f"gangway:{where}"

@@ -1,6 +1,5 @@
 """TrainingNetwork: address plan, ways out, and nothing that could be reached from outside."""
 
-from collections.abc import Callable
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -26,6 +25,7 @@ from gangway.components.azure.network import (
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.components.core.network import HeadPortsArgs
+from tests.components.fixture_types import Make, Mistakes
 
 HEAD: HeadPortsArgs = {"rendezvous_port": 29400, "metrics_port": 9400}
 ranges = st.integers(16, 20).flatmap(
@@ -56,7 +56,7 @@ def test_a_range_that_cannot_be_divided_is_named(cidr: str) -> None:
 
 
 @pytest.fixture
-def made(make: Callable[..., Any], place: dict[str, Any]) -> Callable[..., Any]:
+def made(make: Make, place: dict[str, Any]) -> Make:
     """A network with these changes."""
 
     def run(**changes: Any) -> Any:
@@ -74,13 +74,11 @@ WHOLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("changes", [{}, WHOLE, {"zone": ""}])
-def test_microsofts_models_take_it(
-    made: Callable[..., Any], arm_mistakes: Callable[[Any], list[str]], changes: dict[str, Any]
-) -> None:
+def test_microsofts_models_take_it(made: Make, arm_mistakes: Mistakes, changes: dict[str, Any]) -> None:
     assert arm_mistakes(made(**changes)) == []
 
 
-def test_public_addresses_are_those_of_nat_and_bastion(made: Callable[..., Any]) -> None:
+def test_public_addresses_are_those_of_nat_and_bastion(made: Make) -> None:
     assert [address.name for address in made().of("PublicIPAddress")] == ["demo-nat"]
     whole = made(**WHOLE)
     assert [address.name for address in whole.of("PublicIPAddress")] == ["demo-bastion", "demo-nat"]
@@ -91,7 +89,7 @@ def test_public_addresses_are_those_of_nat_and_bastion(made: Callable[..., Any])
     assert "zones" not in made(zone="").one("NatGateway").inputs
 
 
-def test_no_subnet_has_the_outbound_access_that_azure_gives_by_default(made: Callable[..., Any]) -> None:
+def test_no_subnet_has_the_outbound_access_that_azure_gives_by_default(made: Make) -> None:
     subnets = {subnet.name: subnet.inputs for subnet in made(**WHOLE).of("Subnet")}
     assert set(subnets) == {"demo-private", "demo-lustre", "demo-bastion"}
     assert all(subnet["defaultOutboundAccess"] is False for subnet in subnets.values())
@@ -111,7 +109,7 @@ def rules_of(made: Any, group: str) -> dict[str, dict[str, Any]]:
     return {rule["name"]: rule for rule in found.inputs["securityRules"]}
 
 
-def test_rules_name_machines_by_their_groups(made: Callable[..., Any]) -> None:
+def test_rules_name_machines_by_their_groups(made: Make) -> None:
     rules = rules_of(made(head=HEAD), "demo-private")
     assert set(rules) == {"self", "rendezvous", "metrics", "refuse-inbound"}
     assert rules["rendezvous"] == {
@@ -125,7 +123,7 @@ def test_rules_name_machines_by_their_groups(made: Callable[..., Any]) -> None:
     assert (refused["sourceAddressPrefix"], refused["destinationAddressPrefix"]) == ("*", "*")
 
 
-def test_lustre_ports_are_a_list(made: Callable[..., Any]) -> None:
+def test_lustre_ports_are_a_list(made: Make) -> None:
     whole = made(**WHOLE)
     for group, rule in (("demo-private", "lustre-fabric"), ("demo-lustre", "clients")):
         found = rules_of(whole, group)[rule]
@@ -134,13 +132,13 @@ def test_lustre_ports_are_a_list(made: Callable[..., Any]) -> None:
     assert rules_of(whole, "demo-lustre")["clients"]["sourceAddressPrefix"] == "10.42.0.0/18"
 
 
-def test_subnets_are_changed_one_after_another(made: Callable[..., Any]) -> None:
+def test_subnets_are_changed_one_after_another(made: Make) -> None:
     subnets = {subnet.name: subnet for subnet in made(**WHOLE).of("Subnet")}
     assert subnets["demo-private"].urn in subnets["demo-lustre"].dependencies
     assert subnets["demo-lustre"].urn in subnets["demo-bastion"].dependencies
 
 
-def test_the_head_has_a_name_in_a_zone_of_the_network(made: Callable[..., Any]) -> None:
+def test_the_head_has_a_name_in_a_zone_of_the_network(made: Make) -> None:
     whole = made(head=HEAD)
     assert whole.one("PrivateZone").inputs["privateZoneName"] == "demo.gangway.internal"
     link = whole.one("VirtualNetworkLink").inputs
@@ -149,7 +147,7 @@ def test_the_head_has_a_name_in_a_zone_of_the_network(made: Callable[..., Any]) 
     assert not made().of("PrivateZone")
 
 
-def test_flow_logs_are_of_the_network_and_where_one_says(made: Callable[..., Any]) -> None:
+def test_flow_logs_are_of_the_network_and_where_one_says(made: Make) -> None:
     log = made(**WHOLE).one("FlowLog").inputs
     assert log["targetResourceId"] == "${VirtualNetwork.demo-network.id}"
     assert log["networkWatcherName"] == "NetworkWatcher_eastus"
@@ -159,7 +157,7 @@ def test_flow_logs_are_of_the_network_and_where_one_says(made: Callable[..., Any
 
 
 @pytest.mark.slow
-def test_the_log_waits_for_the_watcher_that_azure_makes(made: Callable[..., Any]) -> None:
+def test_the_log_waits_for_the_watcher_that_azure_makes(made: Make) -> None:
     """It comes some time after the region's first network: a log without it is refused."""
     whole = made(**WHOLE, watcher_wait_sec=300)
     wait, log = whole.one("Settling"), whole.one("FlowLog")
@@ -169,7 +167,7 @@ def test_the_log_waits_for_the_watcher_that_azure_makes(made: Callable[..., Any]
     assert not made(**WHOLE).of("Settling")
 
 
-def test_a_watcher_that_is_named_is_there_already(made: Callable[..., Any]) -> None:
+def test_a_watcher_that_is_named_is_there_already(made: Make) -> None:
     whole = made(**WHOLE, watcher_wait_sec=300, network_watcher="net-hub/nw-eastus")
     log = whole.one("FlowLog").inputs
     assert (log["resourceGroupName"], log["networkWatcherName"]) == ("net-hub", "nw-eastus")
@@ -282,13 +280,13 @@ TARGETS = {"account": "/accounts/runs", "registry": "/registries/r", "vault": "/
 
 
 @pytest.fixture
-def endpoints(make: Callable[..., Any], place: dict[str, Any]) -> Any:
+def endpoints(make: Make, place: dict[str, Any]) -> Any:
     args = {name: place[name] for name in ("resource_group_name", "location", "tags")}
     args |= {f"{what}_id": target for what, target in TARGETS.items()}
     return make(PrivateEndpoints, {**args, "subnet_id": "/subnets/private", "network_id": "/networks/n"})
 
 
-def test_each_leads_to_the_one_that_is_the_stacks(endpoints: Any, arm_mistakes: Callable[[Any], list[str]]) -> None:
+def test_each_leads_to_the_one_that_is_the_stacks(endpoints: Any, arm_mistakes: Mistakes) -> None:
     assert arm_mistakes(endpoints) == []
     by_service = {one.name.removeprefix("demo-"): one.inputs for one in endpoints.of("PrivateEndpoint")}
     for what, target in TARGETS.items():

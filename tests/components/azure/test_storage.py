@@ -1,6 +1,5 @@
 """RunBucket: no keys, no strangers, and it outlives the stack."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from gangway.components.azure.identity import EncryptionKey, ResourceGroup
 from gangway.components.azure.policies import BLOB_CONTRIBUTOR
 from gangway.components.azure.storage import FlowLogStore, RunBucket, Watcher, plan_watcher
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make, Mistakes
 
 
 @pytest.fixture
@@ -22,9 +22,7 @@ KEY = {
 }  # fmt: skip
 
 
-def test_an_account_that_knows_no_keys_and_no_public(
-    make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_an_account_that_knows_no_keys_and_no_public(make: Make, args: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(RunBucket, args)
     assert arm_mistakes(made) == []
     account = made.one("StorageAccount").inputs
@@ -36,9 +34,7 @@ def test_an_account_that_knows_no_keys_and_no_public(
     assert made.one("BlobContainer").inputs["publicAccess"] == "None"
 
 
-def test_with_subnets_it_answers_to_nobody_else(
-    make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_with_subnets_it_answers_to_nobody_else(make: Make, args: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(RunBucket, {**args, "subnet_ids": ["/subnet"], "allowed_ips": ["203.0.113.7"]})
     assert arm_mistakes(made) == []
     rules = made.one("StorageAccount").inputs["networkRuleSet"]
@@ -47,19 +43,17 @@ def test_with_subnets_it_answers_to_nobody_else(
     assert [rule["iPAddressOrRange"] for rule in rules["ipRules"]] == ["203.0.113.7"]
 
 
-def test_addresses_alone_close_it_too(make: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_addresses_alone_close_it_too(make: Make, args: dict[str, Any]) -> None:
     rules = make(RunBucket, {**args, "allowed_ips": ["203.0.113.7"]}).one("StorageAccount").inputs["networkRuleSet"]
     assert rules["defaultAction"] == "Deny"
 
 
 @pytest.mark.parametrize(("zone", "sku"), [("1", "Standard_ZRS"), ("", "Standard_LRS")])
-def test_three_zones_where_the_region_has_them(
-    make: Callable[..., Any], args: dict[str, Any], zone: str, sku: str
-) -> None:
+def test_three_zones_where_the_region_has_them(make: Make, args: dict[str, Any], zone: str, sku: str) -> None:
     assert make(RunBucket, {**args, "zone": zone}).one("StorageAccount").inputs["sku"] == {"name": sku}
 
 
-def test_every_version_is_kept_for_a_time(make: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_every_version_is_kept_for_a_time(make: Make, args: dict[str, Any]) -> None:
     made = make(RunBucket, args)
     service = made.one("BlobServiceProperties").inputs
     assert service["isVersioningEnabled"] is True
@@ -69,9 +63,7 @@ def test_every_version_is_kept_for_a_time(make: Callable[..., Any], args: dict[s
     assert made.one("BlobServiceProperties").urn in made.one("ManagementPolicy").dependencies
 
 
-def test_a_key_of_ones_own(
-    make: Callable[..., Any], args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_a_key_of_ones_own(make: Make, args: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(RunBucket, {**args, "key": KEY})
     assert arm_mistakes(made) == []
     account = made.one("StorageAccount").inputs
@@ -84,7 +76,7 @@ def test_a_key_of_ones_own(
     ("component", "goes"), [(RunBucket, []), (ResourceGroup, []), (EncryptionKey, ["demo-disks", "demo-disks-use"])]
 )
 def test_runs_stay_when_the_stack_goes_and_so_does_what_opens_them(
-    make: Callable[..., Any],
+    make: Make,
     place: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     component: Any,
@@ -140,9 +132,7 @@ def flow_args(place: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in place.items() if key != "zone"}
 
 
-def test_an_account_of_its_own_without_keys(
-    make: Callable[..., Any], flow_args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_an_account_of_its_own_without_keys(make: Make, flow_args: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(FlowLogStore, flow_args)
     assert arm_mistakes(made) == []
     account = made.one("StorageAccount")
@@ -151,7 +141,7 @@ def test_an_account_of_its_own_without_keys(
     assert account.inputs["sku"] == {"name": "Standard_LRS"}
 
 
-def test_who_writes_may_write_there_and_nowhere_else(make: Callable[..., Any], flow_args: dict[str, Any]) -> None:
+def test_who_writes_may_write_there_and_nowhere_else(make: Make, flow_args: dict[str, Any]) -> None:
     made = make(FlowLogStore, flow_args)
     grant = made.one("RoleAssignment").inputs
     assert grant["roleDefinitionId"].endswith(BLOB_CONTRIBUTOR)
@@ -159,7 +149,7 @@ def test_who_writes_may_write_there_and_nowhere_else(make: Callable[..., Any], f
     assert grant["principalId"] == "${UserAssignedIdentity.demo-flows.principalId}"
 
 
-def test_the_log_waits_until_its_identity_may_write(make: Callable[..., Any], flow_args: dict[str, Any]) -> None:
+def test_the_log_waits_until_its_identity_may_write(make: Make, flow_args: dict[str, Any]) -> None:
     made = make(FlowLogStore, {**flow_args, "role_wait_sec": 300})
     wait = made.one("Settling")
     assert made.one("RoleAssignment").urn in wait.dependencies
@@ -168,7 +158,7 @@ def test_the_log_waits_until_its_identity_may_write(make: Callable[..., Any], fl
 
 
 def test_under_the_stacks_own_key_where_there_is_one(
-    make: Callable[..., Any], flow_args: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
+    make: Make, flow_args: dict[str, Any], arm_mistakes: Mistakes
 ) -> None:
     key = {"key_name": "data", "key_url": "https://v/keys/data/1", "vault_uri": "https://v/", "vault_id": "/vault",
            "identity_id": "/identity"}  # fmt: skip

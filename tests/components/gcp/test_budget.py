@@ -25,6 +25,7 @@ from gangway.components.gcp.budget import (
     units_and_nanos,
 )
 from gangway.components.gcp.identity import GROUP_PERMISSIONS, PROJECT_WIDE
+from tests.components.fixture_types import Make, Mistakes
 
 
 @pytest.fixture
@@ -51,9 +52,7 @@ def test_alarms_at_each_percentage_and_one_on_the_forecast() -> None:
     assert plan_budget_alarms([50, 80], 100) == [*spent, forecast], "people hear of the stop"
 
 
-def test_the_budget_is_one_of_the_api(
-    make: Callable[..., Any], args: Any, api_mistakes: Callable[..., list[str]]
-) -> None:
+def test_the_budget_is_one_of_the_api(make: Make, args: Any, api_mistakes: Mistakes) -> None:
     budget = make(Budget, args).one("Budget").inputs
     assert budget["billingAccount"] == "012345-6789AB-CDEF01"
     assert budget["budgetFilter"] == {
@@ -75,7 +74,7 @@ def test_the_budget_is_one_of_the_api(
     assert budget["amount"]["specifiedAmount"] == {"currencyCode": "USD", "units": "1500", "nanos": 250_000_000}
 
 
-def test_people_and_the_topic_hear_of_it(make: Callable[..., Any], args: Any, labels: dict[str, str]) -> None:
+def test_people_and_the_topic_hear_of_it(make: Make, args: Any, labels: dict[str, str]) -> None:
     made = make(Budget, {**args, "kms_key_name": "key"})
     channels, topic = made.of("NotificationChannel"), made.one("Topic")
     assert [c.inputs["labels"] for c in channels] == [{"email_address": email} for email in args["emails"]]
@@ -89,7 +88,7 @@ def test_people_and_the_topic_hear_of_it(make: Callable[..., Any], args: Any, la
     assert not made.of("Workflow")
 
 
-def test_what_others_take_of_it(declare: Callable[..., Any], args: Any) -> None:
+def test_what_others_take_of_it(declare: Make, args: Any) -> None:
     seen: dict[str, str] = {}
 
     def program() -> None:
@@ -104,20 +103,20 @@ def test_what_others_take_of_it(declare: Callable[..., Any], args: Any) -> None:
     assert {r.parent for r in made.resources if r is not own} == {own.urn}
 
 
-def test_more_addresses_than_a_budget_takes(make: Callable[..., Any], args: Any) -> None:
+def test_more_addresses_than_a_budget_takes(make: Make, args: Any) -> None:
     with pytest.raises(InputError, match="more addresses") as caught:
         make(Budget, {**args, "emails": [f"{n}@example.com" for n in range(7)]})
     assert caught.value.fix == "remove 2, or write to a group's address"
 
 
 @pytest.mark.parametrize("wrong", ["012345-6789ab-cdef01", "billingAccounts/012345-6789AB-CDEF01", "x", ""])
-def test_what_is_no_billing_account(make: Callable[..., Any], args: Any, wrong: str) -> None:
+def test_what_is_no_billing_account(make: Make, args: Any, wrong: str) -> None:
     with pytest.raises(InputError, match="not the id of a billing account") as caught:
         make(Budget, {**args, "billing_account": wrong})
     assert caught.value.place == "gangway:budget.billing_account"
 
 
-def test_a_billing_account_in_another_currency_has_a_limit_in_it(make: Callable[..., Any], args: Any) -> None:
+def test_a_billing_account_in_another_currency_has_a_limit_in_it(make: Make, args: Any) -> None:
     """Dollars under another code would be another limit: 160000 JPY for 160000 USD."""
     budget = make(Budget, {**args, "currency": "JPY", "monthly_amount": 230000}).one("Budget").inputs
     assert budget["amount"]["specifiedAmount"] == {"currencyCode": "JPY", "units": "230000", "nanos": 0}
@@ -285,7 +284,7 @@ def shrinking(workflow: Stop, looks: int = 0) -> Stop:
 
 
 def test_node_pools_grow_no_more_and_are_emptied(
-    workflow: Stop, published_call: Callable[..., set[str]], api_mistakes: Callable[..., list[str]]
+    workflow: Stop, published_call: Callable[..., set[str]], api_mistakes: Mistakes
 ) -> None:
     assert shrinking(workflow).run(2000) == "stopped"
     assert [(method, url) for method, url, _ in workflow.calls] == [
@@ -364,11 +363,11 @@ def stop_args(labels: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def stopping(make: Callable[..., Any], stop_args: Any) -> Any:
+def stopping(make: Make, stop_args: Any) -> Any:
     return make(Budget, stop_args)
 
 
-def test_the_topic_starts_the_workflow(stopping: Any, api_mistakes: Callable[..., list[str]]) -> None:
+def test_the_topic_starts_the_workflow(stopping: Any, api_mistakes: Mistakes) -> None:
     trigger, workflow = stopping.one("Trigger").inputs, stopping.one("Workflow")
     assert trigger["matchingCriterias"] == [
         {"attribute": "type", "value": "google.cloud.pubsub.topic.v1.messagePublished"}
@@ -382,7 +381,7 @@ def test_the_topic_starts_the_workflow(stopping: Any, api_mistakes: Callable[...
 
 
 def test_the_workflow_is_the_file_and_its_environment(
-    stopping: Any, labels: dict[str, str], api_mistakes: Callable[..., list[str]]
+    stopping: Any, labels: dict[str, str], api_mistakes: Mistakes
 ) -> None:
     workflow = stopping.one("Workflow").inputs
     assert workflow["userEnvVars"] == {
@@ -413,13 +412,13 @@ def test_its_account_may_stop_and_no_more(stopping: Any) -> None:
     )
 
 
-def test_a_stop_that_could_empty_no_group_is_refused(make: Callable[..., Any], stop_args: Any) -> None:
+def test_a_stop_that_could_empty_no_group_is_refused(make: Make, stop_args: Any) -> None:
     with pytest.raises(InputError, match="groups_condition"):
         make(Budget, {**stop_args, "groups_condition": None})
 
 
 def test_the_trigger_waits_for_the_agent_that_acts_for_it(
-    make: Callable[..., Any], stop_args: Any, monkeypatch: pytest.MonkeyPatch
+    make: Make, stop_args: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pulumi_gcp import eventarc
 
@@ -437,7 +436,7 @@ def test_the_trigger_waits_for_the_agent_that_acts_for_it(
     assert [type(resource).__name__ for resource in waits.depends_on] == ["ServiceIdentity"]
 
 
-def test_with_tpus_it_may_delete_them(make: Callable[..., Any], stop_args: Any) -> None:
+def test_with_tpus_it_may_delete_them(make: Make, stop_args: Any) -> None:
     tpus = {"queued_resource_names": ["projects/lab/locations/us-east5-a/queuedResources/gan"]}
     args = {**stop_args, **tpus, "schedule_ids": [SCHEDULE], "group_ids": [], "groups_condition": None}
     made = make(Budget, args)
@@ -448,7 +447,7 @@ def test_with_tpus_it_may_delete_them(make: Callable[..., Any], stop_args: Any) 
     assert json.loads(made.one("Workflow").inputs["userEnvVars"]["QUEUED_RESOURCES"]) == args["queued_resource_names"]
 
 
-def test_with_node_pools_it_may_change_clusters(make: Callable[..., Any], stop_args: Any) -> None:
+def test_with_node_pools_it_may_change_clusters(make: Make, stop_args: Any) -> None:
     made = make(Budget, {**stop_args, "group_ids": [], "groups_condition": None, "node_pool_ids": POOLS})
     role = set(made.one("IAMCustomRole").inputs["permissions"])
     assert role == {*STOP_PERMISSIONS, *POOL_PERMISSIONS} <= PROJECT_WIDE.keys()

@@ -27,6 +27,7 @@ from gangway.components.gcp.identity import (
     node_permissions,
     plan_services,
 )
+from tests.components.fixture_types import Make, Mistakes
 
 OWN_GROUPS = "resource.matchTagId('tagKeys/1', 'tagValues/2')"
 REPOSITORY = "projects/lab/locations/us-east5/repositories/demo-trainer"
@@ -38,14 +39,14 @@ def args() -> dict[str, Any]:
 
 
 @pytest.fixture
-def node(make: Callable[..., Any], args: dict[str, Any]) -> Any:
+def node(make: Make, args: dict[str, Any]) -> Any:
     """A node with everything a node may have."""
     full: Any = {**args, "data_source": "gs://data/celeba/", "groups_condition": OWN_GROUPS}
     return make(NodeIdentity, full)
 
 
 @pytest.fixture
-def head(make: Callable[..., Any], args: dict[str, Any]) -> Any:
+def head(make: Make, args: dict[str, Any]) -> Any:
     full: Any = {**args, "groups_condition": OWN_GROUPS, "imports": True, "files_bucket_name": "files"}
     return make(HeadIdentity, full)
 
@@ -67,7 +68,7 @@ def test_a_node_reads_data_and_writes_its_own_runs(node: Any) -> None:
     assert (runs.inputs["bucket"], runs.inputs["role"]) == ("runs", "roles/storage.objectUser")
 
 
-def test_the_head_reads_what_up_writes_for_it(head: Any, make: Callable[..., Any], args: Any) -> None:
+def test_the_head_reads_what_up_writes_for_it(head: Any, make: Make, args: Any) -> None:
     granted = {member.inputs["bucket"]: member.inputs["role"] for member in head.of("BucketIAMMember")}
     assert granted == {"files": "roles/storage.objectViewer", "runs": "roles/storage.objectUser"}
     alone = make(HeadIdentity, args).of("BucketIAMMember")
@@ -81,7 +82,7 @@ def test_a_grant_on_a_bucket_has_no_condition(node: Any, head: Any) -> None:
     assert not [grant for grant in grants if "condition" in grant.inputs]
 
 
-def test_a_node_that_only_trains_has_no_role_of_ours(make: Callable[..., Any], args: Any) -> None:
+def test_a_node_that_only_trains_has_no_role_of_ours(make: Make, args: Any) -> None:
     made = make(NodeIdentity, args)
     assert not made.of("IAMCustomRole")
     assert [member.name for member in made.of("BucketIAMMember")] == ["demo-node-runs"]
@@ -160,7 +161,7 @@ def test_a_role_is_a_new_one_for_every_new_account(node: Any) -> None:
     assert role_id.endswith("niqueId}"), "of the account's number"
 
 
-def test_the_address_is_known_when_all_grants_are(declare: Callable[..., Any], args: Any) -> None:
+def test_the_address_is_known_when_all_grants_are(declare: Make, args: Any) -> None:
     seen: list[str] = []
 
     def program() -> None:
@@ -210,7 +211,7 @@ def test_only_what_the_stack_has_is_enabled() -> None:
     assert full == sorted(set(full))
 
 
-def test_apis_are_enabled_and_left_enabled(declare: Callable[..., Any]) -> None:
+def test_apis_are_enabled_and_left_enabled(declare: Make) -> None:
     seen: list[str] = []
 
     def program() -> None:
@@ -242,7 +243,7 @@ def key_args(labels: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def test_the_key(make: Callable[..., Any], key_args: Any, api_mistakes: Callable[..., list[str]]) -> None:
+def test_the_key(make: Make, key_args: Any, api_mistakes: Mistakes) -> None:
     made = make(EncryptionKey, key_args)
     key = made.one("CryptoKey").inputs
     assert key["keyRing"] == made.one("KeyRing").id
@@ -252,7 +253,7 @@ def test_the_key(make: Callable[..., Any], key_args: Any, api_mistakes: Callable
     assert api_mistakes("cloudkms.v1", "CryptoKey", body) == []
 
 
-def test_only_the_agents_of_what_is_used_may_use_it(make: Callable[..., Any], key_args: Any) -> None:
+def test_only_the_agents_of_what_is_used_may_use_it(make: Make, key_args: Any) -> None:
     made = make(EncryptionKey, key_args)
     members = {m.name.removeprefix("demo-"): m.inputs for m in made.of("CryptoKeyIAMMember")}
     assert {name: member["member"] for name, member in members.items()} == {
@@ -271,7 +272,7 @@ def test_only_the_agents_of_what_is_used_may_use_it(make: Callable[..., Any], ke
     assert {member["cryptoKeyId"] for member in members.values()} == {made.one("CryptoKey").id}
 
 
-def test_its_name_is_what_others_take(declare: Callable[..., Any], key_args: Any) -> None:
+def test_its_name_is_what_others_take(declare: Make, key_args: Any) -> None:
     seen: list[str] = []
     key_args["services"] = []
     made = declare(lambda: EncryptionKey("demo", key_args).key_name.apply(seen.append))
@@ -282,7 +283,7 @@ def test_its_name_is_what_others_take(declare: Callable[..., Any], key_args: Any
 
 
 @pytest.mark.parametrize("wait_sec", [120, 0])
-def test_its_name_comes_after_the_wait_for_its_users(declare: Callable[..., Any], key_args: Any, wait_sec: int) -> None:
+def test_its_name_comes_after_the_wait_for_its_users(declare: Make, key_args: Any, wait_sec: int) -> None:
     key_args |= {"services": [], "grant_wait_sec": wait_sec}
     seen: list[str] = []
     made = declare(lambda: EncryptionKey("demo", key_args).key_name.apply(seen.append))

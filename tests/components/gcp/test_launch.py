@@ -20,6 +20,7 @@ from gangway.components.gcp.launch import (
     instance_metadata,
     instance_template,
 )
+from tests.components.fixture_types import Mistakes
 
 MACHINES = cast("dict[str, GcpMachineType]", load_provider("gcp").machines)
 USER_DATA = base64.b64encode(b"#cloud-config\n").decode()
@@ -91,13 +92,11 @@ def api_body(template: Mapping[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("machine_type", ["a2-highgpu-8g", "a3-highgpu-8g", "a3-megagpu-8g", "a4-highgpu-8g"])
-def test_the_api_takes_every_template(
-    make: Make, api_mistakes: Callable[..., list[str]], machine_type: str, way: str
-) -> None:
+def test_the_api_takes_every_template(make: Make, api_mistakes: Mistakes, machine_type: str, way: str) -> None:
     assert api_mistakes("compute.v1", "InstanceProperties", api_body(make(machine_type, way))) == []
 
 
-def test_the_check_against_the_api_can_fail(make: Make, api_mistakes: Callable[..., list[str]]) -> None:
+def test_the_check_against_the_api_can_fail(make: Make, api_mistakes: Mistakes) -> None:
     body = api_body(make("a2-highgpu-8g", "spot"))
     body["scheduling"] = {**body["scheduling"], "provisioningModel": "CHEAP"}
     assert len(api_mistakes("compute.v1", "InstanceProperties", body)) == 1
@@ -267,7 +266,7 @@ def test_everything_is_the_components_child(make_head: MakeHead) -> None:
     assert all(r.inputs["project"] == "lab" for r in made.resources if r.custom)
 
 
-def test_the_api_takes_it(make_head: MakeHead, api_mistakes: Callable[..., list[str]]) -> None:
+def test_the_api_takes_it(make_head: MakeHead, api_mistakes: Mistakes) -> None:
     made = make_head()
     instance, address = made.one("Instance").inputs, made.one("Address").inputs
     (interface,) = instance["networkInterfaces"]

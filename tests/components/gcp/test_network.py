@@ -1,6 +1,5 @@
 """TrainingNetwork: address plan, both ways out, GPU networks, and nothing that could be reached from outside."""
 
-from collections.abc import Callable
 from ipaddress import IPv4Network
 from typing import Any, cast
 
@@ -26,9 +25,9 @@ from gangway.components.gcp.network import (
     plan_flows,
     plan_network,
 )
+from tests.components.fixture_types import Make, Mistakes
 
 PRIVATE = [IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16")]
-Make = Callable[..., Any]
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def args(labels: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(declare_seen: Callable[..., Any], args: dict[str, Any]) -> Make:
+def make(declare_seen: Make, args: dict[str, Any]) -> Make:
     """Declares a network with changes."""
 
     return lambda **changes: declare_seen(TrainingNetwork, {**args, **changes})
@@ -116,7 +115,7 @@ def test_without_nat_only_googles_apis_are_reached(make: Make) -> None:
 
 @pytest.mark.parametrize(("egress", "way_out"), [("nat", ["RouterNat"]), ("endpoints", ["Route", "RecordSet"])])
 def test_machines_come_after_the_way_out_and_the_firewall(
-    declare: Callable[..., Any], args: dict[str, Any], egress: str, way_out: list[str]
+    declare: Make, args: dict[str, Any], egress: str, way_out: list[str]
 ) -> None:
     def program() -> None:
         network = TrainingNetwork("demo", {**args, "egress": egress, "machine_type": "a3-highgpu-8g"})  # type: ignore[typeddict-item]  # a fixture's dict
@@ -210,7 +209,7 @@ def test_a_zone_of_another_region_is_refused(make: Make, zone: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_api_takes_the_networks(make: Make, api_mistakes: Callable[..., list[str]]) -> None:
+def test_the_api_takes_the_networks(make: Make, api_mistakes: Mistakes) -> None:
     made = make(machine_type="a3-ultragpu-8g", private_services=True, head={"rendezvous_port": 1, "metrics_port": 2})
     for network in made.of("Network"):
         ours = {"autoCreateSubnetworks", "mtu", "networkProfile"}
@@ -311,7 +310,7 @@ def test_names_of_the_longest_stack_fit(stack: str, machine_type: str) -> None:
 
 
 @pytest.fixture
-def rules(declare: Callable[..., Any]) -> dict[str, Any]:
+def rules(declare: Make) -> dict[str, Any]:
     """The rules of a stack with a head, as they reach the provider, by name."""
 
     def program() -> None:
@@ -345,7 +344,7 @@ def test_what_is_refused_is_logged_last(rules: dict[str, Any]) -> None:
     assert not [rule for name, rule in rules.items() if name != "demo-denied" and "priority" in rule]
 
 
-def test_the_api_takes_the_rules(rules: dict[str, Any], api_mistakes: Callable[..., list[str]]) -> None:
+def test_the_api_takes_the_rules(rules: dict[str, Any], api_mistakes: Mistakes) -> None:
     for rule in rules.values():
         spelled = {"allows": "allowed", "denies": "denied"}
         body = {key: value for key, value in rule.items() if key not in {"project", *spelled}}

@@ -1,7 +1,5 @@
 """The bill of declared Google Cloud resources, worked out by hand line by line, and that of what is really declared."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -13,18 +11,9 @@ from gangway.components.estimate.cost import CostComponent, estimate
 from gangway.components.gcp.gke import GkeCluster
 from gangway.components.gcp.gke_pools import GkeNodePools
 from gangway.components.gcp.pricing import GROUP, NAT, NODE_POOL, RESIZE_REQUEST, TEMPLATE, price_resources
+from tests.components.fixture_types import Make, Resource
 
 TPU = "pulumi-python:dynamic/gangway:QueuedTpuRequest"
-
-
-@dataclass(frozen=True)
-class Resource:
-    """A resource as pricing sees it."""
-
-    type: str
-    name: str
-    inputs: dict[str, Any]
-    id: str = ""
 
 
 NONE = Fact[float | None](value=None, source="a test", read_on=date(2026, 11, 30), confidence="assumed")
@@ -249,7 +238,7 @@ def test_every_tier_of_a_file_system_has_a_row() -> None:
     assert {f"filestore-{tier}" for tier in load_filestore_tiers()} <= services
 
 
-def test_what_is_really_declared_is_priced(declare: Callable[..., Any], tpu_args: Any, labels: dict[str, str]) -> None:
+def test_what_is_really_declared_is_priced(declare: Make, tpu_args: Any, labels: dict[str, str]) -> None:
     """Type tokens and field names are the components' own, so that no line is silently left out."""
     from gangway.components.gcp.identity import EncryptionKey
     from gangway.components.gcp.storage import Filestore, LustreFileSystem
@@ -276,7 +265,7 @@ def test_what_is_really_declared_is_priced(declare: Callable[..., Any], tpu_args
     ]
 
 
-def test_a_pool_and_a_head_that_are_really_declared(declare: Callable[..., Any], labels: dict[str, str]) -> None:
+def test_a_pool_and_a_head_that_are_really_declared(declare: Make, labels: dict[str, str]) -> None:
     """Between the node pool's words and ours there is nothing but their spelling."""
     from gangway.components.gcp.launch import HeadNode
     from gangway.components.gcp.node_pool import GpuNodePool
@@ -375,7 +364,7 @@ def test_nat_counts_the_nodes() -> None:
     assert "nat: Cloud NAT, 5 machines" in {line.name for line in lines}
 
 
-def test_what_is_really_declared_has_a_price(declare: Callable[..., Any], labels: dict[str, str]) -> None:
+def test_what_is_really_declared_has_a_price(declare: Make, labels: dict[str, str]) -> None:
     usual: dict[str, Any] = {
         "project": "lab",
         "region": "us-central1",

@@ -1,7 +1,7 @@
 """What the storage components declare: a file system that may be filled, a share, a bucket that keeps and hides."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pulumi
@@ -25,6 +25,7 @@ from gangway.components.gcp.storage import (
     plan_filestore,
     plan_lustre,
 )
+from tests.components.fixture_types import Make, Mistakes
 
 KEY = "projects/lab/locations/us-east5/keyRings/r/cryptoKeys/k"
 NETWORK = "projects/lab/global/networks/demo"
@@ -57,7 +58,7 @@ def filestore_args(labels: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def test_the_file_system(make: Callable[..., Any], lustre_args: Any, labels: dict[str, str]) -> None:
+def test_the_file_system(make: Make, lustre_args: Any, labels: dict[str, str]) -> None:
     system = make(LustreFileSystem, lustre_args).one("Instance")
     assert system.type == "gcp:lustre/instance:Instance"
     assert system.inputs == {
@@ -75,7 +76,7 @@ def test_the_file_system(make: Callable[..., Any], lustre_args: Any, labels: dic
     }
 
 
-def test_lustre_may_read_the_bucket_it_imports_from_and_no_other(make: Callable[..., Any], lustre_args: Any) -> None:
+def test_lustre_may_read_the_bucket_it_imports_from_and_no_other(make: Make, lustre_args: Any) -> None:
     made = make(LustreFileSystem, lustre_args)
     agent, member = made.one("ServiceIdentity"), made.one("BucketIAMMember")
     assert agent.inputs == {"project": "lab", "service": "lustre.googleapis.com"}
@@ -89,7 +90,7 @@ def test_lustre_may_read_the_bucket_it_imports_from_and_no_other(make: Callable[
     assert not bare.of("BucketIAMMember")
 
 
-def test_that_right_is_another_stacks_too_and_stays(declare: Callable[..., Any], lustre_args: Any) -> None:
+def test_that_right_is_another_stacks_too_and_stays(declare: Make, lustre_args: Any) -> None:
     """The agent is the project's: one stack's end must not take from the other what it imports from."""
     kept: dict[str, bool] = {}
 
@@ -101,7 +102,7 @@ def test_that_right_is_another_stacks_too_and_stays(declare: Callable[..., Any],
     assert "Instance" in kept
 
 
-def test_what_clients_mount(declare: Callable[..., Any], lustre_args: Any) -> None:
+def test_what_clients_mount(declare: Make, lustre_args: Any) -> None:
     seen: dict[str, str] = {}
 
     def program() -> None:
@@ -122,7 +123,7 @@ def test_what_clients_mount(declare: Callable[..., Any], lustre_args: Any) -> No
 
 
 def test_the_address_is_what_stands_before_the_at(
-    declare: Callable[..., Any], lustre_args: Any, monkeypatch: pytest.MonkeyPatch
+    declare: Make, lustre_args: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gangway.stacks import recording
 
@@ -148,15 +149,13 @@ def test_the_address_is_what_stands_before_the_at(
     ],
 )
 def test_what_managed_lustre_has_not_stops_the_component(
-    make: Callable[..., Any], lustre_args: Any, changes: dict[str, Any], problem: str
+    make: Make, lustre_args: Any, changes: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InputError, match=problem):
         make(LustreFileSystem, {**lustre_args, **changes})
 
 
-def test_the_share(
-    make: Callable[..., Any], filestore_args: Any, labels: dict[str, str], api_mistakes: Callable[..., list[str]]
-) -> None:
+def test_the_share(make: Make, filestore_args: Any, labels: dict[str, str], api_mistakes: Mistakes) -> None:
     share = make(Filestore, filestore_args).one("Instance")
     assert (share.type, share.inputs["tier"], share.inputs["labels"]) == (
         "gcp:filestore/instance:Instance",
@@ -177,7 +176,7 @@ def test_the_share(
 
 
 def test_the_share_is_mounted_by_its_address(
-    declare: Callable[..., Any], filestore_args: Any, monkeypatch: pytest.MonkeyPatch
+    declare: Make, filestore_args: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gangway.stacks import recording
 
@@ -195,10 +194,10 @@ def test_the_share_is_mounted_by_its_address(
 
 
 def test_its_servers_may_answer_those_who_wait_for_a_lock(
-    make: Callable[..., Any],
+    make: Make,
     filestore_args: Any,
     monkeypatch: pytest.MonkeyPatch,
-    api_mistakes: Callable[..., list[str]],
+    api_mistakes: Mistakes,
 ) -> None:
     from gangway.stacks import recording
 
@@ -220,7 +219,7 @@ def test_its_servers_may_answer_those_who_wait_for_a_lock(
     assert api_mistakes("compute.v1", "Firewall", body) == []
 
 
-def test_every_tier_of_the_catalogue_is_the_apis(api_mistakes: Callable[..., list[str]]) -> None:
+def test_every_tier_of_the_catalogue_is_the_apis(api_mistakes: Mistakes) -> None:
     from gangway.components.catalog.loader import load_filestore_tiers
 
     tiers = [tier.api_tier for tier in load_filestore_tiers().values()]
@@ -234,9 +233,7 @@ def bucket_args(labels: dict[str, str]) -> dict[str, Any]:
     return {"project": "lab", "region": "us-east5", "kms_key_name": KEY, "tags": labels}
 
 
-def test_the_run_bucket_is_private_and_versioned(
-    make: Callable[..., Any], bucket_args: Any, labels: dict[str, str]
-) -> None:
+def test_the_run_bucket_is_private_and_versioned(make: Make, bucket_args: Any, labels: dict[str, str]) -> None:
     bucket = make(RunBucket, bucket_args).one("Bucket").inputs
     assert bucket["uniformBucketLevelAccess"] is True
     assert bucket["publicAccessPrevention"] == "enforced"
@@ -247,9 +244,7 @@ def test_the_run_bucket_is_private_and_versioned(
     assert "forceDestroy" not in bucket, "what outlives the nodes is not deleted along with them"
 
 
-def test_what_is_current_never_expires(
-    make: Callable[..., Any], bucket_args: Any, api_mistakes: Callable[..., list[str]]
-) -> None:
+def test_what_is_current_never_expires(make: Make, bucket_args: Any, api_mistakes: Mistakes) -> None:
     bucket = make(RunBucket, {**bucket_args, "kms_key_name": None}).one("Bucket").inputs
     overwritten, unfinished = bucket["lifecycleRules"]
     assert overwritten == {
@@ -274,7 +269,7 @@ def test_what_is_current_never_expires(
 
 @pytest.mark.parametrize("key", [None, "projects/lab/locations/us-east5/keyRings/r/cryptoKeys/k"])
 def test_it_is_closed_and_goes_with_the_stack(
-    make: Callable[..., Any], labels: dict[str, str], key: str | None, api_mistakes: Callable[..., list[str]]
+    make: Make, labels: dict[str, str], key: str | None, api_mistakes: Mistakes
 ) -> None:
     args = {"project": "lab", "region": "us-east5", "kms_key_name": key, "tags": labels}
     bucket = make(HeadFiles, args).one("Bucket").inputs
@@ -434,9 +429,7 @@ def test_another_tier_that_takes_the_size_is_offered() -> None:
     )
 
 
-def test_the_repository(
-    make: Callable[..., Any], labels: dict[str, str], api_mistakes: Callable[..., list[str]]
-) -> None:
+def test_the_repository(make: Make, labels: dict[str, str], api_mistakes: Mistakes) -> None:
     args: Any = {"project": "lab", "region": "us-east5", "kms_key_name": KEY, "tags": labels}
     repository = make(ImageRegistry, args).one("Repository").inputs
     assert (repository["repositoryId"], repository["location"]) == ("demo-trainer", "us-east5")
@@ -452,7 +445,7 @@ def test_the_repository(
     assert api_mistakes("artifactregistry.v1", "Repository", body) == []
 
 
-def test_what_others_need_of_it(declare: Callable[..., Any], labels: dict[str, str]) -> None:
+def test_what_others_need_of_it(declare: Make, labels: dict[str, str]) -> None:
     seen: dict[str, str] = {}
     args: Any = {"project": "lab", "region": "us-east5", "tags": labels}
 

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,9 +14,9 @@ from pydantic import TypeAdapter
 from gangway.components.core.capacity import AnyRung, Rung
 from gangway.components.core.findings import InputError
 from gangway.components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostPool, HostPoolArgs, check_ladder
+from tests.components.fixture_types import Make
 
 SCRIPT = "#!/usr/bin/env bash\necho made\n"
-Make = Callable[..., Any]
 
 
 def machine(number: int, **changes: Any) -> dict[str, Any]:
@@ -33,7 +32,7 @@ def machine(number: int, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(declare: Callable[..., Any]) -> Make:
+def make(declare: Make) -> Make:
     """Declares a pool called lab."""
 
     def run(*machines: dict[str, Any], private_key: str | None = None, keys: dict[str, str] | None = None) -> Any:

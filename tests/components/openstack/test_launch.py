@@ -1,7 +1,6 @@
 """What instances start from: image, disk, user data."""
 
 import base64
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from gangway.components.openstack.launch import (
     check_user_data,
     plan_boot_source,
 )
+from tests.components.fixture_types import Make
 
 IMAGE = "22222222-0000-4000-8000-222222222222"
 
@@ -44,7 +44,7 @@ def args(everything: dict[str, Any]) -> dict[str, Any]:
     return {name: everything[name] for name in set(HeadNodeArgs.__annotations__) - optional}
 
 
-def test_it_keeps_its_address_whoever_it_is(make: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_it_keeps_its_address_whoever_it_is(make: Make, args: dict[str, Any]) -> None:
     made = make(HeadNode, args)
     port, machine = made.one("Port"), made.one("Instance")
     assert port.inputs["fixedIps"] == [{"subnetId": "subnet", "ipAddress": "10.42.0.10"}]
@@ -56,7 +56,7 @@ def test_it_keeps_its_address_whoever_it_is(make: Callable[..., Any], args: dict
     assert "schedulerHints" not in machine.inputs
 
 
-def test_it_may_start_from_a_volume(make: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_it_may_start_from_a_volume(make: Make, args: dict[str, Any]) -> None:
     machine = make(HeadNode, {**args, "boot_volume_gib": 64, "zone": ""}).one("Instance")
     assert machine.inputs["blockDevices"][0]["volumeSize"] == 64
     assert "availabilityZone" not in machine.inputs

@@ -2,8 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +17,7 @@ from gangway.components.openstack.machine_secrets import (
     object_name,
     split_url,
 )
+from tests.components.fixture_types import Make
 
 ARGS = {"content": '{"member_key": "PEM"}', "url_key": "00ff", "period": 7, "tags": {"team": "ml"}}
 
@@ -44,7 +43,7 @@ def test_both_parts_of_a_url_fit_into_metadata() -> None:
     assert max(map(len, parts)) <= 255
 
 
-def test_the_key_is_the_containers_own_and_nothing_else_opens_it(make: Callable[..., Any]) -> None:
+def test_the_key_is_the_containers_own_and_nothing_else_opens_it(make: Make) -> None:
     made = make(MachineSecrets, ARGS)
     container, signed = made.one("Container"), made.one("TempUrl").inputs
     assert container.to_json()["inputs"]["metadata"] == {"team": "ml", "Temp-URL-Key": "[secret]"}
@@ -53,7 +52,7 @@ def test_the_key_is_the_containers_own_and_nothing_else_opens_it(make: Callable[
     assert made.one("ContainerObject").to_json()["inputs"]["content"] == "[secret]"
 
 
-def test_an_accounts_key_is_not_written_anywhere(make: Callable[..., Any]) -> None:
+def test_an_accounts_key_is_not_written_anywhere(make: Make) -> None:
     made = make(MachineSecrets, {**ARGS, "of_account": True})
     assert made.one("Container").inputs["metadata"] == {"team": "ml"}
     assert made.one("TempUrl").inputs["digest"] == "sha1"
@@ -86,7 +85,7 @@ def test_it_opens_the_objects_of_the_run_container_alone(path: str, admitted: bo
 
 
 @pytest.mark.attack("root of a node", "does more than write run records (OpenStack)")
-def test_it_may_put_and_nothing_else(make: Callable[..., Any]) -> None:
+def test_it_may_put_and_nothing_else(make: Make) -> None:
     made = make(NodeIdentity, {"run_bucket": "demo-runs", "role": "swiftoperator"})
     credential = made.one("ApplicationCredential").inputs
     assert credential["roles"] == ["swiftoperator"]
@@ -96,12 +95,12 @@ def test_it_may_put_and_nothing_else(make: Callable[..., Any]) -> None:
     assert tuple(rule["path"] for rule in rules) == access_paths("demo-runs")
 
 
-def test_without_rules_its_role_alone_restricts_it(make: Callable[..., Any]) -> None:
+def test_without_rules_its_role_alone_restricts_it(make: Make) -> None:
     credential = make(NodeIdentity, {"run_bucket": "r", "role": "member", "access_rules": False})
     assert "accessRules" not in credential.one("ApplicationCredential").inputs
 
 
-def test_its_secret_stays_one(declare: Callable[..., Any]) -> None:
+def test_its_secret_stays_one(declare: Make) -> None:
     secret: list[bool] = []
 
     async def look(made: NodeIdentity) -> None:
