@@ -279,15 +279,7 @@ class NodeIdentityArgs(HeadIdentityArgs):
 
 
 def node_policy(
-    run_bucket_arn: str,
-    repository_arn: str,
-    stack: str,
-    *,
-    log_group_arn: str | None = None,
-    kms_key_arn: str | None = None,
-    member_key_arn: str | None = None,
-    signing_key_arn: str | None = None,
-    self_termination: bool = False,
+    run_bucket_arn: str, repository_arn: str, stack: str, *, self_termination: bool = False, **optional: str | None
 ) -> dict[str, Any]:
     """The policy document of a node: exact prefixes, the one repository, the groups with the stack's tag."""
     return document(
@@ -298,21 +290,12 @@ def node_policy(
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
             _own_groups(stack, self_termination, run_bucket_arn),
             _session(),
-            *_optional(log_group_arn, kms_key_arn, member_key_arn, signing_key_arn),
+            *_optional(**optional),
         ]
     )
 
 
-def head_policy(
-    run_bucket_arn: str,
-    repository_arn: str,
-    stack: str,
-    *,
-    log_group_arn: str | None = None,
-    kms_key_arn: str | None = None,
-    member_key_arn: str | None = None,
-    signing_key_arn: str | None = None,
-) -> dict[str, Any]:
+def head_policy(run_bucket_arn: str, repository_arn: str, stack: str, **optional: str | None) -> dict[str, Any]:
     """The policy document of the head node: its image, the run's prefix, and discovery of the workers."""
     return document(
         [
@@ -320,7 +303,7 @@ def head_policy(
             *_pull(repository_arn),
             allow("FindWorkers", ["ec2:DescribeInstances"], "*"),
             _session(),
-            *_optional(log_group_arn, kms_key_arn, member_key_arn, signing_key_arn),
+            *_optional(**optional),
         ]
     )
 
@@ -360,7 +343,11 @@ def _write_logs(log_group_arn: str) -> list[Statement]:
 
 
 def _optional(
-    log_group_arn: str | None, kms_key_arn: str | None, member_key_arn: str | None, signing_key_arn: str | None
+    *,
+    log_group_arn: str | None = None,
+    kms_key_arn: str | None = None,
+    member_key_arn: str | None = None,
+    signing_key_arn: str | None = None,
 ) -> list[Statement]:
     return [
         *(_write_logs(log_group_arn) if log_group_arn else []),

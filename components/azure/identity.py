@@ -74,7 +74,9 @@ class MemberKeyVault(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: MemberKeyVaultArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:MemberKeyVault", name, None, replacing(opts))
-        vault = self._vault(name, args)
+        # `up` writes the secrets by Resource Manager, one of Azure's services.
+        child = pulumi.ResourceOptions(parent=self)
+        vault = _vault(f"{name}-members", args, MEMBER_DELETION_DAYS, [args["subnet_id"]], child)
         self.vault_id = vault.id
         self.secret_id, self.secret_url = self._secret(name, SECRET, args["pem"], vault, args)
         signing = self._secret(name, SIGNING_SECRET, args["signing_pem"], vault, args)
@@ -100,27 +102,35 @@ class MemberKeyVault(pulumi.ComponentResource):
         uri = vault.properties.vault_uri.apply(lambda known: known or "")
         return secret.id, pulumi.Output.concat(uri, "secrets/", called)
 
-    def _vault(self, name: str, args: MemberKeyVaultArgs) -> keyvault.Vault:
-        return keyvault.Vault(
-            shortened(f"{name}-members", MAX_VAULT_NAME - RANDOM_DIGITS),
-            **common_inputs(args),
-            properties=keyvault.VaultPropertiesArgs(
-                tenant_id=args["tenant_id"],
-                sku=keyvault.SkuArgs(family=keyvault.SkuFamily.A, name=keyvault.SkuName.STANDARD),
-                enable_rbac_authorization=True,
-                enable_soft_delete=True,
-                soft_delete_retention_in_days=MEMBER_DELETION_DAYS,
-                # Nothing needs it after the stack, but many directories refuse a vault without.
-                enable_purge_protection=True,
-                # `up` writes the secret by Resource Manager, one of Azure's services.
-                network_acls=keyvault.NetworkRuleSetArgs(
-                    bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
-                    default_action=keyvault.NetworkRuleAction.DENY,
-                    virtual_network_rules=[keyvault.VirtualNetworkRuleArgs(id=args["subnet_id"])],
-                ),
+
+def _vault(
+    name: str,
+    args: "MemberKeyVaultArgs | EncryptionKeyArgs",
+    days: int,
+    subnets: Sequence[pulumi.Input[str]],
+    opts: pulumi.ResourceOptions,
+) -> keyvault.Vault:
+    """A vault that keeps what is deleted for `days`, and that only Azure's services and `subnets` reach."""
+    rules = [keyvault.VirtualNetworkRuleArgs(id=subnet) for subnet in subnets]
+    return keyvault.Vault(
+        shortened(name, MAX_VAULT_NAME - RANDOM_DIGITS),
+        **common_inputs(args),
+        properties=keyvault.VaultPropertiesArgs(
+            tenant_id=args["tenant_id"],
+            sku=keyvault.SkuArgs(family=keyvault.SkuFamily.A, name=keyvault.SkuName.STANDARD),
+            enable_rbac_authorization=True,
+            enable_soft_delete=True,
+            soft_delete_retention_in_days=days,
+            # Many directories refuse a vault without, even where nothing needs it after the stack.
+            enable_purge_protection=True,
+            network_acls=keyvault.NetworkRuleSetArgs(
+                bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
+                default_action=keyvault.NetworkRuleAction.DENY,
+                virtual_network_rules=rules or None,
             ),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        ),
+        opts=opts,
+    )
 
 
 DELETION_DAYS = 30
@@ -197,7 +207,7 @@ class EncryptionKey(pulumi.ComponentResource):
         super().__init__("gangway:azure:EncryptionKey", name, None, replacing(opts))
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
-        vault = self._vault()
+        vault = _vault(f"{name}-key", args, DELETION_DAYS, [], self._kept)
         key = self._key(vault)
         identity = managedidentity.UserAssignedIdentity(
             f"{name}-key",
@@ -213,26 +223,6 @@ class EncryptionKey(pulumi.ComponentResource):
         self.identity_id = after(identity.id, *self._heeded("key", "the key's identity", grant))
         self.disk_encryption_set_id = self._disks(key)
         register_outputs(self)
-
-    def _vault(self) -> keyvault.Vault:
-        return keyvault.Vault(
-            shortened(f"{self._name}-key", MAX_VAULT_NAME - RANDOM_DIGITS),
-            **common_inputs(self._args),
-            properties=keyvault.VaultPropertiesArgs(
-                tenant_id=self._args["tenant_id"],
-                sku=keyvault.SkuArgs(family=keyvault.SkuFamily.A, name=keyvault.SkuName.STANDARD),
-                enable_rbac_authorization=True,
-                enable_soft_delete=True,
-                soft_delete_retention_in_days=DELETION_DAYS,
-                enable_purge_protection=True,
-                # Azure's services use the bypass; nothing else needs access.
-                network_acls=keyvault.NetworkRuleSetArgs(
-                    bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
-                    default_action=keyvault.NetworkRuleAction.DENY,
-                ),
-            ),
-            opts=self._kept,
-        )
 
     def _key(self, vault: keyvault.Vault) -> keyvault.Key:
         """Rotates every 90 days; disks and storage use the newest version, Managed Lustre keeps its own."""

@@ -112,6 +112,7 @@ def example(place: dict[str, Any]) -> Example:
         "kubelet_client_id": "44444444-4444-4444-4444-444444444444",
         "kubelet_object_id": "55555555-5555-5555-5555-555555555555",
         "disk_encryption_set_id": "/disks",
+        "entra_login": True,
         "encryption_at_host": True,
         "api_cidrs": ["203.0.113.0/24"],
         "cluster_name": "demo",

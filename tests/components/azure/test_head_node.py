@@ -129,14 +129,6 @@ def test_people_may_come_in_with_their_own_accounts(make: Make) -> None:
     assert not make().of("VirtualMachineExtension")
 
 
-def test_everything_is_the_components_child(make: Make) -> None:
-    made = make(entra_login=True)
-    (component,) = [r for r in made.resources if r.type == "gangway:azure:HeadNode"]
-    assert all(r.parent == component.urn for r in made.resources if r.custom)
-    assert made.outputs[component.urn] == set(HeadNode.__annotations__)
-    assert all(r.inputs["resourceGroupName"] == "gangway-demo" for r in made.resources if r.custom)
-
-
 def test_azures_models_take_it(make: Make, arm_mistakes: Mistakes) -> None:
     assert arm_mistakes(make(entra_login=True, disk_encryption_set_id="keys")) == []
     assert arm_mistakes(make(trusted_launch=False)) == []

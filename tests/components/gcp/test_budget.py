@@ -88,19 +88,9 @@ def test_people_and_the_topic_hear_of_it(make: Make, args: Any, labels: dict[str
     assert not made.of("Workflow")
 
 
-def test_what_others_take_of_it(declare: Make, args: Any) -> None:
-    seen: dict[str, str] = {}
-
-    def program() -> None:
-        budget = Budget("demo", args)
-        budget.topic_id.apply(lambda topic: seen.update(topic=topic))
-        budget.budget_name.apply(lambda name: seen.update(name=name))
-
-    made = declare(program)
-    assert seen == {"topic": "${Topic.demo-budget.id}", "name": "${Budget.demo-budget.name}"}
-    (own,) = [r for r in made.resources if r.type == "gangway:gcp:Budget"]
-    assert made.outputs[own.urn] == {"budget_name", "topic_id"}
-    assert {r.parent for r in made.resources if r is not own} == {own.urn}
+def test_what_others_take_of_it(declare_seen: Make, args: Any) -> None:
+    seen = declare_seen(Budget, args).seen
+    assert seen == {"topic_id": "${Topic.demo-budget.id}", "budget_name": "${Budget.demo-budget.name}"}
 
 
 def test_more_addresses_than_a_budget_takes(make: Make, args: Any) -> None:

@@ -161,18 +161,10 @@ def test_a_role_is_a_new_one_for_every_new_account(node: Any) -> None:
     assert role_id.endswith("niqueId}"), "of the account's number"
 
 
-def test_the_address_is_known_when_all_grants_are(declare: Make, args: Any) -> None:
-    seen: list[str] = []
-
-    def program() -> None:
-        NodeIdentity("demo", args).service_account_email.apply(seen.append)
-        HeadIdentity("demo", args).service_account_email.apply(seen.append)
-
-    made = declare(program)
-    assert sorted(seen) == ["${Account.demo-head.email}", "${Account.demo-node.email}"]
-    for kind in ("NodeIdentity", "HeadIdentity"):
-        (own,) = [r for r in made.resources if r.type == f"gangway:gcp:{kind}"]
-        assert made.outputs[own.urn] == {"service_account_email", "service_account_member"}
+@pytest.mark.parametrize("component", [NodeIdentity, HeadIdentity])
+def test_the_address_is_known_when_all_grants_are(declare_seen: Make, args: Any, component: type[Any]) -> None:
+    kind = component.__name__.removesuffix("Identity").lower()
+    assert declare_seen(component, args).seen["service_account_email"] == f"${{Account.demo-{kind}.email}}"
 
 
 @pytest.mark.parametrize(
@@ -272,14 +264,10 @@ def test_only_the_agents_of_what_is_used_may_use_it(make: Make, key_args: Any) -
     assert {member["cryptoKeyId"] for member in members.values()} == {made.one("CryptoKey").id}
 
 
-def test_its_name_is_what_others_take(declare: Make, key_args: Any) -> None:
-    seen: list[str] = []
-    key_args["services"] = []
-    made = declare(lambda: EncryptionKey("demo", key_args).key_name.apply(seen.append))
-    assert seen == ["${CryptoKey.demo-data.id}"]
+def test_its_name_is_what_others_take(declare_seen: Make, key_args: Any) -> None:
+    made = declare_seen(EncryptionKey, {**key_args, "services": []})
+    assert made.seen["key_name"] == "${CryptoKey.demo-data.id}"
     assert len(made.of("CryptoKeyIAMMember")) == 5
-    (own,) = [r for r in made.resources if r.type == "gangway:gcp:EncryptionKey"]
-    assert made.outputs[own.urn] == {"key_name"}
 
 
 @pytest.mark.parametrize("wait_sec", [120, 0])

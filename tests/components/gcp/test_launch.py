@@ -258,14 +258,6 @@ def test_a_head_that_the_budget_stopped_is_not_as_declared(make_head: MakeHead) 
     assert make_head().one("Instance").inputs["desiredStatus"] == "RUNNING", "else no `up` would start it again"
 
 
-def test_everything_is_the_components_child(make_head: MakeHead) -> None:
-    made = make_head()
-    (component,) = [r for r in made.resources if r.type == "gangway:gcp:HeadNode"]
-    assert all(r.parent == component.urn for r in made.resources if r.custom)
-    assert made.outputs[component.urn] == set(HeadNode.__annotations__)
-    assert all(r.inputs["project"] == "lab" for r in made.resources if r.custom)
-
-
 def test_the_api_takes_it(make_head: MakeHead, api_mistakes: Mistakes) -> None:
     made = make_head()
     instance, address = made.one("Instance").inputs, made.one("Address").inputs

@@ -102,41 +102,35 @@ def test_that_right_is_another_stacks_too_and_stays(declare: Make, lustre_args: 
     assert "Instance" in kept
 
 
-def test_what_clients_mount(declare: Make, lustre_args: Any) -> None:
-    seen: dict[str, str] = {}
-
-    def program() -> None:
-        system = LustreFileSystem("demo", lustre_args)
-        for key in ("mount_point", "dns_name", "mount_name", "file_system_id"):
-            getattr(system, key).apply(lambda value, key=key: seen.update({key: value}))
-
-    made = declare(program)
-    assert seen == {
+def test_what_clients_mount(declare_seen: Make, lustre_args: Any) -> None:
+    assert declare_seen(LustreFileSystem, lustre_args).seen == {
         "mount_point": "${Instance.demo-lustre.mountPoint}",
         "dns_name": "${Instance.demo-lustre.mountPoint}",
         "mount_name": "demo",
         "file_system_id": "${Instance.demo-lustre.id}",
     }
-    (own,) = [r for r in made.resources if r.type == "gangway:gcp:LustreFileSystem"]
-    assert made.outputs[own.urn] == set(seen)
-    assert {r.parent for r in made.resources if r is not own} == {own.urn}
 
 
-def test_the_address_is_what_stands_before_the_at(
-    declare: Make, lustre_args: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def answer_with(monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Has the recording answer for every resource with these outputs too."""
     from gangway.stacks import recording
 
-    seen: list[str] = []
     answer = recording.PlaceholderCloud.__call__
 
-    def with_address(self: Any, token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        made, outputs = answer(self, token, name, inputs)
-        return made, {**outputs, "mountPoint": "10.0.0.2@tcp:/demo"}
+    def run(**outputs: Any) -> None:
+        def with_outputs(self: Any, token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+            made, usual = answer(self, token, name, inputs)
+            return made, {**usual, **outputs}
 
-    monkeypatch.setattr(recording.PlaceholderCloud, "__call__", with_address)
-    declare(lambda: LustreFileSystem("demo", lustre_args).dns_name.apply(seen.append))
-    assert seen == ["10.0.0.2"]
+        monkeypatch.setattr(recording.PlaceholderCloud, "__call__", with_outputs)
+
+    return run
+
+
+def test_the_address_is_what_stands_before_the_at(declare_seen: Make, lustre_args: Any, answer_with: Make) -> None:
+    answer_with(mountPoint="10.0.0.2@tcp:/demo")
+    assert declare_seen(LustreFileSystem, lustre_args).seen["dns_name"] == "10.0.0.2"
 
 
 @pytest.mark.parametrize(
@@ -175,22 +169,10 @@ def test_the_share(make: Make, filestore_args: Any, labels: dict[str, str], api_
     assert api_mistakes("file.v1", "Instance", body) == []
 
 
-def test_the_share_is_mounted_by_its_address(
-    declare: Make, filestore_args: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gangway.stacks import recording
-
-    seen: list[str] = []
-    answer = recording.PlaceholderCloud.__call__
-
-    def with_address(self: Any, token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        made, outputs = answer(self, token, name, inputs)
-        return made, {**outputs, "networks": [{"ipAddresses": ["10.9.0.2"]}]}
-
-    declare(lambda: Filestore("demo", filestore_args).mount_point.apply(seen.append))
-    monkeypatch.setattr(recording.PlaceholderCloud, "__call__", with_address)
-    declare(lambda: Filestore("demo", filestore_args).mount_point.apply(seen.append))
-    assert seen == [":/gangway", "10.9.0.2:/gangway"]
+def test_the_share_is_mounted_by_its_address(declare_seen: Make, filestore_args: Any, answer_with: Make) -> None:
+    assert declare_seen(Filestore, filestore_args).seen["mount_point"] == ":/gangway"
+    answer_with(networks=[{"ipAddresses": ["10.9.0.2"]}])
+    assert declare_seen(Filestore, filestore_args).seen["mount_point"] == "10.9.0.2:/gangway"
 
 
 def test_its_servers_may_answer_those_who_wait_for_a_lock(
@@ -445,22 +427,12 @@ def test_the_repository(make: Make, labels: dict[str, str], api_mistakes: Mistak
     assert api_mistakes("artifactregistry.v1", "Repository", body) == []
 
 
-def test_what_others_need_of_it(declare: Make, labels: dict[str, str]) -> None:
-    seen: dict[str, str] = {}
-    args: Any = {"project": "lab", "region": "us-east5", "tags": labels}
-
-    def program() -> None:
-        registry = ImageRegistry("demo", args)
-        for key in ("repository_url", "repository_id", "registry_host"):
-            getattr(registry, key).apply(lambda value, key=key: seen.update({key: value}))
-
-    made = declare(program)
-    assert seen == {
+def test_what_others_need_of_it(declare_seen: Make, labels: dict[str, str]) -> None:
+    made = declare_seen(ImageRegistry, {"project": "lab", "region": "us-east5", "tags": labels})
+    assert made.seen == {
         "repository_url": "${Repository.demo-trainer.registryUri}/trainer",
         "repository_id": "${Repository.demo-trainer.id}",
         "registry_host": "us-east5-docker.pkg.dev",
     }
-    (own,) = [r for r in made.resources if r.type == "gangway:gcp:ImageRegistry"]
-    assert made.outputs[own.urn] == set(seen)
     assert LOGIN_USER == "oauth2accesstoken"
     assert "kmsKeyName" not in made.one("Repository").inputs
