@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.azure.file_system import GIB_PER_TIB, LustreFileSystem, plan_lustre
+from gangway.components.azure.file_system import LustreFileSystem, plan_lustre
 from gangway.components.azure.policies import BLOB_CONTRIBUTOR, STORAGE_CONTRIBUTOR
 from gangway.components.catalog.loader import load_amlfs_subnets, load_amlfs_tiers
 from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError
+from gangway.components.estimate.storage_sizes import GIB_PER_TIB
 from tests.components.fixture_types import Make, Mistakes
 
 ACCOUNT = "/subscriptions/{}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mydata"
