@@ -317,8 +317,7 @@ def every_surrounding() -> Callable[[], dict[str, Any]]:
         from gangway.components.aws.eks import EksCluster
         from gangway.components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
         from gangway.components.aws.network import TrainingNetwork
-        from gangway.components.aws.registry import ImageRegistry
-        from gangway.components.aws.storage import LustreFileSystem, RunBucket
+        from gangway.components.aws.storage import ImageRegistry, LustreFileSystem, RunBucket
 
         tags = {"team": "ml", "gangway:stack": "depth"}
         key = EncryptionKey("depth", {"region": "us-east-2", "tags": tags}).key_arn

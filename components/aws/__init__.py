@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from gangway.components.aws.identity import EncryptionKey as EncryptionKey
     from gangway.components.aws.identity import HeadIdentity as HeadIdentity
     from gangway.components.aws.identity import NodeIdentity as NodeIdentity
+    from gangway.components.aws.identity import SecretParameter as SecretParameter
     from gangway.components.aws.launch import HeadNode as HeadNode
     from gangway.components.aws.monitoring import NodeLogs as NodeLogs
     from gangway.components.aws.monitoring import Observability as Observability
     from gangway.components.aws.network import TrainingNetwork as TrainingNetwork
     from gangway.components.aws.node_pool import EfaNodePool as EfaNodePool
-    from gangway.components.aws.registry import ImageRegistry as ImageRegistry
-    from gangway.components.aws.secret_parameter import SecretParameter as SecretParameter
     from gangway.components.aws.slurm import SlurmIdentity as SlurmIdentity
+    from gangway.components.aws.storage import ImageRegistry as ImageRegistry
     from gangway.components.aws.storage import LustreFileSystem as LustreFileSystem
     from gangway.components.aws.storage import RunBucket as RunBucket
 
@@ -30,15 +30,13 @@ MODULES = MappingProxyType(
         "budget": ("Budget", "CostTagActivation"),
         "eks": ("EksCluster",),
         "fleets": ("Ec2Fleet", "SpotFleet"),
-        "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity"),
+        "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "SecretParameter"),
         "launch": ("HeadNode",),
         "monitoring": ("NodeLogs", "Observability"),
         "network": ("TrainingNetwork",),
         "node_pool": ("EfaNodePool",),
-        "registry": ("ImageRegistry",),
-        "secret_parameter": ("SecretParameter",),
         "slurm": ("SlurmIdentity",),
-        "storage": ("LustreFileSystem", "RunBucket"),
+        "storage": ("ImageRegistry", "LustreFileSystem", "RunBucket"),
     }
 )
 """The public components, by module."""

@@ -9,19 +9,7 @@ from pulumi_aws import cloudwatch
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import check_steps_alarm
 
-__all__ = [
-    "MAX_GROUPS",
-    "NAMESPACE",
-    "AlarmPlan",
-    "CompositePlan",
-    "MetricPlan",
-    "Missing",
-    "Source",
-    "check_groups",
-    "events_group",
-    "plan_alarms",
-    "plan_no_steps",
-]
+__all__ = ["NAMESPACE", "AlarmPlan", "CompositePlan", "check_groups", "events_group", "plan_alarms", "plan_no_steps"]
 
 
 NAMESPACE = "Gangway"
@@ -163,9 +151,7 @@ def plan_alarms(
     return [
         *of_steps,
         _given_up(events),
-        _launches_held(events),
-        _ended_badly(events),
-        _record_at_risk(events),
+        *(_of_event(events, *alarm) for alarm in _EVENT_ALARMS),
         *idle,
         _interruptions(interruptions_per_hour),
         _nodes_missing(),
@@ -241,51 +227,40 @@ def _given_up(events: str) -> AlarmPlan:
     )
 
 
-def _launches_held(events: str) -> AlarmPlan:
-    return AlarmPlan(
+# Name, metric and description, in which {events} is the log group. The head node retries forever, so nothing but
+# record-at-risk would report it.
+_EVENT_ALARMS = (
+    (
         "launches-held",
+        MetricPlan("held", "LaunchesHeld", "Sum"),
         "So many nodes gave themselves up that nothing of this stack is launched any more: the processes Launch and "
-        f"AlarmNotification of its groups are suspended. In the log group {events} the field reason of "
+        "AlarmNotification of its groups are suspended. In the log group {events} the field reason of "
         "launches-held says why the last one gave up, breaker/held.json beside the run's record the same. Mend what "
         "it names, and then run `gangway breaker reset STACK`: the groups bring at once what they lack.",
-        "GreaterThanOrEqualToThreshold",
-        1,
-        900,
-        1,
-        (MetricPlan("held", "LaunchesHeld", "Sum"),),
-    )
-
-
-def _ended_badly(events: str) -> AlarmPlan:
-    return AlarmPlan(
+    ),
+    (
         "job-ended-badly",
+        MetricPlan("ended", "JobsEndedBadly", "Sum"),
         "The job ended, and not because it was done: nobody takes it up again. In the log group "
-        f"{events}, look for job-ended: exit_status 2 is bad input, 3 a fabric that is too slow, 75 that "
+        "{events}, look for job-ended: exit_status 2 is bad input, 3 a fabric that is too slow, 75 that "
         "max_hours are over; of others the stack's log group has the lines. Mend it and run `pulumi up --refresh`, "
         "which sees that the groups are empty and brings new nodes; if nodes stay up meanwhile, set the groups to 0.",
-        "GreaterThanOrEqualToThreshold",
-        1,
-        900,
-        1,
-        (MetricPlan("ended", "JobsEndedBadly", "Sum"),),
-    )
-
-
-def _record_at_risk(events: str) -> AlarmPlan:
-    """The head node retries forever, so nothing else would report it."""
-    return AlarmPlan(
+    ),
+    (
         "record-at-risk",
+        MetricPlan("at_risk", "RecordsAtRisk", "Sum"),
         "The head node is not ready, the run record could not be put where it outlives the cluster, or nobody could be "
         "told that the job has ended, so that nodes may still come for it. The first two are tried again; the log "
-        f"group {events} says why in the field reason of head-not-ready (file system, image), record-not-put or "
+        "group {events} says why in the field reason of head-not-ready (file system, image), record-not-put or "
         "end-not-told (bucket, key, permission). Without a head several nodes do not find each other. Mend what it "
         "names; before `pulumi destroy`, see that the record is in the run bucket.",
-        "GreaterThanOrEqualToThreshold",
-        1,
-        900,
-        1,
-        (MetricPlan("at_risk", "RecordsAtRisk", "Sum"),),
-    )
+    ),
+)
+
+
+def _of_event(events: str, name: str, metric: MetricPlan, description: str) -> AlarmPlan:
+    """Rings once a node reported the event."""
+    return AlarmPlan(name, description.format(events=events), "GreaterThanOrEqualToThreshold", 1, 900, 1, (metric,))
 
 
 def _gpu_idle() -> AlarmPlan:

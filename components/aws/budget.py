@@ -1,6 +1,5 @@
 """Budget: a monthly limit on what has the stack's tag, with alarms, and a Lambda function that can stop the stack."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -11,18 +10,9 @@ from pulumi_aws import budgets, cloudwatch, costexplorer, iam, lambda_, sns
 from gangway.components.aws.identity import OPEN_RESOURCES, allow, allow_on_groups, document, trust
 from gangway.components.aws.monitoring import declare_topic
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 
-__all__ = [
-    "Budget",
-    "BudgetAlarm",
-    "BudgetArgs",
-    "CostTagActivation",
-    "CostTagActivationArgs",
-    "declare_stop",
-    "plan_budget_alarms",
-    "stop_code",
-    "stop_policy",
-]
+__all__ = ["Budget", "BudgetArgs", "CostTagActivation", "CostTagActivationArgs", "plan_budget_alarms"]
 
 
 RUNTIME = "python3.13"
@@ -48,68 +38,6 @@ def stop_policy(log_group_arn: str, stack: str) -> dict[str, Any]:
             allow_on_groups(stack, "EmptyOwnGroups", empty, log_group_arn),
             allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], f"{log_group_arn}:*"),
         ]
-    )
-
-
-def declare_stop(
-    name: str,
-    topic: sns.Topic,
-    stack: str,
-    kms_key_arn: pulumi.Input[str] | None,
-    tags: Mapping[str, str],
-    opts: pulumi.ResourceOptions,
-) -> None:
-    """Declare the function, its role and log group, and subscribe it to `topic`."""
-    label = f"{name}-stop"
-    group = cloudwatch.LogGroup(label, retention_in_days=LOG_DAYS, kms_key_id=kms_key_arn, tags=tags, opts=opts)
-    trusted = pulumi.Output.json_dumps(trust("lambda.amazonaws.com"))
-    role = iam.Role(label, assume_role_policy=trusted, tags=tags, opts=opts)
-    policy = group.arn.apply(lambda arn: stop_policy(arn, stack))
-    permissions = iam.RolePolicy(label, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=opts)
-    # Without its permissions a call would stop nothing.
-    function = _function(label, stack, role, group, tags, _after(permissions, opts))
-    _call(label, topic, function, opts)
-
-
-def _after(resource: pulumi.Resource, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
-    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[resource]))
-
-
-def _function(
-    label: str,
-    stack: str,
-    role: iam.Role,
-    group: cloudwatch.LogGroup,
-    tags: Mapping[str, str],
-    opts: pulumi.ResourceOptions,
-) -> lambda_.Function:
-    return lambda_.Function(
-        label,
-        description=f"{stack}: budget used up, nodes end",
-        runtime=RUNTIME,
-        handler="stop_groups.handler",
-        code=pulumi.AssetArchive({"stop_groups.py": pulumi.StringAsset(stop_code())}),
-        role=role.arn,
-        timeout=TIMEOUT_SEC,
-        environment=lambda_.FunctionEnvironmentArgs(variables={"STACK": stack}),
-        logging_config=lambda_.FunctionLoggingConfigArgs(log_format="Text", log_group=group.name),
-        tags=tags,
-        opts=opts,
-    )
-
-
-def _call(label: str, topic: sns.Topic, function: lambda_.Function, opts: pulumi.ResourceOptions) -> None:
-    """Subscribe the function, which only this topic may call."""
-    permission = lambda_.Permission(
-        label,
-        action="lambda:InvokeFunction",
-        function=function.name,
-        principal="sns.amazonaws.com",
-        source_arn=topic.arn,
-        opts=opts,
-    )
-    sns.TopicSubscription(
-        label, topic=topic.arn, protocol="lambda", endpoint=function.arn, opts=_after(permission, opts)
     )
 
 
@@ -165,19 +93,18 @@ class Budget(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:Budget", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         stop_at_percent = args.get("stop_at_percent")
         alarms = plan_budget_alarms(args["alert_percent"], stop_at_percent)
         topic = stop_topic = self._topic("budget")
         if stop_at_percent is not None:
             # A separate topic: messages of Budgets are prose without a reliable percentage.
             stop_topic = self._topic("stop")
-            declare_stop(name, stop_topic, args["tag_value"], args.get("kms_key_arn"), args["tags"], self._child)
+            self._stop(stop_topic)
         budget = self._budget([(alarm, stop_topic if alarm.stops else topic) for alarm in alarms])
         self.budget_name = budget.name
         self.topic_arn = topic.arn
-        self.register_outputs({"budget_name": self.budget_name, "topic_arn": self.topic_arn})
+        register_outputs(self)
 
     def _topic(self, suffix: str) -> sns.Topic:
         return declare_topic(
@@ -187,6 +114,47 @@ class Budget(pulumi.ComponentResource):
             kms_key_arn=self._args.get("kms_key_arn"),
             tags=self._args["tags"],
             opts=self._child,
+        )
+
+    def _stop(self, topic: sns.Topic) -> None:
+        """The function, its role and log group, and its subscription to `topic`."""
+        label, args, tags, child = f"{self._name}-stop", self._args, self._args["tags"], self._child
+        key = args.get("kms_key_arn")
+        group = cloudwatch.LogGroup(label, retention_in_days=LOG_DAYS, kms_key_id=key, tags=tags, opts=child)
+        trusted = pulumi.Output.json_dumps(trust("lambda.amazonaws.com"))
+        role = iam.Role(label, assume_role_policy=trusted, tags=tags, opts=child)
+        policy = group.arn.apply(lambda arn: stop_policy(arn, args["tag_value"]))
+        permissions = iam.RolePolicy(label, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=child)
+        # Without its permissions a call would stop nothing.
+        function = self._function(label, role, group, permissions)
+        # Only this topic may call it.
+        permission = lambda_.Permission(
+            label,
+            action="lambda:InvokeFunction",
+            function=function.name,
+            principal="sns.amazonaws.com",
+            source_arn=topic.arn,
+            opts=child,
+        )
+        after = pulumi.ResourceOptions(parent=self, depends_on=[permission])
+        sns.TopicSubscription(label, topic=topic.arn, protocol="lambda", endpoint=function.arn, opts=after)
+
+    def _function(
+        self, label: str, role: iam.Role, group: cloudwatch.LogGroup, permissions: iam.RolePolicy
+    ) -> lambda_.Function:
+        stack = self._args["tag_value"]
+        return lambda_.Function(
+            label,
+            description=f"{stack}: budget used up, nodes end",
+            runtime=RUNTIME,
+            handler="stop_groups.handler",
+            code=pulumi.AssetArchive({"stop_groups.py": pulumi.StringAsset(stop_code())}),
+            role=role.arn,
+            timeout=TIMEOUT_SEC,
+            environment=lambda_.FunctionEnvironmentArgs(variables={"STACK": stack}),
+            logging_config=lambda_.FunctionLoggingConfigArgs(log_format="Text", log_group=group.name),
+            tags=self._args["tags"],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[permissions]),
         )
 
     def _budget(self, alarms: list[tuple[BudgetAlarm, sns.Topic]]) -> budgets.Budget:
@@ -241,4 +209,4 @@ class CostTagActivation(pulumi.ComponentResource):
             for key in args["tag_keys"]
         ]
         self.tag_keys = pulumi.Output.all(*[tag.tag_key for tag in activated]).apply(list)
-        self.register_outputs({"tag_keys": self.tag_keys})
+        register_outputs(self)

@@ -1,31 +1,78 @@
-"""EksCluster: a control plane that is private by default, its add-ons, and two machines for system pods.
+"""EksCluster: a control plane that is private by default, its add-ons, two machines for system pods, and the roles of
+control plane, machines and pods.
 
 Jobs run on `gangway.components.aws.node_pool.EfaNodePool`, whose machines join by `gangway.components.aws.eks_nodes`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import cloudwatch, ec2, eks
+from pulumi_aws import cloudwatch, ec2, eks, iam
 
-from gangway.components.aws.eks_access import (
-    CNI_POLICY,
-    autoscaler_policy,
-    cluster_role,
-    machine_profile,
-    machine_role,
-    pod_role,
-)
 from gangway.components.aws.eks_nodes import ROOT_DEVICE, SYSTEM_MACHINE, SYSTEM_NODES, JoinSpec
+from gangway.components.aws.identity import (
+    SESSION_ACTIONS,
+    Statement,
+    allow,
+    allow_on_groups,
+    document,
+    get_partition,
+    trust,
+)
 from gangway.components.aws.launch import root_volume
 from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
 from gangway.components.kubernetes.charts import AUTOSCALER_ACCOUNT, SYSTEM
 from gangway.components.kubernetes.spec import POOL_LABEL
 
-__all__ = ["LOG_KINDS", "EksCluster", "EksClusterArgs", "kubeconfig"]
+__all__ = ["EksCluster", "EksClusterArgs"]
+
+CLUSTER_POLICY = "AmazonEKSClusterPolicy"
+MACHINE_POLICIES = ("AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy")
+"""Policies of a machine (EKS user guide, "Amazon EKS node IAM role"), out of its pods' reach."""
+CNI_POLICY = "AmazonEKS_CNI_Policy"
+_READ_ACTIONS = (
+    "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:DescribeAutoScalingInstances",
+    "autoscaling:DescribeLaunchConfigurations",
+    "autoscaling:DescribeScalingActivities",
+    "ec2:DescribeImages",
+    "ec2:DescribeInstanceTypes",
+    "ec2:DescribeLaunchTemplateVersions",
+    "ec2:GetInstanceTypesFromInstanceRequirements",
+)
+"""The autoscaler's read actions: none supports a narrower resource."""
+_SIZE_ACTIONS = ("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup")
+
+
+def pod_trust(cluster_arn: str, account: tuple[str, str]) -> dict[str, Any]:
+    """Let EKS Pod Identity assume a role for the pods of one service account (namespace, name) of one cluster.
+
+    Without the conditions an association in any cluster of the AWS account could name the role.
+    """
+    tags = ("eks-cluster-arn", "kubernetes-namespace", "kubernetes-service-account")
+    wanted = {f"aws:RequestTag/{tag}": value for tag, value in zip(tags, (cluster_arn, *account), strict=True)}
+    allowed: Statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "pods.eks.amazonaws.com"},
+        "Action": ["sts:AssumeRole", "sts:TagSession"],
+        "Condition": {"StringEquals": wanted},
+    }
+    return document([allowed])
+
+
+def autoscaler_policy(stack: str, beside: str) -> dict[str, Any]:
+    """Read groups, and resize those with the stack's tag. `beside`: an ARN of the partition."""
+    return document(
+        [
+            allow("LookAtGroups", list(_READ_ACTIONS), "*"),
+            allow_on_groups(stack, "SetSizes", list(_SIZE_ACTIONS), beside),
+        ]
+    )
+
 
 LOG_KINDS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 """All logs of a control plane."""
@@ -94,10 +141,9 @@ class EksCluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:EksCluster", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         cluster = self._cluster()
-        role, role_arn = machine_role(name, args["tags"], self._child)
+        role, role_arn = self._machine_role()
         # EKS admits machines of managed groups by itself; those of an Auto Scaling group need this.
         entry = eks.AccessEntry(
             name,
@@ -114,20 +160,10 @@ class EksCluster(pulumi.ComponentResource):
         self.endpoint = cluster.endpoint
         self.certificate_authority = cluster.certificate_authority.apply(lambda found: str(found.data))
         self.security_group_id = cluster.vpc_config.apply(lambda found: str(found.cluster_security_group_id))
-        self.instance_profile_arn = after(
-            machine_profile(name, role, role_arn, args["tags"], self._child), entry, *addons
-        )
+        profile = iam.InstanceProfile(f"{name}-machine", role=role.name, tags=args["tags"], opts=self._child)
+        self.instance_profile_arn = after(after(profile.arn, role_arn), entry, *addons)
         self.kubeconfig = after(self.join().apply(lambda join: kubeconfig(join, args["region"])), system, *ready)
-        self.register_outputs(
-            {
-                "name": self.name,
-                "endpoint": self.endpoint,
-                "certificate_authority": self.certificate_authority,
-                "kubeconfig": self.kubeconfig,
-                "security_group_id": self.security_group_id,
-                "instance_profile_arn": self.instance_profile_arn,
-            }
-        )
+        register_outputs(self)
 
     def join(self) -> pulumi.Output[JoinSpec]:
         """What a machine needs to join."""
@@ -152,7 +188,7 @@ class EksCluster(pulumi.ComponentResource):
             self._name,
             name=self._name,
             version=args["version"],
-            role_arn=cluster_role(self._name, args["tags"], self._child),
+            role_arn=self._role(f"{self._name}-control-plane", trust("eks.amazonaws.com"), [CLUSTER_POLICY])[1],
             vpc_config=self._vpc_config(),
             kubernetes_network_config=eks.ClusterKubernetesNetworkConfigArgs(service_ipv4_cidr=args["service_cidr"]),
             # Access entries, which IAM and CloudTrail see, instead of a map in which one typo locks everybody out.
@@ -168,6 +204,44 @@ class EksCluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[logs]),
         )
 
+    def _role(
+        self, name: str, trusted: pulumi.Input[dict[str, Any]], policies: Sequence[str]
+    ) -> tuple[iam.Role, pulumi.Output[str]]:
+        """A role with AWS's own policies, and its ARN, which waits for them."""
+        trust_policy = pulumi.Output.json_dumps(trusted)
+        role = iam.Role(name, assume_role_policy=trust_policy, tags=self._args["tags"], opts=self._child)
+        attached = [
+            iam.RolePolicyAttachment(
+                f"{name}-{policy}",
+                role=role.name,
+                policy_arn=pulumi.Output.concat("arn:", role.arn.apply(get_partition), f":iam::aws:policy/{policy}"),
+                opts=self._child,
+            )
+            for policy in policies
+        ]
+        return role, after(role.arn, *attached)
+
+    def _machine_role(self) -> tuple[iam.Role, pulumi.Output[str]]:
+        """Role of system nodes and workers, and its ARN, which waits for the permissions."""
+        name = f"{self._name}-machine"
+        role, arn = self._role(name, trust("ec2.amazonaws.com"), MACHINE_POLICIES)
+        policy = pulumi.Output.json_dumps(document([allow("SessionManager", list(SESSION_ACTIONS), "*")]))
+        return role, after(arn, iam.RolePolicy(name, role=role.id, policy=policy, opts=self._child))
+
+    def _pod_role(
+        self,
+        name: str,
+        policy: pulumi.Output[dict[str, Any]] | str,
+        cluster_arn: pulumi.Output[str],
+        account: tuple[str, str],
+    ) -> pulumi.Output[str]:
+        """ARN of a pod role, which waits for its permissions. `policy`: a document, or AWS's own policy's name."""
+        trusted = cluster_arn.apply(lambda arn: pod_trust(arn, account))
+        role, arn = self._role(name, trusted, [policy] if isinstance(policy, str) else [])
+        if isinstance(policy, str):
+            return arn
+        return after(arn, iam.RolePolicy(name, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=self._child))
+
     def _vpc_config(self) -> eks.ClusterVpcConfigArgs:
         outside = self._args.get("api_cidrs") or []
         return eks.ClusterVpcConfigArgs(
@@ -182,7 +256,7 @@ class EksCluster(pulumi.ComponentResource):
         identities = None
         if addon == "vpc-cni":
             account = (SYSTEM, CNI_ACCOUNT)
-            role = pod_role(f"{self._name}-network", CNI_POLICY, cluster.arn, account, self._args["tags"], self._child)
+            role = self._pod_role(f"{self._name}-network", CNI_POLICY, cluster.arn, account)
             identities = [eks.AddonPodIdentityAssociationArgs(role_arn=role, service_account=CNI_ACCOUNT)]
         return eks.Addon(
             f"{self._name}-{addon}",
@@ -217,7 +291,7 @@ class EksCluster(pulumi.ComponentResource):
             cluster_name=cluster.name,
             namespace=account[0],
             service_account=account[1],
-            role_arn=pod_role(f"{self._name}-autoscaler", policy, cluster.arn, account, tags, self._child),
+            role_arn=self._pod_role(f"{self._name}-autoscaler", policy, cluster.arn, account),
             tags=tags,
             opts=self._child,
         )

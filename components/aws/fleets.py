@@ -13,8 +13,9 @@ from pulumi_aws import ec2
 
 from gangway.components.aws.launch import price_text
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 
-__all__ = ["Ec2Fleet", "Ec2FleetArgs", "FleetTemplateArgs", "SpotFleet", "SpotFleetArgs", "plan_pools"]
+__all__ = ["Ec2Fleet", "Ec2FleetArgs", "SpotFleet", "SpotFleetArgs"]
 
 SPOT_FLEET_WORDS = {
     "price-capacity-optimized": "priceCapacityOptimized",
@@ -149,7 +150,7 @@ class Ec2Fleet(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["spotOptions.instancePoolsToUseCount"]),
         )
         self.fleet_id = fleet.id
-        self.register_outputs({"fleet_id": self.fleet_id})
+        register_outputs(self)
 
 
 def _is_spot(args: Ec2FleetArgs) -> bool:
@@ -217,4 +218,4 @@ class SpotFleet(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.fleet_id = fleet.id
-        self.register_outputs({"fleet_id": self.fleet_id})
+        register_outputs(self)

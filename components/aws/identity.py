@@ -1,14 +1,16 @@
-"""AWS permissions and encryption: least-privilege roles and KMS keys."""
+"""AWS permissions and encryption: least-privilege roles, KMS keys, keys in Parameter Store."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import iam, kms
+from pulumi_aws import iam, kms, ssm
 
 from gangway.components.aws.alarms import events_group
 from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
+from gangway.components.core.signing_key import KEY_USES
 
 __all__ = [
     "GROUP_ACTIONS",
@@ -24,20 +26,19 @@ __all__ = [
     "HeadIdentityArgs",
     "NodeIdentity",
     "NodeIdentityArgs",
+    "SecretParameter",
+    "SecretParameterArgs",
     "Statement",
     "allow",
     "allow_on_groups",
     "document",
     "get_account",
     "get_partition",
-    "head_policy",
     "instance_profile",
-    "key_policy",
-    "node_policy",
+    "parameter_name",
     "partition_in",
     "trust",
 ]
-
 
 # Time to notice that encrypted data is still needed after a destroy; KMS allows 7 to 30.
 DELETION_DAYS = 30
@@ -152,7 +153,7 @@ class EncryptionKey(pulumi.ComponentResource):
         )
         # Consumers wait until the services may use the key, and are deleted before it.
         self.key_arn = after(key.arn, policy, alias)
-        self.register_outputs({"key_arn": self.key_arn})
+        register_outputs(self)
 
 
 def get_account(arn: str) -> str:
@@ -255,23 +256,6 @@ def trust(service: str, condition: Mapping[str, Any] | None = None) -> dict[str,
     return document([{**allowed, "Condition": condition} if condition else allowed])
 
 
-class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity. `log_group_arn` and its events' group may be written to; `kms_key_arn` is the only usable
-    key, `member_key_arn` and `signing_key_arn` are readable parameters. `self_termination` lets a node end itself and
-    shrink its group.
-    """
-
-    run_bucket_arn: pulumi.Input[str]
-    repository_arn: pulumi.Input[str]
-    stack: str
-    log_group_arn: NotRequired[pulumi.Input[str] | None]
-    kms_key_arn: NotRequired[pulumi.Input[str] | None]
-    member_key_arn: NotRequired[pulumi.Input[str] | None]
-    signing_key_arn: NotRequired[pulumi.Input[str] | None]
-    self_termination: NotRequired[bool]
-    tags: dict[str, str]
-
-
 class HeadIdentityArgs(TypedDict):
     """Inputs of HeadIdentity. The optional ones are as for NodeIdentity."""
 
@@ -285,16 +269,17 @@ class HeadIdentityArgs(TypedDict):
     tags: dict[str, str]
 
 
+class NodeIdentityArgs(HeadIdentityArgs):
+    """Inputs of NodeIdentity. `log_group_arn` and its events' group may be written to; `kms_key_arn` is the only usable
+    key, `member_key_arn` and `signing_key_arn` are readable parameters. `self_termination` lets a node end itself and
+    shrink its group.
+    """
+
+    self_termination: NotRequired[bool]
+
+
 def node_policy(
-    run_bucket_arn: str,
-    repository_arn: str,
-    stack: str,
-    *,
-    log_group_arn: str | None = None,
-    kms_key_arn: str | None = None,
-    member_key_arn: str | None = None,
-    signing_key_arn: str | None = None,
-    self_termination: bool = False,
+    run_bucket_arn: str, repository_arn: str, stack: str, *, self_termination: bool = False, **optional: str | None
 ) -> dict[str, Any]:
     """The policy document of a node: exact prefixes, the one repository, the groups with the stack's tag."""
     return document(
@@ -305,21 +290,12 @@ def node_policy(
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
             _own_groups(stack, self_termination, run_bucket_arn),
             _session(),
-            *_optional(log_group_arn, kms_key_arn, member_key_arn, signing_key_arn),
+            *_optional(**optional),
         ]
     )
 
 
-def head_policy(
-    run_bucket_arn: str,
-    repository_arn: str,
-    stack: str,
-    *,
-    log_group_arn: str | None = None,
-    kms_key_arn: str | None = None,
-    member_key_arn: str | None = None,
-    signing_key_arn: str | None = None,
-) -> dict[str, Any]:
+def head_policy(run_bucket_arn: str, repository_arn: str, stack: str, **optional: str | None) -> dict[str, Any]:
     """The policy document of the head node: its image, the run's prefix, and discovery of the workers."""
     return document(
         [
@@ -327,7 +303,7 @@ def head_policy(
             *_pull(repository_arn),
             allow("FindWorkers", ["ec2:DescribeInstances"], "*"),
             _session(),
-            *_optional(log_group_arn, kms_key_arn, member_key_arn, signing_key_arn),
+            *_optional(**optional),
         ]
     )
 
@@ -367,7 +343,11 @@ def _write_logs(log_group_arn: str) -> list[Statement]:
 
 
 def _optional(
-    log_group_arn: str | None, kms_key_arn: str | None, member_key_arn: str | None, signing_key_arn: str | None
+    *,
+    log_group_arn: str | None = None,
+    kms_key_arn: str | None = None,
+    member_key_arn: str | None = None,
+    signing_key_arn: str | None = None,
 ) -> list[Statement]:
     return [
         *(_write_logs(log_group_arn) if log_group_arn else []),
@@ -396,8 +376,7 @@ def instance_profile(
     return role.name, after(profile.arn, own)
 
 
-def _named(args: NodeIdentityArgs | HeadIdentityArgs) -> pulumi.Output[dict[str, Any]]:
-    """The ARNs by the parameter names of a policy, once they are known."""
+def _named(args: HeadIdentityArgs) -> pulumi.Output[dict[str, Any]]:
     return pulumi.Output.all(
         run_bucket_arn=args["run_bucket_arn"],
         repository_arn=args["repository_arn"],
@@ -420,7 +399,7 @@ class NodeIdentity(pulumi.ComponentResource):
         policy = _named(args).apply(lambda arns: node_policy(**arns, stack=args["stack"], self_termination=leaves))
         child = pulumi.ResourceOptions(parent=self)
         self.role_name, self.instance_profile_arn = instance_profile(name, "node", policy, args["tags"], child)
-        self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})
+        register_outputs(self)
 
 
 class HeadIdentity(pulumi.ComponentResource):
@@ -434,4 +413,47 @@ class HeadIdentity(pulumi.ComponentResource):
         policy = _named(args).apply(lambda arns: head_policy(**arns, stack=args["stack"]))
         child = pulumi.ResourceOptions(parent=self)
         self.role_name, self.instance_profile_arn = instance_profile(name, "head", policy, args["tags"], child)
-        self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})
+        register_outputs(self)
+
+
+class SecretParameterArgs(TypedDict):
+    """Inputs of SecretParameter. `kms_key_arn` replaces AWS's own key. `what`: one of KEY_USES, whose key `pem` is."""
+
+    what: str
+    pem: pulumi.Input[str]
+    stack: str
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+def parameter_name(stack: str, what: str) -> str:
+    """The parameter's name, as nodes request it.
+
+    >>> parameter_name("demo", "member-key")
+    '/gangway/demo/member-key'
+    """
+    return f"/gangway/{stack}/{what}"
+
+
+class SecretParameter(pulumi.ComponentResource):
+    """An encrypted parameter. Standard ones cost nothing (AWS Systems Manager pricing, "Parameter Store")."""
+
+    name: pulumi.Output[str]
+    arn: pulumi.Output[str]
+
+    def __init__(self, name: str, args: SecretParameterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        what = args["what"]
+        super().__init__("gangway:aws:SecretParameter", name, None, opts)
+        parameter = ssm.Parameter(
+            name,
+            name=parameter_name(args["stack"], what),
+            description=KEY_USES[what],
+            type="SecureString",
+            value=pulumi.Output.secret(args["pem"]),
+            key_id=args.get("kms_key_arn"),
+            tags=args["tags"],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        # Consumers of the name wait until the parameter is readable.
+        self.name, self.arn = after(parameter.name, parameter), parameter.arn
+        register_outputs(self)

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
 
-__all__ = ["LastExport", "LastExportError", "LastExportProvider", "export_rest"]
+__all__ = ["LastExport"]
 
 SAY_SEC, POLL_SEC = 30.0, 10.0
 """Seconds between progress messages, and between polls."""

@@ -11,10 +11,11 @@ from gangway.components.catalog.loader import load
 from gangway.components.catalog.schema import CardRun, EfaFabric, MachineType
 from gangway.components.core.capacity import RungPlan
 from gangway.components.core.job import AWS_NCCL_NET
+from gangway.components.core.outputs import register_outputs
+from gangway.components.core.queue_fabric import AWS_NCCL_NET
 
 __all__ = [
     "HEAD_IMAGE",
-    "ROOT_MIBPS",
     "HeadNode",
     "HeadNodeArgs",
     "InterfacePlan",
@@ -89,9 +90,7 @@ class HeadNode(pulumi.ComponentResource):
         self.instance_id = instance.id
         self.private_ip = instance.private_ip
         self.host = record.name
-        self.register_outputs(
-            {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
-        )
+        register_outputs(self)
 
     def _instance(self, name: str, args: HeadNodeArgs, tags: dict[str, str]) -> ec2.Instance:
         template = ec2.LaunchTemplate(

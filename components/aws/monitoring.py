@@ -18,23 +18,10 @@ from gangway.components.aws.alarms import (
 )
 from gangway.components.aws.identity import get_account, get_partition
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.query_text import alarm_rule_text, insights_text
 
-__all__ = [
-    "COLUMNS",
-    "RETENTION_DAYS",
-    "FilterPlan",
-    "NodeLogs",
-    "NodeLogsArgs",
-    "Observability",
-    "ObservabilityArgs",
-    "check_retention",
-    "declare_topic",
-    "log_group_name",
-    "plan_dashboard",
-    "plan_filters",
-    "topic_policy",
-]
+__all__ = ["NodeLogs", "NodeLogsArgs", "Observability", "ObservabilityArgs", "check_retention", "declare_topic"]
 COLUMNS = 24
 PERIOD_SEC = 60
 BUDGETS_PAGE = "https://console.aws.amazon.com/costmanagement/home#/budgets"
@@ -266,7 +253,6 @@ def plan_filters() -> list[FilterPlan]:
 
 
 def _count_event(metric: str, pattern: str) -> FilterPlan:
-    """Count a node event."""
     return FilterPlan(metric, pattern, "1", "Count", "0", of_nodes=True)
 
 
@@ -299,7 +285,7 @@ class NodeLogs(pulumi.ComponentResource):
             self._metric(plan, events if plan.of_nodes else group)
         self.log_group_name = group.name
         self.log_group_arn = group.arn
-        self.register_outputs({"log_group_name": self.log_group_name, "log_group_arn": self.log_group_arn})
+        register_outputs(self)
 
     def _group(self, what: str, group: str) -> cloudwatch.LogGroup:
         return cloudwatch.LogGroup(
@@ -360,9 +346,7 @@ class Observability(pulumi.ComponentResource):
         self.alarm_arns = pulumi.Output.all(*alarm_arns).apply(list)
         self.dashboard_name = self._dashboard().dashboard_name
         self.topic_arn = self._topic.arn
-        self.register_outputs(
-            {"alarm_arns": self.alarm_arns, "topic_arn": self.topic_arn, "dashboard_name": self.dashboard_name}
-        )
+        register_outputs(self)
 
     def _alarm(self, plan: AlarmPlan) -> cloudwatch.MetricAlarm:
         stack = self._args["stack"]

@@ -19,22 +19,9 @@ from gangway.components.aws.perimeter import (
 from gangway.components.core.dependencies import after
 from gangway.components.core.fields import Egress
 from gangway.components.core.network import HeadPortsArgs, SlurmPortsArgs, private_network
+from gangway.components.core.outputs import register_outputs
 
-__all__ = [
-    "GROUPS",
-    "Flow",
-    "NetworkPlan",
-    "RulePlan",
-    "TrainingNetwork",
-    "TrainingNetworkArgs",
-    "declare_flow_logs",
-    "declare_groups",
-    "delivery_policy",
-    "delivery_trust",
-    "plan_flows",
-    "plan_network",
-    "plan_rules",
-]
+__all__ = ["TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
 
 
 ANYWHERE = "0.0.0.0/0"
@@ -130,51 +117,6 @@ def plan_rules(flows: Iterable[Flow]) -> tuple[RulePlan, ...]:
     )
 
 
-def declare_groups(
-    name: str,
-    vpc_id: pulumi.Input[str],
-    rules: tuple[RulePlan, ...],
-    tags: Mapping[str, str],
-    opts: pulumi.ResourceOptions,
-) -> dict[str, pulumi.Output[str]]:
-    """Declare the groups -> ids, known only once all rules exist: an earlier file system or node would fail."""
-    groups = {
-        key: ec2.SecurityGroup(
-            f"{name}-{key}",
-            description=GROUPS[key],
-            vpc_id=vpc_id,
-            tags={**tags, "Name": f"{name}-{key}"},
-            opts=opts,
-        )
-        for key in dict.fromkeys(rule.group for rule in rules)
-    }
-    declared = [(rule.group, _declare(name, rule, groups, tags, opts)) for rule in rules]
-    return {key: after(group.id, *[rule for owner, rule in declared if owner == key]) for key, group in groups.items()}
-
-
-def _declare(
-    name: str,
-    rule: RulePlan,
-    groups: Mapping[str, ec2.SecurityGroup],
-    tags: Mapping[str, str],
-    opts: pulumi.ResourceOptions,
-) -> pulumi.CustomResource:
-    kind = vpc.SecurityGroupIngressRule if rule.direction == "ingress" else vpc.SecurityGroupEgressRule
-    peer = groups.get(rule.peer)
-    logical_name = f"{name}-{rule.group}-{rule.direction}-{rule.name}"
-    return kind(
-        logical_name,
-        security_group_id=groups[rule.group].id,
-        ip_protocol=rule.protocol,
-        from_port=rule.from_port,
-        to_port=rule.to_port,
-        referenced_security_group_id=None if peer is None else peer.id,
-        cidr_ipv4=rule.peer if peer is None else None,
-        tags={**tags, "Name": logical_name},
-        opts=opts,
-    )
-
-
 def delivery_trust(account: str, region: str) -> dict[str, Any]:
     """Let the flow log service assume the role, for this account's flow logs only."""
     condition = {
@@ -188,33 +130,6 @@ def delivery_policy(log_group_arn: str) -> dict[str, Any]:
     """Let it write to the one group; it asks both questions before each delivery."""
     actions = ["logs:CreateLogStream", "logs:DescribeLogGroups", "logs:DescribeLogStreams", "logs:PutLogEvents"]
     return document([allow("Deliver", actions, f"{log_group_arn}:*")])
-
-
-def declare_flow_logs(
-    name: str,
-    vpc_id: pulumi.Input[str],
-    region: str,
-    kms_key_arn: pulumi.Input[str] | None,
-    tags: Mapping[str, str],
-    opts: pulumi.ResourceOptions,
-) -> None:
-    """Declare the log group, the role and the flow log of a whole VPC."""
-    label = f"{name}-flow-logs"
-    group = cloudwatch.LogGroup(label, retention_in_days=KEPT_DAYS, kms_key_id=kms_key_arn, tags=tags, opts=opts)
-    trust = group.arn.apply(lambda arn: delivery_trust(get_account(arn), region))
-    role = iam.Role(label, assume_role_policy=pulumi.Output.json_dumps(trust), tags=tags, opts=opts)
-    iam.RolePolicy(label, role=role.id, policy=pulumi.Output.json_dumps(group.arn.apply(delivery_policy)), opts=opts)
-    ec2.FlowLog(
-        label,
-        vpc_id=vpc_id,
-        traffic_type="ALL",
-        log_destination_type="cloud-watch-logs",
-        log_destination=group.arn,
-        iam_role_arn=role.arn,
-        max_aggregation_interval=AGGREGATION_SEC,
-        tags={**tags, "Name": label},
-        opts=opts,
-    )
 
 
 class TrainingNetworkArgs(TypedDict):
@@ -269,8 +184,7 @@ class TrainingNetwork(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: TrainingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:TrainingNetwork", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         plan = plan_network(args["cidr"], len(args["zones"]))
         self._vpc = ec2.Vpc(
             f"{name}-vpc",
@@ -290,22 +204,14 @@ class TrainingNetwork(pulumi.ComponentResource):
             way_out += self._interface_endpoints(subnets, groups["endpoints"])
             way_out += self._dns_firewall()
         if args.get("flow_logs", True):
-            declare_flow_logs(name, self._vpc.id, args["region"], args.get("kms_key_arn"), args["tags"], self._child)
+            self._flow_logs()
         nothing = pulumi.Output.from_input("")
         self.vpc_id = self._vpc.id
         self.private_subnet_ids = after(pulumi.Output.all(*[subnet.id for subnet in subnets]), *way_out)
         self.fabric_security_group_id = groups["fabric"]
         self.head_security_group_id = groups.get("head", nothing)
         self.private_zone_id = self._zone().id if self._has_head else nothing
-        self.register_outputs(
-            {
-                "vpc_id": self.vpc_id,
-                "private_subnet_ids": self.private_subnet_ids,
-                "fabric_security_group_id": self.fabric_security_group_id,
-                "head_security_group_id": self.head_security_group_id,
-                "private_zone_id": self.private_zone_id,
-            }
-        )
+        register_outputs(self)
 
     @property
     def _has_head(self) -> bool:
@@ -337,13 +243,64 @@ class TrainingNetwork(pulumi.ComponentResource):
         return subnets, ties
 
     def _security_groups(self) -> dict[str, pulumi.Output[str]]:
-        """Our groups, and the VPC's default group without rules: whatever uses it reaches nothing."""
+        """Our groups, and the VPC's default group without rules: whatever uses it reaches nothing. The ids are known
+        only once all rules exist: an earlier file system or node would fail.
+        """
         ec2.DefaultSecurityGroup(
             f"{self._name}-default", vpc_id=self._vpc.id, tags=self._tags("default"), opts=self._child
         )
         endpoints = self._args["egress"] != Egress.NAT
         flows = plan_flows(self._args["cidr"], self._args.get("head"), endpoints, self._args.get("slurm"))
-        return declare_groups(self._name, self._vpc.id, plan_rules(flows), self._args["tags"], self._child)
+        rules = plan_rules(flows)
+        groups = {
+            key: ec2.SecurityGroup(
+                f"{self._name}-{key}",
+                description=GROUPS[key],
+                vpc_id=self._vpc.id,
+                tags=self._tags(key),
+                opts=self._child,
+            )
+            for key in dict.fromkeys(rule.group for rule in rules)
+        }
+        declared = [(rule.group, self._rule(rule, groups)) for rule in rules]
+        return {
+            key: after(group.id, *[rule for owner, rule in declared if owner == key]) for key, group in groups.items()
+        }
+
+    def _rule(self, rule: RulePlan, groups: Mapping[str, ec2.SecurityGroup]) -> pulumi.CustomResource:
+        kind = vpc.SecurityGroupIngressRule if rule.direction == "ingress" else vpc.SecurityGroupEgressRule
+        suffix, peer = f"{rule.group}-{rule.direction}-{rule.name}", groups.get(rule.peer)
+        return kind(
+            f"{self._name}-{suffix}",
+            security_group_id=groups[rule.group].id,
+            ip_protocol=rule.protocol,
+            from_port=rule.from_port,
+            to_port=rule.to_port,
+            referenced_security_group_id=None if peer is None else peer.id,
+            cidr_ipv4=rule.peer if peer is None else None,
+            tags=self._tags(suffix),
+            opts=self._child,
+        )
+
+    def _flow_logs(self) -> None:
+        label, args, tags, child = f"{self._name}-flow-logs", self._args, self._args["tags"], self._child
+        key = args.get("kms_key_arn")
+        group = cloudwatch.LogGroup(label, retention_in_days=KEPT_DAYS, kms_key_id=key, tags=tags, opts=child)
+        trusted = group.arn.apply(lambda arn: delivery_trust(get_account(arn), args["region"]))
+        role = iam.Role(label, assume_role_policy=pulumi.Output.json_dumps(trusted), tags=tags, opts=child)
+        policy = pulumi.Output.json_dumps(group.arn.apply(delivery_policy))
+        iam.RolePolicy(label, role=role.id, policy=policy, opts=child)
+        ec2.FlowLog(
+            label,
+            vpc_id=self._vpc.id,
+            traffic_type="ALL",
+            log_destination_type="cloud-watch-logs",
+            log_destination=group.arn,
+            iam_role_arn=role.arn,
+            max_aggregation_interval=AGGREGATION_SEC,
+            tags=self._tags("flow-logs"),
+            opts=child,
+        )
 
     def _zone_name(self) -> str:
         return f"{self._name}.gangway.internal"
@@ -368,7 +325,6 @@ class TrainingNetwork(pulumi.ComponentResource):
         return pulumi.Output.json_dumps(policy)
 
     def _endpoint_policy(self, service: str) -> pulumi.Output[str]:
-        """The policy for the VPC's own account, taken from its ARN."""
         known = pulumi.Output.all(self._vpc.arn, self._args.get("repository_arn"))
         return pulumi.Output.json_dumps(
             known.apply(lambda arns: endpoint_policy(service, get_account(arns[0]), arns[1]))

@@ -18,19 +18,13 @@ from gangway.components.aws.identity import (
     Statement,
     allow,
     document,
+    parameter_name,
     partition_in,
 )
-from gangway.components.aws.secret_parameter import parameter_name
 from gangway.components.core.dependencies import after
 from gangway.components.core.signing_key import KEY_USES
 
-__all__ = [
-    "ENDPOINT_SERVICES",
-    "answered_names",
-    "declare_dns_firewall",
-    "endpoint_policy",
-    "s3_endpoint_policy",
-]
+__all__ = ["ENDPOINT_SERVICES", "answered_names", "declare_dns_firewall", "endpoint_policy", "s3_endpoint_policy"]
 
 ENDPOINT_SERVICES: Mapping[str, str] = MappingProxyType(
     {

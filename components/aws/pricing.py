@@ -400,7 +400,6 @@ def _instance(resource: Declared, template: Declared, catalog: Catalog, region: 
 
 
 def _node_group(resource: Declared, template: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """A fixed number of machines of one type."""
     machine_type, disk = template.inputs["instanceType"], _root_gib(template)
     number = int(resource.inputs["scalingConfig"]["desiredSize"])
     label = f"{resource.name}: {number} x {machine_type}, on-demand"

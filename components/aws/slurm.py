@@ -17,8 +17,9 @@ from gangway.components.aws.identity import (
     get_partition,
     instance_profile,
 )
+from gangway.components.core.outputs import register_outputs
 
-__all__ = ["NODE_TAG", "SlurmIdentity", "SlurmIdentityArgs", "slurm_head_policy", "slurm_node_policy"]
+__all__ = ["SlurmIdentity", "SlurmIdentityArgs"]
 
 NODE_TAG = "gangway:slurm-node"
 """Tag with a machine's Slurm node name (gangway.images.node.aws.slurm_scaler)."""
@@ -99,4 +100,4 @@ class SlurmIdentity(pulumi.ComponentResource):
         self.role_name, self.instance_profile_arn = instance_profile(
             name, f"slurm-{args['role']}", policy, args["tags"], child
         )
-        self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})
+        register_outputs(self)

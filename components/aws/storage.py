@@ -1,10 +1,10 @@
-"""LustreFileSystem (FSx for Lustre linked to S3), and RunBucket for checkpoints and run records."""
+"""LustreFileSystem (FSx for Lustre linked to S3), RunBucket for checkpoints and run records, ImageRegistry (ECR)."""
 
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import cloudwatch, fsx, s3
+from pulumi_aws import cloudwatch, ecr, fsx, s3
 
 from gangway.components.aws.last_export import LastExport
 from gangway.components.catalog.loader import load
@@ -12,18 +12,23 @@ from gangway.components.catalog.schema import LustreOffer
 from gangway.components.core.dependencies import after, resources_of
 from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError
+from gangway.components.core.image import CACHE_TAG, CONTENT_PREFIX
 from gangway.components.core.limits import check_tier, nearest_number
 from gangway.components.estimate.storage_sizes import fsx_sizes_around, fsx_steps, refuse_size
+from gangway.components.core.outputs import register_outputs
+from gangway.components.estimate.storage_sizes import fsx_sizes_around, fsx_steps
+from gangway.components.estimate.tiers import refuse_size
 
 __all__ = [
+    "ImageRegistry",
+    "ImageRegistryArgs",
     "LustreFileSystem",
     "LustreFileSystemArgs",
-    "LustrePlan",
     "RunBucket",
     "RunBucketArgs",
-    "bucket_policy",
     "plan_lustre",
 ]
+
 # Links to S3 need Lustre 2.12 or newer, and a scratch file system defaults to 2.10; metadata configuration needs 2.15.
 LUSTRE_VERSION = "2.15"
 # Sunday, 03:00 UTC. By default FSx chooses a window, in which a run loses its file system for minutes.
@@ -180,8 +185,7 @@ class LustreFileSystem(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: LustreFileSystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:LustreFileSystem", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         plan = plan_lustre(
             args["capacity_gib"],
             args.get("throughput_mbps_per_tib"),
@@ -204,9 +208,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         # Consumers find the data there, and their last writes are exported.
         self.dns_name = after(file_system.dns_name, *links)
         self.mount_name = file_system.mount_name
-        self.register_outputs(
-            {"file_system_id": self.file_system_id, "dns_name": self.dns_name, "mount_name": self.mount_name}
-        )
+        register_outputs(self)
 
     def _last_export(
         self, file_system: fsx.LustreFileSystem, link: pulumi.CustomResource, minutes: float
@@ -332,7 +334,7 @@ class RunBucket(pulumi.ComponentResource):
         self._versioning()
         self.bucket_name = self._bucket.bucket
         self.bucket_arn = self._bucket.arn
-        self.register_outputs({"bucket_name": self.bucket_name, "bucket_arn": self.bucket_arn})
+        register_outputs(self)
 
     def _private(self) -> None:
         block = s3.BucketPublicAccessBlock(
@@ -394,3 +396,70 @@ class RunBucket(pulumi.ComponentResource):
             rules=[rule],
             opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=[versioning])),
         )
+
+
+KEPT_IMAGES = 20
+UNTAGGED_DAYS = 14
+
+
+# Ours are all that `up` pushes (the build cache's and the content tags): after an `up` interrupted between push and
+# state the same content gets another digest, which ECR would refuse at every `up` until the tag is deleted
+# (moby/buildkit#3776). Nodes, launch templates and run records use digests; an untagged digest is kept for
+# UNTAGGED_DAYS. The images are deleted with the stack, as each can be rebuilt from a run record's commit and lock;
+# `pulumi state protect` keeps them.
+class ImageRegistryArgs(TypedDict):
+    """Inputs of ImageRegistry. Without `kms_key_arn` ECR encrypts with its own keys (AES256)."""
+
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+def lifecycle_policy() -> dict[str, Any]:
+    """Drop untagged images after two weeks, and all but the newest. ECR wants the rule for any tag last."""
+    untagged = {"tagStatus": "untagged", "countType": "sinceImagePushed", "countUnit": "days"}
+    newest = {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": KEPT_IMAGES}
+    rules = [
+        (f"untagged for {UNTAGGED_DAYS} days", {**untagged, "countNumber": UNTAGGED_DAYS}),
+        (f"all but the newest {KEPT_IMAGES}", newest),
+    ]
+    return {
+        "rules": [
+            {"rulePriority": priority, "description": text, "selection": selection, "action": {"type": "expire"}}
+            for priority, (text, selection) in enumerate(rules, start=1)
+        ]
+    }
+
+
+class ImageRegistry(pulumi.ComponentResource):
+    """A private container repository that keeps its newest images."""
+
+    repository_url: pulumi.Output[str]
+    repository_arn: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ImageRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:ImageRegistry", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        key = args.get("kms_key_arn")
+        encryption = ecr.RepositoryEncryptionConfigurationArgs(encryption_type="KMS", kms_key=key)
+        repository = ecr.Repository(
+            f"{name}-trainer",
+            image_tag_mutability="IMMUTABLE_WITH_EXCLUSION",
+            image_tag_mutability_exclusion_filters=[
+                ecr.RepositoryImageTagMutabilityExclusionFilterArgs(filter=tags, filter_type="WILDCARD")
+                for tags in (CACHE_TAG, f"{CONTENT_PREFIX}*")
+            ],
+            image_scanning_configuration=ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
+            encryption_configurations=None if key is None else [encryption],
+            force_delete=True,
+            tags=args["tags"],
+            opts=child,
+        )
+        ecr.LifecyclePolicy(
+            f"{name}-trainer",
+            repository=repository.name,
+            policy=pulumi.Output.json_dumps(lifecycle_policy()),
+            opts=child,
+        )
+        self.repository_url = repository.repository_url
+        self.repository_arn = repository.arn
+        register_outputs(self)

@@ -7,41 +7,36 @@ from gangway.components.core.public_names import importer
 
 if TYPE_CHECKING:
     from gangway.components.azure.aks import AksCluster as AksCluster
-    from gangway.components.azure.aks_identity import AksIdentity as AksIdentity
-    from gangway.components.azure.aks_pools import AksNodePools as AksNodePools
+    from gangway.components.azure.aks import AksIdentity as AksIdentity
+    from gangway.components.azure.aks import AksNodePools as AksNodePools
     from gangway.components.azure.budget import Budget as Budget
     from gangway.components.azure.file_system import LustreFileSystem as LustreFileSystem
     from gangway.components.azure.head_node import HeadNode as HeadNode
     from gangway.components.azure.identity import EncryptionKey as EncryptionKey
     from gangway.components.azure.identity import HeadIdentity as HeadIdentity
+    from gangway.components.azure.identity import MemberKeyVault as MemberKeyVault
     from gangway.components.azure.identity import NodeIdentity as NodeIdentity
     from gangway.components.azure.identity import ResourceGroup as ResourceGroup
-    from gangway.components.azure.member_key import MemberKeyVault as MemberKeyVault
     from gangway.components.azure.monitoring import NodeLogs as NodeLogs
     from gangway.components.azure.monitoring import Observability as Observability
+    from gangway.components.azure.network import PrivateEndpoints as PrivateEndpoints
     from gangway.components.azure.network import TrainingNetwork as TrainingNetwork
     from gangway.components.azure.node_pool import IbNodePool as IbNodePool
-    from gangway.components.azure.private_endpoints import PrivateEndpoints as PrivateEndpoints
-    from gangway.components.azure.registry import ImageRegistry as ImageRegistry
     from gangway.components.azure.storage import FlowLogStore as FlowLogStore
+    from gangway.components.azure.storage import ImageRegistry as ImageRegistry
     from gangway.components.azure.storage import RunBucket as RunBucket
 
 MODULES = MappingProxyType(
     {
-        "aks": ("AksCluster",),
-        "aks_identity": ("AksIdentity",),
-        "aks_pools": ("AksNodePools",),
+        "aks": ("AksCluster", "AksIdentity", "AksNodePools"),
         "budget": ("Budget",),
         "file_system": ("LustreFileSystem",),
         "head_node": ("HeadNode",),
-        "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "ResourceGroup"),
-        "member_key": ("MemberKeyVault",),
+        "identity": ("EncryptionKey", "HeadIdentity", "MemberKeyVault", "NodeIdentity", "ResourceGroup"),
         "monitoring": ("NodeLogs", "Observability"),
-        "network": ("TrainingNetwork",),
+        "network": ("PrivateEndpoints", "TrainingNetwork"),
         "node_pool": ("IbNodePool",),
-        "private_endpoints": ("PrivateEndpoints",),
-        "registry": ("ImageRegistry",),
-        "storage": ("FlowLogStore", "RunBucket"),
+        "storage": ("FlowLogStore", "ImageRegistry", "RunBucket"),
     }
 )
 """The public components, by module."""

@@ -1,16 +1,41 @@
 """AksCluster: an AKS cluster whose nodes have no public address, with a small system pool. Its API is private, or open
-to named address ranges; people and pods authenticate by Entra ID, without local accounts.
+to named address ranges; people and pods authenticate by Entra ID, without local accounts. Its identities, and
+AksNodePools: one pool per rung of the ladder, scaled from zero by AKS's autoscaler.
 """
 
-from typing import Any, NotRequired, TypedDict
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
-from pulumi_azure_native import containerservice, monitor
+from pulumi_azure_native import containerservice, managedidentity, monitor
 
-from gangway.components.azure.immutable import replacing
+from gangway.components.azure.aks_fabric import autoscaler_tags
+from gangway.components.azure.capacity import ScaleSetFields, check_infiniband, check_ladder, plan_scale_set, rung_zones
+from gangway.components.azure.common import CommonArgs, common_inputs, heeded, replacing
+from gangway.components.azure.identity import Grantee
+from gangway.components.azure.node_pool import CapacityRungArgs
+from gangway.components.azure.policies import ACR_PULL
+from gangway.components.catalog.loader import load_provider
+from gangway.components.catalog.schema import AzureMachineType
+from gangway.components.core.capacity import plan_ladder, rung_from_args
+from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
+from gangway.components.kubernetes.spec import RUNG_LABEL
 
-__all__ = ["PODS_CIDR", "SERVICES_CIDR", "SYSTEM_MACHINE_TYPE", "SYSTEM_NODES", "AksCluster", "AksClusterArgs"]
+__all__ = [
+    "PODS_CIDR",
+    "SPOT_TAINT",
+    "AksCluster",
+    "AksClusterArgs",
+    "AksIdentity",
+    "AksIdentityArgs",
+    "AksNodePools",
+    "AksNodePoolsArgs",
+    "pool_name",
+]
 
 SYSTEM_MACHINE_TYPE = "Standard_D4s_v5"
 SYSTEM_NODES = (1, 3)
@@ -26,7 +51,7 @@ LOGS = ("kube-audit-admin", "guard", "cluster-autoscaler", "kube-controller-mana
 CREATE_TIMEOUT, DELETE_TIMEOUT = "45m", "60m"
 
 
-class AksClusterArgs(TypedDict):
+class AksClusterArgs(CommonArgs):
     """Inputs of AksCluster. `tenant_id` is the directory of the users; `admin_group_ids` have full access, others
     Azure's roles. `version` such as 1.36 defaults to AKS's. `idle_minutes`: an idle node is removed after this.
     `identity_id` is the cluster's: it may join `subnet_id` and assign nodes the identity of `kubelet_identity_id`,
@@ -35,8 +60,6 @@ class AksClusterArgs(TypedDict):
     control plane's log.
     """
 
-    resource_group_name: pulumi.Input[str]
-    location: str
     zone: str
     tenant_id: pulumi.Input[str]
     admin_group_ids: NotRequired[list[str]]
@@ -51,7 +74,6 @@ class AksClusterArgs(TypedDict):
     encryption_at_host: NotRequired[bool]
     api_cidrs: NotRequired[list[str]]
     workspace_id: NotRequired[pulumi.Input[str] | None]
-    tags: dict[str, str]
 
 
 class AksCluster(pulumi.ComponentResource):
@@ -69,21 +91,14 @@ class AksCluster(pulumi.ComponentResource):
         self.cluster_name = cluster.name
         self.cluster_id = cluster.id
         self.oidc_issuer_url = cluster.oidc_issuer_profile.apply(lambda known: (known and known.issuer_url) or "")
-        self.register_outputs(
-            {
-                "cluster_name": self.cluster_name,
-                "cluster_id": self.cluster_id,
-                "oidc_issuer_url": self.oidc_issuer_url,
-            }
-        )
+        register_outputs(self)
 
     def _cluster(self) -> containerservice.ManagedCluster:
         args = self._args
         return containerservice.ManagedCluster(
             f"{self._name}-cluster",
             resource_name_=shortened(self._name, MAX_NAME),
-            resource_group_name=args["resource_group_name"],
-            location=args["location"],
+            **common_inputs(args),
             dns_prefix=shortened(self._name, MAX_DNS_PREFIX),
             kubernetes_version=args.get("version"),
             # With an uptime SLA, and for thousands of nodes; the free tier has neither.
@@ -105,7 +120,6 @@ class AksCluster(pulumi.ComponentResource):
             **self._network(),
             **self._people(),
             **self._upkeep(),
-            tags=args["tags"],
             opts=pulumi.ResourceOptions(
                 parent=self,
                 # AKS's autoscaler owns the size of the system pool.
@@ -216,4 +230,221 @@ class AksCluster(pulumi.ComponentResource):
             log_analytics_destination_type="Dedicated",
             logs=[monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True) for category in LOGS],
             opts=pulumi.ResourceOptions(parent=self),
+        )
+
+
+# Azure documentation, "Azure built-in roles": the same GUIDs in every tenant.
+NETWORK_CONTRIBUTOR = "4d97b98b-1d4f-4787-a291-c67834d212e7"
+IDENTITY_OPERATOR = "f1a07417-d97a-45cb-824c-7a7467783830"
+READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
+
+
+class AksIdentityArgs(CommonArgs):
+    """Inputs of AksIdentity. The cluster may join `subnet_id` and read `disk_encryption_set_id`; its nodes pull from
+    the registry `repository_id`. `role_wait_sec` (0): wait for Azure to apply the grants, only in Python programs
+    (`gangway.components.core.settling`).
+    """
+
+    subscription_id: str
+    stack: str
+    subnet_id: pulumi.Input[str]
+    disk_encryption_set_id: NotRequired[pulumi.Input[str] | None]
+    repository_id: NotRequired[pulumi.Input[str] | None]
+    role_wait_sec: NotRequired[float]
+
+
+class AksIdentity(pulumi.ComponentResource):
+    """Identities of the cluster and its nodes. `identity_id` and `kubelet_identity_id` wait for their grants."""
+
+    identity_id: pulumi.Output[str]
+    kubelet_identity_id: pulumi.Output[str]
+    kubelet_client_id: pulumi.Output[str]
+    kubelet_object_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: AksIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:AksIdentity", name, None, replacing(opts))
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        cluster, nodes = self._identity("cluster"), self._identity("node")
+        control, kubelet = self._grantee("cluster", cluster), self._grantee("node", nodes)
+        granted = [
+            # Joins nodes and the API's address to the subnet ("Bring your own virtual network": permissions).
+            control.may("subnet", NETWORK_CONTRIBUTOR, args["subnet_id"]),
+            # Assigns this identity to nodes.
+            control.may("nodes", IDENTITY_OPERATOR, nodes.id),
+        ]
+        if (disks := args.get("disk_encryption_set_id")) is not None:
+            granted.append(control.may("disks", READER, disks))
+        pulls = [] if (registry := args.get("repository_id")) is None else [kubelet.may("image", ACR_PULL, registry)]
+        wait_sec = args.get("role_wait_sec", 0)
+        self.identity_id = after(
+            cluster.id, *heeded(f"{name}-cluster-heeded", "the cluster's identity", granted, wait_sec, self._child)
+        )
+        self.kubelet_identity_id = after(nodes.id, *pulls)
+        self.kubelet_client_id = nodes.client_id
+        self.kubelet_object_id = nodes.principal_id
+        register_outputs(self)
+
+    def _identity(self, kind: str) -> managedidentity.UserAssignedIdentity:
+        return managedidentity.UserAssignedIdentity(
+            f"{self._name}-{kind}",
+            **common_inputs(self._args),
+            opts=self._child,
+        )
+
+    def _grantee(self, kind: str, identity: managedidentity.UserAssignedIdentity) -> Grantee:
+        args = self._args
+        return Grantee(self._name, kind, identity.principal_id, args["subscription_id"], args["stack"], self._child)
+
+
+SPOT_TAINT = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
+"""AKS's taint on spot pools ("Add an Azure Spot node pool")."""
+# AKS documentation, "Resource naming": lowercase letters and digits, at most twelve for Linux.
+MAX_POOL_NAME = 12
+MAX_PODS = 64
+# Draining a node waits for its pods' grace period.
+
+
+class AksNodePoolsArgs(TypedDict):
+    """Inputs of AksNodePools. `num_nodes_min` are always up, in the first rung; each rung grows to `num_nodes_max`.
+    `version` such as 1.36 is the cluster's. `node_labels` are by rung, besides `gangway.dev/rung`; `node_taints` of
+    all, as `key=value:Effect`; `node_devices`: devices per node, for the autoscaler. `gpu_driver`: Install (default:
+    AKS's) or None, for NVIDIA's GPU operator. `encryption_at_host` defaults to what the machine type supports.
+    """
+
+    resource_group_name: pulumi.Input[str]
+    cluster_name: pulumi.Input[str]
+    zone: str
+    version: NotRequired[str]
+    machine_type: str
+    num_nodes_min: int
+    num_nodes_max: int
+    capacity: list[CapacityRungArgs]
+    subnet_id: pulumi.Input[str]
+    root_volume_gib: int
+    gpu_driver: NotRequired[str]
+    encryption_at_host: NotRequired[bool]
+    node_labels: NotRequired[list[dict[str, str]]]
+    node_taints: NotRequired[list[str]]
+    node_devices: NotRequired[dict[str, int]]
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """One agent pool. `suffix`: of its logical name, as `0-spot`; `zones`: empty for any; `least`: nodes that are
+    always up; `most`: maximum nodes; `fields`: of its scale set.
+    """
+
+    name: str
+    suffix: str
+    zones: tuple[str, ...]
+    least: int
+    most: int
+    fields: ScaleSetFields
+
+    @property
+    def spot(self) -> bool:
+        """Whether Azure may take nodes back."""
+        return self.fields.priority == "Spot"
+
+
+def pool_name(position: int, kind: str) -> str:
+    """A pool's name.
+
+    >>> pool_name(1, "on-demand")
+    'r1ondemand'
+    """
+    return f"r{position}{re.sub(r'[^a-z0-9]', '', kind)}"[:MAX_POOL_NAME]
+
+
+def plan_node_pools(args: AksNodePoolsArgs) -> tuple[AzureMachineType, tuple[PoolPlan, ...]]:
+    """Compile the arguments. InputError: unsupported machine type, rung or number of nodes."""
+    machine = cast("AzureMachineType", load_provider("azure").machine(args["machine_type"], "machine_type"))
+    rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
+    check_infiniband(machine, rungs, args["num_nodes_max"])
+    check_ladder(rungs, "capacity")
+    pools = (
+        PoolPlan(
+            name=pool_name(position, rung.kind),
+            suffix=f"{position}-{rung.kind}",
+            zones=rung_zones(rung, args["zone"]),
+            least=args["num_nodes_min"] if position == 0 else 0,
+            most=args["num_nodes_max"],
+            fields=plan_scale_set(plan, machine),
+        )
+        for position, (rung, plan) in enumerate(zip(rungs, plan_ladder(rungs), strict=True))
+    )
+    return machine, tuple(pools)
+
+
+class AksNodePools(pulumi.ComponentResource):
+    """An agent pool per rung. Only nodes of one pool share an InfiniBand partition, and only if the subscription has
+    the feature Microsoft.ContainerService/AKSInfinibandSupport, which puts a pool into one placement group.
+    """
+
+    pool_names: pulumi.Output[list[str]]
+
+    def __init__(self, name: str, args: AksNodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:AksNodePools", name, None, replacing(opts))
+        self._name, self._args = name, args
+        self._machine, plans = plan_node_pools(args)
+        pools: list[containerservice.AgentPool] = []
+        for position, plan in enumerate(plans):
+            # A cluster accepts one change at a time ("Manage node pools": limitations).
+            pools.append(self._pool(position, plan, pools[-1:]))
+        self.pool_names = pulumi.Output.all(*[pool.name for pool in pools]).apply(list)
+        register_outputs(self)
+
+    def _pool(
+        self, position: int, plan: PoolPlan, before: Sequence[containerservice.AgentPool]
+    ) -> containerservice.AgentPool:
+        args, fields = self._args, plan.fields
+        labels = args.get("node_labels")
+        return containerservice.AgentPool(
+            f"{self._name}-{plan.suffix}",
+            agent_pool_name=plan.name,
+            resource_group_name=args["resource_group_name"],
+            resource_name_=args["cluster_name"],
+            orchestrator_version=args.get("version"),
+            mode=containerservice.AgentPoolMode.USER,
+            type=containerservice.AgentPoolType.VIRTUAL_MACHINE_SCALE_SETS,
+            vm_size=self._machine.name,
+            os_type=containerservice.OSType.LINUX,
+            os_sku=containerservice.OSSKU.UBUNTU,
+            os_disk_type=containerservice.OSDiskType.MANAGED,
+            os_disk_size_gb=args["root_volume_gib"],
+            enable_encryption_at_host=args.get("encryption_at_host", self._machine.encryption_at_host.value),
+            enable_node_public_ip=False,
+            security_profile=containerservice.AgentPoolSecurityProfileArgs(
+                ssh_access=containerservice.AgentPoolSSHAccess.DISABLED
+            ),
+            vnet_subnet_id=args["subnet_id"],
+            availability_zones=list(plan.zones) or None,
+            count=plan.least,
+            enable_auto_scaling=True,
+            min_count=plan.least,
+            max_count=plan.most,
+            max_pods=MAX_PODS,
+            scale_down_mode=containerservice.ScaleDownMode.DELETE,
+            scale_set_priority=fields.priority,
+            scale_set_eviction_policy=fields.eviction_policy,
+            spot_max_price=fields.max_price,
+            capacity_reservation_group_id=fields.capacity_reservation_group,
+            gpu_profile=containerservice.GPUProfileArgs(driver=args.get("gpu_driver", "Install")),
+            # There is no spare machine for upgrades; spot pools refuse the setting.
+            upgrade_settings=None
+            if plan.spot
+            else containerservice.AgentPoolUpgradeSettingsArgs(max_surge="0", max_unavailable="1"),
+            node_labels={RUNG_LABEL: plan.suffix, **(labels[position] if labels else {})},
+            node_taints=[*args.get("node_taints", []), *([SPOT_TAINT] if plan.spot else [])] or None,
+            tags={**args["tags"], **autoscaler_tags(args.get("node_devices", {}))},
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(before),
+                # AKS's autoscaler owns the size.
+                ignore_changes=["count"],
+                # The old pool holds the name and the GPU quota.
+                delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(delete=DELETE_TIMEOUT),
+            ),
         )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from gangway.components.kubernetes.charts import SYSTEM, Chart
-from gangway.components.kubernetes.manifest import Manifest, daemon_set, manifest
+from gangway.components.kubernetes.manifest import Manifest, manifest, node_daemon
 from gangway.components.kubernetes.spec import GPU, INFINIBAND, JOBS, JOBS_POOL, POOL_LABEL
 
 __all__ = ["autoscaler_tags", "fabric_manifests", "network_operator"]
@@ -51,7 +51,11 @@ def network_operator(tolerations: Sequence[Mapping[str, str]]) -> Chart:
 
 def fabric_manifests(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> tuple[Manifest, ...]:
     """The operator's policy, and a pod per job node. `pods_a_node`: how many may share the adapters."""
-    return _rule(), _policy(pods_a_node, tolerations), _node_pods(tolerations)
+    # IPC_LOCK, as Microsoft's pods request, does not help unprivileged users.
+    limits = node_daemon(
+        "gangway-infiniband", SYSTEM, _SHELL_IMAGE, _NODE_SCRIPT, node_selector=JOBS, tolerations=tolerations
+    )
+    return _rule(), _policy(pods_a_node, tolerations), limits
 
 
 def autoscaler_tags(devices: Mapping[str, int]) -> dict[str, str]:
@@ -107,22 +111,3 @@ def _policy(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> Manif
         },
     }
     return manifest("mellanox.com/v1alpha1", "NicClusterPolicy", "nic-cluster-policy", {"spec": spec})
-
-
-def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
-    """Privileged, to set a node's limits. IPC_LOCK, as Microsoft's pods request, does not help unprivileged users."""
-    container = {
-        "name": "node",
-        "image": _SHELL_IMAGE,
-        "command": ["/bin/sh", "-c", _NODE_SCRIPT],
-        "securityContext": {"privileged": True},
-        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
-    }
-    pod = {
-        "nodeSelector": dict(JOBS),
-        "tolerations": list(tolerations),
-        "hostPID": True,
-        "terminationGracePeriodSeconds": 1,
-        "containers": [container],
-    }
-    return daemon_set("gangway-infiniband", SYSTEM, pod)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gangway.components.core.limits import check_steps_alarm
 
-__all__ = ["ALIVE_EVENT", "COLUMNS", "LOOK_EVENT", "REFUSED_EVENT", "TABLE", "AlarmPlan", "plan_alarms", "statistics"]
+__all__ = ["ALIVE_EVENT", "COLUMNS", "TABLE", "AlarmPlan", "plan_alarms", "statistics"]
 
 TABLE = "Gangway_CL"
 """The table of lines, with the suffix that Azure requires."""
@@ -68,9 +68,7 @@ def plan_alarms(
         _nodes_missing(num_nodes),
         _no_nodes(),
         _nodes_refused(),
-        _node_given_up(),
-        _launches_held(),
-        _job_ended_badly(),
+        *(_of_event(*alarm) for alarm in _EVENT_ALARMS),
         _record_at_risk(),
     ]
 
@@ -81,7 +79,6 @@ def statistics(field: str) -> str:
 
 
 def _steps(minutes: int) -> str:
-    """Count statistics lines."""
     return f"toscalar({TABLE} | where TimeGenerated > ago({minutes}m) and {statistics('step')} | count)"
 
 
@@ -183,35 +180,35 @@ def _nodes_refused() -> AlarmPlan:
     )
 
 
-def _node_given_up() -> AlarmPlan:
-    return AlarmPlan(
+# Name, event (and condition) of a node or the head, severity, description.
+_EVENT_ALARMS = (
+    (
         "node-given-up",
+        '"node-given-up"',
+        1,
         "A node found itself unfit (GPU, InfiniBand, file system, image) and gave itself up. Its scale set makes "
         "another. If it goes on, read the lines before `node-given-up` in the table: they say what was found.",
-        f'{TABLE} | where TimeGenerated > ago(10m) and Event == "node-given-up"',
-        1,
-    )
-
-
-def _launches_held() -> AlarmPlan:
-    return AlarmPlan(
+    ),
+    (
         "launches-held",
+        '"launches-held"',
+        0,
         "So many nodes gave themselves up that the head asks for none any more. The field `reason` of launches-held in "
         "the table says why the last one gave up, breaker/held.json beside the run's record the same. Mend what it "
         "names, and then run `gangway breaker reset STACK`: the head asks for what is missing.",
-        f'{TABLE} | where TimeGenerated > ago(10m) and Event == "launches-held"',
-        0,
-    )
-
-
-def _job_ended_badly() -> AlarmPlan:
-    return AlarmPlan(
+    ),
+    (
         "job-failed",
+        '"job-ended" and toint(Line.exit_status) != 0',
+        0,
         "The job ended with an exit status other than 0, and is not started again by itself. Read the end of the "
         "table's lines: status 2 is bad input, 3 a fabric too slow.",
-        f'{TABLE} | where TimeGenerated > ago(10m) and Event == "job-ended" and toint(Line.exit_status) != 0',
-        0,
-    )
+    ),
+)
+
+
+def _of_event(name: str, event: str, severity: int, description: str) -> AlarmPlan:
+    return AlarmPlan(name, description, f"{TABLE} | where TimeGenerated > ago(10m) and Event == {event}", severity)
 
 
 def _record_at_risk() -> AlarmPlan:

@@ -4,33 +4,21 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
 
 import pulumi
 from pulumi_azure_native import consumption, logic, managedidentity
 
+from gangway.components.azure.common import CommonArgs, common_inputs, replacing
 from gangway.components.azure.identity import Grantee
-from gangway.components.azure.immutable import replacing
 from gangway.components.azure.monitoring import check_budget_emails, declare_action_group
 from gangway.components.azure.names import RANDOM_DIGITS
 from gangway.components.azure.policies import COST_READER, group_id, stop_actions
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 
-__all__ = [
-    "MAX_MONTHS_AHEAD",
-    "MAX_NOTIFICATIONS",
-    "PARAMETERS",
-    "Budget",
-    "BudgetAlarm",
-    "BudgetArgs",
-    "StopPlan",
-    "check_starts_on",
-    "declare_stop",
-    "months_ahead",
-    "plan_budget_alarms",
-    "stop_definition",
-]
+__all__ = ["MAX_MONTHS_AHEAD", "Budget", "BudgetArgs", "check_starts_on", "months_ahead", "plan_budget_alarms"]
 
 
 API = "https://management.azure.com"
@@ -54,21 +42,6 @@ MAX_MONTHS_AHEAD = 12
 """Latest start of a new budget ("Budgets - Create Or Update"); the earliest is the current month."""
 # The earliest date that Azure accepts.
 EARLIEST = datetime.date(2017, 6, 1)
-
-
-@dataclass(frozen=True)
-class StopPlan:
-    """What is stopped, and when. `limit_usd`: monthly costs, in the budget's currency; `heads`: resource ids of
-    machines that fill them; `subscription_wide`: count the tag's costs in the whole subscription.
-    """
-
-    limit_usd: float
-    tag_key: str
-    tag_value: str
-    groups: pulumi.Input[list[str]]
-    heads: pulumi.Input[list[str]]
-    clusters: pulumi.Input[list[str]]
-    subscription_wide: bool = False
 
 
 def stop_definition(tag_key: str, tag_value: str) -> dict[str, Any]:
@@ -128,7 +101,6 @@ def _empty_set() -> dict[str, Any]:
 
 
 def _for_each(parameter: str, actions: dict[str, Any]) -> dict[str, Any]:
-    """The actions for each item, independent of failures."""
     return {"type": "Foreach", "foreach": f"@parameters('{parameter}')", "actions": actions}
 
 
@@ -148,66 +120,6 @@ def _call(method: str, address: str, *, body: Any = None, version: str = COMPUTE
     return {"type": "Http", "inputs": inputs, "operationOptions": "DisableAsyncPattern"}
 
 
-def declare_stop(
-    name: str,
-    plan: StopPlan,
-    subscription_id: str,
-    stack: str,
-    resource_group_name: pulumi.Input[str],
-    location: str,
-    tags: dict[str, str],
-    opts: pulumi.ResourceOptions,
-    *,
-    wait_sec: float = 0,
-) -> logic.Workflow:
-    """Declare the workflow and its identity; `wait_sec` as of Grantee."""
-    counted = counted_in(subscription_id, resource_group_name, plan.subscription_wide)
-    identity = managedidentity.UserAssignedIdentity(
-        f"{name}-stop", resource_group_name=resource_group_name, location=location, tags=tags, opts=opts
-    )
-    grantee = Grantee(name, "stop", identity.principal_id, subscription_id, stack, opts, wait_sec)
-    grants = [
-        grantee.may("costs", COST_READER, counted),
-        *grantee.may_do(
-            "empty",
-            "empty scale sets at the budget's end",
-            stop_actions(clusters=plan.clusters != []),
-            resource_group_name,
-        ),
-    ]
-    values: dict[str, Any] = {
-        "clusters": plan.clusters,
-        "group": counted,
-        "heads": plan.heads,
-        "identity": identity.id,
-        "limit": plan.limit_usd,
-        "sets": plan.groups,
-    }
-    return logic.Workflow(
-        shortened(f"{name}-stop", MAX_WORKFLOW_NAME - RANDOM_DIGITS),
-        resource_group_name=resource_group_name,
-        location=location,
-        state=logic.WorkflowState.ENABLED,
-        definition=stop_definition(plan.tag_key, plan.tag_value),
-        parameters={key: logic.WorkflowParameterArgs(type=kind, value=values[key]) for key, kind in PARAMETERS.items()},
-        identity=logic.ManagedServiceIdentityArgs(
-            type=logic.ManagedServiceIdentityType.USER_ASSIGNED, user_assigned_identities=[identity.id]
-        ),
-        tags=tags,
-        # Without its permissions the workflow would stop nothing.
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=grants)),
-    )
-
-
-def counted_in(
-    subscription_id: str, resource_group_name: pulumi.Input[str], subscription_wide: bool
-) -> pulumi.Output[str]:
-    """The id of the budget's scope."""
-    if subscription_wide:
-        return pulumi.Output.from_input(f"/subscriptions/{subscription_id}")
-    return pulumi.Output.from_input(resource_group_name).apply(lambda name: group_id(subscription_id, name))
-
-
 @dataclass(frozen=True)
 class BudgetAlarm:
     """One alarm: percent of the budget, on money spent (Actual) or expected by the month's end (Forecasted)."""
@@ -221,7 +133,7 @@ class BudgetAlarm:
         return f"{self.threshold_type}-{self.threshold:g}".lower().replace(".", "-")
 
 
-class BudgetArgs(TypedDict):
+class BudgetArgs(CommonArgs):
     """Inputs of Budget. `starts_on` is the first of a month, `2026-01-01`: at creation, of this month or one of the
     next twelve. `tag_key` and `tag_value` (the stack) select the costs. At `stop_at_percent` the scale sets of
     `group_ids` are emptied, the machines of `head_ids` stopped (both resource ids), and the clusters of `cluster_ids`
@@ -231,8 +143,6 @@ class BudgetArgs(TypedDict):
     """
 
     subscription_id: str
-    resource_group_name: pulumi.Input[str]
-    location: str
     monthly_usd: float
     starts_on: str
     emails: list[str]
@@ -245,7 +155,6 @@ class BudgetArgs(TypedDict):
     role_wait_sec: NotRequired[float]
     tag_key: str
     tag_value: str
-    tags: dict[str, str]
 
 
 def plan_budget_alarms(
@@ -302,8 +211,7 @@ class Budget(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:Budget", name, None, replacing(opts))
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         check_starts_on(args["starts_on"])
         check_budget_emails(args["emails"])
         stop_at_percent = args.get("stop_at_percent")
@@ -316,41 +224,61 @@ class Budget(pulumi.ComponentResource):
         budget = self._budget(alarms, group.id)
         self.budget_name = budget.name
         self.topic_id = group.id
-        self.register_outputs({"budget_name": self.budget_name, "topic_id": self.topic_id})
+        register_outputs(self)
+
+    def _scope(self) -> pulumi.Output[str]:
+        """The id of what the costs are counted in."""
+        subscription_id = self._args["subscription_id"]
+        if self._args.get("subscription_wide", False):
+            return pulumi.Output.from_input(f"/subscriptions/{subscription_id}")
+        group = pulumi.Output.from_input(self._args["resource_group_name"])
+        return group.apply(lambda name: group_id(subscription_id, name))
 
     def _stop(self, percent: float) -> None:
-        args = self._args
-        plan = StopPlan(
-            limit_usd=round(args["monthly_usd"] * percent / 100, 2),
-            tag_key=args["tag_key"],
-            tag_value=args["tag_value"],
-            groups=args.get("group_ids", []),
-            heads=args.get("head_ids", []),
-            clusters=args.get("cluster_ids", []),
-            subscription_wide=args.get("subscription_wide", False),
-        )
-        declare_stop(
-            self._name,
-            plan,
-            args["subscription_id"],
-            args["tag_value"],
-            args["resource_group_name"],
-            args["location"],
-            args["tags"],
-            self._child,
-            wait_sec=args.get("role_wait_sec", 0),
+        """The workflow and its identity."""
+        args, child, stack = self._args, self._child, self._args["tag_value"]
+        scope, clusters = self._scope(), args.get("cluster_ids", [])
+        identity = managedidentity.UserAssignedIdentity(f"{self._name}-stop", **common_inputs(args), opts=child)
+        whose = (self._name, "stop", identity.principal_id, args["subscription_id"], stack, child)
+        grantee = Grantee(*whose, wait_sec=args.get("role_wait_sec", 0))
+        actions = stop_actions(clusters=clusters != [])
+        group = args["resource_group_name"]
+        grants = [
+            grantee.may("costs", COST_READER, scope),
+            *grantee.may_do("empty", "empty scale sets at the budget's end", actions, group),
+        ]
+        values: dict[str, Any] = {
+            "clusters": clusters,
+            "group": scope,
+            "heads": args.get("head_ids", []),
+            "identity": identity.id,
+            # Monthly costs, in the budget's currency.
+            "limit": round(args["monthly_usd"] * percent / 100, 2),
+            "sets": args.get("group_ids", []),
+        }
+        logic.Workflow(
+            shortened(f"{self._name}-stop", MAX_WORKFLOW_NAME - RANDOM_DIGITS),
+            **common_inputs(args),
+            state=logic.WorkflowState.ENABLED,
+            definition=stop_definition(args["tag_key"], stack),
+            parameters={
+                key: logic.WorkflowParameterArgs(type=kind, value=values[key]) for key, kind in PARAMETERS.items()
+            },
+            identity=logic.ManagedServiceIdentityArgs(
+                type=logic.ManagedServiceIdentityType.USER_ASSIGNED, user_assigned_identities=[identity.id]
+            ),
+            # Without its permissions the workflow would stop nothing.
+            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=grants)),
         )
 
     def _budget(self, alarms: Sequence[BudgetAlarm], group: pulumi.Output[str]) -> consumption.Budget:
         args = self._args
-        wide = args.get("subscription_wide", False)
-        scope = counted_in(args["subscription_id"], args["resource_group_name"], wide)
         counted = consumption.BudgetComparisonExpressionArgs(
             name=args["tag_key"], operator=consumption.BudgetOperatorType.IN_, values=[args["tag_value"]]
         )
         return consumption.Budget(
             f"{self._name}-budget",
-            scope=scope,
+            scope=self._scope(),
             category=consumption.CategoryType.COST,
             amount=args["monthly_usd"],
             time_grain=consumption.TimeGrainType.MONTHLY,

@@ -1,35 +1,40 @@
-"""The capacity ladder on scale sets, and its conflicts with the stack's zones and nodes."""
+"""The capacity ladder on scale sets, its conflicts with the stack's zones and nodes, and its quotas."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
+from types import MappingProxyType
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
-
 from gangway.components.catalog.schema import AzureMachineType
-from gangway.components.core.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds, not_sold
+from gangway.components.core.capacity import (
+    LADDER,
+    AnyRung,
+    OnDemand,
+    Reservation,
+    RungPlan,
+    Spot,
+    check_kinds,
+    not_sold,
+)
 from gangway.components.core.findings import Finding, InputError
+from gangway.components.core.quotas import QuotaNeed, count_nodes, no_quota
 
 __all__ = [
-    "LADDER",
-    "OFFERED",
     "UP_TO_ON_DEMAND",
     "LadderContext",
+    "QuotaContext",
     "ScaleSetFields",
     "capacity_findings",
     "check_infiniband",
     "check_ladder",
     "check_proximity",
+    "ladder_quotas",
     "plan_scale_set",
-    "preferred_zone",
-    "rung_from_args",
     "rung_zones",
 ]
 
-
-LADDER = "gangway:cluster.capacity"
 OFFERED = ("reservation", "spot", "on-demand")
 """The kinds of rungs in Azure, which has no capacity blocks and no queue."""
 UP_TO_ON_DEMAND = -1.0
@@ -73,12 +78,6 @@ class ScaleSetFields:
         if self.capacity_reservation_group is not None:
             fields["capacity_reservation"] = {"capacity_reservation_group": {"id": self.capacity_reservation_group}}
         return fields
-
-
-def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
-    """Parse a component's rung argument. Raises pydantic's ValidationError."""
-    adapter: TypeAdapter[AnyRung] = TypeAdapter(Rung)
-    return adapter.validate_python(dict(rung))
 
 
 def plan_scale_set(rung: RungPlan, machine: AzureMachineType) -> ScaleSetFields:
@@ -182,14 +181,6 @@ def rung_zones(rung: AnyRung | RungPlan, own: str) -> tuple[str, ...]:
     if zone is not None:
         return (zone,)
     return zones or ((own,) if own else ())
-
-
-def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
-    """The zone that the ladder implies if none is set, with the reason; None for any zone."""
-    for index, rung in enumerate(rungs):
-        if isinstance(rung, Reservation) and rung.zone is not None:
-            return rung.zone, f"{LADDER}[{index}], a {rung.kind}, is there"
-    return None
 
 
 @dataclass(frozen=True)
@@ -364,3 +355,58 @@ def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
             f"{rung.allocation} has no effect on Azure: a rung has one machine type, nothing to choose among",
             "remove allocation",
         )
+
+
+SPOT_QUOTA = "Total Regional Low-priority vCPUs"
+"""Counts all spot machines of a region, by the name in `az vm list-usage` (in the portal: Total Regional Spot vCPUs).
+"""
+REGIONAL_QUOTA = "Total Regional vCPUs"
+"""Counts all on-demand machines besides their family's quota ("Check vCPU quotas": two tiers)."""
+HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
+    {
+        "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),
+        "Standard_B2ms": (2, "Standard BS Family vCPUs"),
+        "Standard_B2s": (2, "Standard BS Family vCPUs"),
+        "Standard_D2as_v5": (2, "Standard DASv5 Family vCPUs"),
+        "Standard_D2s_v5": (2, "Standard DSv5 Family vCPUs"),
+        "Standard_D4s_v5": (4, "Standard DSv5 Family vCPUs"),
+    }
+)
+"""By head machine type: vCPUs, and the family's quota as in `az vm list-usage`."""
+
+
+@dataclass(frozen=True)
+class QuotaContext:
+    """A stack's region, maximum number of nodes, and head machine type; None without a head."""
+
+    region: str
+    num_nodes: int
+    head_type: str | None
+
+    def finding(self, path: str, vcpus: int, name: str, users: str) -> Finding:
+        """A need of one quota, with a query for quotas known only by Azure's name."""
+        query = "" if name.endswith("vCPUs") else f" --query \"[?name.value=='{name}']\""
+        note = "the portal calls it Total Regional Spot vCPUs" if name == SPOT_QUOTA else ""
+        command = f"az vm list-usage --location {self.region}{query}"
+        return QuotaNeed(path, vcpus, "vCPUs", repr(name), self.region, users, command, note).finding()
+
+
+def ladder_quotas(rungs: Sequence[AnyRung], machine: AzureMachineType, context: QuotaContext) -> Iterable[Finding]:
+    """The quotas of the nodes, once each, and of the head. The ladder has passed `check_ladder`."""
+    nodes, vcpus = count_nodes(context.num_nodes), machine.vcpus.value * context.num_nodes
+    reported: set[str] = set()
+    for index, rung in enumerate(rungs):
+        path, name = f"{LADDER}[{index}]", SPOT_QUOTA if isinstance(rung, Spot) else machine.quota_family.value
+        if isinstance(rung, Reservation):
+            yield no_quota(path, f"the reservation took its share of {name!r} when it was made")
+        elif name not in reported:
+            reported.add(name)
+            yield context.finding(path, vcpus, name, nodes)
+    head, family = HEAD_QUOTAS.get(context.head_type or "", (0, ""))
+    if head:
+        yield context.finding("gangway:head.machine_type", head, family, "the head node")
+    on_demand = vcpus if reported - {SPOT_QUOTA} else 0
+    if on_demand or head:
+        users = [f"{nodes} on demand"] if on_demand else []
+        users += ["the head node"] if head else []
+        yield context.finding(LADDER, on_demand + head, REGIONAL_QUOTA, " and ".join(users))

@@ -21,12 +21,7 @@ from typing import Any
 
 from gangway.components.core.capacity import CONTRACT_VERSION, PERIOD_SEC, WINDOW, RungPlan
 
-__all__ = [
-    "HEAD_ACTIONS",
-    "FallbackConfig",
-    "FallbackGroup",
-    "plan_fallback",
-]
+__all__ = ["HEAD_ACTIONS", "plan_fallback"]
 
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
 HEAD_ACTIONS = (

@@ -2,14 +2,14 @@
 
 import re
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict
+from typing import NotRequired
 
 import pulumi
 from pulumi_azure_native import storage, storagecache
 from pulumi_azure_native.storagecache import outputs
 
+from gangway.components.azure.common import CommonArgs, common_inputs, heeded, replacing
 from gangway.components.azure.identity import Grantee, KeyArgs
-from gangway.components.azure.immutable import replacing
 from gangway.components.azure.policies import (
     BLOB_CONTRIBUTOR,
     STORAGE_CONTRIBUTOR,
@@ -17,7 +17,6 @@ from gangway.components.azure.policies import (
     import_log,
     importable,
 )
-from gangway.components.azure.settling import heeded
 from gangway.components.catalog.loader import load_amlfs_subnets, load_amlfs_tiers
 from gangway.components.catalog.schema import AmlfsTier
 from gangway.components.core.blob_url import BlobUrl, read_blob_url
@@ -26,16 +25,11 @@ from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError, nearest
 from gangway.components.core.limits import Setting, check_tier, refuse_foreign
 from gangway.components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around, refuse_size
+from gangway.components.core.outputs import register_outputs
+from gangway.components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around
+from gangway.components.estimate.tiers import refuse_size
 
-__all__ = [
-    "EXPORT_PATH",
-    "GIB_PER_TIB",
-    "IMPORTER_APP_ID",
-    "LustreFileSystem",
-    "LustreFileSystemArgs",
-    "LustrePlan",
-    "plan_lustre",
-]
+__all__ = ["LustreFileSystem", "LustreFileSystemArgs", "LustrePlan", "plan_lustre"]
 
 
 IMPORTER_APP_ID = "4392ab71-2ce2-4b0d-8770-b352745c73f5"
@@ -115,7 +109,7 @@ def _check_foreign(place: str, deployment: LustreDeployment, efa: bool, metadata
     refuse_foreign(place, "Azure Managed Lustre", "azure", wrong)
 
 
-class LustreFileSystemArgs(TypedDict):
+class LustreFileSystemArgs(CommonArgs):
     """Inputs of LustreFileSystem. `subnet_id` is the network's `lustre_subnet_id`. `source` is the
     `az://account/container/prefix` behind the file system, `source_account_id` its account's resource id, and
     `importer_principal_id` the object id of Azure's service principal in this tenant (`az ad sp show --id
@@ -127,8 +121,6 @@ class LustreFileSystemArgs(TypedDict):
     """
 
     subscription_id: str
-    resource_group_name: pulumi.Input[str]
-    location: str
     zone: str
     stack: str
     capacity_gib: int
@@ -145,7 +137,6 @@ class LustreFileSystemArgs(TypedDict):
     maintenance_day: NotRequired[str]
     maintenance_time_utc: NotRequired[str]
     key: NotRequired[KeyArgs | None]
-    tags: dict[str, str]
 
 
 class LustreFileSystem(pulumi.ComponentResource):
@@ -181,15 +172,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         self.mount_name = pulumi.Output.from_input(MOUNT_NAME)
         self.mount_point = pulumi.Output.concat(self.dns_name, "@tcp:/", MOUNT_NAME)
         self.data_path = pulumi.Output.from_input(f"/{source.prefix}" if source else "/")
-        self.register_outputs(
-            {
-                "file_system_id": self.file_system_id,
-                "mount_point": self.mount_point,
-                "dns_name": self.dns_name,
-                "mount_name": self.mount_name,
-                "data_path": self.data_path,
-            }
-        )
+        register_outputs(self)
 
     def _file_system(
         self,
@@ -201,8 +184,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         key = args.get("key")
         return storagecache.AmlFilesystem(
             f"{self._name}-lustre",
-            resource_group_name=args["resource_group_name"],
-            location=args["location"],
+            **common_inputs(args),
             zones=[args["zone"]] if args["zone"] else None,
             sku=storagecache.SkuNameArgs(name=plan.sku),
             storage_capacity_ti_b=plan.capacity_tib,
@@ -214,7 +196,6 @@ class LustreFileSystem(pulumi.ComponentResource):
             hsm=hsm,
             identity=None if key is None else _identity(key),
             encryption_settings=None if key is None else _encryption(key),
-            tags=args["tags"],
             # A subnet holds one file system.
             opts=pulumi.ResourceOptions.merge(
                 self._child, pulumi.ResourceOptions(depends_on=before, delete_before_replace=True)
@@ -274,12 +255,10 @@ class LustreFileSystem(pulumi.ComponentResource):
             )
         storagecache.AutoExportJob(
             f"{self._name}-lustre-runs",
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
+            **common_inputs(self._args),
             aml_filesystem_name=file_system.name,
             admin_status=storagecache.AutoExportJobAdminStatus.ENABLE,
             auto_export_prefixes=[EXPORT_PATH],
-            tags=self._args["tags"],
             opts=self._child,
         )
 

@@ -5,12 +5,12 @@ only joining waits.
 """
 
 from ipaddress import IPv4Network
-from typing import NotRequired, TypedDict
+from typing import NotRequired
 
 import pulumi
 from pulumi_azure_native import compute, network, privatedns
 
-from gangway.components.azure.immutable import replacing
+from gangway.components.azure.common import CommonArgs, replacing
 from gangway.components.azure.launch import (
     ADMIN,
     ENTRA_LOGIN,
@@ -26,9 +26,10 @@ from gangway.components.azure.launch import (
     with_version,
 )
 from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 
-__all__ = ["HEAD_IMAGE", "HEAD_MACHINE_TYPE", "HEAD_ROOT_GIB", "HeadNode", "HeadNodeArgs", "head_address"]
+__all__ = ["HEAD_IMAGE", "HEAD_MACHINE_TYPE", "HeadNode", "HeadNodeArgs", "head_address"]
 
 # Canonical's documentation, "Find Ubuntu images on Microsoft Azure": generation 2, for Trusted Launch.
 HEAD_IMAGE = "Canonical:ubuntu-24_04-lts:server:latest"
@@ -40,7 +41,7 @@ _MAX_COMPUTER_NAME = 64
 _WITHOUT_ACCELERATED_NETWORKING = frozenset({"Standard_B2ms", "Standard_B2s"})
 
 
-class HeadNodeArgs(TypedDict):
+class HeadNodeArgs(CommonArgs):
     """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record in the
     private DNS zone `zone_id`; `private_ip` is fixed (`head_address`). `security_group_ids` are application security
     groups. `root_volume_gib` (64) holds the trainer's image; `machine_type` defaults to Standard_D2s_v5, `image_id` to
@@ -50,8 +51,6 @@ class HeadNodeArgs(TypedDict):
     disk with its key instead of Azure's. `entra_login` (false) allows SSH by Entra ID.
     """
 
-    resource_group_name: pulumi.Input[str]
-    location: str
     zone: str
     subnet_id: pulumi.Input[str]
     private_ip: str
@@ -70,7 +69,6 @@ class HeadNodeArgs(TypedDict):
     accelerated_networking: NotRequired[bool]
     disk_encryption_set_id: NotRequired[pulumi.Input[str] | None]
     entra_login: NotRequired[bool]
-    tags: dict[str, str]
 
 
 def head_address(subnet_cidr: str) -> str:
@@ -91,8 +89,7 @@ class HeadNode(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: HeadNodeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:HeadNode", name, None, replacing(opts))
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         # Distinguishes it from the workers, which have the same stack tags.
         self._tags = {**args["tags"], "gangway-role": "head"}
         machine = self._machine(self._nic())
@@ -112,9 +109,7 @@ class HeadNode(pulumi.ComponentResource):
         self.private_ip = pulumi.Output.from_input(args["private_ip"])
         # Consumers of the name are deleted before the machine.
         self.host = after(args["host_name"], machine, record)
-        self.register_outputs(
-            {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
-        )
+        register_outputs(self)
 
     def _nic(self) -> network.NetworkInterface:
         """A separate resource, so that a replaced machine keeps the address."""

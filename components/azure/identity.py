@@ -1,4 +1,4 @@
-"""Azure's resource group, permissions and encryption keys of a stack."""
+"""Azure's resource group, permissions, encryption keys and the vault of its machines' keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,8 +7,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import authorization, compute, keyvault, managedidentity, resources
 
-from gangway.components.azure.immutable import replacing
-from gangway.components.azure.member_key import MAX_VAULT_NAME
+from gangway.components.azure.common import CommonArgs, common_inputs, heeded, replacing
 from gangway.components.azure.names import RANDOM_DIGITS, guid
 from gangway.components.azure.policies import (
     ACR_PULL,
@@ -24,25 +23,116 @@ from gangway.components.azure.policies import (
     node_actions,
     role_id,
 )
-from gangway.components.azure.settling import heeded
 from gangway.components.core.blob_url import read_blob_url
 from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 from gangway.components.core.tags import shortened
 
 __all__ = [
-    "KNOWN_SEC",
     "EncryptionKey",
     "EncryptionKeyArgs",
     "Grantee",
     "HeadIdentity",
     "HeadIdentityArgs",
     "KeyArgs",
+    "MemberKeyVault",
+    "MemberKeyVaultArgs",
     "NodeIdentity",
     "NodeIdentityArgs",
     "ResourceGroup",
     "ResourceGroupArgs",
 ]
+
+MAX_VAULT_NAME = 24
+"""Key vaults: 3 to 24 letters, digits and dashes."""
+MEMBER_DELETION_DAYS = 7
+"""The minimum. A deleted vault's name stays reserved as long; Pulumi's digits make the next one's."""
+SECRET, SIGNING_SECRET = "member-key", "signing-key"
+
+
+class MemberKeyVaultArgs(CommonArgs):
+    """Inputs of MemberKeyVault. `pem` is `gangway.components.core.member_key`'s, `signing_pem` `.signing_key`'s;
+    `tenant_id` is the directory that the vault trusts; `subnet_id` needs the service endpoint Microsoft.KeyVault, as
+    TrainingNetwork's has.
+    """
+
+    tenant_id: pulumi.Input[str]
+    pem: pulumi.Input[str]
+    signing_pem: pulumi.Input[str]
+    subnet_id: pulumi.Input[str]
+
+
+class MemberKeyVault(pulumi.ComponentResource):
+    """A vault with two secrets: resource ids (`..._id`) for grants, and URLs (`..._url`) for machines."""
+
+    vault_id: pulumi.Output[str]
+    secret_id: pulumi.Output[str]
+    secret_url: pulumi.Output[str]
+    signing_secret_id: pulumi.Output[str]
+    signing_secret_url: pulumi.Output[str]
+
+    def __init__(self, name: str, args: MemberKeyVaultArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:MemberKeyVault", name, None, replacing(opts))
+        # `up` writes the secrets by Resource Manager, one of Azure's services.
+        child = pulumi.ResourceOptions(parent=self)
+        vault = _vault(f"{name}-members", args, MEMBER_DELETION_DAYS, [args["subnet_id"]], child)
+        self.vault_id = vault.id
+        self.secret_id, self.secret_url = self._secret(name, SECRET, args["pem"], vault, args)
+        signing = self._secret(name, SIGNING_SECRET, args["signing_pem"], vault, args)
+        self.signing_secret_id, self.signing_secret_url = signing
+        register_outputs(self)
+
+    def _secret(
+        self, name: str, called: str, pem: pulumi.Input[str], vault: keyvault.Vault, args: MemberKeyVaultArgs
+    ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+        secret = keyvault.Secret(
+            f"{name}-{called}",
+            resource_group_name=args["resource_group_name"],
+            vault_name=vault.name,
+            secret_name=called,
+            properties=keyvault.SecretPropertiesArgs(
+                value=pulumi.Output.secret(pem), content_type="application/x-pem-file"
+            ),
+            tags=args["tags"],
+            # Resource Manager cannot delete secrets, and the vault does not answer the plugin. It is deleted with the
+            # vault.
+            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
+        )
+        uri = vault.properties.vault_uri.apply(lambda known: known or "")
+        return secret.id, pulumi.Output.concat(uri, "secrets/", called)
+
+
+def _vault(
+    name: str,
+    args: "MemberKeyVaultArgs | EncryptionKeyArgs",
+    days: int,
+    subnets: Sequence[pulumi.Input[str]],
+    opts: pulumi.ResourceOptions,
+) -> keyvault.Vault:
+    """A vault that keeps what is deleted for `days`, and that only Azure's services and `subnets` reach."""
+    rules = [keyvault.VirtualNetworkRuleArgs(id=subnet) for subnet in subnets]
+    return keyvault.Vault(
+        shortened(name, MAX_VAULT_NAME - RANDOM_DIGITS),
+        **common_inputs(args),
+        properties=keyvault.VaultPropertiesArgs(
+            tenant_id=args["tenant_id"],
+            sku=keyvault.SkuArgs(family=keyvault.SkuFamily.A, name=keyvault.SkuName.STANDARD),
+            enable_rbac_authorization=True,
+            enable_soft_delete=True,
+            soft_delete_retention_in_days=days,
+            # Many directories refuse a vault without, even where nothing needs it after the stack.
+            enable_purge_protection=True,
+            network_acls=keyvault.NetworkRuleSetArgs(
+                bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
+                default_action=keyvault.NetworkRuleAction.DENY,
+                virtual_network_rules=rules or None,
+            ),
+        ),
+        opts=opts,
+    )
+
+
 DELETION_DAYS = 30
 ROTATION = "P90D"
 # The only size that disks, storage accounts and Managed Lustre all accept.
@@ -76,9 +166,7 @@ class ResourceGroup(pulumi.ComponentResource):
         )
         self.resource_group_name = group.name
         self.resource_group_id = group.id
-        self.register_outputs(
-            {"resource_group_name": self.resource_group_name, "resource_group_id": self.resource_group_id}
-        )
+        register_outputs(self)
 
 
 class KeyArgs(TypedDict):
@@ -91,18 +179,15 @@ class KeyArgs(TypedDict):
     identity_id: pulumi.Input[str]
 
 
-class EncryptionKeyArgs(TypedDict):
+class EncryptionKeyArgs(CommonArgs):
     """Inputs of EncryptionKey. `tenant_id` is the directory that the vault trusts. `role_wait_sec` (0): wait for Azure
     to apply the grants before the key is used, only in Python programs (`gangway.components.core.settling`).
     """
 
     subscription_id: str
     tenant_id: str
-    resource_group_name: pulumi.Input[str]
-    location: str
     stack: str
     role_wait_sec: NotRequired[float]
-    tags: dict[str, str]
 
 
 class EncryptionKey(pulumi.ComponentResource):
@@ -122,13 +207,11 @@ class EncryptionKey(pulumi.ComponentResource):
         super().__init__("gangway:azure:EncryptionKey", name, None, replacing(opts))
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
-        vault = self._vault()
+        vault = _vault(f"{name}-key", args, DELETION_DAYS, [], self._kept)
         key = self._key(vault)
         identity = managedidentity.UserAssignedIdentity(
             f"{name}-key",
-            resource_group_name=args["resource_group_name"],
-            location=args["location"],
-            tags=args["tags"],
+            **common_inputs(args),
             opts=self._kept,
         )
         whose = (name, "key", identity.principal_id, args["subscription_id"], args["stack"], self._kept)
@@ -139,38 +222,7 @@ class EncryptionKey(pulumi.ComponentResource):
         self.vault_id = vault.id
         self.identity_id = after(identity.id, *self._heeded("key", "the key's identity", grant))
         self.disk_encryption_set_id = self._disks(key)
-        self.register_outputs(
-            {
-                "key_name": self.key_name,
-                "key_url": self.key_url,
-                "vault_uri": self.vault_uri,
-                "vault_id": self.vault_id,
-                "identity_id": self.identity_id,
-                "disk_encryption_set_id": self.disk_encryption_set_id,
-            }
-        )
-
-    def _vault(self) -> keyvault.Vault:
-        return keyvault.Vault(
-            shortened(f"{self._name}-key", MAX_VAULT_NAME - RANDOM_DIGITS),
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
-            properties=keyvault.VaultPropertiesArgs(
-                tenant_id=self._args["tenant_id"],
-                sku=keyvault.SkuArgs(family=keyvault.SkuFamily.A, name=keyvault.SkuName.STANDARD),
-                enable_rbac_authorization=True,
-                enable_soft_delete=True,
-                soft_delete_retention_in_days=DELETION_DAYS,
-                enable_purge_protection=True,
-                # Azure's services use the bypass; nothing else needs access.
-                network_acls=keyvault.NetworkRuleSetArgs(
-                    bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
-                    default_action=keyvault.NetworkRuleAction.DENY,
-                ),
-            ),
-            tags=self._args["tags"],
-            opts=self._kept,
-        )
+        register_outputs(self)
 
     def _key(self, vault: keyvault.Vault) -> keyvault.Key:
         """Rotates every 90 days; disks and storage use the newest version, Managed Lustre keeps its own."""
@@ -212,15 +264,13 @@ class EncryptionKey(pulumi.ComponentResource):
     def _disk_encryption_set(self) -> compute.DiskEncryptionSet:
         return compute.DiskEncryptionSet(
             f"{self._name}-disks",
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
+            **common_inputs(self._args),
             encryption_type=compute.DiskEncryptionSetType.ENCRYPTION_AT_REST_WITH_CUSTOMER_KEY,
             identity=compute.EncryptionSetIdentityArgs(type=compute.DiskEncryptionSetIdentityType.SYSTEM_ASSIGNED),
             active_key=compute.KeyForDiskEncryptionSetArgs(
                 key_url=self.key_url, source_vault=compute.SourceVaultArgs(id=self.vault_id)
             ),
             rotation_to_latest_key_version_enabled=True,
-            tags=self._args["tags"],
             opts=self._child,
         )
 
@@ -295,7 +345,20 @@ class Grantee:
         )
 
 
-class NodeIdentityArgs(TypedDict):
+class MachineIdentityArgs(CommonArgs):
+    """What the identities of nodes and head have in common."""
+
+    subscription_id: str
+    stack: str
+    run_container_id: pulumi.Input[str]
+    repository_id: pulumi.Input[str]
+    data_collection_rule_id: NotRequired[pulumi.Input[str] | None]
+    member_secret_id: NotRequired[pulumi.Input[str] | None]
+    signing_secret_id: NotRequired[pulumi.Input[str] | None]
+    role_wait_sec: NotRequired[float]
+
+
+class NodeIdentityArgs(MachineIdentityArgs):
     """Inputs of NodeIdentity. `run_container_id` is RunBucket's, `repository_id` the registry's resource id,
     `data_collection_rule_id` NodeLogs', `member_secret_id` and `signing_secret_id` MemberKeyVault's. `data_source` is a
     readable `az://account/container/prefix`, `data_source_account_id` its account's resource id (roles apply to whole
@@ -304,49 +367,25 @@ class NodeIdentityArgs(TypedDict):
     (`gangway.components.azure.identity`).
     """
 
-    subscription_id: str
-    resource_group_name: pulumi.Input[str]
-    location: str
-    stack: str
-    run_container_id: pulumi.Input[str]
-    repository_id: pulumi.Input[str]
-    data_collection_rule_id: NotRequired[pulumi.Input[str] | None]
-    member_secret_id: NotRequired[pulumi.Input[str] | None]
-    signing_secret_id: NotRequired[pulumi.Input[str] | None]
     data_source: NotRequired[str | None]
     data_source_account_id: NotRequired[str | None]
     self_termination: NotRequired[bool]
-    role_wait_sec: NotRequired[float]
-    tags: dict[str, str]
 
 
-class HeadIdentityArgs(TypedDict):
+class HeadIdentityArgs(MachineIdentityArgs):
     """NodeIdentity's inputs. `fills_groups` lets it resize scale sets, `scrapes` find the workers."""
 
-    subscription_id: str
-    resource_group_name: pulumi.Input[str]
-    location: str
-    stack: str
-    run_container_id: pulumi.Input[str]
-    repository_id: pulumi.Input[str]
-    data_collection_rule_id: NotRequired[pulumi.Input[str] | None]
-    member_secret_id: NotRequired[pulumi.Input[str] | None]
-    signing_secret_id: NotRequired[pulumi.Input[str] | None]
     fills_groups: NotRequired[bool]
     scrapes: NotRequired[bool]
-    role_wait_sec: NotRequired[float]
-    tags: dict[str, str]
 
 
 def _identity(
-    name: str, kind: str, args: NodeIdentityArgs | HeadIdentityArgs, opts: pulumi.ResourceOptions
+    name: str, kind: str, args: MachineIdentityArgs, opts: pulumi.ResourceOptions
 ) -> tuple[managedidentity.UserAssignedIdentity, Grantee, list[pulumi.CustomResource]]:
     """An identity, and every machine's grants: own runs, the image, logs, the two keys."""
     identity = managedidentity.UserAssignedIdentity(
         f"{name}-{kind}",
-        resource_group_name=args["resource_group_name"],
-        location=args["location"],
-        tags=args["tags"],
+        **common_inputs(args),
         opts=opts,
     )
     whose = (name, kind, identity.principal_id, args["subscription_id"], args["stack"], opts)
@@ -394,9 +433,7 @@ class NodeIdentity(pulumi.ComponentResource):
         self.identity_id = after(identity.id, *grants)
         self.client_id = identity.client_id
         self.principal_id = identity.principal_id
-        self.register_outputs(
-            {"identity_id": self.identity_id, "client_id": self.client_id, "principal_id": self.principal_id}
-        )
+        register_outputs(self)
 
 
 class HeadIdentity(pulumi.ComponentResource):
@@ -414,6 +451,4 @@ class HeadIdentity(pulumi.ComponentResource):
         self.identity_id = after(identity.id, *grants)
         self.client_id = identity.client_id
         self.principal_id = identity.principal_id
-        self.register_outputs(
-            {"identity_id": self.identity_id, "client_id": self.client_id, "principal_id": self.principal_id}
-        )
+        register_outputs(self)

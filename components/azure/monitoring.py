@@ -1,21 +1,21 @@
 """NodeLogs and Observability: a Log Analytics table of the nodes' lines; alarms, workbook and action group."""
 
 from collections.abc import Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
 
 import pulumi
 from pulumi_azure_native import applicationinsights, monitor, operationalinsights
 from pulumi_azure_native.monitor import outputs
 
 from gangway.components.azure.alarms import ALIVE_EVENT, COLUMNS, TABLE, AlarmPlan, plan_alarms, statistics
-from gangway.components.azure.immutable import replacing
+from gangway.components.azure.common import CommonArgs, common_inputs, replacing
 from gangway.components.azure.names import guid
 from gangway.components.core.dependencies import after
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import check_within
+from gangway.components.core.outputs import register_outputs
 
 __all__ = [
-    "MAX_BUDGET_EMAILS",
     "NodeLogs",
     "NodeLogsArgs",
     "Observability",
@@ -23,7 +23,6 @@ __all__ = [
     "check_budget_emails",
     "check_retention",
     "declare_action_group",
-    "plan_dashboard",
 ]
 
 
@@ -146,16 +145,13 @@ def _query(name: str, title: str, query: str, visualization: str) -> Item:
     return {"type": 3, "name": name, "content": content}
 
 
-class NodeLogsArgs(TypedDict):
+class NodeLogsArgs(CommonArgs):
     """Inputs of NodeLogs. `retention_days` is 30 to 730."""
 
-    resource_group_name: pulumi.Input[str]
-    location: str
     retention_days: int
-    tags: dict[str, str]
 
 
-class ObservabilityArgs(TypedDict):
+class ObservabilityArgs(CommonArgs):
     """Inputs of Observability. `workspace_id` is NodeLogs', whose table must exist before alarms refer to it.
     `num_nodes` is the total of all scale sets. `steps_alarm_minutes` must exceed a node's time from boot to the first
     statistics line; None for a job without steps. `expect_gpu`: alarm on idle GPUs. `emails` get every alarm.
@@ -163,8 +159,6 @@ class ObservabilityArgs(TypedDict):
     """
 
     subscription_id: str
-    resource_group_name: pulumi.Input[str]
-    location: str
     stack: str
     workspace_id: pulumi.Input[str]
     num_nodes: int
@@ -172,7 +166,6 @@ class ObservabilityArgs(TypedDict):
     steps_alarm_minutes: int | None
     expect_gpu: bool
     interruptions_per_hour: NotRequired[int]
-    tags: dict[str, str]
 
 
 def check_retention(days: int, place: str = "retention_days") -> None:
@@ -198,12 +191,10 @@ class NodeLogs(pulumi.ComponentResource):
         table = self._table(workspace)
         endpoint = monitor.DataCollectionEndpoint(
             f"{name}-lines",
-            resource_group_name=args["resource_group_name"],
-            location=args["location"],
+            **common_inputs(args),
             network_acls=monitor.DataCollectionEndpointNetworkAclsArgs(
                 public_network_access=monitor.KnownPublicNetworkAccessOptions.ENABLED
             ),
-            tags=args["tags"],
             opts=self._child,
         )
         rule = self._rule(endpoint, after(workspace.id, table))
@@ -215,23 +206,15 @@ class NodeLogs(pulumi.ComponentResource):
             rule.immutable_id,
             f"/streams/{STREAM}?api-version={API_VERSION}",
         )
-        self.register_outputs(
-            {
-                "workspace_id": self.workspace_id,
-                "data_collection_rule_id": self.data_collection_rule_id,
-                "ingestion_url": self.ingestion_url,
-            }
-        )
+        register_outputs(self)
 
     def _workspace(self) -> operationalinsights.Workspace:
         return operationalinsights.Workspace(
             f"{self._name}-lines",
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
+            **common_inputs(self._args),
             sku=operationalinsights.WorkspaceSkuArgs(name=operationalinsights.WorkspaceSkuNameEnum.PER_GB2018),
             retention_in_days=self._args["retention_days"],
             features=operationalinsights.WorkspaceFeaturesArgs(disable_local_auth=True),
-            tags=self._args["tags"],
             opts=self._child,
         )
 
@@ -258,8 +241,7 @@ class NodeLogs(pulumi.ComponentResource):
         there = "lines"
         return monitor.DataCollectionRule(
             f"{self._name}-lines",
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
+            **common_inputs(self._args),
             data_collection_endpoint_id=endpoint.id,
             stream_declarations={STREAM: monitor.StreamDeclarationArgs(columns=columns)},
             destinations=monitor.DataCollectionRuleDestinationsArgs(
@@ -270,7 +252,6 @@ class NodeLogs(pulumi.ComponentResource):
                     streams=[STREAM], destinations=[there], transform_kql="source", output_stream=f"Custom-{TABLE}"
                 )
             ],
-            tags=self._args["tags"],
             opts=self._child,
         )
 
@@ -302,13 +283,7 @@ class Observability(pulumi.ComponentResource):
         self.channel_names = pulumi.Output.all(group.id).apply(list)
         self.alarm_names = pulumi.Output.all(*[self._alarm(plan, group).name for plan in plans]).apply(list)
         self.dashboard_id = self._workbook().id
-        self.register_outputs(
-            {
-                "alarm_names": self.alarm_names,
-                "channel_names": self.channel_names,
-                "dashboard_id": self.dashboard_id,
-            }
-        )
+        register_outputs(self)
 
     def _alarm(self, plan: AlarmPlan, group: monitor.ActionGroup) -> monitor.ScheduledQueryRule:
         args = self._args
@@ -323,8 +298,7 @@ class Observability(pulumi.ComponentResource):
         )
         return monitor.ScheduledQueryRule(
             f"{self._name}-{plan.name}",
-            resource_group_name=args["resource_group_name"],
-            location=args["location"],
+            **common_inputs(args),
             kind=monitor.Kind.LOG_ALERT,
             display_name=f"{args['stack']}: {plan.name}",
             description=plan.description,
@@ -337,7 +311,6 @@ class Observability(pulumi.ComponentResource):
             criteria=monitor.ScheduledQueryRuleCriteriaArgs(all_of=[rings]),
             auto_mitigate=True,
             actions=monitor.ActionsArgs(action_groups=[group.id]),
-            tags=args["tags"],
             opts=self._child,
         )
 
@@ -345,8 +318,7 @@ class Observability(pulumi.ComponentResource):
         args = self._args
         return applicationinsights.Workbook(
             f"{self._name}-workbook",
-            resource_group_name=args["resource_group_name"],
-            location=args["location"],
+            **common_inputs(args),
             # Workbook names are GUIDs.
             resource_name_=guid(args["subscription_id"], args["stack"], "workbook"),
             kind=applicationinsights.WorkbookSharedTypeKind.SHARED,
@@ -354,6 +326,5 @@ class Observability(pulumi.ComponentResource):
             display_name=f"gangway-{args['stack']}",
             source_id=args["workspace_id"],
             serialized_data=pulumi.Output.json_dumps(plan_dashboard(args["stack"], args["location"])),
-            tags=args["tags"],
             opts=self._child,
         )

@@ -1,40 +1,22 @@
-"""TrainingNetwork: a private subnet with access to Azure but none from outside; its firewall, and Azure Bastion."""
+"""TrainingNetwork: a private subnet with access to Azure but none from outside; its firewall, Azure Bastion, and
+PrivateEndpoints of the stack's run account, registry and vault (service tags would admit all accounts).
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict
+from typing import NamedTuple, NotRequired
 
 import pulumi
 from pulumi_azure_native import network, privatedns
 
-from gangway.components.azure.immutable import replacing
+from gangway.components.azure.common import CommonArgs, common_inputs, replacing
 from gangway.components.azure.storage import declare_flow_log, plan_watcher
 from gangway.components.core.dependencies import after
 from gangway.components.core.fields import Egress
 from gangway.components.core.network import HeadPortsArgs, private_network
+from gangway.components.core.outputs import register_outputs
 
-__all__ = [
-    "AZURE_SERVICES",
-    "BASTION",
-    "BASTION_PREFIX",
-    "BASTION_SUBNET",
-    "FIRST_PRIORITY",
-    "LAST_PRIORITY",
-    "LUSTRE_PORTS",
-    "PRIVATE",
-    "ROLES",
-    "Flow",
-    "NetworkPlan",
-    "Rule",
-    "TrainingNetwork",
-    "TrainingNetworkArgs",
-    "declare_bastion",
-    "plan_flows",
-    "plan_lustre_flows",
-    "plan_network",
-    "plan_rules",
-]
-
+__all__ = ["PrivateEndpoints", "PrivateEndpointsArgs", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
 
 # Azure Bastion documentation, "Subnet": at least a /26, with this name.
 BASTION_PREFIX, BASTION_SUBNET = 26, "AzureBastionSubnet"
@@ -51,37 +33,8 @@ HTTPS = ("443",)
 # Azure Managed Lustre documentation, "Network size requirements": from the smallest file system to the largest.
 LUSTRE_PREFIXES = range(23, 28)
 NAT_IDLE_MINUTES = 4
-SERVICES = ("Microsoft.Storage", "Microsoft.KeyVault")
+SERVICE_ENDPOINTS = ("Microsoft.Storage", "Microsoft.KeyVault")
 """Services with endpoints in the subnet."""
-
-
-def declare_bastion(
-    name: str,
-    subnet_id: pulumi.Input[str],
-    address_id: pulumi.Input[str],
-    resource_group_name: pulumi.Input[str],
-    location: str,
-    tags: dict[str, str],
-    opts: pulumi.ResourceOptions,
-) -> network.BastionHost:
-    """Declare a Bastion in its subnet, at its public address."""
-    return network.BastionHost(
-        f"{name}-bastion",
-        resource_group_name=resource_group_name,
-        location=location,
-        sku=network.SkuArgs(name="Standard"),
-        enable_tunneling=True,
-        ip_configurations=[
-            network.BastionHostIPConfigurationArgs(
-                name="bastion",
-                subnet=network.SubResourceArgs(id=subnet_id),
-                public_ip_address=network.SubResourceArgs(id=address_id),
-            )
-        ],
-        tags=tags,
-        # A network has at most one Bastion.
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True)),
-    )
 
 
 AZURE_SERVICES: Mapping[str, str] = {
@@ -183,7 +136,7 @@ def plan_rules(flows: Iterable[Flow]) -> tuple[Rule, ...]:
     return (*allowed, *denied)
 
 
-class TrainingNetworkArgs(TypedDict):
+class TrainingNetworkArgs(CommonArgs):
     """Inputs of TrainingNetwork. `head` opens a head node's ports and creates a private DNS zone
     `<name>.gangway.internal`. `lustre_prefix_length` creates a subnet of that size for one Managed Lustre file system,
     `bastion` (false) a Bastion. With `private_endpoints` (false) machines need no access to shared storage, registries
@@ -193,8 +146,6 @@ class TrainingNetworkArgs(TypedDict):
     (`gangway.components.core.settling`).
     """
 
-    resource_group_name: pulumi.Input[str]
-    location: str
     zone: str
     cidr: str
     egress: Egress
@@ -207,7 +158,6 @@ class TrainingNetworkArgs(TypedDict):
     flow_log_identity_id: NotRequired[pulumi.Input[str] | None]
     network_watcher: NotRequired[str | None]
     watcher_wait_sec: NotRequired[float]
-    tags: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -247,8 +197,7 @@ class TrainingNetwork(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: TrainingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:TrainingNetwork", name, None, replacing(opts))
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._plan = plan_network(args["cidr"], args.get("lustre_prefix_length"))
         head, bastion = args.get("head"), args.get("bastion", False)
         self._groups = {role: self._machine_group(role) for role in (ROLES if head is not None else ROLES[:1])}
@@ -272,16 +221,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         self.fabric_security_group_id = self._groups["fabric"].id
         self.head_security_group_id = self._groups["head"].id if head is not None else nothing
         self.private_zone_id = self._head_zone() if head is not None else nothing
-        self.register_outputs(
-            {
-                "vpc_id": self.vpc_id,
-                "private_subnet_ids": self.private_subnet_ids,
-                "lustre_subnet_id": self.lustre_subnet_id,
-                "fabric_security_group_id": self.fabric_security_group_id,
-                "head_security_group_id": self.head_security_group_id,
-                "private_zone_id": self.private_zone_id,
-            }
-        )
+        register_outputs(self)
 
     @property
     def _zones(self) -> list[str] | None:
@@ -290,19 +230,15 @@ class TrainingNetwork(pulumi.ComponentResource):
     def _virtual_network(self) -> network.VirtualNetwork:
         return network.VirtualNetwork(
             f"{self._name}-network",
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
+            **common_inputs(self._args),
             address_space=network.AddressSpaceArgs(address_prefixes=[self._args["cidr"]]),
-            tags=self._args["tags"],
             opts=self._child,
         )
 
     def _machine_group(self, role: str) -> network.ApplicationSecurityGroup:
         return network.ApplicationSecurityGroup(
             f"{self._name}-{role}",
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
-            tags=self._args["tags"],
+            **common_inputs(self._args),
             opts=self._child,
         )
 
@@ -310,10 +246,8 @@ class TrainingNetwork(pulumi.ComponentResource):
         """A subnet's rules in one resource, so that they are never partly in effect."""
         return network.NetworkSecurityGroup(
             f"{self._name}-{label}",
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
+            **common_inputs(self._args),
             security_rules=[self._rule(rule) for rule in rules],
-            tags=self._args["tags"],
             opts=self._child,
         )
 
@@ -340,25 +274,21 @@ class TrainingNetwork(pulumi.ComponentResource):
     def _public_address(self, label: str) -> network.PublicIPAddress:
         return network.PublicIPAddress(
             f"{self._name}-{label}",
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
+            **common_inputs(self._args),
             sku=network.PublicIPAddressSkuArgs(name="Standard"),
             public_ip_allocation_method="Static",
             zones=self._zones,
-            tags=self._args["tags"],
             opts=self._child,
         )
 
     def _nat(self) -> network.NatGateway:
         return network.NatGateway(
             f"{self._name}-nat",
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
+            **common_inputs(self._args),
             sku=network.NatGatewaySkuArgs(name="Standard"),
             public_ip_addresses=[network.SubResourceArgs(id=self._public_address("nat").id)],
             idle_timeout_in_minutes=NAT_IDLE_MINUTES,
             zones=self._zones,
-            tags=self._args["tags"],
             opts=self._child,
         )
 
@@ -396,7 +326,9 @@ class TrainingNetwork(pulumi.ComponentResource):
             nat_gateway=network.SubResourceArgs(id=nat.id),
             network_security_group=network.NetworkSecurityGroupArgs(id=rules.id),
             # Free, over Azure's network, and accounts and vaults can restrict access to the subnet.
-            service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service=service) for service in SERVICES],
+            service_endpoints=[
+                network.ServiceEndpointPropertiesFormatArgs(service=service) for service in SERVICE_ENDPOINTS
+            ],
             opts=self._after_subnet(before),
         )
 
@@ -406,7 +338,6 @@ class TrainingNetwork(pulumi.ComponentResource):
         return pulumi.ResourceOptions.merge(self._child, later)
 
     def _bastion(self, before: network.Subnet) -> None:
-        """The Bastion and its subnet."""
         args = self._args
         subnet = network.Subnet(
             f"{self._name}-bastion",
@@ -418,8 +349,21 @@ class TrainingNetwork(pulumi.ComponentResource):
             opts=self._after_subnet(before),
         )
         address = self._public_address("bastion")
-        where = (args["resource_group_name"], args["location"], args["tags"])
-        declare_bastion(self._name, subnet.id, address.id, *where, self._child)
+        network.BastionHost(
+            f"{self._name}-bastion",
+            **common_inputs(args),
+            sku=network.SkuArgs(name="Standard"),
+            enable_tunneling=True,
+            ip_configurations=[
+                network.BastionHostIPConfigurationArgs(
+                    name="bastion",
+                    subnet=network.SubResourceArgs(id=subnet.id),
+                    public_ip_address=network.SubResourceArgs(id=address.id),
+                )
+            ],
+            # A network has at most one Bastion.
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
+        )
 
     def _head_zone(self) -> pulumi.Output[str]:
         """A zone of this network only, so that workers find a replaced head node by name."""
@@ -446,3 +390,94 @@ class TrainingNetwork(pulumi.ComponentResource):
 
 def _group(group: network.ApplicationSecurityGroup) -> network.ApplicationSecurityGroupArgs:
     return network.ApplicationSecurityGroupArgs(id=group.id)
+
+
+class PrivateService(NamedTuple):
+    """`part`: the target of an endpoint, as Azure Private Link calls it. `zone`: DNS zone that maps the public name to
+    the endpoint ("Azure services DNS zone configuration").
+    """
+
+    part: str
+    zone: str
+
+
+PRIVATE_SERVICES = {
+    "account": PrivateService("blob", "privatelink.blob.core.windows.net"),
+    "registry": PrivateService("registry", "privatelink.azurecr.io"),
+    "vault": PrivateService("vault", "privatelink.vaultcore.azure.net"),
+}
+
+
+class PrivateEndpointsArgs(CommonArgs):
+    """Inputs of PrivateEndpoints. `subnet_id` is in `network_id`; `registry_id` must be Premium."""
+
+    subnet_id: pulumi.Input[str]
+    network_id: pulumi.Input[str]
+    account_id: pulumi.Input[str]
+    registry_id: pulumi.Input[str]
+    vault_id: pulumi.Input[str]
+
+
+class PrivateEndpoints(pulumi.ComponentResource):
+    """An endpoint and a zone per service. `subnet_id`: the machines' subnet, known once all names resolve."""
+
+    subnet_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: PrivateEndpointsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:PrivateEndpoints", name, None, replacing(opts))
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        targets = {"account": args["account_id"], "registry": args["registry_id"], "vault": args["vault_id"]}
+        named: list[pulumi.CustomResource] = []
+        for what, target in targets.items():
+            named = [*named, *self._endpoint(what, target, PRIVATE_SERVICES[what], named)]
+        self.subnet_id = after(args["subnet_id"], *named)
+        register_outputs(self)
+
+    def _endpoint(
+        self, what: str, target: pulumi.Input[str], service: PrivateService, before: list[pulumi.CustomResource]
+    ) -> list[pulumi.CustomResource]:
+        """An endpoint, after those `before`: Azure changes a subnet once at a time."""
+        args = self._args
+        endpoint = network.PrivateEndpoint(
+            f"{self._name}-{what}",
+            **common_inputs(args),
+            subnet=network.SubnetArgs(id=args["subnet_id"]),
+            private_link_service_connections=[
+                network.PrivateLinkServiceConnectionArgs(
+                    name=what, private_link_service_id=target, group_ids=[service.part]
+                )
+            ],
+            opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=before)),
+        )
+        zone, link = self._zone(what, service.zone)
+        group = network.PrivateDnsZoneGroup(
+            f"{self._name}-{what}",
+            resource_group_name=args["resource_group_name"],
+            private_endpoint_name=endpoint.name,
+            private_dns_zone_group_name="default",
+            private_dns_zone_configs=[network.PrivateDnsZoneConfigArgs(name=what, private_dns_zone_id=zone.id)],
+            opts=self._child,
+        )
+        return [group, link]
+
+    def _zone(self, what: str, name: str) -> tuple[privatedns.PrivateZone, privatedns.VirtualNetworkLink]:
+        args = self._args
+        zone = privatedns.PrivateZone(
+            f"{self._name}-{what}",
+            resource_group_name=args["resource_group_name"],
+            private_zone_name=name,
+            location="global",
+            tags=args["tags"],
+            opts=self._child,
+        )
+        link = privatedns.VirtualNetworkLink(
+            f"{self._name}-{what}",
+            resource_group_name=args["resource_group_name"],
+            private_zone_name=zone.name,
+            location="global",
+            virtual_network=privatedns.SubResourceArgs(id=args["network_id"]),
+            registration_enabled=False,
+            tags=args["tags"],
+            opts=self._child,
+        )
+        return zone, link

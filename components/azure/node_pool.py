@@ -16,12 +16,11 @@ from gangway.components.azure.capacity import (
     check_ladder,
     check_proximity,
     plan_scale_set,
-    rung_from_args,
     rung_zones,
 )
+from gangway.components.azure.common import CommonArgs, common_inputs, replacing
 from gangway.components.azure.fabric import is_isolated_rung
 from gangway.components.azure.fallback import plan_fallback
-from gangway.components.azure.immutable import replacing
 from gangway.components.azure.launch import (
     Image,
     NodeLaunch,
@@ -36,10 +35,11 @@ from gangway.components.azure.launch import (
 from gangway.components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import AzureMachineType
-from gangway.components.core.capacity import RungPlan, plan_ladder
+from gangway.components.core.capacity import RungPlan, plan_ladder, rung_from_args
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 
-__all__ = ["CapacityRungArgs", "IbNodePool", "IbNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
+__all__ = ["CapacityRungArgs", "IbNodePool", "IbNodePoolArgs"]
 
 # A node is deleted once it has saved or its notice is over, and a destroy waits for all of them.
 DELETE_TIMEOUT = "40m"
@@ -59,7 +59,7 @@ class CapacityRungArgs(TypedDict):
     zones: NotRequired[list[str]]
 
 
-class IbNodePoolArgs(TypedDict):
+class IbNodePoolArgs(CommonArgs):
     """Inputs of IbNodePool. `user_data` is base64, `security_group_ids` are application security groups. `image_id` is
     a resource id or `publisher:offer:sku[:version]`, by default the HPC image for the machine type; `image_version`
     pins an open version. `trusted_launch`, `secure_boot` and `encryption_at_host` default to what machine type and
@@ -71,8 +71,6 @@ class IbNodePoolArgs(TypedDict):
     """
 
     subscription_id: str
-    resource_group_name: pulumi.Input[str]
-    location: str
     zone: str
     machine_type: str
     num_nodes_min: int
@@ -92,7 +90,6 @@ class IbNodePoolArgs(TypedDict):
     entra_login: NotRequired[bool]
     wait_for_nodes: NotRequired[bool]
     proximity: NotRequired[bool]
-    tags: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -153,8 +150,7 @@ class IbNodePool(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: IbNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:IbNodePool", name, None, replacing(opts))
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._plan = plan = plan_node_pool(args)
         placement = self._proximity_group() if any(plan.placed) else None
         sets = [
@@ -170,14 +166,7 @@ class IbNodePool(pulumi.ComponentResource):
         self.fallback_config = pulumi.Output.json_dumps(
             known.apply(lambda values: self._fallback(values["group"], values["names"]))
         )
-        self.register_outputs(
-            {
-                "group_names": self.group_names,
-                "launch_template_ids": self.launch_template_ids,
-                "interfaces_per_node": self.interfaces_per_node,
-                "fallback_config": self.fallback_config,
-            }
-        )
+        register_outputs(self)
 
     def _fallback(self, resource_group_name: str, names: Sequence[str]) -> dict[str, object]:
         args = self._args
@@ -193,10 +182,8 @@ class IbNodePool(pulumi.ComponentResource):
     def _proximity_group(self) -> compute.ProximityPlacementGroup:
         return compute.ProximityPlacementGroup(
             f"{self._name}-near",
-            resource_group_name=self._args["resource_group_name"],
-            location=self._args["location"],
+            **common_inputs(self._args),
             proximity_placement_group_type="Standard",
-            tags=self._args["tags"],
             opts=self._child,
         )
 

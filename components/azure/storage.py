@@ -1,34 +1,34 @@
-"""RunBucket (run records outlive the nodes) and FlowLogStore (flow logs): accounts without keys, HTTPS only."""
+"""RunBucket (run records outlive the nodes) and FlowLogStore (flow logs): accounts without keys, HTTPS only.
+ImageRegistry.
+"""
 
 import re
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict
+from typing import NotRequired
 
 import pulumi
-from pulumi_azure_native import managedidentity, network, storage
+from pulumi_azure_native import containerregistry, managedidentity, network, storage
 
+from gangway.components.azure.common import CommonArgs, common_inputs, heeded, replacing
 from gangway.components.azure.identity import Grantee, KeyArgs
-from gangway.components.azure.immutable import replacing
 from gangway.components.azure.names import letters
 from gangway.components.azure.policies import BLOB_CONTRIBUTOR, container_id
-from gangway.components.azure.settling import heeded
 from gangway.components.core.dependencies import after
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 
 __all__ = [
-    "MAX_ACCOUNT_NAME",
-    "OWN_GROUP",
+    "LOGIN_USER",
     "FlowLogStore",
     "FlowLogStoreArgs",
+    "ImageRegistry",
+    "ImageRegistryArgs",
     "RunBucket",
     "RunBucketArgs",
-    "Watcher",
-    "declare_account",
     "declare_flow_log",
     "plan_watcher",
 ]
-
 
 MAX_ACCOUNT_NAME = 24
 OWN_GROUP = "NetworkWatcherRG"
@@ -140,18 +140,15 @@ def plan_watcher(
     return Watcher(found["group"], found["name"], by_azure=False)
 
 
-class FlowLogStoreArgs(TypedDict):
+class FlowLogStoreArgs(CommonArgs):
     """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys. `role_wait_sec` (0): wait for Azure to
     apply the identity's role, only in Python programs (`gangway.components.core.settling`).
     """
 
     subscription_id: str
-    resource_group_name: pulumi.Input[str]
-    location: str
     stack: str
     key: NotRequired[KeyArgs | None]
     role_wait_sec: NotRequired[float]
-    tags: dict[str, str]
 
 
 class FlowLogStore(pulumi.ComponentResource):
@@ -176,9 +173,7 @@ class FlowLogStore(pulumi.ComponentResource):
         )
         identity = managedidentity.UserAssignedIdentity(
             f"{name}-flows",
-            resource_group_name=args["resource_group_name"],
-            location=args["location"],
-            tags=args["tags"],
+            **common_inputs(args),
             opts=child,
         )
         grantee = Grantee(name, "flows", identity.principal_id, args["subscription_id"], args["stack"], child)
@@ -186,7 +181,7 @@ class FlowLogStore(pulumi.ComponentResource):
         self.account_id = account.id
         waits = heeded(f"{name}-flows-heeded", "the flow log's identity", [grant], args.get("role_wait_sec", 0), child)
         self.identity_id = after(identity.id, *waits)
-        self.register_outputs({"account_id": self.account_id, "identity_id": self.identity_id})
+        register_outputs(self)
 
 
 def declare_flow_log(
@@ -226,19 +221,16 @@ def declare_flow_log(
     )
 
 
-class RunBucketArgs(TypedDict):
+class RunBucketArgs(CommonArgs):
     """Inputs of RunBucket. With `subnet_ids` or `allowed_ips` only these subnets and addresses or ranges have access
     (for people outside); without, anybody with a role. `zone` empty: the region has none, and data is in one place.
     Without `key` Azure encrypts with its own keys.
     """
 
-    resource_group_name: pulumi.Input[str]
-    location: str
     zone: str
     subnet_ids: NotRequired[pulumi.Input[list[str]] | None]
     allowed_ips: NotRequired[list[str]]
     key: NotRequired[KeyArgs | None]
-    tags: dict[str, str]
 
 
 class RunBucket(pulumi.ComponentResource):
@@ -275,15 +267,7 @@ class RunBucket(pulumi.ComponentResource):
         self.account_name = account.name
         self.account_id = account.id
         self.container_id = after(account.id.apply(lambda id_: container_id(id_, CONTAINER)), container)
-        self.register_outputs(
-            {
-                "bucket_name": self.bucket_name,
-                "bucket_url": self.bucket_url,
-                "account_name": self.account_name,
-                "account_id": self.account_id,
-                "container_id": self.container_id,
-            }
-        )
+        register_outputs(self)
 
     def _account(self) -> storage.StorageAccount:
         args = self._args
@@ -351,3 +335,57 @@ class RunBucket(pulumi.ComponentResource):
             # A rule for versions is refused before versioning is on.
             opts=pulumi.ResourceOptions.merge(self._kept, pulumi.ResourceOptions(depends_on=[service])),
         )
+
+
+LOGIN_USER = "00000000-0000-0000-0000-000000000000"
+"""The user for a token of `az acr login --expose-token`."""
+MAX_REGISTRY_NAME = 50
+IMAGE = "trainer"
+OLD_DAYS = 14
+
+
+# `premium` adds private endpoints, more concurrent reads, and deletion of untagged images after OLD_DAYS. Encrypted
+# with Azure's keys: images hold no secret, and a registry cannot pass the vault's firewall. Tags may move: the build
+# cache's, and content tags after an `up` interrupted between push and state; nodes and run records use digests. The
+# images are deleted with the stack, as each can be rebuilt from a run record's commit and lock.
+class ImageRegistryArgs(CommonArgs):
+    """Inputs of ImageRegistry. `premium` (false): the more expensive kind."""
+
+    premium: NotRequired[bool]
+
+
+class ImageRegistry(pulumi.ComponentResource):
+    """A private container registry without an admin user. `repository_url`: prefix of image references;
+    `repository_id`: resource id for grants; `registry_host`: for logging in as LOGIN_USER.
+    """
+
+    repository_url: pulumi.Output[str]
+    repository_id: pulumi.Output[str]
+    registry_host: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ImageRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:azure:ImageRegistry", name, None, replacing(opts))
+        premium = args.get("premium", False)
+        registry = containerregistry.Registry(
+            letters(name, MAX_REGISTRY_NAME),
+            **common_inputs(args),
+            sku=containerregistry.SkuArgs(
+                name=containerregistry.SkuName.PREMIUM if premium else containerregistry.SkuName.STANDARD
+            ),
+            admin_user_enabled=False,
+            anonymous_pull_enabled=False,
+            policies=_policies() if premium else None,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.repository_url = pulumi.Output.concat(registry.login_server, "/", IMAGE)
+        self.repository_id = registry.id
+        self.registry_host = registry.login_server
+        register_outputs(self)
+
+
+def _policies() -> containerregistry.PoliciesArgs:
+    return containerregistry.PoliciesArgs(
+        retention_policy=containerregistry.RetentionPolicyArgs(
+            days=OLD_DAYS, status=containerregistry.PolicyStatus.ENABLED
+        )
+    )

@@ -6,11 +6,22 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    TypeAdapter,
+    model_validator,
+)
 
 from gangway.components.core.fields import Number, PositiveNumber
 from gangway.components.core.findings import Finding, InputError
 
+LADDER = "gangway:cluster.capacity"
+"""Where a stack file has it."""
 SpotAllocation = Literal["price-capacity-optimized", "capacity-optimized", "lowest-price"]
 # The nearest kind if a provider does not have the requested one.
 _NEAREST_KIND: Mapping[str, str] = MappingProxyType({"capacity-block": "flex-start", "flex-start": "capacity-block"})
@@ -278,3 +289,17 @@ def not_sold(rung: AnyRung, path: str, machine_type: str, sold: Sequence[str], s
             f"{machine_type} cannot be had as {rung.kind} ({source})",
             f"{f'set {path}: {{kind: {plain[0]}}}' if plain else ''}{in_words}",
         )
+
+
+def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
+    """Parse a component's rung argument. Raises pydantic's ValidationError."""
+    adapter: TypeAdapter[AnyRung] = TypeAdapter(Rung)
+    return adapter.validate_python(dict(rung))
+
+
+def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
+    """The zone that the ladder implies if none is set, with the reason; None for any zone."""
+    for index, rung in enumerate(rungs):
+        if isinstance(rung, CapacityBlock | Reservation) and rung.zone is not None:
+            return rung.zone, f"{LADDER}[{index}], a {rung.kind}, is there"
+    return None

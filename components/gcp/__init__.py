@@ -12,24 +12,24 @@ from gangway.components.core.public_names import importer
 
 if TYPE_CHECKING:
     from gangway.components.gcp.budget import Budget as Budget
+    from gangway.components.gcp.gke import ClusterIdentity as ClusterIdentity
     from gangway.components.gcp.gke import GkeCluster as GkeCluster
-    from gangway.components.gcp.gke_identity import ClusterIdentity as ClusterIdentity
     from gangway.components.gcp.gke_pools import GkeNodePools as GkeNodePools
-    from gangway.components.gcp.group_tag import GroupTag as GroupTag
     from gangway.components.gcp.identity import EncryptionKey as EncryptionKey
     from gangway.components.gcp.identity import HeadIdentity as HeadIdentity
     from gangway.components.gcp.identity import NodeIdentity as NodeIdentity
     from gangway.components.gcp.identity import ProjectServices as ProjectServices
+    from gangway.components.gcp.identity import StackSecret as StackSecret
     from gangway.components.gcp.launch import HeadNode as HeadNode
     from gangway.components.gcp.monitoring import NodeLogs as NodeLogs
     from gangway.components.gcp.monitoring import Observability as Observability
     from gangway.components.gcp.network import TrainingNetwork as TrainingNetwork
     from gangway.components.gcp.node_pool import GpuNodePool as GpuNodePool
+    from gangway.components.gcp.node_pool import GroupTag as GroupTag
     from gangway.components.gcp.perimeter import ServicePerimeter as ServicePerimeter
-    from gangway.components.gcp.registry import ImageRegistry as ImageRegistry
-    from gangway.components.gcp.stack_secret import StackSecret as StackSecret
     from gangway.components.gcp.storage import Filestore as Filestore
     from gangway.components.gcp.storage import HeadFiles as HeadFiles
+    from gangway.components.gcp.storage import ImageRegistry as ImageRegistry
     from gangway.components.gcp.storage import LustreFileSystem as LustreFileSystem
     from gangway.components.gcp.storage import RunBucket as RunBucket
     from gangway.components.gcp.tpu.queued_tpu import QueuedTpu as QueuedTpu
@@ -39,19 +39,15 @@ if TYPE_CHECKING:
 MODULES = MappingProxyType(
     {
         "budget": ("Budget",),
-        "gke": ("GkeCluster",),
-        "gke_identity": ("ClusterIdentity",),
+        "gke": ("ClusterIdentity", "GkeCluster"),
         "gke_pools": ("GkeNodePools",),
-        "group_tag": ("GroupTag",),
-        "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "ProjectServices"),
+        "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "ProjectServices", "StackSecret"),
         "launch": ("HeadNode",),
         "monitoring": ("NodeLogs", "Observability"),
         "network": ("TrainingNetwork",),
-        "node_pool": ("GpuNodePool",),
+        "node_pool": ("GpuNodePool", "GroupTag"),
         "perimeter": ("ServicePerimeter",),
-        "registry": ("ImageRegistry",),
-        "stack_secret": ("StackSecret",),
-        "storage": ("Filestore", "HeadFiles", "LustreFileSystem", "RunBucket"),
+        "storage": ("Filestore", "HeadFiles", "ImageRegistry", "LustreFileSystem", "RunBucket"),
         "tpu.queued_tpu": ("QueuedTpu",),
         "tpu.reconciler": ("TpuReconciler",),
         "tpu.tpu_vm": ("TpuVm",),

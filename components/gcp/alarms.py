@@ -1,13 +1,14 @@
 """Alarms as PromQL over Cloud Monitoring, whose older conditions cannot see a metric without any point."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from gangway.components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
 from gangway.components.core.query_text import promql_any, promql_text
 
-__all__ = ["METRICS", "PRINTED", "AlarmPlan", "MetricPlan", "metric_name", "plan_alarms"]
+__all__ = ["METRICS", "AlarmPlan", "MetricPlan", "metric_name", "plan_alarms"]
 
 GPU_IDLE_BELOW = 0.10
 # A group's size is a point a minute, visible some minutes later.
@@ -97,10 +98,10 @@ def plan_alarms(
         *of_steps,
         *([_gpu_idle(stack)] if expect_gpu else []),
         _interruptions(stack, interruptions_per_hour),
-        _nodes_missing(stack, groups, num_nodes) if groups else _slices_given_up(stack),
-        _node_given_up(stack),
-        *([_launches_held(stack)] if groups else []),
-        _job_ended_badly(stack),
+        _nodes_missing(stack, groups, num_nodes) if groups else _of_event(stack, "slices-given-up"),
+        _of_event(stack, "node-given-up"),
+        *([_of_event(stack, "launches-held")] if groups else []),
+        _of_event(stack, "job-failed"),
         _record_at_risk(stack),
     ]
 
@@ -187,47 +188,45 @@ def _nodes_missing(stack: str, groups: Sequence[str], num_nodes: int) -> AlarmPl
     )
 
 
-def _slices_given_up(stack: str) -> AlarmPlan:
-    return AlarmPlan(
-        "slices-given-up",
-        "The slices were lost again and again within hours of being asked for anew, and are not asked for any more. In "
-        "the stack's log the field `reason` of slices-given-up says how often, the lines before it why: capacity that "
-        "is taken back at once, or a quota. `pulumi up --refresh` asks once more, and counts from the beginning.",
-        f"{_lines(stack, 'SlicesGivenUp', '10m')} > 0",
-        "CRITICAL",
-    )
+# By name: the metric of a node's or the head's event, severity, description.
+_EVENT_ALARMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
+    {
+        "slices-given-up": (
+            "SlicesGivenUp",
+            "CRITICAL",
+            "The slices were lost again and again within hours of being asked for anew, and are not asked for any "
+            "more. In the stack's log the field `reason` of slices-given-up says how often, the lines before it why: "
+            "capacity that is taken back at once, or a quota. `pulumi up --refresh` asks once more, and counts from "
+            "the beginning.",
+        ),
+        "node-given-up": (
+            "NodesGivenUp",
+            "ERROR",
+            "A node found itself unfit (GPU, fabric, file system, image) and gave itself up. Its group makes another. "
+            "If it goes on, read the lines before `node-given-up` in the stack's log: they say what was found.",
+        ),
+        "launches-held": (
+            "LaunchesHeld",
+            "CRITICAL",
+            "So many nodes gave themselves up that nothing of this stack is launched any more: the head fills no "
+            "group, and who gives up leaves its group, which becomes smaller. The field `reason` of launches-held in "
+            "the stack's log says why the last one gave up, breaker/held.json beside the run's record the same. Mend "
+            "what it names, run `gangway breaker reset STACK`, and then `pulumi up --refresh`, which gives the first "
+            "group its size back.",
+        ),
+        "job-failed": (
+            "JobsEndedBadly",
+            "CRITICAL",
+            "The job ended with an exit status other than 0, and is not started again by itself. Read the end of the "
+            "stack's log: status 2 is bad input, 3 a fabric too slow.",
+        ),
+    }
+)
 
 
-def _node_given_up(stack: str) -> AlarmPlan:
-    return AlarmPlan(
-        "node-given-up",
-        "A node found itself unfit (GPU, fabric, file system, image) and gave itself up. Its group makes another. If "
-        "it goes on, read the lines before `node-given-up` in the stack's log: they say what was found.",
-        f"{_lines(stack, 'NodesGivenUp', '10m')} > 0",
-        "ERROR",
-    )
-
-
-def _launches_held(stack: str) -> AlarmPlan:
-    return AlarmPlan(
-        "launches-held",
-        "So many nodes gave themselves up that nothing of this stack is launched any more: the head fills no group, "
-        "and who gives up leaves its group, which becomes smaller. The field `reason` of launches-held in the stack's "
-        "log says why the last one gave up, breaker/held.json beside the run's record the same. Mend what it names, "
-        "run `gangway breaker reset STACK`, and then `pulumi up --refresh`, which gives the first group its size back.",
-        f"{_lines(stack, 'LaunchesHeld', '10m')} > 0",
-        "CRITICAL",
-    )
-
-
-def _job_ended_badly(stack: str) -> AlarmPlan:
-    return AlarmPlan(
-        "job-failed",
-        "The job ended with an exit status other than 0, and is not started again by itself. Read the end of the "
-        "stack's log: status 2 is bad input, 3 a fabric too slow.",
-        f"{_lines(stack, 'JobsEndedBadly', '10m')} > 0",
-        "CRITICAL",
-    )
+def _of_event(stack: str, name: str) -> AlarmPlan:
+    metric, severity, description = _EVENT_ALARMS[name]
+    return AlarmPlan(name, description, f"{_lines(stack, metric, '10m')} > 0", severity)
 
 
 def _record_at_risk(stack: str) -> AlarmPlan:

@@ -11,24 +11,11 @@ import pulumi
 from pulumi_gcp import billing, eventarc, projects, pubsub, serviceaccount, workflows
 
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.identity import GROUP_PERMISSIONS, RolePlan, account_id, declare_role, heeded
 from gangway.components.gcp.monitoring import check_budget_emails, declare_channels
 
-__all__ = [
-    "PAUSE_PERMISSIONS",
-    "POOL_PERMISSIONS",
-    "STOP_PERMISSIONS",
-    "Budget",
-    "BudgetAlarm",
-    "BudgetArgs",
-    "StopPlan",
-    "check_billing_account",
-    "declare_stop",
-    "plan_amount",
-    "plan_budget_alarms",
-    "stop_source",
-    "units_and_nanos",
-]
+__all__ = ["Budget", "BudgetArgs", "plan_amount", "plan_budget_alarms"]
 
 
 STOP_PERMISSIONS = ("compute.instanceGroupManagers.list", "compute.instances.stop")
@@ -42,142 +29,9 @@ _CURRENCY = re.compile(r"[A-Z]{3}")
 _BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
 
 
-@dataclass(frozen=True)
-class StopPlan:
-    """What is stopped, by full names. `heads`: instances that fill groups; `schedules`: recreate TPUs."""
-
-    percent: float
-    groups: pulumi.Input[list[str]]
-    heads: pulumi.Input[list[str]]
-    queued_resources: pulumi.Input[list[str]]
-    schedules: pulumi.Input[list[str]]
-    node_pools: pulumi.Input[list[str]]
-
-    def environment(self) -> dict[str, pulumi.Input[str]]:
-        """The workflow's variables, with lists as JSON: a variable is a string."""
-        lists = {
-            "GROUPS": self.groups,
-            "HEADS": self.heads,
-            "NODE_POOLS": self.node_pools,
-            "QUEUED_RESOURCES": self.queued_resources,
-            "SCHEDULES": self.schedules,
-        }
-        return {
-            "STOP_PERCENT": f"{self.percent:g}",
-            **{key: pulumi.Output.from_input(names).apply(json.dumps) for key, names in lists.items()},
-        }
-
-
 def stop_source() -> str:
     """The workflow's source."""
     return Path(__file__).with_name("stop_groups.yaml").read_text("utf-8")
-
-
-@dataclass(frozen=True)
-class _Place:
-    """The common settings of all resources."""
-
-    name: str
-    stack: str
-    project: pulumi.Input[str]
-    region: str
-    grant_wait_sec: float
-    tags: dict[str, str]
-    opts: pulumi.ResourceOptions
-
-
-def declare_stop(
-    name: str,
-    plan: StopPlan,
-    topic: pubsub.Topic,
-    stack: str,
-    project: pulumi.Input[str],
-    region: str,
-    kms_key_name: pulumi.Input[str] | None,
-    grant_wait_sec: float,
-    tags: dict[str, str],
-    opts: pulumi.ResourceOptions,
-    *,
-    tpus: bool,
-    pools: bool,
-    groups: pulumi.Input[str] | None,
-) -> None:
-    """Declare the stop workflow and its trigger on `topic`. `groups`: the condition under which it empties groups."""
-    place = _Place(f"{name}-stop", stack, project, region, grant_wait_sec, tags, opts)
-    account, grants = _account(place, tpus, pools, groups)
-    # Without its permissions the workflow would stop nothing.
-    later = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=grants))
-    workflow = workflows.Workflow(
-        place.name,
-        project=project,
-        region=region,
-        description=f"{stack}: budget used up, nodes end",
-        source_contents=stop_source(),
-        user_env_vars=plan.environment(),
-        service_account=account.email,
-        call_log_level="LOG_ERRORS_ONLY",
-        crypto_key_name=kms_key_name,
-        # It is deleted with the stack.
-        deletion_protection=False,
-        labels=tags,
-        opts=later,
-    )
-    _trigger(place, topic, workflow, account)
-
-
-def _trigger(
-    place: _Place, topic: pubsub.Topic, workflow: workflows.Workflow, account: serviceaccount.Account
-) -> eventarc.Trigger:
-    # Eventarc acts through an agent that is created on first use: in a new project a trigger would fail.
-    agent = projects.ServiceIdentity(
-        f"{place.name}-eventarc", project=place.project, service="eventarc.googleapis.com", opts=place.opts
-    )
-    # Its grants take minutes to apply.
-    waits = heeded(f"{place.name}-heeded", "Eventarc's agent", [agent], place.grant_wait_sec, place.opts)
-    later = pulumi.ResourceOptions.merge(place.opts, pulumi.ResourceOptions(depends_on=waits))
-    return eventarc.Trigger(
-        place.name,
-        project=place.project,
-        location=place.region,
-        matching_criterias=[eventarc.TriggerMatchingCriteriaArgs(attribute="type", value=MESSAGE)],
-        transport=eventarc.TriggerTransportArgs(pubsub=eventarc.TriggerTransportPubsubArgs(topic=topic.id)),
-        destination=eventarc.TriggerDestinationArgs(workflow=workflow.id),
-        service_account=account.email,
-        labels=place.tags,
-        opts=later,
-    )
-
-
-def _account(
-    place: _Place, tpus: bool, pools: bool, groups: pulumi.Input[str] | None
-) -> tuple[serviceaccount.Account, list[pulumi.Resource]]:
-    """One account for the trigger and the workflow."""
-    account = serviceaccount.Account(
-        place.name,
-        project=place.project,
-        account_id=account_id(place.stack, "stop"),
-        display_name=f"Gangway {place.stack}: stop at the budget's end",
-        opts=place.opts,
-    )
-    title = f"Gangway {place.stack}: stop"
-    further = (PAUSE_PERMISSIONS if tpus else ()) + (POOL_PERMISSIONS if pools else ())
-    plans = {place.name: RolePlan(title, STOP_PERMISSIONS + further)}
-    if groups is not None:
-        plans[f"{place.name}-groups"] = RolePlan(f"{title}, its groups", GROUP_PERMISSIONS, groups)
-    # A workflow logs its errors as its own account.
-    roles = ("roles/workflows.invoker", "roles/logging.logWriter", *(("roles/tpu.admin",) if tpus else ()))
-    members: list[pulumi.Resource] = [
-        projects.IAMMember(
-            f"{place.name}-{role.rpartition('/')[2].replace('.', '-')}",
-            project=place.project,
-            role=role,
-            member=account.member,
-            opts=place.opts,
-        )
-        for role in roles
-    ]
-    own = [declare_role(name, plan, account, place.project, place.opts) for name, plan in plans.items()]
-    return account, [*members, *own]
 
 
 @dataclass(frozen=True)
@@ -287,8 +141,7 @@ class Budget(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:Budget", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         check_billing_account(args["billing_account"])
         check_budget_emails(args["emails"])
         topic = self._topic()
@@ -298,7 +151,7 @@ class Budget(pulumi.ComponentResource):
         budget = self._budget(plan_budget_alarms(args["alert_percent"], stop_at_percent), topic.id)
         self.budget_name = budget.name
         self.topic_id = topic.id
-        self.register_outputs({"budget_name": self.budget_name, "topic_id": self.topic_id})
+        register_outputs(self)
 
     def _topic(self) -> pubsub.Topic:
         """The topic. Creating the budget lets Google publish to it, which needs topics.setIamPolicy."""
@@ -311,37 +164,99 @@ class Budget(pulumi.ComponentResource):
         )
 
     def _stop(self, topic: pubsub.Topic, percent: float) -> None:
-        args = self._args
-        condition = args.get("groups_condition")
-        if condition is None and args.get("group_ids", []) != []:
+        """The workflow, and its trigger on `topic`."""
+        args, label = self._args, f"{self._name}-stop"
+        if args.get("groups_condition") is None and args.get("group_ids", []) != []:
             raise InputError(
                 "groups_condition",
                 "missing: without it the stop may empty none of group_ids",
                 allowed="the condition of the GroupTag that the groups carry",
                 fix="pass GroupTag's condition, and its bound to GpuNodePool",
             )
-        plan = StopPlan(
-            percent=percent,
-            groups=args.get("group_ids", []),
-            heads=args.get("head_ids", []),
-            queued_resources=args.get("queued_resource_names", []),
-            schedules=args.get("schedule_ids", []),
-            node_pools=args.get("node_pool_ids", []),
+        account, grants = self._account(label)
+        workflow = workflows.Workflow(
+            label,
+            project=args["project"],
+            region=args["region"],
+            description=f"{args['tag_value']}: budget used up, nodes end",
+            source_contents=stop_source(),
+            user_env_vars=self._environment(percent),
+            service_account=account.email,
+            call_log_level="LOG_ERRORS_ONLY",
+            crypto_key_name=args.get("kms_key_name"),
+            # It is deleted with the stack.
+            deletion_protection=False,
+            labels=args["tags"],
+            # Without its permissions the workflow would stop nothing.
+            opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=grants)),
         )
-        declare_stop(
-            self._name,
-            plan,
-            topic,
-            args["tag_value"],
-            args["project"],
-            args["region"],
-            args.get("kms_key_name"),
-            args.get("grant_wait_sec", 0),
-            args["tags"],
-            self._child,
-            tpus=args.get("queued_resource_names", []) != [],
-            pools=args.get("node_pool_ids", []) != [],
-            groups=condition,
+        self._trigger(label, topic, workflow, account)
+
+    def _environment(self, percent: float) -> dict[str, pulumi.Input[str]]:
+        """The workflow's variables, with lists as JSON: a variable is a string."""
+        args = self._args
+        lists = {
+            "GROUPS": args.get("group_ids", []),
+            "HEADS": args.get("head_ids", []),
+            "NODE_POOLS": args.get("node_pool_ids", []),
+            "QUEUED_RESOURCES": args.get("queued_resource_names", []),
+            "SCHEDULES": args.get("schedule_ids", []),
+        }
+        return {
+            "STOP_PERCENT": f"{percent:g}",
+            **{key: pulumi.Output.from_input(names).apply(json.dumps) for key, names in lists.items()},
+        }
+
+    def _account(self, label: str) -> tuple[serviceaccount.Account, list[pulumi.Resource]]:
+        """One account for the trigger and the workflow."""
+        args, project, title = self._args, self._args["project"], f"Gangway {self._args['tag_value']}: stop"
+        account = serviceaccount.Account(
+            label,
+            project=project,
+            account_id=account_id(args["tag_value"], "stop"),
+            display_name=f"{title} at the budget's end",
+            opts=self._child,
+        )
+        tpus, pools = args.get("queued_resource_names", []) != [], args.get("node_pool_ids", []) != []
+        further = (PAUSE_PERMISSIONS if tpus else ()) + (POOL_PERMISSIONS if pools else ())
+        plans = {label: RolePlan(title, STOP_PERMISSIONS + further)}
+        if (groups := args.get("groups_condition")) is not None:
+            plans[f"{label}-groups"] = RolePlan(f"{title}, its groups", GROUP_PERMISSIONS, groups)
+        # A workflow logs its errors as its own account.
+        roles = ("roles/workflows.invoker", "roles/logging.logWriter", *(("roles/tpu.admin",) if tpus else ()))
+        members: list[pulumi.Resource] = [
+            projects.IAMMember(
+                f"{label}-{role.rpartition('/')[2].replace('.', '-')}",
+                project=project,
+                role=role,
+                member=account.member,
+                opts=self._child,
+            )
+            for role in roles
+        ]
+        own = [declare_role(name, plan, account, project, self._child) for name, plan in plans.items()]
+        return account, [*members, *own]
+
+    def _trigger(
+        self, label: str, topic: pubsub.Topic, workflow: workflows.Workflow, account: serviceaccount.Account
+    ) -> None:
+        args = self._args
+        # Eventarc acts through an agent that is created on first use: in a new project a trigger would fail.
+        agent = projects.ServiceIdentity(
+            f"{label}-eventarc", project=args["project"], service="eventarc.googleapis.com", opts=self._child
+        )
+        # Its grants take minutes to apply.
+        waits = heeded(f"{label}-heeded", "Eventarc's agent", [agent], args.get("grant_wait_sec", 0), self._child)
+        eventarc.Trigger(
+            label,
+            project=args["project"],
+            location=args["region"],
+            matching_criterias=[eventarc.TriggerMatchingCriteriaArgs(attribute="type", value=MESSAGE)],
+            transport=eventarc.TriggerTransportArgs(pubsub=eventarc.TriggerTransportPubsubArgs(topic=topic.id)),
+            destination=eventarc.TriggerDestinationArgs(workflow=workflow.id),
+            service_account=account.email,
+            labels=args["tags"],
+            opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=waits)),
         )
 
     def _budget(self, alarms: Sequence[BudgetAlarm], topic_id: pulumi.Output[str]) -> billing.Budget:

@@ -13,7 +13,6 @@ __all__ = [
     "JUMBO_MTU_BYTES",
     "MAIN",
     "FabricNetwork",
-    "HostNeeds",
     "InterfacePlan",
     "NcclPlugin",
     "SideContainer",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from gangway.components.core.capacity import CONTRACT_VERSION, PERIOD_SEC, WINDOW, RungPlan
 
-__all__ = ["FallbackConfig", "FallbackGroup", "plan_fallback"]
+__all__ = ["plan_fallback"]
 
 
 @dataclass(frozen=True)

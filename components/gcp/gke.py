@@ -1,18 +1,22 @@
-"""GkeCluster: a regional GKE cluster of private nodes with a small system pool and a mostly private control plane."""
+"""GkeCluster: a regional GKE cluster of private nodes with a small system pool, a mostly private control plane, and its
+nodes' service account.
+"""
 
 import json
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_gcp import container
+from pulumi_gcp import artifactregistry, container, projects, serviceaccount
 
 from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 from gangway.components.gcp.gke_plan import MAX_NAME, MAX_PODS, pods_cidr, pool_name
 from gangway.components.gcp.gke_pools import usual_node
+from gangway.components.gcp.identity import IMAGE_READER, account_id
 from gangway.components.gcp.launch import SCOPES
 
-__all__ = ["SYSTEM_MACHINE_TYPE", "SYSTEM_NODES", "GkeCluster", "GkeClusterArgs", "get_kubeconfig"]
+__all__ = ["ClusterIdentity", "ClusterIdentityArgs", "GkeCluster", "GkeClusterArgs"]
 
 SYSTEM_MACHINE_TYPE = "e2-standard-4"
 SYSTEM_NODES = (1, 3)
@@ -80,15 +84,7 @@ class GkeCluster(pulumi.ComponentResource):
         known = pulumi.Output.all(cluster.name, self.endpoint, authority)
         self.kubeconfig = after(known.apply(lambda all_: get_kubeconfig(*all_)), system)
         self.system_pool = system.name
-        self.register_outputs(
-            {
-                "cluster_id": self.cluster_id,
-                "cluster_name": self.cluster_name,
-                "endpoint": self.endpoint,
-                "kubeconfig": self.kubeconfig,
-                "system_pool": self.system_pool,
-            }
-        )
+        register_outputs(self)
 
     def _cluster(self) -> container.Cluster:
         args = self._args
@@ -272,3 +268,56 @@ def get_kubeconfig(cluster: str, endpoint: str, authority: str = "") -> str:
             "current-context": cluster,
         }
     )
+
+
+NODE_ROLE = "roles/container.defaultNodeServiceAccount"
+"""GKE documentation, "Minimum permissions for nodes"."""
+
+
+# Pods get no grant: Google identifies a pod by project, namespace and service account, so a grant would apply to every
+# cluster of the project with such a namespace.
+class ClusterIdentityArgs(TypedDict):
+    """Inputs of ClusterIdentity. `repository_id`, for images: `projects/P/locations/R/repositories/NAME`."""
+
+    project: pulumi.Input[str]
+    stack: str
+    repository_id: NotRequired[pulumi.Input[str] | None]
+
+
+class ClusterIdentity(pulumi.ComponentResource):
+    """The nodes' service account. `service_account_email` waits for the grants."""
+
+    service_account_email: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ClusterIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:ClusterIdentity", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        account = serviceaccount.Account(
+            f"{name}-node",
+            project=args["project"],
+            account_id=account_id(args["stack"], "node"),
+            display_name=f"Gangway {args['stack']}: nodes",
+            opts=child,
+        )
+        grants: list[pulumi.CustomResource] = [
+            projects.IAMMember(
+                f"{name}-node-default",
+                project=args["project"],
+                role=NODE_ROLE,
+                member=account.member,
+                opts=child,
+            )
+        ]
+        repository = args.get("repository_id")
+        if repository is not None:
+            grants.append(
+                artifactregistry.RepositoryIamMember(
+                    f"{name}-node-image",
+                    repository=repository,
+                    role=IMAGE_READER,
+                    member=account.member,
+                    opts=child,
+                )
+            )
+        self.service_account_email = after(account.email, *grants)
+        register_outputs(self)

@@ -1,6 +1,6 @@
-"""RDMA in GKE pods on A3 Ultra and A4: network objects, Google's NCCL plug-in on each node, and pod settings; pure.
-Follows Google's cluster-toolkit (June 2026, `examples/gke-a3-ultragpu`), except that pods use a claim in the team's
-namespace instead of mounting a node's folder.
+"""RDMA in GKE pods on A3 Ultra and A4: network objects, Google's NCCL plug-in on each node, pod settings; limits of
+unprivileged pods; pure. Follows Google's cluster-toolkit (June 2026, `examples/gke-a3-ultragpu`), except that pods use
+a claim in the team's namespace instead of mounting a node's folder.
 """
 
 import json
@@ -11,11 +11,11 @@ from gangway.components.catalog.schema import GcpMachineType, RoceFabric
 from gangway.components.core.job import fabric_variables
 from gangway.components.gcp.fabric import GIB, InterfacePlan, plan_interfaces
 from gangway.components.kubernetes.charts import SYSTEM
-from gangway.components.kubernetes.fabric import fabric_config
-from gangway.components.kubernetes.manifest import Manifest, daemon_set, manifest
+from gangway.components.kubernetes.manifest import Manifest, daemon_set, manifest, node_daemon
+from gangway.components.kubernetes.namespaces import fabric_config
 from gangway.components.kubernetes.spec import FABRIC, JOBS
 
-__all__ = ["fabric_manifests", "has_rdma", "network_names", "team_fabric"]
+__all__ = ["fabric_manifests", "has_rdma", "node_limits", "team_fabric"]
 
 _NETWORKS = "networking.gke.io/v1"
 _NODE_FOLDER, _NODE_LIBRARIES = "/home/kubernetes/bin/gib", "/home/kubernetes/bin/nvidia/lib64"
@@ -140,3 +140,26 @@ def _is_rdma(nic: InterfacePlan) -> bool:
 def _name_at(ids: pulumi.Input[list[str]], index: int) -> pulumi.Output[str]:
     """The last part of `projects/P/global/networks/NAME`."""
     return pulumi.Output.from_input(ids).apply(lambda known: known[index].rpartition("/")[2])
+
+
+# Google's copy of Debian, whose essential util-linux has prlimit.
+_IMAGE = "mirror.gcr.io/library/debian:12-slim"
+# GKE has no setting for either. Google's own examples run such pods privileged (cluster-toolkit of 2026-06,
+# `examples/gke-tpu-7x`; ray-project/kuberay#2466 for v6e), and request 64 GiB of locked memory for TPUs.
+_SCRIPT = """set -u
+while :; do
+    for each in /proc/[0-9]*; do
+        # Containers inherit it from what begins them.
+        [ "$(cat "$each/comm" 2>/dev/null)" != containerd ] || prlimit --pid "${each#/proc/}" --memlock=unlimited
+    done
+    # A container's devices have the modes of its node's: chips of v4 to v5p, and of v6e and later.
+    chmod a+rw /proc/1/root/dev/accel* /proc/1/root/dev/vfio/* 2>/dev/null
+    sleep 15
+done
+"""
+
+
+def node_limits() -> Manifest:
+    """A privileged pod on each job node."""
+    anywhere = [{"operator": "Exists"}]
+    return node_daemon("gangway-node-limits", SYSTEM, _IMAGE, _SCRIPT, node_selector=JOBS, tolerations=anywhere)

@@ -20,8 +20,6 @@ from gangway.components.kubernetes.spec import HOST
 
 __all__ = [
     "MAX_NAME",
-    "MAX_NODES",
-    "Gpus",
     "NodeKind",
     "PoolPlan",
     "gpu_nodes",

@@ -6,21 +6,14 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import compute, container
 
-from gangway.components.gcp.capacity import rung_from_args
+from gangway.components.core.capacity import rung_from_args
+from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.gke_plan import NodeKind, PoolPlan, gpu_nodes, plan_pools, pool_name, tpu_nodes
 from gangway.components.gcp.launch import SCOPES
 from gangway.components.gcp.node_pool import CapacityRungArgs
 from gangway.components.kubernetes.spec import RUNG_LABEL
 
-__all__ = [
-    "GkeNodePools",
-    "GkeNodePoolsArgs",
-    "NodeTaintArgs",
-    "UsualNodeArgs",
-    "find_nodes",
-    "plan_node_pools",
-    "usual_node",
-]
+__all__ = ["GkeNodePools", "GkeNodePoolsArgs", "usual_node"]
 
 # A node is deleted after its pods end; a pool of accelerators waits for capacity.
 CREATE_TIMEOUT, DELETE_TIMEOUT = "45m", "60m"
@@ -123,7 +116,7 @@ class GkeNodePools(pulumi.ComponentResource):
         self._policy = self._workload_policy()
         pools = [self._pool(plan) for plan in plans]
         self.pool_names = pulumi.Output.all(*[pool.name for pool in pools]).apply(list)
-        self.register_outputs({"pool_names": self.pool_names})
+        register_outputs(self)
 
     def _pool(self, plan: PoolPlan) -> container.NodePool:
         args = self._args

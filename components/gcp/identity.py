@@ -1,4 +1,4 @@
-"""A project's APIs, least-privilege service accounts, and encryption keys."""
+"""A project's APIs, least-privilege service accounts, encryption keys, and keys in Secret Manager."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,17 +11,14 @@ import pulumi
 from pulumi_gcp import artifactregistry, kms, projects, secretmanager, serviceaccount, storage
 
 from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 from gangway.components.core.tags import shortened
-from gangway.components.gcp.stack_secret import SECRET_READER
 
 __all__ = [
-    "AGENT_DOMAINS",
     "DATA_READER",
     "GROUP_PERMISSIONS",
     "IMAGE_READER",
-    "KEY_USER",
-    "PROJECT_WIDE",
     "RUN_WRITER",
     "EncryptionKey",
     "EncryptionKeyArgs",
@@ -32,17 +29,64 @@ __all__ = [
     "ProjectServices",
     "ProjectServicesArgs",
     "RolePlan",
+    "StackSecret",
+    "StackSecretArgs",
     "account_id",
     "declare_role",
     "filesystem_name",
-    "get_agent",
     "get_bucket",
     "get_prefix",
-    "head_permissions",
     "heeded",
-    "node_permissions",
     "plan_services",
 ]
+
+SECRET_READER = "roles/secretmanager.secretAccessor"
+
+
+class StackSecretArgs(TypedDict):
+    """Inputs of StackSecret. `pem`: of `.member_key` or `.signing_key`; `kms_key_name` replaces Google's own key."""
+
+    project: pulumi.Input[str]
+    region: str
+    pem: pulumi.Input[str]
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+class StackSecret(pulumi.ComponentResource):
+    """A secret with one version. `secret_id`, `projects/P/secrets/NAME`: known once readable."""
+
+    secret_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: StackSecretArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:StackSecret", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        # The name is fixed.
+        first = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(delete_before_replace=True))
+        key = args.get("kms_key_name")
+        encryption = secretmanager.SecretReplicationUserManagedReplicaCustomerManagedEncryptionArgs
+        secret = secretmanager.Secret(
+            name,
+            project=args["project"],
+            secret_id=name,
+            replication=secretmanager.SecretReplicationArgs(
+                user_managed=secretmanager.SecretReplicationUserManagedArgs(
+                    replicas=[
+                        secretmanager.SecretReplicationUserManagedReplicaArgs(
+                            location=args["region"],
+                            customer_managed_encryption=None if key is None else encryption(kms_key_name=key),
+                        )
+                    ]
+                )
+            ),
+            labels=args["tags"],
+            opts=first,
+        )
+        version = secretmanager.SecretVersion(
+            name, secret=secret.id, secret_data=pulumi.Output.secret(args["pem"]), opts=child
+        )
+        self.secret_id = after(secret.id, version)
+        register_outputs(self)
 
 
 ALWAYS = (
@@ -111,7 +155,7 @@ IMAGE_READER = "roles/artifactregistry.reader"
 KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 GROUP_PERMISSIONS = ("compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update")
 """To leave, fill and empty groups: granted only for groups with the stack's tag
-(`gangway.components.gcp.group_tag`)."""
+(`gangway.components.gcp.node_pool`)."""
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 
 
@@ -155,7 +199,7 @@ class ProjectServices(pulumi.ComponentResource):
             for service in args["services"]
         ]
         self.project = after(args["project"], *enabled)
-        self.register_outputs({"project": self.project})
+        register_outputs(self)
 
 
 class EncryptionKeyArgs(TypedDict):
@@ -181,8 +225,7 @@ class EncryptionKey(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EncryptionKeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:EncryptionKey", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         ring = kms.KeyRing(f"{name}-data", project=args["project"], location=args["region"], opts=self._child)
         key = kms.CryptoKey(
             f"{name}-data",
@@ -202,10 +245,9 @@ class EncryptionKey(pulumi.ComponentResource):
         # Consumers of the name wait until the services may use the key.
         wait_sec = args.get("grant_wait_sec", 0)
         self.key_name = after(key.id, *heeded(f"{name}-data-heeded", "the key's users", users, wait_sec, self._child))
-        self.register_outputs({"key_name": self.key_name})
+        register_outputs(self)
 
     def _agent(self, service: str) -> pulumi.Output[str]:
-        """The service agent as a member."""
         project = self._args["project"]
         if service in self._args["agents"]:
             return pulumi.Output.from_input(self._args["agents"][service])
@@ -300,39 +342,37 @@ def get_prefix(url: str) -> str:
     return url.removeprefix("gs://").partition("/")[2].strip("/")
 
 
-class NodeIdentityArgs(TypedDict):
+class MachineIdentityArgs(TypedDict):
+    """What the identities of nodes and head have in common."""
+
+    project: pulumi.Input[str]
+    stack: str
+    run_bucket_name: pulumi.Input[str]
+    repository_id: pulumi.Input[str]
+    member_key_id: NotRequired[pulumi.Input[str] | None]
+    signing_key_id: NotRequired[pulumi.Input[str] | None]
+    groups_condition: NotRequired[pulumi.Input[str] | None]
+
+
+class NodeIdentityArgs(MachineIdentityArgs):
     """Inputs of NodeIdentity. `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` a readable
     `gs://bucket/prefix` (whole bucket; `up` needs the right to grant that), `member_key_id` and `signing_key_id` are
     StackSecrets'. `groups_condition` is GroupTag's: with it a node may leave its group. `releases_slices` lets a TPU
     host delete all slices. Accounts take no labels; Google's services use the key on behalf of a node.
     """
 
-    project: pulumi.Input[str]
-    stack: str
-    run_bucket_name: pulumi.Input[str]
-    repository_id: pulumi.Input[str]
     data_source: NotRequired[str | None]
-    member_key_id: NotRequired[pulumi.Input[str] | None]
-    signing_key_id: NotRequired[pulumi.Input[str] | None]
-    groups_condition: NotRequired[pulumi.Input[str] | None]
     releases_slices: NotRequired[bool]
 
 
-class HeadIdentityArgs(TypedDict):
+class HeadIdentityArgs(MachineIdentityArgs):
     """Inputs of HeadIdentity. With `groups_condition`, GroupTag's, it resizes groups; with `imports` it starts Lustre
     imports. `files_bucket_name` is HeadFiles', which lists the groups; `member_key_id` and `signing_key_id` are
     StackSecrets'.
     """
 
-    project: pulumi.Input[str]
-    stack: str
-    run_bucket_name: pulumi.Input[str]
-    repository_id: pulumi.Input[str]
-    groups_condition: NotRequired[pulumi.Input[str] | None]
     imports: NotRequired[bool]
     files_bucket_name: NotRequired[pulumi.Input[str] | None]
-    member_key_id: NotRequired[pulumi.Input[str] | None]
-    signing_key_id: NotRequired[pulumi.Input[str] | None]
 
 
 @dataclass(frozen=True)
@@ -378,83 +418,71 @@ def declare_role(
     )
 
 
-@dataclass(frozen=True)
 class _Machine:
-    """An account of one kind of machine, and every machine's grants."""
+    """An account of one kind of machine, and its grants, with every machine's to begin with."""
 
-    name: str
-    kind: str
-    stack: str
-    project: pulumi.Input[str]
-    opts: pulumi.ResourceOptions
-
-    def account(self) -> serviceaccount.Account:
-        return serviceaccount.Account(
-            f"{self.name}-{self.kind}",
-            project=self.project,
-            account_id=account_id(self.stack, self.kind),
-            display_name=f"Gangway {self.stack}: {self.kind}",
-            opts=self.opts,
+    def __init__(self, name: str, kind: str, args: MachineIdentityArgs, opts: pulumi.ResourceOptions) -> None:
+        self._name, self._kind, self._args, self._opts = f"{name}-{kind}", kind, args, opts
+        self.account = serviceaccount.Account(
+            self._name,
+            project=args["project"],
+            account_id=account_id(args["stack"], kind),
+            display_name=f"Gangway {args['stack']}: {kind}",
+            opts=opts,
         )
+        self.grants = self._usual()
 
-    def usual(
-        self, account: serviceaccount.Account, run_bucket: pulumi.Input[str], repository_id: pulumi.Input[str]
-    ) -> list[pulumi.CustomResource]:
-        """Own runs, the image, logs and metrics."""
+    def _usual(self) -> list[pulumi.CustomResource]:
+        """The image, own runs, logs and metrics."""
         image = artifactregistry.RepositoryIamMember(
-            f"{self.name}-{self.kind}-image",
-            repository=repository_id,
+            f"{self._name}-image",
+            repository=self._args["repository_id"],
             role=IMAGE_READER,
-            member=account.member,
-            opts=self.opts,
+            member=self.account.member,
+            opts=self._opts,
         )
         project_roles = [
             projects.IAMMember(
-                f"{self.name}-{self.kind}-{role.rpartition('.')[2]}",
-                project=self.project,
+                f"{self._name}-{role.rpartition('.')[2]}",
+                project=self._args["project"],
                 role=role,
-                member=account.member,
-                opts=self.opts,
+                member=self.account.member,
+                opts=self._opts,
             )
             for role in PROJECT_ROLES
         ]
-        runs = self.on_bucket("runs", account, run_bucket, RUN_WRITER)
-        return [image, runs, *project_roles]
+        return [image, self.on_bucket("runs", self._args["run_bucket_name"], RUN_WRITER), *project_roles]
 
-    def on_bucket(
-        self, label: str, account: serviceaccount.Account, bucket: pulumi.Input[str], role: str
-    ) -> storage.BucketIAMMember:
+    def on_bucket(self, label: str, bucket: pulumi.Input[str], role: str) -> storage.BucketIAMMember:
+        member = self.account.member
         return storage.BucketIAMMember(
-            f"{self.name}-{self.kind}-{label}", bucket=bucket, role=role, member=account.member, opts=self.opts
+            f"{self._name}-{label}", bucket=bucket, role=role, member=member, opts=self._opts
         )
 
-    def on_secrets(
-        self, account: serviceaccount.Account, args: "NodeIdentityArgs | HeadIdentityArgs"
-    ) -> list[pulumi.CustomResource]:
+    def on_secrets(self) -> list[pulumi.CustomResource]:
         """Access to the stack's keys only."""
-        secrets = {"member-key": args.get("member_key_id"), "signing-key": args.get("signing_key_id")}
+        secrets = {"member-key": self._args.get("member_key_id"), "signing-key": self._args.get("signing_key_id")}
         return [
             secretmanager.SecretIamMember(
-                f"{self.name}-{self.kind}-{what}",
-                project=self.project,
+                f"{self._name}-{what}",
+                project=self._args["project"],
                 secret_id=secret_id,
                 role=SECRET_READER,
-                member=account.member,
-                opts=self.opts,
+                member=self.account.member,
+                opts=self._opts,
             )
             for what, secret_id in secrets.items()
             if secret_id is not None
         ]
 
-    def own_roles(
-        self, account: serviceaccount.Account, title: str, permissions: Sequence[str], groups: pulumi.Input[str] | None
-    ) -> list[pulumi.CustomResource]:
+    def own_roles(self, title: str, permissions: Sequence[str]) -> list[pulumi.CustomResource]:
         """Permissions on the whole project, and on groups under their condition, which needs a separate role."""
-        name, whole = f"{self.name}-{self.kind}", f"Gangway {self.stack}: "
+        name, whole, groups = self._name, f"Gangway {self._args['stack']}: ", self._args.get("groups_condition")
         plans = {name: RolePlan(whole + title, tuple(permissions))} if permissions else {}
         if groups is not None:
-            plans[f"{name}-groups"] = RolePlan(f"{whole}{self.kind}, its groups", GROUP_PERMISSIONS, groups)
-        return [declare_role(name, plan, account, self.project, self.opts) for name, plan in plans.items()]
+            plans[f"{name}-groups"] = RolePlan(f"{whole}{self._kind}, its groups", GROUP_PERMISSIONS, groups)
+        project = self._args["project"]
+        return [declare_role(name, plan, self.account, project, self._opts) for name, plan in plans.items()]
 
 
 class NodeIdentity(pulumi.ComponentResource):
@@ -465,22 +493,16 @@ class NodeIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:NodeIdentity", name, None, opts)
-        machine = _Machine(name, "node", args["stack"], args["project"], pulumi.ResourceOptions(parent=self))
-        account = machine.account()
-        grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
+        machine = _Machine(name, "node", args, pulumi.ResourceOptions(parent=self))
+        grants = machine.grants
         if source := args.get("data_source"):
-            grants.append(machine.on_bucket("data", account, get_bucket(source), DATA_READER))
-        grants += machine.on_secrets(account, args)
+            grants.append(machine.on_bucket("data", get_bucket(source), DATA_READER))
+        grants += machine.on_secrets()
         permissions = node_permissions(releases_slices=args.get("releases_slices", False))
-        grants += machine.own_roles(account, "give up slices", permissions, args.get("groups_condition"))
-        self.service_account_email = after(account.email, *grants)
-        self.service_account_member = account.member
-        self.register_outputs(
-            {
-                "service_account_email": self.service_account_email,
-                "service_account_member": self.service_account_member,
-            }
-        )
+        grants += machine.own_roles("give up slices", permissions)
+        self.service_account_email = after(machine.account.email, *grants)
+        self.service_account_member = machine.account.member
+        register_outputs(self)
 
 
 class HeadIdentity(pulumi.ComponentResource):
@@ -491,20 +513,14 @@ class HeadIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: HeadIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:HeadIdentity", name, None, opts)
-        machine = _Machine(name, "head", args["stack"], args["project"], pulumi.ResourceOptions(parent=self))
-        account = machine.account()
-        grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
+        machine = _Machine(name, "head", args, pulumi.ResourceOptions(parent=self))
+        grants = machine.grants
         if (files := args.get("files_bucket_name")) is not None:
-            grants.append(machine.on_bucket("files", account, files, DATA_READER))
-        grants += machine.on_secrets(account, args)
-        groups = args.get("groups_condition")
-        permissions = head_permissions(fills_groups=groups is not None, imports=args.get("imports", False))
-        grants += machine.own_roles(account, "find workers", permissions, groups)
-        self.service_account_email = after(account.email, *grants)
-        self.service_account_member = account.member
-        self.register_outputs(
-            {
-                "service_account_email": self.service_account_email,
-                "service_account_member": self.service_account_member,
-            }
-        )
+            grants.append(machine.on_bucket("files", files, DATA_READER))
+        grants += machine.on_secrets()
+        fills_groups = args.get("groups_condition") is not None
+        permissions = head_permissions(fills_groups=fills_groups, imports=args.get("imports", False))
+        grants += machine.own_roles("find workers", permissions)
+        self.service_account_email = after(machine.account.email, *grants)
+        self.service_account_member = machine.account.member
+        register_outputs(self)

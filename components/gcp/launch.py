@@ -9,19 +9,11 @@ from pulumi_gcp import compute, dns
 
 from gangway.components.catalog.schema import GcpMachineType, RoceFabric
 from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.capacity import Provisioning
 from gangway.components.gcp.fabric import InterfacePlan, plan_interfaces
 
-__all__ = [
-    "GPU_IMAGE",
-    "HEAD_IMAGE",
-    "HeadNode",
-    "HeadNodeArgs",
-    "NodeLaunch",
-    "boot_disk_type",
-    "instance_metadata",
-    "instance_template",
-]
+__all__ = ["GPU_IMAGE", "HEAD_IMAGE", "HeadNode", "HeadNodeArgs", "NodeLaunch", "boot_disk_type", "instance_template"]
 
 
 # Compute Engine documentation, "Operating system details": Canonical's image, with cloud-init.
@@ -100,9 +92,7 @@ class HeadNode(pulumi.ComponentResource):
         self.private_ip = address.address
         # Consumers of the name are deleted before the machine.
         self.host = after(args["host_name"], instance, record)
-        self.register_outputs(
-            {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
-        )
+        register_outputs(self)
 
     def _instance(self, address: compute.Address, labels: dict[str, str]) -> compute.Instance:
         args = self._args

@@ -9,11 +9,11 @@ from pulumi_gcp import logging, monitoring
 from gangway.components.core.dependencies import after
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import check_within
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.query_text import google_filter_text
 from gangway.components.gcp.alarms import METRICS, MONITORED_RESOURCE, AlarmPlan, MetricPlan, metric_name, plan_alarms
 
 __all__ = [
-    "MAX_BUDGET_CHANNELS",
     "NodeLogs",
     "NodeLogsArgs",
     "Observability",
@@ -21,9 +21,6 @@ __all__ = [
     "check_budget_emails",
     "check_retention",
     "declare_channels",
-    "log_id",
-    "log_name",
-    "plan_dashboard",
 ]
 
 
@@ -211,7 +208,7 @@ class NodeLogs(pulumi.ComponentResource):
         self.log_id = pulumi.Output.from_input(log_id(args["stack"]))
         self.log_name = after(full_name, *metrics)
         self.bucket_name = bucket.id
-        self.register_outputs({"log_id": self.log_id, "log_name": self.log_name, "bucket_name": self.bucket_name})
+        register_outputs(self)
 
     def _bucket(self) -> logging.ProjectBucketConfig:
         args = self._args
@@ -263,13 +260,7 @@ class Observability(pulumi.ComponentResource):
         plans = self._plans(["unknown"] if args["num_nodes"] else [])
         self.alarm_names = pulumi.Output.all(*[self._alarm(plan.name).name for plan in plans]).apply(list)
         self.dashboard_id = self._dashboard().id
-        self.register_outputs(
-            {
-                "alarm_names": self.alarm_names,
-                "channel_names": self.channel_names,
-                "dashboard_id": self.dashboard_id,
-            }
-        )
+        register_outputs(self)
 
     def _plans(self, groups: list[str]) -> list[AlarmPlan]:
         args = self._args

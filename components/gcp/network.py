@@ -14,22 +14,10 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.components.core.network import HeadPortsArgs, private_network
+from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.fabric import JUMBO_MTU_BYTES, MAIN, FabricNetwork, plan_fabric_networks, plan_interfaces
 
-__all__ = [
-    "IAP_RANGE",
-    "ROLES",
-    "Flow",
-    "NetworkPlan",
-    "TrainingNetwork",
-    "TrainingNetworkArgs",
-    "declare_denial",
-    "declare_lock_callbacks",
-    "declare_rules",
-    "network_tag",
-    "plan_flows",
-    "plan_network",
-]
+__all__ = ["TrainingNetwork", "TrainingNetworkArgs", "declare_lock_callbacks", "network_tag", "plan_network"]
 
 
 # Identity-Aware Proxy documentation, "Using IAP for TCP forwarding": the source of its connections.
@@ -236,8 +224,7 @@ class TrainingNetwork(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: TrainingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:TrainingNetwork", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         _check_place(args["region"], args["zone"])
         machine = _machine(args["machine_type"]) if "machine_type" in args else None
         further = () if machine is None else plan_fabric_networks(machine, args["zone"])
@@ -262,17 +249,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         self.fabric_security_group_id = pulumi.Output.from_input(network_tag(name, "fabric"))
         self.head_security_group_id = pulumi.Output.from_input(network_tag(name, "head")) if head else nothing
         self.private_zone_id = self._head_zone(networks[MAIN]).name if head else nothing
-        self.register_outputs(
-            {
-                "vpc_id": self.vpc_id,
-                "private_subnet_ids": self.private_subnet_ids,
-                "fabric_subnet_ids": self.fabric_subnet_ids,
-                "fabric_network_ids": self.fabric_network_ids,
-                "fabric_security_group_id": self.fabric_security_group_id,
-                "head_security_group_id": self.head_security_group_id,
-                "private_zone_id": self.private_zone_id,
-            }
-        )
+        register_outputs(self)
 
     def _main_network(self) -> compute.Network:
         return compute.Network(
@@ -383,7 +360,6 @@ class TrainingNetwork(pulumi.ComponentResource):
         return made
 
     def _private_services(self, network: compute.Network, plan: NetworkPlan) -> pulumi.CustomResource:
-        """The connection to Google's managed file systems."""
         services = IPv4Network(plan.services_cidr)
         address = compute.GlobalAddress(
             f"{self._name}-services",

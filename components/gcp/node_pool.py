@@ -1,6 +1,7 @@
 """GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder. Lower rungs
 start empty and are filled by the head node (`gangway.components.gcp.fallback`), so `up` does not change their size. A
 flex-start rung gets its nodes by a resize request, all at once; replace an expired one with `pulumi up --replace`.
+GroupTag: a tag on the stack's groups, for IAM conditions.
 """
 
 from collections.abc import Sequence
@@ -8,18 +9,19 @@ from dataclasses import dataclass
 from typing import NotRequired, TypedDict, cast
 
 import pulumi
-from pulumi_gcp import compute
+from pulumi_gcp import compute, tags
 
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import GcpMachineType, RoceFabric
-from gangway.components.core.capacity import RungPlan, plan_ladder
+from gangway.components.core.capacity import RungPlan, plan_ladder, rung_from_args
 from gangway.components.core.findings import InputError
-from gangway.components.gcp.capacity import Provisioning, check_ladder, plan_provisioning, rung_from_args, rung_zone
+from gangway.components.core.outputs import register_outputs
+from gangway.components.gcp.capacity import Provisioning, check_ladder, plan_provisioning, rung_zone
 from gangway.components.gcp.fabric import InterfacePlan, plan_interfaces, secure_boot_allowed
 from gangway.components.gcp.fallback import plan_fallback
 from gangway.components.gcp.launch import GPU_IMAGE, NodeLaunch, instance_template
 
-__all__ = ["CapacityRungArgs", "GpuNodePool", "GpuNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
+__all__ = ["CapacityRungArgs", "GpuNodePool", "GpuNodePoolArgs", "GroupTag", "GroupTagArgs"]
 
 DISTANCES = ("CLUSTER", "BLOCK", "SUBBLOCK")
 # A node is deleted once it has shut down, and a destroy waits for all of them.
@@ -135,8 +137,7 @@ class GpuNodePool(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: GpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:GpuNodePool", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._plan = plan = plan_node_pool(args)
         placement = self._placement_policy() if any(plan.placed) else None
         launch = self._launch()
@@ -152,14 +153,7 @@ class GpuNodePool(pulumi.ComponentResource):
         self.launch_template_ids = pulumi.Output.all(*[template.id for template in templates]).apply(list)
         self.interfaces_per_node = pulumi.Output.from_input(len(plan.interfaces))
         self.fallback_config = pulumi.Output.json_dumps(names.apply(self._fallback))
-        self.register_outputs(
-            {
-                "group_names": self.group_names,
-                "launch_template_ids": self.launch_template_ids,
-                "interfaces_per_node": self.interfaces_per_node,
-                "fallback_config": self.fallback_config,
-            }
-        )
+        register_outputs(self)
 
     def _fallback(self, names: Sequence[str]) -> dict[str, object]:
         args = self._args
@@ -254,3 +248,47 @@ class GpuNodePool(pulumi.ComponentResource):
             requested_run_duration=compute.ResizeRequestRequestedRunDurationArgs(seconds=str(duration_sec)),
             opts=self._child,
         )
+
+
+# Groups have no policies, and conditions on resource names do not cover them; conditions on tags do (IAM's "Attribute
+# reference for IAM conditions": "any resource"). Compute Engine binds it only at creation, by the beta API.
+class GroupTagArgs(TypedDict):
+    """Inputs of GroupTag. `project_number`: with a project id the provider recreates the key at each `up`
+    (hashicorp/terraform-provider-google#14792).
+    """
+
+    project_number: pulumi.Input[str]
+    stack: str
+
+
+def tag_condition(key_id: str, value_id: str) -> str:
+    """IAM's condition for resources with the tag.
+
+    >>> tag_condition("tagKeys/12", "tagValues/34")
+    "resource.matchTagId('tagKeys/12', 'tagValues/34')"
+    """
+    return f"resource.matchTagId('{key_id}', '{value_id}')"
+
+
+class GroupTag(pulumi.ComponentResource):
+    """A key of the stack with one value. `bound`: for groups; `condition`: for IAM."""
+
+    bound: pulumi.Output[dict[str, str]]
+    condition: pulumi.Output[str]
+
+    def __init__(self, name: str, args: GroupTagArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:GroupTag", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        key = tags.TagKey(
+            f"{name}-groups",
+            parent=pulumi.Output.concat("projects/", args["project_number"]),
+            # Key names are per project, value names per key: no other stack can be meant.
+            short_name=f"gangway-{args['stack']}",
+            description="What a stack of Gangway's may resize and empty",
+            opts=child,
+        )
+        value = tags.TagValue(f"{name}-groups", parent=key.id, short_name="groups", opts=child)
+        both = pulumi.Output.all(key.id, value.id)
+        self.bound = both.apply(lambda ids: {ids[0]: ids[1]})
+        self.condition = both.apply(lambda ids: tag_condition(*ids))
+        register_outputs(self)

@@ -10,17 +10,9 @@ import pulumi
 from pulumi_gcp import accesscontextmanager
 
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 
-__all__ = [
-    "RESTRICTED",
-    "PerimeterPlan",
-    "ServicePerimeter",
-    "ServicePerimeterArgs",
-    "missing_from",
-    "perimeter_name",
-    "plan_perimeter",
-    "read_perimeter",
-]
+__all__ = ["ServicePerimeter", "ServicePerimeterArgs", "perimeter_name", "plan_perimeter", "read_perimeter"]
 
 RESTRICTED = tuple(
     f"{service}.googleapis.com"
@@ -134,7 +126,7 @@ class ServicePerimeter(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.perimeter_name = made.name
-        self.register_outputs({"perimeter_name": self.perimeter_name})
+        register_outputs(self)
 
 
 def missing_from(resources: Sequence[str], services: Sequence[str], project_number: str) -> list[str]:

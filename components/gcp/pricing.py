@@ -133,7 +133,7 @@ def _node_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostCo
 def _rung_label(name: str, rung: str | None) -> str:
     """A pool's name as a prefix of its lines, in which slices follow their rung.
 
-    >>> _as_of_rung("demo-0-spot-2", "0-spot"), _as_of_rung("demo-0-spot", "0-spot")
+    >>> _rung_label("demo-0-spot-2", "0-spot"), _rung_label("demo-0-spot", "0-spot")
     ('demo-0-spot: slice 2', 'demo-0-spot')
     """
     before, found, number = name.rpartition(f"-{rung}-")
@@ -170,7 +170,6 @@ def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
 
 
 def _chips(name: str, generation: str, chips: int, market: str, region: str, standby: bool) -> CostComponent:
-    """TPU chips by the hour."""
     label = f"{name}, {chips} chips, {market}"
     quote = resolve_price(chip_prices(generation), region, _KINDS.get(market, "on-demand"))
     return price_line(label, chips, quote, kind=market, unit="chip-hour", standby=standby)

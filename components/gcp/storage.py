@@ -1,11 +1,13 @@
-"""LustreFileSystem (Managed Lustre), Filestore (NFS), RunBucket, and HeadFiles (`up` writes, the head reads)."""
+"""LustreFileSystem (Managed Lustre), Filestore (NFS), RunBucket, HeadFiles (`up` writes, the head reads),
+ImageRegistry.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_gcp import filestore, lustre, projects, storage
+from pulumi_gcp import artifactregistry, filestore, lustre, projects, storage
 
 from gangway.components.catalog.loader import load_filestore_tiers, load_lustre_tiers
 from gangway.components.catalog.schema import FilestoreTier
@@ -14,27 +16,28 @@ from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import Setting, check_tier, nearest_number, refuse_foreign
 from gangway.components.estimate.storage_sizes import refuse_size, sizes_around
+from gangway.components.core.outputs import register_outputs
+from gangway.components.estimate.storage_sizes import sizes_around
+from gangway.components.estimate.tiers import refuse_size
 from gangway.components.gcp.identity import DATA_READER, filesystem_name, get_bucket
 from gangway.components.gcp.network import declare_lock_callbacks
 
 __all__ = [
-    "DATA_PATH",
+    "LOGIN_USER",
     "Filestore",
     "FilestoreArgs",
-    "FilestorePlan",
     "HeadFiles",
     "HeadFilesArgs",
-    "ImportRequest",
+    "ImageRegistry",
+    "ImageRegistryArgs",
     "LustreFileSystem",
     "LustreFileSystemArgs",
-    "LustrePlan",
     "RunBucket",
     "RunBucketArgs",
     "import_request",
     "plan_filestore",
     "plan_lustre",
 ]
-
 
 API_URL = "https://lustre.googleapis.com/v1"
 # The objects of `source` below the mount, as on AWS.
@@ -212,14 +215,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         self.mount_point = file_system.mount_point
         self.dns_name = file_system.mount_point.apply(lambda point: point.partition("@")[0])
         self.mount_name = pulumi.Output.from_input(plan.filesystem)
-        self.register_outputs(
-            {
-                "file_system_id": self.file_system_id,
-                "mount_point": self.mount_point,
-                "dns_name": self.dns_name,
-                "mount_name": self.mount_name,
-            }
-        )
+        register_outputs(self)
 
     def _file_system(self, plan: LustrePlan) -> lustre.Instance:
         args = self._args
@@ -312,14 +308,7 @@ class Filestore(pulumi.ComponentResource):
         self.dns_name = instance.networks.apply(lambda networks: (networks[0].ip_addresses or [""])[0])
         self.mount_name = pulumi.Output.from_input(SHARE)
         self.mount_point = pulumi.Output.concat(self.dns_name, ":/", SHARE)
-        self.register_outputs(
-            {
-                "file_system_id": self.file_system_id,
-                "mount_point": self.mount_point,
-                "dns_name": self.dns_name,
-                "mount_name": self.mount_name,
-            }
-        )
+        register_outputs(self)
 
     def _allow_lock_callbacks(
         self, name: str, args: FilestoreArgs, instance: filestore.Instance
@@ -381,7 +370,7 @@ class RunBucket(pulumi.ComponentResource):
         )
         self.bucket_name = bucket.name
         self.bucket_url = pulumi.Output.concat("gs://", bucket.name)
-        self.register_outputs({"bucket_name": self.bucket_name, "bucket_url": self.bucket_url})
+        register_outputs(self)
 
 
 def _lifecycle() -> list[storage.BucketLifecycleRuleArgs]:
@@ -427,4 +416,74 @@ class HeadFiles(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.bucket_name = bucket.name
-        self.register_outputs({"bucket_name": self.bucket_name})
+        register_outputs(self)
+
+
+LOGIN_USER = "oauth2accesstoken"
+"""The user for a short-lived access token."""
+IMAGE = "trainer"
+KEPT_BUILDS = 10
+# Versions per build: an index, the image, its provenance, the cache.
+VERSIONS_PER_BUILD = 4
+OLD_DAYS = 14
+
+
+# Tags may move: immutability has no exceptions, and the build cache's tags must move, as must content tags after an
+# `up` interrupted between push and state; nodes and run records use digests. The images are deleted with the stack, as
+# each can be rebuilt from a run record's commit and lock.
+class ImageRegistryArgs(TypedDict):
+    """Inputs of ImageRegistry. Without `kms_key_name` Artifact Registry encrypts with its own keys."""
+
+    project: pulumi.Input[str]
+    region: str
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+def _cleanup_policies() -> list[artifactregistry.RepositoryCleanupPolicyArgs]:
+    """Drop what is older than two weeks except the newest ten builds: keeping wins over deleting."""
+    newest = artifactregistry.RepositoryCleanupPolicyMostRecentVersionsArgs(keep_count=KEPT_BUILDS * VERSIONS_PER_BUILD)
+    old = artifactregistry.RepositoryCleanupPolicyConditionArgs(tag_state="ANY", older_than=f"{OLD_DAYS * 86400}s")
+    return [
+        artifactregistry.RepositoryCleanupPolicyArgs(id="keep-newest", action="KEEP", most_recent_versions=newest),
+        artifactregistry.RepositoryCleanupPolicyArgs(id="delete-old", action="DELETE", condition=old),
+    ]
+
+
+class ImageRegistry(pulumi.ComponentResource):
+    """A private container repository that keeps its newest images. `repository_url`: prefix of image references;
+    `repository_id`: `projects/P/locations/R/repositories/NAME`, for grants; `registry_host`: for logging in as
+    LOGIN_USER.
+    """
+
+    repository_url: pulumi.Output[str]
+    repository_id: pulumi.Output[str]
+    registry_host: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ImageRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:ImageRegistry", name, None, opts)
+        repository = artifactregistry.Repository(
+            f"{name}-trainer",
+            project=args["project"],
+            location=args["region"],
+            # Pulumi generates no name for this type.
+            repository_id=f"{name}-trainer",
+            description="The trainer's images and its build cache",
+            format="DOCKER",
+            mode="STANDARD_REPOSITORY",
+            docker_config=artifactregistry.RepositoryDockerConfigArgs(immutable_tags=False),
+            cleanup_policies=_cleanup_policies(),
+            # There is no value for "on": the inherited one is on if the project has the scanning API, which
+            # ProjectServices enable.
+            vulnerability_scanning_config=artifactregistry.RepositoryVulnerabilityScanningConfigArgs(
+                enablement_config="INHERITED"
+            ),
+            kms_key_name=args.get("kms_key_name"),
+            labels=args["tags"],
+            # The name is fixed.
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
+        )
+        self.repository_url = pulumi.Output.concat(repository.registry_uri, "/", IMAGE)
+        self.repository_id = repository.id
+        self.registry_host = pulumi.Output.from_input(f"{args['region']}-docker.pkg.dev")
+        register_outputs(self)

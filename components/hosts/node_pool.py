@@ -8,13 +8,13 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_command import remote
 
-from gangway.components.core.capacity import AnyRung, OnDemand
+from gangway.components.core.capacity import LADDER, AnyRung, OnDemand
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 
-__all__ = ["LADDER", "HostArgs", "HostPool", "HostPoolArgs", "check_ladder"]
+__all__ = ["HostArgs", "HostPool", "HostPoolArgs", "check_ladder"]
 
 
-LADDER = "gangway:cluster.capacity"
 INSTALLED = "/opt/gangway/installer.sh"
 """The script's path on a machine, outside home folders so that removal does not depend on them."""
 MEMBER_KEY = "/etc/gangway/member.pem"
@@ -113,7 +113,7 @@ class HostPool(pulumi.ComponentResource):
             self._machine(name, machine, args, [head])
         self.host_names = pulumi.Output.from_input([machine["name"] for machine in args["machines"]])
         self.addresses = pulumi.Output.from_input([machine["address"] for machine in args["machines"]])
-        self.register_outputs({"host_names": self.host_names, "addresses": self.addresses})
+        register_outputs(self)
 
     def _machine(
         self,

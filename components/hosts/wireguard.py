@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import pulumi
 
-__all__ = [
-    "INTERFACE",
-    "WIREGUARD_FILE",
-    "Peer",
-    "config_text",
-    "new_private_key",
-    "private_key",
-    "public_key",
-    "tunnel_addresses",
-]
+__all__ = ["INTERFACE", "WIREGUARD_FILE", "Peer", "config_text", "private_key", "tunnel_addresses"]
 
 INTERFACE = "gangway"
 WIREGUARD_FILE = f"/etc/wireguard/{INTERFACE}.conf"

@@ -1,10 +1,10 @@
 """Kubernetes manifests, labelled as Gangway's; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["OURS", "Manifest", "daemon_set", "manifest"]
+__all__ = ["OURS", "Manifest", "daemon_set", "manifest", "node_daemon"]
 
 Manifest = dict[str, Any]
 OURS: Mapping[str, str] = MappingProxyType({"app.kubernetes.io/managed-by": "gangway"})
@@ -22,3 +22,30 @@ def daemon_set(name: str, namespace: str, pod: Mapping[str, Any]) -> Manifest:
     own = {"priorityClassName": "system-node-critical", "automountServiceAccountToken": False, **pod}
     spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": own}}
     return manifest("apps/v1", "DaemonSet", name, {"spec": spec}, namespace)
+
+
+def node_daemon(
+    name: str,
+    namespace: str,
+    image: str,
+    script: str,
+    *,
+    node_selector: Mapping[str, str],
+    tolerations: Sequence[Mapping[str, str]],
+) -> Manifest:
+    """A DaemonSet whose privileged pods run `script` for ever, to set their node's limits."""
+    container = {
+        "name": "node",
+        "image": image,
+        "command": ["/bin/sh", "-c", script],
+        "securityContext": {"privileged": True},
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
+    }
+    pod = {
+        "nodeSelector": dict(node_selector),
+        "tolerations": list(tolerations),
+        "hostPID": True,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+    }
+    return daemon_set(name, namespace, pod)

@@ -1,13 +1,14 @@
-"""A team's namespace and its rules: unprivileged pods, jobs only through the queue; pure."""
+"""A team's namespace and its rules: unprivileged pods, jobs only through the queue, the fabric's settings; pure."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gangway.components.kubernetes.manifest import OURS, Manifest, manifest
 from gangway.components.kubernetes.queues import KUEUE
-from gangway.components.kubernetes.spec import ClusterSpec, Team
+from gangway.components.kubernetes.spec import FABRIC, FABRIC_KEY, ClusterSpec, Team
 
-__all__ = ["CLAIM", "CLOSED_RANGES", "MEMBER_GROUP", "RUNS_APART", "RunVolume", "namespace_manifests"]
+__all__ = ["CLAIM", "MEMBER_GROUP", "RUNS_APART", "RunVolume", "fabric_config", "namespace_manifests"]
 
 CLAIM = "gangway-runs"
 """The claim of run folders, as the Kubernetes engine names it."""
@@ -236,7 +237,6 @@ def _guarded_policies() -> tuple[Manifest, ...]:
 def _admission(
     name: str, rules: list[dict[str, Any]], validations: list[dict[str, str]], **more: Any
 ) -> tuple[Manifest, ...]:
-    """A policy for all team namespaces, and its binding."""
     matched = {"matchConstraints": {"resourceRules": rules}, "validations": validations}
     bound = {
         "policyName": name,
@@ -251,3 +251,11 @@ def _admission(
 
 def _team_manifest(team: Team, version: str, kind: str, name: str, body: Mapping[str, Any]) -> Manifest:
     return manifest(version, kind, name, body, team.name)
+
+
+def fabric_config(team: str, gpus: int, env: Mapping[str, str], *, needs: Sequence[str] = (), **more: Any) -> Manifest:
+    """The ConfigMap, as `gangway.jobs.kubernetes.fabric.Fabric` reads it. `gpus`: per node; `env`: `fabric_variables`;
+    `needs`: resources that pods must request to get the network; `more`: further keys of `Fabric`.
+    """
+    config = {"gpus": gpus, "needs": list(needs), "env": dict(env), **more}
+    return manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(config, indent=2)}}, team)

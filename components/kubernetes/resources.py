@@ -8,10 +8,11 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
+from gangway.components.core.outputs import register_outputs
 from gangway.components.kubernetes.charts import Chart
 from gangway.components.kubernetes.manifest import Manifest
 
-__all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterManifestsArgs", "get_tier", "get_token"]
+__all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterManifestsArgs"]
 
 _TIERS: Mapping[str, int] = MappingProxyType(
     {
@@ -84,7 +85,7 @@ class ClusterManifests(pulumi.ComponentResource):
             before = list(made)
             names += [each.urn for each in made]
         self.names = pulumi.Output.all(*names).apply(list)
-        self.register_outputs({"names": self.names})
+        register_outputs(self)
 
 
 def _declare(
@@ -120,7 +121,7 @@ class ClusterCharts(pulumi.ComponentResource):
             made[chart.name] = _release(name, chart, needed)
         names: list[pulumi.Output[str]] = [release.urn for release in made.values()]
         self.releases = pulumi.Output.all(*names).apply(list)
-        self.register_outputs({"releases": self.releases})
+        register_outputs(self)
 
 
 def _release(name: str, chart: Chart, opts: pulumi.ResourceOptions) -> Release:

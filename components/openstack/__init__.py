@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from gangway.components.core.public_names import importer
 
 if TYPE_CHECKING:
-    from gangway.components.openstack.identity import NodeIdentity as NodeIdentity
     from gangway.components.openstack.launch import HeadNode as HeadNode
     from gangway.components.openstack.machine_secrets import MachineSecrets as MachineSecrets
+    from gangway.components.openstack.machine_secrets import NodeIdentity as NodeIdentity
     from gangway.components.openstack.network import TrainingNetwork as TrainingNetwork
     from gangway.components.openstack.node_pool import NodePool as NodePool
     from gangway.components.openstack.storage import ManilaShare as ManilaShare
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 MODULES = MappingProxyType(
     {
-        "identity": ("NodeIdentity",),
         "launch": ("HeadNode",),
-        "machine_secrets": ("MachineSecrets",),
+        "machine_secrets": ("MachineSecrets", "NodeIdentity"),
         "network": ("TrainingNetwork",),
         "node_pool": ("NodePool",),
         "storage": ("ManilaShare", "RunBucket"),

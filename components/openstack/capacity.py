@@ -8,25 +8,18 @@ separate flavour, which fits no host together with the hint.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pydantic import TypeAdapter
-
-from gangway.components.core.capacity import AnyRung, OnDemand, Reservation, Rung, RungPlan, Spot, check_kinds
+from gangway.components.core.capacity import LADDER, AnyRung, OnDemand, Reservation, RungPlan, Spot, check_kinds
 from gangway.components.core.findings import InputError
 
 __all__ = [
-    "LADDER",
-    "OFFERED",
     "RESERVED_FLAVOUR",
     "Placing",
     "check_flavour",
     "check_ladder",
     "plan_placing",
-    "rung_from_args",
 ]
 
-LADDER = "gangway:cluster.capacity"
 OFFERED = ("reservation", "on-demand")
 """The kinds of rungs in OpenStack."""
 RESERVED_FLAVOUR = "reservation:"
@@ -40,12 +33,6 @@ class Placing:
 
     server_group: bool
     hints: Mapping[str, str]
-
-
-def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
-    """Parse a component's rung argument. Raises pydantic's ValidationError."""
-    adapter: TypeAdapter[AnyRung] = TypeAdapter(Rung)
-    return adapter.validate_python(dict(rung))
 
 
 def plan_placing(rung: RungPlan, flavour: str) -> Placing:

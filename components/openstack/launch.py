@@ -11,16 +11,15 @@ from pulumi_openstack import compute, networking
 
 from gangway.components.core.dependencies import after
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 from gangway.components.openstack.machine_secrets import SECRETS_TAG, SIGNATURE_TAG
 from gangway.components.openstack.tags import ROLE_TAG, tag_words
 
 __all__ = [
     "HEAD_ROOT_GIB",
-    "USER_DATA_LIMIT_BYTES",
     "BootSource",
     "HeadNode",
     "HeadNodeArgs",
-    "check_user_data",
     "declare_instance",
     "declare_port",
     "plan_boot_source",
@@ -94,9 +93,7 @@ class HeadNode(pulumi.ComponentResource):
         self.private_ip = pulumi.Output.from_input(args["private_ip"])
         # Its consumers are deleted before the machine.
         self.host = after(args["private_ip"], machine)
-        self.register_outputs(
-            {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
-        )
+        register_outputs(self)
 
 
 @dataclass(frozen=True)

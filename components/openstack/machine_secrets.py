@@ -1,4 +1,5 @@
 """MachineSecrets: the machines' secrets in a private object behind a URL that expires after some hours.
+NodeIdentity: their application credential, which may only write runs to their container.
 
 OpenStack machines have no identity of their own to request secrets with.
 """
@@ -8,21 +9,22 @@ import secrets
 from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_openstack import objectstorage
+from pulumi_openstack import identity, objectstorage
 
+from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
 from gangway.components.core.pinned import pinned_secret
 from gangway.components.openstack.tags import header_tags
 
 __all__ = [
-    "RENEWED_EVERY_HOURS",
     "SECRETS_TAG",
     "SIGNATURE_TAG",
     "VALID_HOURS",
     "MachineSecrets",
     "MachineSecretsArgs",
+    "NodeIdentity",
+    "NodeIdentityArgs",
     "get_period",
-    "object_name",
-    "split_url",
     "url_key",
 ]
 
@@ -115,4 +117,62 @@ class MachineSecrets(pulumi.ComponentResource):
         )
         parts = signed.url.apply(split_url)
         self.place, self.signature = pulumi.Output.secret(parts[0]), pulumi.Output.secret(parts[1])
-        self.register_outputs({"place": self.place, "signature": self.signature})
+        register_outputs(self)
+
+
+SERVICE = "object-store"
+METHOD = "PUT"
+
+
+# Keystone's access rules list method and path of each request; services enforce them if they run keystonemiddleware
+# with a service_type (Swift; Ceph's object gateway refuses such credentials: ceph/ceph pull request 66866 is open).
+# Without rules the credential has all of its role in the project. `up` needs that role, and not an application
+# credential: Keystone does not let one create another.
+class NodeIdentityArgs(TypedDict):
+    """Inputs of NodeIdentity. `run_bucket` is RunBucket's name, `role` the object store's role for writing.
+    `access_rules` (true) restricts the credential to that container.
+    """
+
+    run_bucket: pulumi.Input[str]
+    role: str
+    access_rules: NotRequired[bool]
+
+
+def access_paths(container: str) -> tuple[str, ...]:
+    """Paths of a container's objects in Swift and in Ceph's gateway. Keystone API, "Application credentials": `*` is
+    one path segment, `**` any number.
+
+    >>> access_paths("runs")[0]
+    '/v1/*/runs/**'
+    """
+    return (f"/v1/*/{container}/**", f"/swift/v1/*/{container}/**")
+
+
+class NodeIdentity(pulumi.ComponentResource):
+    """The machines' credential: `credential_id` to request a Keystone token, and `credential_secret`, a secret."""
+
+    credential_id: pulumi.Output[str]
+    credential_secret: pulumi.Output[str]
+
+    def __init__(self, name: str, args: NodeIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:openstack:NodeIdentity", name, None, opts)
+        container = pulumi.Output.from_input(args["run_bucket"])
+        credential = identity.ApplicationCredential(
+            f"{name}-node",
+            description=f"Gangway: machines of {name} put their runs",
+            roles=[args["role"]],
+            unrestricted=False,
+            access_rules=container.apply(_rules) if args.get("access_rules", True) else None,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        # Users of the credential are deleted before the container.
+        self.credential_id = after(credential.id, container)
+        self.credential_secret = pulumi.Output.secret(credential.secret)
+        register_outputs(self)
+
+
+def _rules(container: str) -> list[identity.ApplicationCredentialAccessRuleArgs]:
+    return [
+        identity.ApplicationCredentialAccessRuleArgs(service=SERVICE, method=METHOD, path=path)
+        for path in access_paths(container)
+    ]

@@ -12,18 +12,10 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.components.core.network import HeadPortsArgs, private_network
+from gangway.components.core.outputs import register_outputs
 from gangway.components.openstack.tags import tag_words
 
-__all__ = [
-    "ROLES",
-    "NetworkPlan",
-    "Rule",
-    "TrainingNetwork",
-    "TrainingNetworkArgs",
-    "ipv4_of",
-    "plan_network",
-    "plan_rules",
-]
+__all__ = ["NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
 
 
 ROLES = ("fabric", "head")
@@ -198,8 +190,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         super().__init__("gangway:openstack:TrainingNetwork", name, None, opts)
         services = args.get("service_cidrs", [])
         check_services(args["egress"], services, "service_cidrs")
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._tags = tag_words(args["tags"])
         self._plan = plan_network(args["cidr"])
         head, servers = args.get("head"), args.get("dns_nameservers", [])
@@ -219,15 +210,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         self.fabric_security_group_id = groups["fabric"].id
         self.head_security_group_id = groups["head"].id if head is not None else pulumi.Output.from_input("")
         self.egress_ip = router.external_fixed_ips.apply(lambda ips: ipv4_of([ip.ip_address for ip in ips]))
-        self.register_outputs(
-            {
-                "vpc_id": self.vpc_id,
-                "private_subnet_ids": self.private_subnet_ids,
-                "fabric_security_group_id": self.fabric_security_group_id,
-                "head_security_group_id": self.head_security_group_id,
-                "egress_ip": self.egress_ip,
-            }
-        )
+        register_outputs(self)
 
     def _subnet(self, network: networking.Network) -> networking.Subnet:
         plan = self._plan

@@ -10,9 +10,10 @@ from typing import Literal, NotRequired, TypedDict, get_args
 import pulumi
 from pulumi_openstack import compute, networking
 
-from gangway.components.core.capacity import RungPlan, plan_rung
+from gangway.components.core.capacity import RungPlan, plan_rung, rung_from_args
 from gangway.components.core.findings import InputError, nearest_hint
-from gangway.components.openstack.capacity import Placing, check_flavour, check_ladder, plan_placing, rung_from_args
+from gangway.components.core.outputs import register_outputs
+from gangway.components.openstack.capacity import Placing, check_flavour, check_ladder, plan_placing
 from gangway.components.openstack.launch import (
     BootSource,
     declare_instance,
@@ -23,7 +24,7 @@ from gangway.components.openstack.launch import (
 from gangway.components.openstack.network import plan_network
 from gangway.components.openstack.tags import ROLE_TAG, tag_words
 
-__all__ = ["PLACEMENTS", "CapacityRungArgs", "NodePool", "NodePoolArgs", "NodePoolPlan", "Placement", "plan_node_pool"]
+__all__ = ["NodePool", "NodePoolArgs"]
 
 Placement = Literal["soft-affinity", "affinity", "anti-affinity", "soft-anti-affinity"]
 PLACEMENTS: tuple[str, ...] = get_args(Placement)
@@ -123,8 +124,7 @@ class NodePool(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:openstack:NodePool", name, None, opts)
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._plan = plan = plan_node_pool(args)
         self._subnet = pulumi.Output.from_input(args["subnet_ids"]).apply(lambda ids: ids[0])
         group = self._server_group() if plan.placing.server_group else None
@@ -132,13 +132,7 @@ class NodePool(pulumi.ComponentResource):
         self.group_names = pulumi.Output.all(*[node.name for node in nodes]).apply(list)
         self.launch_template_ids = pulumi.Output.all(*[node.id for node in nodes]).apply(list)
         self.interfaces_per_node = pulumi.Output.from_input(1 + plan.rdma_ports)
-        self.register_outputs(
-            {
-                "group_names": self.group_names,
-                "launch_template_ids": self.launch_template_ids,
-                "interfaces_per_node": self.interfaces_per_node,
-            }
-        )
+        register_outputs(self)
 
     def _server_group(self) -> compute.ServerGroup:
         return compute.ServerGroup(

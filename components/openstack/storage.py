@@ -8,9 +8,10 @@ from pulumi_openstack import objectstorage, sharedfilesystem
 
 from gangway.components.core.dependencies import after
 from gangway.components.core.findings import InputError
+from gangway.components.core.outputs import register_outputs
 from gangway.components.openstack.tags import header_tags
 
-__all__ = ["PROTOCOLS", "ManilaShare", "ManilaShareArgs", "RunBucket", "RunBucketArgs", "check_share", "export_path"]
+__all__ = ["ManilaShare", "ManilaShareArgs", "RunBucket", "RunBucketArgs", "check_share"]
 
 
 PROTOCOLS = ("NFS", "CEPHFS")
@@ -81,8 +82,7 @@ class ManilaShare(pulumi.ComponentResource):
         check_share(
             args["capacity_gib"], args["protocol"], share_network=args.get("share_network", False), place="args"
         )
-        self._name, self._args = name, args
-        self._child = pulumi.ResourceOptions(parent=self)
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         share = self._share(self._network() if args.get("share_network", False) else None)
         native = args["protocol"] == "CEPHFS"
         user = f"gangway-{name}"
@@ -98,14 +98,7 @@ class ManilaShare(pulumi.ComponentResource):
         self.mount_source = after(share.export_locations.apply(_plain_locations).apply(export_path), access)
         self.access_user = after(user if native else "", access)
         self.access_key = pulumi.Output.secret(access.access_key if native else "")
-        self.register_outputs(
-            {
-                "share_id": self.share_id,
-                "mount_source": self.mount_source,
-                "access_user": self.access_user,
-                "access_key": self.access_key,
-            }
-        )
+        register_outputs(self)
 
     def _network(self) -> sharedfilesystem.ShareNetwork:
         return sharedfilesystem.ShareNetwork(
@@ -157,4 +150,4 @@ class RunBucket(pulumi.ComponentResource):
         )
         self.bucket_name = container.name
         self.bucket_url = pulumi.Output.concat("swift://", container.name)
-        self.register_outputs({"bucket_name": self.bucket_name, "bucket_url": self.bucket_url})
+        register_outputs(self)

@@ -5,8 +5,16 @@ from collections.abc import Iterable
 from gangway.components.catalog.schema import MachineType
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.kubernetes.allocatable import Allocatable
-from gangway.components.kubernetes.spec import GPU, INFINIBAND, ClusterSpec, Flavor, Node, Team, check_teams
+from gangway.components.kubernetes.spec import (
+    GPU,
+    INFINIBAND,
+    Allocatable,
+    ClusterSpec,
+    Flavor,
+    Node,
+    Team,
+    check_teams,
+)
 from gangway.stacks.config.engine_settings import KubernetesConfig
 from gangway.stacks.config.stack_config import StackConfig
 

@@ -47,6 +47,12 @@ def declare() -> Declare:
 
 
 @pytest.fixture
+def make(declare: Declare) -> Callable[..., Any]:
+    """Declares one component, called demo, with these arguments."""
+    return lambda component, args: declare(lambda: component("demo", args))
+
+
+@pytest.fixture
 def declare_seen(declare: Declare) -> Callable[..., Any]:
     """Declares a component, by default as `demo`; `seen` are the values of its outputs."""
 

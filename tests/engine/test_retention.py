@@ -32,7 +32,7 @@ RunBucket("dev", {"kms_key_arn": key, "tags": {}}, opts)
 """
 GCP = """
 from gangway.components.gcp.identity import EncryptionKey
-from gangway.components.gcp.registry import ImageRegistry
+from gangway.components.gcp.storage import ImageRegistry
 from gangway.components.gcp.storage import RunBucket
 import pulumi_gcp as gcp
 opts = pulumi.ResourceOptions(providers={"gcp": gcp.Provider("dev", project="lab", region="us-central1")})

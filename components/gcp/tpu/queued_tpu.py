@@ -4,7 +4,8 @@ wait for its nodes (ActiveTpuProvider, `wait_active`), so that a failed or inter
 Only a refresh sees preemption: `pulumi up --refresh`. Credentials are loaded during a call and are in no state.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pulumi
@@ -22,11 +23,239 @@ from pulumi.runtime.rpc import UNKNOWN
 
 from gangway.components.core.dependencies import after
 from gangway.components.core.findings import InputError
-from gangway.components.gcp.tpu.api import GOOGLE_API_URL, TpuApi
-from gangway.components.gcp.tpu.queue_watch import QueueWatch
-from gangway.components.gcp.tpu.request import QueuedTpuArgs, parent_name, validate
+from gangway.components.core.outputs import register_outputs
+from gangway.components.gcp.tpu.api import GOOGLE_API_URL, TpuApi, TpuError, status_error
+from gangway.components.gcp.tpu.request import (
+    FINGERPRINT_KEY,
+    QueuedTpuArgs,
+    node_ids,
+    parent_name,
+    queued_resource_body,
+    validate,
+)
 
-__all__ = ["ActiveTpuProvider", "QueuedTpu", "QueuedTpuProvider", "QueuedTpuRequest"]
+__all__ = ["QueuedTpu"]
+
+TIMEOUTS_SEC = {"accept_sec": 300.0, "active_sec": 86400.0, "delete_sec": 1800.0, "poll_sec": 10.0}
+NOT_YET_ACCEPTED = {"STATE_UNSPECIFIED", "CREATING"}
+# A queued resource does not recover from these states.
+DEAD = {"SUSPENDING", "SUSPENDED", "FAILED", "DELETING"}
+DEAD_NODE = {"PREEMPTED", "TERMINATED"}
+ALREADY_EXISTS = 409
+STACK_LABEL = "gangway-stack"
+OWNER_LABELS = (STACK_LABEL, "team", "cost_center")
+"""Labels that name the owner of a queued resource."""
+
+
+def _state(found: Mapping[str, Any]) -> str:
+    return str(found.get("state", {}).get("state", "STATE_UNSPECIFIED"))
+
+
+def _why_dead(found: Mapping[str, Any]) -> str:
+    state, state_data = _state(found), found.get("state", {})
+    if state not in DEAD:
+        return ""
+    failure = state_data.get("failedData", {}).get("error", {}).get("message")
+    initiator = {"SERVICE": "by the service", "USER": "by a user"}.get(state_data.get("stateInitiator", ""))
+    return f"it is {state}" + "".join(f" ({detail})" for detail in (failure, initiator) if detail)
+
+
+def _node(queued: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The node in a queued resource, sent or received."""
+    (spec,) = queued.get("tpu", {}).get("nodeSpec") or [{}]
+    node: Mapping[str, Any] = spec.get("node", {})
+    return node
+
+
+def _fingerprint(queued: Mapping[str, Any]) -> str | None:
+    """Identifies the arguments that a queued resource, sent or received, was created with."""
+    mark = _node(queued).get("metadata", {}).get(FINGERPRINT_KEY)
+    return None if mark is None else str(mark)
+
+
+class QueueWatch:
+    """The queue of one API."""
+
+    def __init__(self, api: TpuApi, timeouts: Mapping[str, float]) -> None:
+        self._api, self._timeouts = api, {**TIMEOUTS_SEC, **timeouts}
+
+    def request(self, args: Mapping[str, Any]) -> str:
+        """Request a queued resource and wait until it is accepted -> its full name. Adopts the request of an
+        interrupted call; deletes and repeats a dead one of ours. TpuError: refused, failed at once (and removed), or
+        another owner has the name. InputError: contradictory arguments.
+        """
+        body, parent = queued_resource_body(args), parent_name(args)
+        name = f"{parent}/queuedResources/{args['queued_resource_id']}"
+        operation: dict[str, Any] = {}
+        left_over = self._api.get_queued_resource(name)
+        if left_over:
+            self._must_be_ours(name, left_over, body)
+            if _why_dead(left_over):
+                self._say(name, f"{_why_dead(left_over)}: deleted, and asked for again")
+                self.remove(name)
+                left_over = None
+            else:
+                self._say(name, "taken over from an interrupted run")
+        if not left_over:
+            operation = self._api.create_queued_resource(parent, args["queued_resource_id"], body)
+        self._wait_accepted(name, operation)
+        return name
+
+    def _must_be_ours(self, name: str, found: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+        """Another stack may have an identical request: it is ours only if labels and fingerprint match."""
+        labels, own = _node(found).get("labels", {}), _node(body).get("labels", {})
+        other = {key: value for key, value in labels.items() if key in OWNER_LABELS and own.get(key) != value}
+        if other or _fingerprint(found) != _fingerprint(body) or labels.get(STACK_LABEL) != own.get(STACK_LABEL):
+            owner = ", ".join(f"{key} {labels[key]}" for key in OWNER_LABELS if key in labels)
+            problem = "is not this program's" if other else "asks for something else"
+            mismatch = f"{problem}; its labels: {owner or 'none that name an owner'}"
+            raise TpuError(
+                f"{name} exists ({_state(found)}) and {mismatch}\n  fix: "
+                "choose another queued_resource_id, which a stack has from gangway:identity; or ask its owner",
+                ALREADY_EXISTS,
+            )
+
+    def _wait_accepted(self, name: str, operation: Mapping[str, Any]) -> None:
+        def accepted() -> bool:
+            found = self._api.get_queued_resource(name)
+            failed = self._operation_error(operation)
+            if failed or (found and _state(found) == "FAILED"):
+                reason = failed or TpuError(f"{name}: {_why_dead(found or {})}")
+                self.remove(name)
+                raise reason
+            return found is not None and _state(found) not in NOT_YET_ACCEPTED
+
+        self._until(accepted, name, "accept_sec", "the queue has not accepted it: run `up` again, which takes it over")
+
+    def _operation_error(self, operation: Mapping[str, Any]) -> TpuError | None:
+        if not operation:
+            return None
+        current = self._api.get_operation(operation["name"])
+        return status_error(operation["name"], current["error"]) if "error" in current else None
+
+    def look(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs of QueuedTpuRequest; empty if there is none."""
+        found = self._api.get_queued_resource(name)
+        if not found:
+            return {}
+        return {
+            "name": name,
+            "state": _state(found),
+            "create_time": found.get("createTime", ""),
+            "node_names": _node_names(args),
+            "replace_reason": _why_dead(found) or self._why_nodes_dead(name, _state(found), args),
+        }
+
+    def _why_nodes_dead(self, name: str, state: str, args: Mapping[str, Any]) -> str:
+        """A preempted node may be visible before its queued resource reports it; a missing one is never reported."""
+        states = {_last(node["name"]): node.get("state") for node in self._nodes(name)}
+        for node in _node_names(args):
+            found = states.get(_last(node))
+            if found in DEAD_NODE:
+                return f"{node} is {found}"
+            if not found and state == "ACTIVE":
+                return f"{node} is gone"
+        return ""
+
+    def _nodes(self, name: str) -> list[dict[str, Any]]:
+        """The nodes of a queued resource, by slice. Not by name: others may have created such nodes."""
+        parent = name.partition("/queuedResources/")[0]
+        owned = [node for node in self._api.list_nodes(parent) if _last(node.get("queuedResource", "")) == _last(name)]
+        # Slice 10 comes after slice 9.
+        return sorted(owned, key=lambda node: (len(node["name"]), node["name"]))
+
+    def wait_active(self, name: str) -> dict[str, Any]:
+        """Wait for the nodes -> `state`, hosts' internal `addresses`. TpuError: dead, gone or too slow; it is kept."""
+        last_state, started = "", time.monotonic()
+
+        def active() -> bool:
+            nonlocal last_state
+            found = self._api.get_queued_resource(name)
+            if not found:
+                raise TpuError(f"{name} is gone: run `pulumi up --refresh` to ask for it again")
+            if _why_dead(found):
+                raise TpuError(f"{name}: {_why_dead(found)}: run `pulumi up --refresh` to replace it")
+            if _state(found) != last_state:
+                last_state = _state(found)
+                self._say(name, f"{last_state} after {time.monotonic() - started:.0f} s")
+            return last_state == "ACTIVE"
+
+        keeps = "it keeps its place in the queue: run `up` to wait on, or `destroy` to give it up"
+        self._until(active, name, "active_sec", lambda: f"it is {last_state}; {keeps}")
+        return {"state": "ACTIVE", "addresses": self._addresses(name)}
+
+    def _addresses(self, name: str) -> list[str]:
+        return [endpoint["ipAddress"] for node in self._nodes(name) for endpoint in node.get("networkEndpoints", [])]
+
+    def label_nodes(self, nodes: list[str], labels: Mapping[str, str]) -> None:
+        """Set the labels of existing nodes, and wait."""
+        for node in nodes:
+            operation = self._api.patch_node_labels(node, labels)
+
+            def done(operation: Mapping[str, Any] = operation) -> bool:
+                current = self._api.get_operation(operation["name"])
+                if "error" in current:
+                    raise status_error(operation["name"], current["error"])
+                return bool(current.get("done"))
+
+            self._until(done, node, "accept_sec", "its labels are not set: run `up` again")
+
+    def remove(self, name: str) -> None:
+        """Delete a queued resource with its nodes, and wait. A missing one is no error."""
+        refusal = "no answer yet"
+
+        def gone() -> bool:
+            nonlocal refusal
+            found = self._api.get_queued_resource(name)
+            if not found:
+                return self._no_nodes_left(name)
+            if _state(found) != "DELETING":
+                refusal = self._try_delete(name) or _state(found)
+            return False
+
+        self._until(gone, name, "delete_sec", lambda: f"it is not deleted ({refusal}): run the same command again")
+
+    def _try_delete(self, name: str) -> str:
+        """Request the deletion -> why it was refused for now, or empty."""
+        try:
+            self._api.delete_queued_resource(name)
+        except TpuError as error:
+            # Already deleted; or in a transient state, such as PROVISIONING.
+            if error.status not in (404, 409) and "FAILED_PRECONDITION" not in str(error):
+                raise
+            return str(error)
+        return ""
+
+    def _no_nodes_left(self, name: str) -> bool:
+        """Whether all its nodes are gone. One that outlived its queued resource would be billed: it is deleted."""
+        nodes = self._nodes(name)
+        for node in nodes:
+            if node.get("state") != "DELETING":
+                self._api.delete_node(node["name"])
+        return not nodes
+
+    def _until(self, reached: Callable[[], bool], name: str, timeout: str, otherwise: str | Callable[[], str]) -> None:
+        """Poll until `reached`. TpuError with `otherwise` at the timeout."""
+        limit_sec = self._timeouts[timeout]
+        deadline = time.monotonic() + limit_sec
+        while not reached():
+            if time.monotonic() >= deadline:
+                problem = otherwise if isinstance(otherwise, str) else otherwise()
+                raise TpuError(f"{name}: after {limit_sec:g} s (timeouts.{timeout}) {problem}")
+            time.sleep(self._timeouts["poll_sec"])
+
+    def _say(self, name: str, message: str) -> None:
+        print(f"{name}: {message}", flush=True)
+
+
+def _last(name: str) -> str:
+    """A resource's last name part: the API may write the project as a number."""
+    return name.rpartition("/")[2]
+
+
+def _node_names(args: Mapping[str, Any]) -> list[str]:
+    return [f"{parent_name(args)}/nodes/{node}" for node in node_ids(args)]
+
 
 # Values from the API that are no inputs.
 OUTPUTS = ("create_time", "name", "node_names", "replace_reason", "state")
@@ -179,12 +408,4 @@ class QueuedTpu(pulumi.ComponentResource):
             followed |= {"name": request.name, "create_time": request.create_time}
             active = ActiveTpu(f"{name}-active", followed, options)
             self.state, self.addresses = active.state, active.addresses
-        self.register_outputs(
-            {
-                "name": self.name,
-                "state": self.state,
-                "node_names": self.node_names,
-                "addresses": self.addresses,
-                "replace_reason": self.replace_reason,
-            }
-        )
+        register_outputs(self)

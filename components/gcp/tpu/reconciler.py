@@ -12,9 +12,10 @@ import pulumi
 from pulumi_gcp import cloudscheduler, projects, serviceaccount, storage, workflows
 
 from gangway.components.core.dependencies import after
+from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.identity import DATA_READER, RUN_WRITER, account_id
 
-__all__ = ["PAUSES_SEC", "PERIOD_MINUTES", "WINDOW_SEC", "TpuReconciler", "TpuReconcilerArgs", "reconcile_source"]
+__all__ = ["PAUSES_SEC", "PERIOD_MINUTES", "WINDOW_SEC", "TpuReconciler", "TpuReconcilerArgs"]
 
 PAUSES_SEC = (0, 300, 600, 1200, 2400, 3600, 3600, 3600)
 """Pause since the latest re-creation within WINDOW_SEC; the first is immediate. Slices lost again after the last pause
@@ -104,10 +105,9 @@ class TpuReconciler(pulumi.ComponentResource):
             opts=self._child,
         )
         self.schedule_id = self._schedule(workflow, email).id
-        self.register_outputs({"schedule_id": self.schedule_id})
+        register_outputs(self)
 
     def _environment(self) -> dict[str, pulumi.Input[str]]:
-        """The workflow's variables."""
         args = self._args
         files, ended = pulumi.Output.from_input(args["files_bucket_name"]), pulumi.Output.from_input(args["ended_uri"])
         request = pulumi.Output.all(files, args["request_object"])

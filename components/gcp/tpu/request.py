@@ -15,9 +15,7 @@ from gangway.components.core.findings import InputError
 __all__ = [
     "FINGERPRINT_KEY",
     "AcceleratorConfigArgs",
-    "DataDiskArgs",
     "QueuedTpuArgs",
-    "TimeoutsArgs",
     "node_ids",
     "parent_name",
     "queued_resource_body",

@@ -8,6 +8,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import tpu
 
+from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.tpu.api import SCOPE
 from gangway.components.gcp.tpu.request import AcceleratorConfigArgs, validate
 
@@ -69,7 +70,7 @@ class TpuVm(pulumi.ComponentResource):
         )
         self.name = vm.id
         self.addresses = vm.network_endpoints.apply(_addresses)
-        self.register_outputs({"name": self.name, "addresses": self.addresses})
+        register_outputs(self)
 
 
 def _shape(args: TpuVmArgs) -> tpu.V2VmAcceleratorConfigArgs | None:

@@ -6,15 +6,20 @@ from typing import cast
 import pulumi
 
 from gangway.components.aws.budget import Budget, CostTagActivation
-from gangway.components.aws.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity
+from gangway.components.aws.identity import (
+    EncryptionKey,
+    EncryptionKeyArgs,
+    HeadIdentity,
+    NodeIdentity,
+    SecretParameter,
+    SecretParameterArgs,
+)
 from gangway.components.aws.launch import HeadNode, count_efa
 from gangway.components.aws.monitoring import NodeLogs, Observability
 from gangway.components.aws.network import TrainingNetwork
 from gangway.components.aws.node_pool import CapacityRungArgs, EfaNodePool
-from gangway.components.aws.registry import ImageRegistry
-from gangway.components.aws.secret_parameter import SecretParameter, SecretParameterArgs
 from gangway.components.aws.slurm import SlurmIdentity
-from gangway.components.aws.storage import LustreFileSystem, RunBucket
+from gangway.components.aws.storage import ImageRegistry, LustreFileSystem, RunBucket
 from gangway.components.core.fields import Egress
 from gangway.components.core.member_key import member_key, munge_key
 from gangway.components.core.network import SlurmPortsArgs

@@ -11,13 +11,14 @@ import pulumi_kubernetes as kubernetes
 
 from gangway.components.aws.budget import Budget
 from gangway.components.aws.eks import EksCluster
-from gangway.components.aws.eks_charts import cluster_charts, lustre_volume
 from gangway.components.aws.eks_nodes import (
     ROOT_DEVICE,
+    cluster_charts,
     group_pattern,
     group_tags,
     image_parameter,
     join_script,
+    lustre_volume,
     node_labels,
 )
 from gangway.components.aws.network import TrainingNetwork
@@ -27,6 +28,9 @@ from gangway.components.core.capacity import RungPlan, plan_ladder
 from gangway.components.core.pinned import pinned, record_choice
 from gangway.components.kubernetes.fabric import fabric_config
 from gangway.components.kubernetes.namespaces import namespace_manifests
+from gangway.components.core.encryption_choice import record_choice
+from gangway.components.core.pinned import pinned
+from gangway.components.kubernetes.namespaces import fabric_config, namespace_manifests
 from gangway.components.kubernetes.queues import queue_manifests
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
 from gangway.components.kubernetes.spec import EFA, GPU

@@ -5,12 +5,20 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from gangway.components.aws.capacity import LadderContext, capacity_findings, preferred_zone
+from gangway.components.aws.capacity import (
+    LadderContext,
+    QuotaContext,
+    capacity_findings,
+    helper_quota,
+    ladder_quotas,
+    network_quotas,
+    storage_quota,
+)
 from gangway.components.aws.eks_nodes import SYSTEM_MACHINE, SYSTEM_NODES
 from gangway.components.aws.launch import count_efa
-from gangway.components.aws.quotas import QuotaContext, helper_quota, ladder_quotas, network_quotas, storage_quota
 from gangway.components.catalog.loader import load
 from gangway.components.catalog.schema import MachineType
+from gangway.components.core.capacity import preferred_zone
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, Severity
 from gangway.components.estimate.cost import CostEstimate

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from gangway.components.aws.identity import parameter_name
 from gangway.components.aws.launch import count_efa, count_lustre_efa, efa_nccl
 from gangway.components.aws.node_pool import LIFECYCLE_HOOK
-from gangway.components.aws.secret_parameter import parameter_name
 from gangway.components.core.capacity import OnDemand, Spot
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError

@@ -5,9 +5,9 @@ from typing import Any
 
 import pulumi
 
+from gangway.components.aws.identity import SecretParameter
 from gangway.components.aws.launch import HeadNode
 from gangway.components.aws.monitoring import NodeLogs
-from gangway.components.aws.secret_parameter import SecretParameter
 from gangway.components.aws.slurm import SlurmIdentity
 from gangway.components.aws.storage import LustreFileSystem
 from gangway.components.core.network import SlurmPortsArgs

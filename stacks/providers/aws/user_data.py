@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import pulumi
 
+from gangway.components.aws.identity import parameter_name
 from gangway.components.aws.launch import count_efa, count_lustre_efa
 from gangway.components.aws.node_pool import LIFECYCLE_HOOK
-from gangway.components.aws.secret_parameter import parameter_name
 from gangway.components.aws.storage import LustreFileSystem
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError

@@ -21,19 +21,32 @@ from gangway.components.azure.identity import (
     HeadIdentity,
     HeadIdentityArgs,
     KeyArgs,
+    MemberKeyVault,
+    MemberKeyVaultArgs,
     NodeIdentity,
     NodeIdentityArgs,
     ResourceGroup,
 )
 from gangway.components.azure.launch import Image as MachineImage
 from gangway.components.azure.launch import plan_image
-from gangway.components.azure.member_key import MemberKeyVault, MemberKeyVaultArgs
 from gangway.components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
-from gangway.components.azure.network import TrainingNetwork, TrainingNetworkArgs, plan_network
+from gangway.components.azure.network import (
+    PrivateEndpoints,
+    PrivateEndpointsArgs,
+    TrainingNetwork,
+    TrainingNetworkArgs,
+    plan_network,
+)
 from gangway.components.azure.node_pool import IbNodePool, IbNodePoolArgs
-from gangway.components.azure.private_endpoints import PrivateEndpoints, PrivateEndpointsArgs
-from gangway.components.azure.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
-from gangway.components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, RunBucketArgs
+from gangway.components.azure.storage import (
+    LOGIN_USER,
+    FlowLogStore,
+    FlowLogStoreArgs,
+    ImageRegistry,
+    ImageRegistryArgs,
+    RunBucket,
+    RunBucketArgs,
+)
 from gangway.components.core.image import RegistryLogin
 from gangway.components.core.member_key import member_key
 from gangway.components.core.pinned import pinned
@@ -54,7 +67,7 @@ TAG_KEY = "gangway-stack"
 
 
 def push_password(host: pulumi.Output[str], token: pulumi.Output[str]) -> pulumi.Output[str]:
-    """The password of `gangway.components.azure.registry.LOGIN_USER`, a secret. The output raises pulumi.RunError if
+    """The password of `gangway.components.azure.storage.LOGIN_USER`, a secret. The output raises pulumi.RunError if
     the registry cannot be reached or refuses. `token`: for Resource Manager, of the user who runs `up`.
     """
 

@@ -11,15 +11,19 @@ import pulumi_azure_native as azure
 import pulumi_kubernetes as kubernetes
 import yaml
 
-from gangway.components.azure.aks import AksCluster, AksClusterArgs
+from gangway.components.azure.aks import (
+    AksCluster,
+    AksClusterArgs,
+    AksIdentity,
+    AksIdentityArgs,
+    AksNodePools,
+    AksNodePoolsArgs,
+)
 from gangway.components.azure.aks_fabric import fabric_manifests, network_operator
-from gangway.components.azure.aks_identity import AksIdentity, AksIdentityArgs
-from gangway.components.azure.aks_pools import AksNodePools, AksNodePoolsArgs
-from gangway.components.azure.registry import ImageRegistry, ImageRegistryArgs
+from gangway.components.azure.storage import ImageRegistry, ImageRegistryArgs
 from gangway.components.core.lookup import Lookup, look_up, look_up_later
 from gangway.components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
-from gangway.components.kubernetes.fabric import fabric_config
-from gangway.components.kubernetes.namespaces import namespace_manifests
+from gangway.components.kubernetes.namespaces import fabric_config, namespace_manifests
 from gangway.components.kubernetes.queues import tolerations
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
 from gangway.components.kubernetes.spec import INFINIBAND

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gangway.components.azure.capacity import LADDER
+from gangway.components.core.capacity import LADDER
 from gangway.components.core.findings import Finding
 from gangway.components.kubernetes.spec import INFINIBAND
 from gangway.stacks.base.cluster_queues import get_engine, get_version

@@ -6,13 +6,12 @@ from typing import Any
 
 import yaml
 
-from gangway.components.azure.aks_pools import MAX_PODS, SPOT_TAINT, pool_name
+from gangway.components.azure.aks import MAX_PODS, SPOT_TAINT, pool_name
 from gangway.components.catalog.schema import AzureMachineType
 from gangway.components.core.findings import InputError
-from gangway.components.kubernetes.allocatable import aks_allocatable
 from gangway.components.kubernetes.manifest import Manifest
 from gangway.components.kubernetes.queues import queue_manifests
-from gangway.components.kubernetes.spec import GPU, JOBS, JOBS_ONLY, ClusterSpec, Flavor
+from gangway.components.kubernetes.spec import GPU, JOBS, JOBS_ONLY, ClusterSpec, Flavor, aks_allocatable
 from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.settings import AzureConfig

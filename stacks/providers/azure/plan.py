@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from gangway.components.azure.budget import check_starts_on, plan_budget_alarms
-from gangway.components.azure.capacity import LADDER, check_infiniband, check_ladder, check_proximity, preferred_zone
+from gangway.components.azure.capacity import check_infiniband, check_ladder, check_proximity
 from gangway.components.azure.fabric import FabricPlan, plan_fabric
 from gangway.components.azure.file_system import LustrePlan, plan_lustre
 from gangway.components.azure.head_node import HEAD_MACHINE_TYPE
@@ -17,6 +17,7 @@ from gangway.components.azure.storage import plan_watcher
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import AzureMachineType, Region
 from gangway.components.core.blob_url import BlobUrl, read_blob_url
+from gangway.components.core.capacity import LADDER, preferred_zone
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY

@@ -13,26 +13,28 @@ from gangway.components.core.member_key import member_key
 from gangway.components.core.pinned import pinned
 from gangway.components.gcp.budget import Budget, BudgetArgs
 from gangway.components.gcp.capacity import rung_zone
-from gangway.components.gcp.group_tag import GroupTag, GroupTagArgs
 from gangway.components.gcp.identity import (
     EncryptionKey,
     EncryptionKeyArgs,
     HeadIdentity,
     NodeIdentity,
     ProjectServices,
+    StackSecret,
+    StackSecretArgs,
 )
 from gangway.components.gcp.launch import HeadNode, HeadNodeArgs
 from gangway.components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from gangway.components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
-from gangway.components.gcp.node_pool import GpuNodePool, GpuNodePoolArgs
+from gangway.components.gcp.node_pool import GpuNodePool, GpuNodePoolArgs, GroupTag, GroupTagArgs
 from gangway.components.gcp.perimeter import ServicePerimeter, ServicePerimeterArgs, read_perimeter
-from gangway.components.gcp.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
-from gangway.components.gcp.stack_secret import StackSecret, StackSecretArgs
 from gangway.components.gcp.storage import (
+    LOGIN_USER,
     Filestore,
     FilestoreArgs,
     HeadFiles,
     HeadFilesArgs,
+    ImageRegistry,
+    ImageRegistryArgs,
     LustreFileSystem,
     LustreFileSystemArgs,
     RunBucket,

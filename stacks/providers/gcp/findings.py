@@ -10,10 +10,19 @@ from gangway.components.core.capacity import AnyRung, Reservation, Spot
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, Severity
 from gangway.components.estimate.cost import CostEstimate
-from gangway.components.gcp.capacity import LadderContext, capacity_findings, ignored_settings, zone_unnamed
+from gangway.components.gcp.capacity import (
+    LadderContext,
+    QuotaContext,
+    capacity_findings,
+    ignored_settings,
+    machine_quotas,
+    pool_quotas,
+    slice_quotas,
+    storage_quota,
+    zone_unnamed,
+)
 from gangway.components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowed
 from gangway.components.gcp.identity import get_bucket, get_prefix
-from gangway.components.gcp.quotas import QuotaContext, machine_quotas, pool_quotas, slice_quotas, storage_quota
 from gangway.components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
 from gangway.stacks.base.command_nodes import rendezvous_findings
 from gangway.stacks.config.stack_config import StackConfig

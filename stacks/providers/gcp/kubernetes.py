@@ -6,14 +6,11 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from gangway.components.gcp.gke import GkeCluster, GkeClusterArgs
-from gangway.components.gcp.gke_fabric import fabric_manifests, has_rdma, team_fabric
-from gangway.components.gcp.gke_identity import ClusterIdentity, ClusterIdentityArgs
-from gangway.components.gcp.gke_limits import node_limits
+from gangway.components.gcp.gke import ClusterIdentity, ClusterIdentityArgs, GkeCluster, GkeClusterArgs
+from gangway.components.gcp.gke_fabric import fabric_manifests, has_rdma, node_limits, team_fabric
 from gangway.components.gcp.gke_pools import GkeNodePools, GkeNodePoolsArgs
 from gangway.components.gcp.network import TrainingNetwork
-from gangway.components.gcp.registry import ImageRegistry, ImageRegistryArgs
-from gangway.components.gcp.storage import Filestore
+from gangway.components.gcp.storage import Filestore, ImageRegistry, ImageRegistryArgs
 from gangway.components.kubernetes.charts import job_set, kueue
 from gangway.components.kubernetes.namespaces import RunVolume, namespace_manifests
 from gangway.components.kubernetes.queues import queue_manifests

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from gangway.components.core.capacity import LADDER
 from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
-from gangway.components.gcp.capacity import LADDER, LadderContext, capacity_findings
+from gangway.components.gcp.capacity import LadderContext, capacity_findings
 from gangway.components.gcp.gke_fabric import has_rdma
 from gangway.stacks.base.cluster_queues import get_engine, get_version, topology_findings
 from gangway.stacks.config.stack_config import StackConfig

@@ -7,13 +7,11 @@ from types import MappingProxyType
 
 from gangway.components.catalog.loader import load_tpus
 from gangway.components.catalog.schema import MachineType
-from gangway.components.core.capacity import FlexStart
+from gangway.components.core.capacity import LADDER, FlexStart
 from gangway.components.core.findings import InputError
-from gangway.components.gcp.capacity import LADDER
 from gangway.components.gcp.gke_plan import gpu_nodes, network_levels, plan_pools, tpu_nodes
 from gangway.components.gcp.slices import SlicePlan
-from gangway.components.kubernetes.allocatable import gke_allocatable
-from gangway.components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node
+from gangway.components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node, gke_allocatable
 from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node, is_static
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.settings import GcpConfig

@@ -8,12 +8,12 @@ from typing import cast
 from gangway.components.catalog.loader import Catalog, load_provider, load_tpus
 from gangway.components.catalog.offerings import first_zone, zone_names
 from gangway.components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
-from gangway.components.core.capacity import AnyRung, OnDemand, Reservation, Spot
+from gangway.components.core.capacity import LADDER, AnyRung, OnDemand, Reservation, Spot, preferred_zone
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY, TAG
 from gangway.components.core.job import JobSpec
 from gangway.components.gcp.budget import plan_amount, plan_budget_alarms
-from gangway.components.gcp.capacity import LADDER, check_ladder, check_reservation_project, preferred_zone, rung_zone
+from gangway.components.gcp.capacity import check_ladder, check_reservation_project, rung_zone
 from gangway.components.gcp.fabric import lacking_kernel, nccl_env, nccl_plugin, plan_interfaces
 from gangway.components.gcp.monitoring import check_budget_emails, check_retention
 from gangway.components.gcp.network import plan_network

@@ -7,9 +7,15 @@ from typing import Any
 import pulumi
 
 from gangway.components.core.member_key import member_key
-from gangway.components.openstack.identity import NodeIdentity, NodeIdentityArgs
 from gangway.components.openstack.launch import HEAD_ROOT_GIB, HeadNode, HeadNodeArgs
-from gangway.components.openstack.machine_secrets import MachineSecrets, MachineSecretsArgs, get_period, url_key
+from gangway.components.openstack.machine_secrets import (
+    MachineSecrets,
+    MachineSecretsArgs,
+    NodeIdentity,
+    NodeIdentityArgs,
+    get_period,
+    url_key,
+)
 from gangway.components.openstack.network import TrainingNetwork, TrainingNetworkArgs
 from gangway.components.openstack.node_pool import NodePool, NodePoolArgs
 from gangway.components.openstack.storage import ManilaShare, ManilaShareArgs, RunBucket

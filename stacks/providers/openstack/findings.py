@@ -5,11 +5,11 @@ has those about the site; what cannot be planned raises in `plan`.
 from collections.abc import Iterable
 
 from gangway.components.catalog.site import site_findings
-from gangway.components.core.capacity import Reservation
+from gangway.components.core.capacity import LADDER, Reservation
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
-from gangway.components.openstack.capacity import LADDER, RESERVED_FLAVOUR
+from gangway.components.openstack.capacity import RESERVED_FLAVOUR
 from gangway.components.openstack.machine_secrets import VALID_HOURS
 from gangway.stacks.base.command_nodes import rendezvous_findings
 from gangway.stacks.base.shared import get_site

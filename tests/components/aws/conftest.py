@@ -9,6 +9,8 @@ from typing import Any
 import pulumi
 import pytest
 
+from tests.components.fixture_types import Make
+
 MUNGE_KEY = "arn:aws:ssm:us-east-2:1:parameter/gangway/test/munge-key"
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 MEMBER_KEY = "arn:aws:ssm:us-east-2:1:parameter/gangway/test/member-key"
@@ -177,7 +179,7 @@ def example_args(
 
 
 @pytest.fixture
-def make(declare: Declare, example_args: dict[str, dict[str, Any]]) -> Callable[..., Any]:
+def make(declare: Declare, example_args: dict[str, dict[str, Any]]) -> Make:
     """Declares one component with its example arguments and the given changes."""
 
     def run(component: type[pulumi.ComponentResource], **changes: Any) -> Any:

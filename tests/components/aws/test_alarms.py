@@ -13,6 +13,7 @@ from gangway.components.aws.alarms import MAX_GROUPS, AlarmPlan, check_groups, p
 from gangway.components.aws.monitoring import Observability
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
+from tests.components.fixture_types import Make
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
 MINUTES = 30
@@ -39,7 +40,7 @@ def life(*parts: Series) -> Series:
 
 
 @pytest.fixture
-def states(make: Callable[..., Any], alarm_maths: Any) -> Callable[..., dict[str, list[bool]]]:
+def states(make: Make, alarm_maths: Any) -> Callable[..., dict[str, list[bool]]]:
     """Every alarm of a stack by its name: its state after each minute, no-steps put together from its parts."""
     made = make(Observability, steps_alarm_minutes=MINUTES)
     declared = {alarm.name.removeprefix("demo-"): alarm.inputs for alarm in made.of("MetricAlarm")}
@@ -156,16 +157,19 @@ def test_one_node_that_gives_up_is_no_alarm_and_two_within_an_hour_are(first: An
     assert first("nodes-given-up", nodes, nodes, NodesGivenUp=life([1], span(50, None), [1], span(248, 0))) == 52
 
 
-def test_launches_that_are_held_are_told_at_once(first: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("launches-held", "LaunchesHeld"),
+        ("job-ended-badly", "JobsEndedBadly"),
+        # It tries again for ever; the first failure is a deadline of ten minutes over.
+        ("record-at-risk", "RecordsAtRisk"),
+    ],
+)
+def test_what_does_not_mend_itself_is_told_at_once(first: Any, name: str, metric: str) -> None:
     nodes = span(60, 2)
-    assert first("launches-held", nodes, nodes, LaunchesHeld=span(60, 0)) is None
-    assert first("launches-held", nodes, nodes, LaunchesHeld=life(span(30, 0), [1], span(29, None))) == 31
-
-
-def test_a_job_that_ended_badly_is_told_at_once(first: Any) -> None:
-    nodes = span(60, 2)
-    assert first("job-ended-badly", nodes, nodes, JobsEndedBadly=span(60, 0)) is None
-    assert first("job-ended-badly", nodes, nodes, JobsEndedBadly=life(span(30, 0), [1], span(29, None))) == 31
+    assert first(name, nodes, nodes, **{metric: span(60, 0)}) is None
+    assert first(name, nodes, nodes, **{metric: life(span(30, 0), [1], span(29, None))}) == 31
 
 
 @pytest.mark.parametrize(("busy", "expected"), [(None, None), (0.0, 11), (0.09, 11), (0.1, None), (0.9, None)])
@@ -218,13 +222,6 @@ def test_every_description_says_what_to_do() -> None:
     for name, word in words.items():
         assert word in plans()[name].description
     assert "Read the log group /gangway/demo" in plan_no_steps("/gangway/demo", MINUTES).description
-
-
-def test_a_head_that_fails_silently_is_told(first: Any) -> None:
-    """It tries again for ever; the first failure is a deadline of ten minutes over."""
-    nodes = span(60, 2)
-    assert first("record-at-risk", nodes, nodes, RecordsAtRisk=span(60, 0)) is None
-    assert first("record-at-risk", nodes, nodes, RecordsAtRisk=life(span(30, 0), [1], span(29, None))) == 31
 
 
 def test_metrics_are_asked_where_they_are_published() -> None:

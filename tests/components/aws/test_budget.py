@@ -1,8 +1,6 @@
 """Budget: which alarms, whom they reach, what counts, and what the last one does."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pulumi
 import pytest
@@ -19,6 +17,7 @@ from gangway.components.aws.budget import (
     stop_policy,
 )
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 percents = st.floats(0.1, 1000)
@@ -42,7 +41,7 @@ def test_too_many_alarms_are_refused_with_as_many_as_aws_takes(alerts: list[floa
     assert len(plan_budget_alarms(mended, stop)) == MAX_ALARMS
 
 
-def test_the_budget_counts_what_carries_the_stacks_tag_and_tells_everybody(make: Callable[..., Any]) -> None:
+def test_the_budget_counts_what_carries_the_stacks_tag_and_tells_everybody(make: Make) -> None:
     made = make(
         Budget,
         monthly_usd=60000,
@@ -70,7 +69,7 @@ def test_the_budget_counts_what_carries_the_stacks_tag_and_tells_everybody(make:
     assert not made.of("Function")
 
 
-def test_the_stop_has_a_topic_of_its_own_which_calls_the_function(make: Callable[..., Any]) -> None:
+def test_the_stop_has_a_topic_of_its_own_which_calls_the_function(make: Make) -> None:
     made = make(Budget, alert_percent=[50.0, 80.0], stop_at_percent=120.0)
     alarms = {
         (alarm["threshold"], alarm["notificationType"]): alarm["subscriberSnsTopicArns"]
@@ -87,7 +86,7 @@ def test_the_stop_has_a_topic_of_its_own_which_calls_the_function(make: Callable
     assert {topic.inputs["kmsMasterKeyId"] for topic in made.of("Topic")} == {KEY}
 
 
-def test_the_function_holds_the_file_as_it_is_read_and_no_more_rights_than_it_needs(make: Callable[..., Any]) -> None:
+def test_the_function_holds_the_file_as_it_is_read_and_no_more_rights_than_it_needs(make: Make) -> None:
     made = make(Budget)
     function = made.one("Function").inputs
     archive = function["code"]
@@ -106,7 +105,7 @@ def test_the_functions_source_can_be_read_at_a_glance() -> None:
     assert "boto3" in stop_code()
 
 
-def test_activated_tags_stay_when_the_stack_goes(make: Callable[..., Any]) -> None:
+def test_activated_tags_stay_when_the_stack_goes(make: Make) -> None:
     made = make(CostTagActivation)
     tags = made.of("CostAllocationTag")
     assert {tag.inputs["tagKey"] for tag in tags} == {"team", "gangway:stack"}

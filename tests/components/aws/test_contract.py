@@ -1,6 +1,5 @@
 """Every component keeps one contract, so that people, other programs and other languages can rely on it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -8,6 +7,7 @@ import pytest
 
 import gangway.components.aws
 from tests.components.contract import check_declared, check_signature, components_in
+from tests.components.fixture_types import Make
 from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS = components_in(gangway.components.aws)
@@ -20,7 +20,7 @@ def test_the_walk_finds_the_package(example_args: dict[str, dict[str, Any]]) -> 
 
 
 @every_component
-def test_the_contract(component: type[pulumi.ComponentResource], make: Callable[..., Any]) -> None:
+def test_the_contract(component: type[pulumi.ComponentResource], make: Make) -> None:
     check_signature(component)
     check_declared(component, "aws", make(component))
 
@@ -31,7 +31,7 @@ UNTAGGABLE = {"CostTagActivation"}
 
 @every_component
 def test_whatever_can_carry_a_tag_carries_them_all(
-    component: type[pulumi.ComponentResource], make: Callable[..., Any], tags: dict[str, str]
+    component: type[pulumi.ComponentResource], make: Make, tags: dict[str, str]
 ) -> None:
     checked = 0
     for resource in make(component).resources:

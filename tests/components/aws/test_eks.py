@@ -1,19 +1,17 @@
 """EksCluster: who reaches it, what is encrypted, which rights each part has, and what stands before what."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
-from gangway.components.aws.eks import LOG_KINDS, EksCluster, kubeconfig
-from gangway.components.aws.eks_access import autoscaler_policy
+from gangway.components.aws.eks import LOG_KINDS, EksCluster, autoscaler_policy, kubeconfig
 from gangway.components.aws.eks_nodes import SYSTEM_NODES, JoinSpec
 from gangway.components.aws.identity import SESSION_ACTIONS
+from tests.components.fixture_types import Make
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 JOIN = JoinSpec("demo", "https://x.eks.amazonaws.com", "Q0E=", "172.20.0.0/16")
 
 
-def test_nobody_outside_reaches_it_unless_told(make: Callable[..., Any]) -> None:
+def test_nobody_outside_reaches_it_unless_told(make: Make) -> None:
     vpc = make(EksCluster, api_cidrs=[]).one("Cluster").inputs["vpcConfig"]
     assert (vpc["endpointPrivateAccess"], vpc["endpointPublicAccess"]) == (True, False)
     assert "publicAccessCidrs" not in vpc
@@ -21,7 +19,7 @@ def test_nobody_outside_reaches_it_unless_told(make: Callable[..., Any]) -> None
     assert (vpc["endpointPublicAccess"], vpc["publicAccessCidrs"]) == (True, ["203.0.113.0/24"])
 
 
-def test_secrets_logs_and_disks_are_under_the_stacks_key(make: Callable[..., Any]) -> None:
+def test_secrets_logs_and_disks_are_under_the_stacks_key(make: Make) -> None:
     made = make(EksCluster)
     cluster = made.one("Cluster").inputs
     assert cluster["encryptionConfig"] == {"provider": {"keyArn": KEY}, "resources": ["secrets"]}
@@ -31,20 +29,20 @@ def test_secrets_logs_and_disks_are_under_the_stacks_key(make: Callable[..., Any
     assert "encryptionConfig" not in make(EksCluster, kms_key_arn=None).one("Cluster").inputs
 
 
-def test_the_control_plane_writes_everything_down_for_a_while(make: Callable[..., Any]) -> None:
+def test_the_control_plane_writes_everything_down_for_a_while(make: Make) -> None:
     made = make(EksCluster)
     assert made.one("Cluster").inputs["enabledClusterLogTypes"] == list(LOG_KINDS)
     logs = made.one("LogGroup").inputs
     assert (logs["name"], logs["retentionInDays"]) == ("/aws/eks/demo/cluster", 30)
 
 
-def test_access_is_by_entries(make: Callable[..., Any]) -> None:
+def test_access_is_by_entries(make: Make) -> None:
     made = make(EksCluster)
     assert made.one("Cluster").inputs["accessConfig"]["authenticationMode"] == "API"
     assert made.one("AccessEntry").inputs["type"] == "EC2_LINUX"
 
 
-def test_no_pod_has_its_machines_rights(make: Callable[..., Any]) -> None:
+def test_no_pod_has_its_machines_rights(make: Make) -> None:
     made = make(EksCluster)
     assert made.one("LaunchTemplate").inputs["metadataOptions"] == {
         "httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1,
@@ -58,7 +56,7 @@ def test_no_pod_has_its_machines_rights(make: Callable[..., Any]) -> None:
     assert (association["namespace"], association["serviceAccount"]) == ("kube-system", "cluster-autoscaler")
 
 
-def test_a_machine_may_join_and_pull_and_be_logged_into(make: Callable[..., Any]) -> None:
+def test_a_machine_may_join_and_pull_and_be_logged_into(make: Make) -> None:
     made = make(EksCluster)
     attached: dict[str, set[str]] = {}
     for each in made.of("RolePolicyAttachment"):
@@ -86,7 +84,7 @@ def test_the_autoscaler_sets_sizes_of_the_stacks_groups_alone() -> None:
     }
 
 
-def test_a_role_of_pods_is_one_service_accounts_of_one_cluster(make: Callable[..., Any]) -> None:
+def test_a_role_of_pods_is_one_service_accounts_of_one_cluster(make: Make) -> None:
     made = make(EksCluster)
     roles = {each.name: json.loads(each.inputs["assumeRolePolicy"])["Statement"] for each in made.of("Role")}
     accounts = {"demo-network": "aws-node", "demo-autoscaler": "cluster-autoscaler"}
@@ -102,7 +100,7 @@ def test_a_role_of_pods_is_one_service_accounts_of_one_cluster(make: Callable[..
         }
 
 
-def test_the_system_has_its_own_machines(make: Callable[..., Any]) -> None:
+def test_the_system_has_its_own_machines(make: Make) -> None:
     made = make(EksCluster)
     group = made.one("NodeGroup").inputs
     assert group["scalingConfig"] == {"minSize": SYSTEM_NODES, "desiredSize": SYSTEM_NODES, "maxSize": SYSTEM_NODES + 1}

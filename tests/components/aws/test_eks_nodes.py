@@ -13,16 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.aws.eks_charts import cluster_charts, lustre_volume
 from gangway.components.aws.eks_nodes import (
     VERSIONS,
     JoinSpec,
     check_version,
+    cluster_charts,
     get_flavor,
     group_pattern,
     group_tags,
     image_parameter,
     join_script,
+    lustre_volume,
     network_levels,
     node_labels,
     node_of,

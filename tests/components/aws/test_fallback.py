@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.aws.fallback import EMPTY_MINUTES, FILL_MINUTES, FILL_WITHIN_MINUTES, plan_fill_steps
-from gangway.components.aws.node_pool import EfaNodePool
+from gangway.components.aws.node_pool import (
+    EMPTY_MINUTES,
+    FILL_MINUTES,
+    FILL_WITHIN_MINUTES,
+    EfaNodePool,
+    plan_fill_steps,
+)
 from gangway.components.estimate.cost import CostComponent, estimate
+from tests.components.fixture_types import Make
 
 WANTED = 2
 Series = list[float | None]
@@ -63,7 +69,7 @@ def test_what_stands_by_costs_no_more_than_the_dearest_rung_full(
 
 
 @pytest.fixture
-def second_rung(make: Callable[..., Any], alarm_maths: Any) -> Ladder:
+def second_rung(make: Make, alarm_maths: Any) -> Ladder:
     """Runs the declared alarms of a ladder of two rungs; an alarm calls its policy in each minute that it lasts."""
     made = make(
         EfaNodePool, num_nodes_min=WANTED, num_nodes_max=WANTED, capacity=[{"kind": "spot"}, {"kind": "on-demand"}]

@@ -1,6 +1,5 @@
 """Ec2Fleet and SpotFleet: every template in every zone, the words each resource knows, and nothing left behind."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -8,6 +7,7 @@ import pytest
 
 from gangway.components.aws.fleets import Ec2Fleet, SpotFleet
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make
 
 POOLS = {
     "lt-1": [
@@ -28,7 +28,7 @@ def spread(configs: list[dict[str, Any]], id_key: str) -> dict[str, list[tuple[s
     }
 
 
-def test_the_spot_fleet_spreads_over_templates_and_zones(make: Callable[..., Any]) -> None:
+def test_the_spot_fleet_spreads_over_templates_and_zones(make: Make) -> None:
     fleet = make(SpotFleet).one("SpotFleetRequest").inputs
     expected = {
         "allocationStrategy": "priceCapacityOptimized",
@@ -45,7 +45,7 @@ def test_the_spot_fleet_spreads_over_templates_and_zones(make: Callable[..., Any
     assert [c["launchTemplateSpecification"]["version"] for c in fleet["launchTemplateConfigs"]] == ["1", "3"]
 
 
-def test_the_ec2_fleet_maintains_spot_nodes(make: Callable[..., Any]) -> None:
+def test_the_ec2_fleet_maintains_spot_nodes(make: Make) -> None:
     fleet = make(Ec2Fleet).one("Fleet").inputs
     expected = {
         "type": "maintain",
@@ -60,9 +60,7 @@ def test_the_ec2_fleet_maintains_spot_nodes(make: Callable[..., Any]) -> None:
     assert {o["maxPrice"] for config in fleet["launchTemplateConfigs"] for o in config["overrides"]} == {"23.125"}
 
 
-def test_a_default_that_ec2_does_not_keep_replaces_no_fleet(
-    declare: Callable[..., Any], fleet_args: dict[str, Any]
-) -> None:
+def test_a_default_that_ec2_does_not_keep_replaces_no_fleet(declare: Make, fleet_args: dict[str, Any]) -> None:
     ignored: dict[str, list[str]] = {}
 
     def look(args: pulumi.ResourceTransformationArgs) -> None:
@@ -73,7 +71,7 @@ def test_a_default_that_ec2_does_not_keep_replaces_no_fleet(
     assert ignored["aws:ec2/fleet:Fleet"] == ["spotOptions.instancePoolsToUseCount"]
 
 
-def test_the_ec2_fleet_maintains_on_demand_nodes(declare: Callable[..., Any], fleet_args: dict[str, Any]) -> None:
+def test_the_ec2_fleet_maintains_on_demand_nodes(declare: Make, fleet_args: dict[str, Any]) -> None:
     args: Any = {**fleet_args, "market": "on-demand"}
     fleet = declare(lambda: Ec2Fleet("demo", args)).one("Fleet").inputs
     assert fleet["targetCapacitySpecification"]["defaultTargetCapacityType"] == "on-demand"
@@ -83,7 +81,7 @@ def test_the_ec2_fleet_maintains_on_demand_nodes(declare: Callable[..., Any], fl
 
 
 @pytest.mark.parametrize("component", [SpotFleet, Ec2Fleet])
-def test_a_fleet_keeps_to_its_zones(make: Callable[..., Any], component: type[SpotFleet | Ec2Fleet]) -> None:
+def test_a_fleet_keeps_to_its_zones(make: Make, component: type[SpotFleet | Ec2Fleet]) -> None:
     (fleet,) = (r for r in make(component, zones=["us-east-2b"]).resources if r.type.startswith("aws:"))
     subnets = {o["subnetId"] for config in fleet.inputs["launchTemplateConfigs"] for o in config["overrides"]}
     assert subnets == {"subnet-2"}
@@ -104,7 +102,7 @@ def test_a_fleet_keeps_to_its_zones(make: Callable[..., Any], component: type[Sp
     ],
 )
 def test_each_resource_has_its_own_spelling(
-    make: Callable[..., Any], component: type[SpotFleet | Ec2Fleet], word: str, spelled: str
+    make: Make, component: type[SpotFleet | Ec2Fleet], word: str, spelled: str
 ) -> None:
     (fleet,) = (r for r in make(component, allocation=word).resources if r.type.startswith("aws:"))
     said = fleet.inputs.get("allocationStrategy") or fleet.inputs["spotOptions"]["allocationStrategy"]
@@ -120,9 +118,7 @@ def test_each_resource_has_its_own_spelling(
         ({"market": "on-demand", "allocation": "lowest-price"}, "allocation", "remove allocation"),
     ],
 )
-def test_what_an_ec2_fleet_cannot_do_is_refused(
-    make: Callable[..., Any], changes: dict[str, Any], place: str, fix: str
-) -> None:
+def test_what_an_ec2_fleet_cannot_do_is_refused(make: Make, changes: dict[str, Any], place: str, fix: str) -> None:
     with pytest.raises(InputError) as caught:
         make(Ec2Fleet, **changes)
     assert (caught.value.place, caught.value.fix) == (place, fix)
@@ -130,7 +126,7 @@ def test_what_an_ec2_fleet_cannot_do_is_refused(
 
 @pytest.mark.parametrize("component", [SpotFleet, Ec2Fleet])
 def test_a_reference_in_place_of_an_ami_is_refused(
-    make: Callable[..., Any], fleet_args: dict[str, Any], component: type[SpotFleet | Ec2Fleet]
+    make: Make, fleet_args: dict[str, Any], component: type[SpotFleet | Ec2Fleet]
 ) -> None:
     """EC2 resolves it for Auto Scaling groups and for fleets of type instant only."""
 

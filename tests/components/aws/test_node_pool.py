@@ -1,17 +1,22 @@
 """EfaNodePool: launch templates, groups, and the alarms that make the ladder's order work with nobody watching."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pulumi
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from gangway.components.aws.capacity import BEHIND_BLOCK_DELAY, opening_times
 from gangway.components.aws.launch import plan_interfaces
-from gangway.components.aws.node_pool import LIFECYCLE_HOOK, EfaNodePool, plan_node_pool
+from gangway.components.aws.node_pool import LIFECYCLE_HOOK, START_MARGIN, EfaNodePool, plan_node_pool, plan_sizes
 from gangway.components.catalog.loader import load
+from gangway.components.core.capacity import RungPlan, plan_ladder, rung_from_args
 from gangway.components.core.findings import InputError
+from tests.components.fixture_types import Make
 
 BLOCK = {"kind": "capacity-block", "id": "cr-0123456789abcdef0"}
 RESERVATION = {"kind": "reservation", "id": "cr-0123456789abcdef1"}
@@ -30,7 +35,7 @@ def ref(kind: str, name: str, output: str) -> str:
 
 
 @pytest.mark.slow
-def test_each_rung_is_a_template_with_its_own_market(make: Callable[..., Any]) -> None:
+def test_each_rung_is_a_template_with_its_own_market(make: Make) -> None:
     block, reservation, spot, on_demand = (
         t.inputs for t in make(EfaNodePool, capacity=EVERY_KIND).of("LaunchTemplate")
     )
@@ -52,7 +57,7 @@ def test_each_rung_is_a_template_with_its_own_market(make: Callable[..., Any]) -
     assert targets == [BLOCK["id"], RESERVATION["id"], None, None]
 
 
-def test_reserved_capacity_gets_no_placement_group_of_ours(make: Callable[..., Any]) -> None:
+def test_reserved_capacity_gets_no_placement_group_of_ours(make: Make) -> None:
     made = make(EfaNodePool, capacity=EVERY_KIND)
     group = made.one("PlacementGroup")
     assert group.inputs["strategy"] == "cluster"
@@ -67,7 +72,7 @@ def test_reserved_capacity_gets_no_placement_group_of_ours(make: Callable[..., A
 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine_type", sorted(load().machines))
-def test_every_template_is_closed_and_wired(make: Callable[..., Any], machine_type: str) -> None:
+def test_every_template_is_closed_and_wired(make: Make, machine_type: str) -> None:
     # Every kind of rung for one machine; one rung for each of the others, whose wiring is what differs.
     capacity = EVERY_KIND if machine_type == "p5.48xlarge" else [ON_DEMAND]
     templates = make(EfaNodePool, machine_type=machine_type, capacity=capacity).of("LaunchTemplate")
@@ -94,14 +99,14 @@ def test_every_template_is_closed_and_wired(make: Callable[..., Any], machine_ty
         }  # fmt: skip
 
 
-def test_what_a_template_launches_is_tagged(make: Callable[..., Any], tags: dict[str, str]) -> None:
+def test_what_a_template_launches_is_tagged(make: Make, tags: dict[str, str]) -> None:
     for template in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate"):
         specifications = template.inputs["tagSpecifications"]
         assert [s["resourceType"] for s in specifications] == ["instance", "volume", "network-interface"]
         assert all(s["tags"] == {**tags, "Name": template.name} for s in specifications)
 
 
-def test_the_first_rung_holds_the_nodes_and_the_others_wait(make: Callable[..., Any]) -> None:
+def test_the_first_rung_holds_the_nodes_and_the_others_wait(make: Make) -> None:
     first, second = make(EfaNodePool, capacity=LADDER).of("Group")
     templates = {t.name: t.id for t in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate")}
     assert (first.inputs["minSize"], first.inputs["maxSize"], first.inputs["desiredCapacity"]) == (0, 4, 4)
@@ -117,14 +122,14 @@ def test_the_first_rung_holds_the_nodes_and_the_others_wait(make: Callable[..., 
         assert group.inputs["vpcZoneIdentifiers"] == ["subnet-1"]
 
 
-def test_one_rung_needs_no_fallback(make: Callable[..., Any]) -> None:
+def test_one_rung_needs_no_fallback(make: Make) -> None:
     made = make(EfaNodePool, capacity=[ON_DEMAND])
     assert not made.of("MetricAlarm")
     assert not made.of("Policy")
     assert len(made.of("Group")) == 1
 
 
-def test_the_alarms_count_the_nodes_missing_above(make: Callable[..., Any]) -> None:
+def test_the_alarms_count_the_nodes_missing_above(make: Make) -> None:
     made = make(EfaNodePool, capacity=[BLOCK, SPOT, ON_DEMAND])
     alarms = {alarm.name: alarm.inputs for alarm in made.of("MetricAlarm")}
     groups = [ref("Group", f"demo-{rung}", "name") for rung in ("0-capacity-block", "1-spot")]
@@ -146,7 +151,7 @@ def test_the_alarms_count_the_nodes_missing_above(make: Callable[..., Any]) -> N
             assert inputs["alarmActions"] == [ref("Policy", f"{rung}-{what}", "arn")]
 
 
-def test_the_policies_set_exactly_the_missing_number(make: Callable[..., Any]) -> None:
+def test_the_policies_set_exactly_the_missing_number(make: Make) -> None:
     made = make(EfaNodePool, capacity=LADDER, num_nodes_min=3, num_nodes_max=4)
     fill, empty = (next(p for p in made.of("Policy") if p.name.endswith(end)) for end in ("-fill", "-empty"))
     for policy in (fill, empty):
@@ -180,7 +185,7 @@ def test_mistakes_of_a_programmer_are_named(pool_args: dict[str, Any]) -> None:
         plan_node_pool({**pool_args, "capacity": [{**SPOT, "zones": ["us-east-2a"]}]}, NOW)  # type: ignore[typeddict-item]  # as above
 
 
-def test_a_rung_with_several_types_is_a_mixed_group_on_one_market(make: Callable[..., Any]) -> None:
+def test_a_rung_with_several_types_is_a_mixed_group_on_one_market(make: Make) -> None:
     types = ["p4de.24xlarge", "p5.48xlarge"]
     spot = {**SPOT, "machine_types": types, "allocation": "capacity-optimized"}
     made = make(EfaNodePool, capacity=[spot, {**ON_DEMAND, "machine_types": types[:1]}])
@@ -215,7 +220,7 @@ def test_a_rung_with_several_types_is_a_mixed_group_on_one_market(make: Callable
     ]
 
 
-def test_a_rung_uses_the_subnets_of_its_zones_only(make: Callable[..., Any]) -> None:
+def test_a_rung_uses_the_subnets_of_its_zones_only(make: Make) -> None:
     made = make(
         EfaNodePool,
         machine_type="g5.xlarge",
@@ -232,7 +237,7 @@ def test_a_rung_uses_the_subnets_of_its_zones_only(make: Callable[..., Any]) -> 
     assert subnets == [["subnet-2"], ["subnet-1"], ["subnet-3", "subnet-1"], ["subnet-1"]]
 
 
-def test_no_placement_group_over_several_zones(make: Callable[..., Any]) -> None:
+def test_no_placement_group_over_several_zones(make: Make) -> None:
     zones = ["us-east-2a", "us-east-2b"]
     made = make(
         EfaNodePool, subnet_ids=["subnet-1", "subnet-2"], zones=zones, capacity=[{**SPOT, "zones": zones}, ON_DEMAND]
@@ -250,7 +255,7 @@ def test_no_placement_group_over_several_zones(make: Callable[..., Any]) -> None
     ],
 )
 def test_a_blocks_group_is_emptied_once_before_the_block_ends(
-    make: Callable[..., Any], ends_at: str, lead: dict[str, int], start: str
+    make: Make, ends_at: str, lead: dict[str, int], start: str
 ) -> None:
     made = make(EfaNodePool, capacity=[{**BLOCK, "ends_at": ends_at}, SPOT], **lead)
     assert made.one("Schedule").inputs == {
@@ -264,7 +269,7 @@ def test_a_blocks_group_is_emptied_once_before_the_block_ends(
     assert not make(EfaNodePool, capacity=EVERY_KIND).of("Schedule"), "no end, nothing to schedule"
 
 
-def test_every_group_waits_for_a_last_checkpoint(make: Callable[..., Any]) -> None:
+def test_every_group_waits_for_a_last_checkpoint(make: Make) -> None:
     """The hook is part of the group: `destroy` would take one of its own away first, and end the nodes at once."""
     made = make(EfaNodePool, capacity=EVERY_KIND)
     assert len(made.of("Group")) == len(EVERY_KIND)
@@ -282,7 +287,7 @@ def test_every_group_waits_for_a_last_checkpoint(make: Callable[..., Any]) -> No
 
 
 def test_destroy_waits_for_the_nodes_and_is_kept_waiting_by_nothing_else(
-    declare: Callable[..., Any], pool_args: dict[str, Any]
+    declare: Make, pool_args: dict[str, Any]
 ) -> None:
     waits: dict[str, str] = {}
 
@@ -296,7 +301,7 @@ def test_destroy_waits_for_the_nodes_and_is_kept_waiting_by_nothing_else(
     assert waits == {"aws:autoscaling/group:Group": "40m"}
 
 
-def test_the_root_disk_is_the_images_own_under_the_given_key(make: Callable[..., Any]) -> None:
+def test_the_root_disk_is_the_images_own_under_the_given_key(make: Make) -> None:
     for template in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate"):
         (disk,) = template.inputs["blockDeviceMappings"]
         assert disk["deviceName"] == "/dev/sda1", "Ubuntu's, as of the Deep Learning AMI"
@@ -306,9 +311,7 @@ def test_the_root_disk_is_the_images_own_under_the_given_key(make: Callable[...,
         assert (disk["deviceName"], disk["ebs"]["kmsKeyId"]) == ("/dev/xvda", "arn:key")
 
 
-def test_a_bought_block_is_what_the_template_targets(
-    make: Callable[..., Any], written: Callable[..., Any], tags: dict[str, str]
-) -> None:
+def test_a_bought_block_is_what_the_template_targets(make: Make, written: Make, tags: dict[str, str]) -> None:
     made = make(EfaNodePool, capacity=[written("bought"), ON_DEMAND])
     block = made.one("CapacityBlockReservation")
     assert block.inputs == {
@@ -322,9 +325,7 @@ def test_a_bought_block_is_what_the_template_targets(
     assert not make(EfaNodePool, capacity=EVERY_KIND).of("CapacityBlockReservation"), "nothing is bought unasked"
 
 
-def test_only_the_bought_block_outlives_the_stack(
-    declare: Callable[..., Any], written: Callable[..., Any], pool_args: dict[str, Any]
-) -> None:
+def test_only_the_bought_block_outlives_the_stack(declare: Make, written: Make, pool_args: dict[str, Any]) -> None:
     """Destroying it would give no money back; everything else must go with the stack, and nothing may hold it up."""
     stays: dict[str, tuple[str, bool]] = {}
 
@@ -341,7 +342,7 @@ def test_only_the_bought_block_outlives_the_stack(
     assert "aws:autoscaling/group:Group" in stays
 
 
-def test_a_queue_sizes_every_group_and_no_alarm_does(make: Callable[..., Any]) -> None:
+def test_a_queue_sizes_every_group_and_no_alarm_does(make: Make) -> None:
     made = make(EfaNodePool, capacity=LADDER, sized_by_queue=True, num_nodes_min=1)
     first, second = (group.inputs for group in made.of("Group"))
     assert (first["minSize"], first["maxSize"]) == (1, 4)
@@ -351,9 +352,7 @@ def test_a_queue_sizes_every_group_and_no_alarm_does(make: Callable[..., Any]) -
     assert not made.of("Policy")
 
 
-def test_a_queues_block_is_opened_and_emptied_at_its_hours(
-    make: Callable[..., Any], written: Callable[..., dict[str, Any]]
-) -> None:
+def test_a_queues_block_is_opened_and_emptied_at_its_hours(make: Make, written: Callable[..., dict[str, Any]]) -> None:
     block = written("bought", starts_at="2999-06-30T11:30:00Z", ends_at="2999-07-01T11:30:00Z")
     made = make(EfaNodePool, capacity=[block, ON_DEMAND], sized_by_queue=True, num_nodes_min=1)
     assert made.of("Group")[0].inputs["maxSize"] == 0, "closed until then"
@@ -365,7 +364,7 @@ def test_a_queues_block_is_opened_and_emptied_at_its_hours(
     assert (stop["minSize"], stop["maxSize"], stop["desiredCapacity"]) == (0, 0, 0)
 
 
-def test_each_rung_may_have_user_data_and_tags_of_its_own(make: Callable[..., Any], tags: dict[str, str]) -> None:
+def test_each_rung_may_have_user_data_and_tags_of_its_own(make: Make, tags: dict[str, str]) -> None:
     rungs = [{"user_data": data, "group_tags": {"rung": data}} for data in ("Zmlyc3Q=", "c2Vjb25k")]
     made = make(EfaNodePool, capacity=LADDER, sized_by_queue=True, rungs=rungs)
     assert [template.inputs["userData"] for template in made.of("LaunchTemplate")] == ["Zmlyc3Q=", "c2Vjb25k"]
@@ -374,10 +373,87 @@ def test_each_rung_may_have_user_data_and_tags_of_its_own(make: Callable[..., An
         assert carried == {**tags, "gangway:sized-by": "queue", "rung": own["user_data"]}
 
 
-def test_machines_that_are_named_read_their_tags_and_the_newest_goes_first(make: Callable[..., Any]) -> None:
+def test_machines_that_are_named_read_their_tags_and_the_newest_goes_first(make: Make) -> None:
     named, others = make(EfaNodePool, capacity=LADDER, named_by_tag=True), make(EfaNodePool, capacity=LADDER)
     for made, tags, first in ((named, "enabled", ["NewestInstance"]), (others, None, None)):
         for template in made.of("LaunchTemplate"):
             assert template.inputs["metadataOptions"].get("instanceMetadataTags") == tags
         for group in made.of("Group"):
             assert group.inputs.get("terminationPolicies") == first
+
+
+START = datetime(2035, 7, 1, 11, 30, tzinfo=UTC)
+HOURS_BLOCK: dict[str, Any] = {
+    "kind": "capacity-block",
+    "id": "cr-0123456789abcdef0",
+    "starts_at": "2035-07-01T13:30:00+02:00",
+    "ends_at": "2035-07-02T11:30:00Z",
+}
+RUNNING = {**HOURS_BLOCK, "starts_at": "2020-07-01T11:30:00Z"}
+HOURS_SPOT: dict[str, Any] = {"kind": "spot"}
+HOURS_ON_DEMAND: dict[str, Any] = {"kind": "on-demand"}
+
+
+def ladder(*rungs: dict[str, Any]) -> tuple[RungPlan, ...]:
+    return plan_ladder(tuple(rung_from_args(rung) for rung in rungs))
+
+
+@pytest.mark.parametrize(
+    ("rungs", "opens"),
+    [
+        ([HOURS_SPOT, HOURS_ON_DEMAND], [None, None]),
+        ([HOURS_BLOCK], [START]),
+        ([HOURS_BLOCK, HOURS_SPOT, HOURS_ON_DEMAND], [START, START + BEHIND_BLOCK_DELAY, START + BEHIND_BLOCK_DELAY]),
+        # What stands behind spot makes up for spot, whenever the block begins.
+        ([HOURS_SPOT, HOURS_BLOCK, HOURS_ON_DEMAND], [None, START, None]),
+    ],
+)
+def test_a_rung_waits_for_its_block_and_for_one_above_it(
+    rungs: list[dict[str, Any]], opens: list[datetime | None]
+) -> None:
+    assert opening_times(ladder(*rungs)) == tuple(opens)
+
+
+@given(st.integers(-120, 120))
+def test_a_group_is_open_from_shortly_before_its_time(minutes: int) -> None:
+    """Shortly before, because AWS refuses an action for what is past by the time it is asked."""
+    first, second = plan_sizes(ladder(HOURS_BLOCK, HOURS_ON_DEMAND), 2, 4, START + timedelta(minutes=minutes))
+    closed = timedelta(minutes=minutes) < -START_MARGIN
+    assert (first.most_now, first.wanted_now, first.opens_at) == ((0, 0, START) if closed else (4, 4, None))
+    behind = timedelta(minutes=minutes) < BEHIND_BLOCK_DELAY - START_MARGIN
+    assert (second.most_now, second.wanted_now) == (0 if behind else 2, None)
+    assert behind or not closed, "nobody makes up for a block that has not begun"
+
+
+def test_before_the_start_every_group_waits_for_an_action(make: Make) -> None:
+    made = make(EfaNodePool, capacity=[HOURS_BLOCK, HOURS_ON_DEMAND])
+    groups = {group.name: group for group in made.of("Group")}
+    sizes = {
+        name: (g.inputs["minSize"], g.inputs["maxSize"], g.inputs.get("desiredCapacity")) for name, g in groups.items()
+    }
+    assert sizes == {"demo-0-capacity-block": (0, 0, 0), "demo-1-on-demand": (0, 0, None)}
+    schedules = {schedule.name: schedule.inputs for schedule in made.of("Schedule")}
+    assert schedules.pop("demo-0-capacity-block")["startTime"] == "2035-07-02T10:50:00Z", "and it is emptied in time"
+    assert schedules == {
+        "demo-0-capacity-block-start": {
+            "scheduledActionName": "demo-0-capacity-block-start",
+            "autoscalingGroupName": groups["demo-0-capacity-block"].id,
+            "startTime": "2035-07-01T11:30:00Z",
+            "minSize": 0, "maxSize": 4, "desiredCapacity": 4,
+        },
+        "demo-1-on-demand-start": {
+            "scheduledActionName": "demo-1-on-demand-start",
+            "autoscalingGroupName": groups["demo-1-on-demand"].id,
+            "startTime": "2035-07-01T12:30:00Z",
+            "minSize": 0, "maxSize": 2, "desiredCapacity": 0,
+        },
+    }  # fmt: skip
+
+
+def test_after_the_start_the_groups_are_declared_as_the_actions_have_left_them(make: Make) -> None:
+    made = make(EfaNodePool, capacity=[RUNNING, HOURS_ON_DEMAND])
+    sizes = [(g.inputs["maxSize"], g.inputs.get("desiredCapacity")) for g in made.of("Group")]
+    assert sizes == [(4, 4), (2, None)]
+    assert [schedule.name for schedule in made.of("Schedule")] == ["demo-0-capacity-block"], "AWS refuses a past start"
+    plain = make(EfaNodePool, capacity=[{k: v for k, v in HOURS_BLOCK.items() if k != "starts_at"}, HOURS_ON_DEMAND])
+    assert [g.inputs for g in plain.of("Group")] == [g.inputs for g in made.of("Group")]

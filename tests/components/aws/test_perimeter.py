@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -10,10 +10,10 @@ import boto3
 import pulumi
 import pytest
 
-from gangway.components.aws.identity import head_policy, node_policy
+from gangway.components.aws.identity import head_policy, node_policy, parameter_name
 from gangway.components.aws.network import TrainingNetwork
 from gangway.components.aws.perimeter import ENDPOINT_SERVICES, answered_names, endpoint_policy, s3_endpoint_policy
-from gangway.components.aws.secret_parameter import parameter_name
+from tests.components.fixture_types import Make
 
 OWN, OTHER = "111111111111", "222222222222"
 REGION = "us-east-2"
@@ -145,7 +145,7 @@ def test_s3_is_our_buckets_by_us_and_aws_own_for_reading() -> None:
         assert not passes(policy, "s3:PutObject", of_aws, owner=OTHER)
 
 
-def test_each_endpoint_is_declared_with_its_policy(make: Callable[..., Any]) -> None:
+def test_each_endpoint_is_declared_with_its_policy(make: Make) -> None:
     made = make(TrainingNetwork, egress="endpoints", repository_arn=REPOSITORY)
     account = "${account of Vpc.demo-vpc.arn}"
     found = {e.inputs["serviceName"].removeprefix(f"com.amazonaws.{REGION}."): e for e in made.of("VpcEndpoint")}
@@ -212,7 +212,7 @@ def test_names_are_written_as_dns_firewall_takes_them() -> None:
     assert not any("gangway" in name for name in names)
 
 
-def test_all_other_names_are_said_not_to_exist(make: Callable[..., Any]) -> None:
+def test_all_other_names_are_said_not_to_exist(make: Make) -> None:
     made = make(TrainingNetwork, egress="endpoints")
     lists = {one.id: one.inputs["domains"] for one in made.of("ResolverFirewallDomainList")}
     rules = sorted((rule.inputs for rule in made.of("ResolverFirewallRule")), key=lambda rule: rule["priority"])
@@ -228,7 +228,7 @@ def test_all_other_names_are_said_not_to_exist(make: Callable[..., Any]) -> None
     assert {rule.urn for rule in made.of("ResolverFirewallRule")} <= association.dependencies
 
 
-def test_machines_come_after_the_firewall(declare: Callable[..., Any], network_args: dict[str, Any]) -> None:
+def test_machines_come_after_the_firewall(declare: Make, network_args: dict[str, Any]) -> None:
     from pulumi_aws import ec2
 
     def program() -> None:
@@ -240,8 +240,6 @@ def test_machines_come_after_the_firewall(declare: Callable[..., Any], network_a
 
 
 @pytest.mark.parametrize("changes", [{"egress": "nat"}, {"egress": "endpoints", "dns_firewall": False}])
-def test_nothing_is_filtered_behind_nat_or_where_nobody_wants_it(
-    make: Callable[..., Any], changes: dict[str, Any]
-) -> None:
+def test_nothing_is_filtered_behind_nat_or_where_nobody_wants_it(make: Make, changes: dict[str, Any]) -> None:
     made = make(TrainingNetwork, **changes)
     assert not [resource for resource in made.resources if "esolverFirewall" in resource.type]

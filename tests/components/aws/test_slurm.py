@@ -1,7 +1,6 @@
 """SlurmIdentity: what a controller and its nodes may do, and nobody else's machines."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from gangway.components.aws.network import plan_flows, plan_rules
 from gangway.components.aws.slurm import NODE_TAG, SlurmIdentity, slurm_head_policy, slurm_node_policy
 from gangway.components.core.network import SlurmPortsArgs
 from gangway.images.node.aws import slurm_scaler
+from tests.components.fixture_types import Make
 
 PORTS: SlurmPortsArgs = {"controller_port": 6817, "node_port": 6818, "client_ports": [60001, 60100]}
 
@@ -41,7 +41,7 @@ def test_a_node_sizes_nothing_and_ends_nobody() -> None:
 
 
 @pytest.mark.parametrize("role", ["head", "node"])
-def test_role_and_profile(make: Callable[..., Any], role: str) -> None:
+def test_role_and_profile(make: Make, role: str) -> None:
     made = make(SlurmIdentity, role=role)
     policy = json.loads(made.one("RolePolicy").inputs["policy"])
     assert ("Sizes" in by_sid(policy)) == (role == "head")

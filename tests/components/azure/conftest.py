@@ -1,19 +1,8 @@
 """Declares Azure's components. What Microsoft's management models say of them, tests/conftest.py asks."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-
-
-@pytest.fixture
-def make(declare: Callable[..., Any]) -> Callable[..., Any]:
-    """Declares one component, called demo, with these arguments."""
-
-    def run(component: Callable[..., object], args: Mapping[str, Any]) -> Any:
-        return declare(lambda: component("demo", args))
-
-    return run
 
 
 @pytest.fixture

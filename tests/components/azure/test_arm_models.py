@@ -1,6 +1,5 @@
 """The check against Microsoft's models finds what it is for, and lets pass what is right."""
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +10,7 @@ from azure.mgmt.network.models import Subnet
 from azure.mgmt.storage.models import StorageAccountCreateParameters
 
 from gangway.components.azure.identity import ResourceGroup
+from tests.components.fixture_types import Make, Mistakes
 
 ACCOUNT: dict[str, Any] = {
     "resourceGroupName": "g", "accountName": "a", "location": "eastus", "kind": "StorageV2",
@@ -25,9 +25,7 @@ def test_every_row_of_the_table_is_a_model(arm_models: ModuleType) -> None:
     assert not set(arm_models.TABLE) & set(arm_models.WITHOUT_MODEL)
 
 
-def test_what_the_provider_flattens_and_renames_is_where_azure_wants_it(
-    arm_models: ModuleType, as_model: Callable[..., Any]
-) -> None:
+def test_what_the_provider_flattens_and_renames_is_where_azure_wants_it(arm_models: ModuleType, as_model: Make) -> None:
     body, mistakes = arm_models.body_of("azure-native:storage:StorageAccount", ACCOUNT)
     assert mistakes == []
     assert body["properties"] == {"supportsHttpsTrafficOnly": True, "minimumTlsVersion": "TLS1_2"}
@@ -60,13 +58,13 @@ def test_what_the_provider_flattens_and_renames_is_where_azure_wants_it(
         (ActionGroupResource, {"location": "Global", "groupName": "g"}, "groupName: unknown"),
     ],
 )
-def test_what_is_wrong_is_found(as_model: Callable[..., Any], model: Any, inputs: dict[str, Any], mistake: str) -> None:
+def test_what_is_wrong_is_found(as_model: Make, model: Any, inputs: dict[str, Any], mistake: str) -> None:
     with pytest.raises(AssertionError, match=mistake):
         as_model(model, inputs)
 
 
 def test_a_type_that_no_table_knows_is_a_mistake(
-    arm_mistakes: Callable[[Any], list[str]], make: Callable[..., Any], tags: dict[str, str], arm_models: ModuleType,
+    arm_mistakes: Mistakes, make: Make, tags: dict[str, str], arm_models: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     made = make(ResourceGroup, {"location": "eastus", "tags": tags})

@@ -6,20 +6,16 @@ from typing import Any
 import pulumi
 import pytest
 
-from gangway.components.azure.aks import AksCluster
-from gangway.components.azure.aks_identity import AksIdentity
-from gangway.components.azure.aks_pools import AksNodePools
+from gangway.components.azure.aks import AksCluster, AksIdentity, AksNodePools
 from gangway.components.azure.budget import Budget
 from gangway.components.azure.file_system import LustreFileSystem
-from gangway.components.azure.identity import EncryptionKey, HeadIdentity, NodeIdentity, ResourceGroup
-from gangway.components.azure.member_key import MemberKeyVault
+from gangway.components.azure.identity import EncryptionKey, HeadIdentity, MemberKeyVault, NodeIdentity, ResourceGroup
 from gangway.components.azure.monitoring import NodeLogs, Observability
-from gangway.components.azure.network import TrainingNetwork
-from gangway.components.azure.private_endpoints import PrivateEndpoints
-from gangway.components.azure.registry import ImageRegistry
-from gangway.components.azure.storage import FlowLogStore, RunBucket
+from gangway.components.azure.network import PrivateEndpoints, TrainingNetwork
+from gangway.components.azure.storage import FlowLogStore, ImageRegistry, RunBucket
 from gangway.components.core.fields import Egress
 from tests.components.contract import check_declared, check_signature, keys_of
+from tests.components.fixture_types import Make, Mistakes
 from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
@@ -116,6 +112,7 @@ def example(place: dict[str, Any]) -> Example:
         "kubelet_client_id": "44444444-4444-4444-4444-444444444444",
         "kubelet_object_id": "55555555-5555-5555-5555-555555555555",
         "disk_encryption_set_id": "/disks",
+        "entra_login": True,
         "encryption_at_host": True,
         "api_cidrs": ["203.0.113.0/24"],
         "cluster_name": "demo",
@@ -141,7 +138,7 @@ def example(place: dict[str, Any]) -> Example:
 
 
 @every_component
-def test_the_contract(component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example) -> None:
+def test_the_contract(component: type[pulumi.ComponentResource], make: Make, example: Example) -> None:
     check_signature(component)
     check_declared(component, "azure", make(component, example(component)))
 
@@ -149,16 +146,16 @@ def test_the_contract(component: type[pulumi.ComponentResource], make: Callable[
 @every_component
 def test_microsofts_models_take_everything_it_can_declare(
     component: type[pulumi.ComponentResource],
-    make: Callable[..., Any],
+    make: Make,
     example: Example,
-    arm_mistakes: Callable[[Any], list[str]],
+    arm_mistakes: Mistakes,
 ) -> None:
     assert arm_mistakes(make(component, example(component))) == []
 
 
 @every_component
 def test_everything_is_where_the_stack_is(
-    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
+    component: type[pulumi.ComponentResource], make: Make, example: Example
 ) -> None:
     # Azure's own watcher, and the log of imports in the account of the data.
     elsewhere = {"FlowLog": "NetworkWatcherRG", "BlobContainer demo-lustre-log": "d"}
@@ -174,7 +171,7 @@ def test_everything_is_where_the_stack_is(
 @every_component
 def test_whatever_can_carry_a_tag_carries_them_all(
     component: type[pulumi.ComponentResource],
-    make: Callable[..., Any],
+    make: Make,
     example: Example,
     tags: dict[str, str],
 ) -> None:

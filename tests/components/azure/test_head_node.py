@@ -1,6 +1,5 @@
 """HeadNode: one closed machine with a fixed address and a name."""
 
-from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -10,13 +9,13 @@ from hypothesis import strategies as st
 
 from gangway.components.azure.head_node import HeadNode, head_address
 from gangway.components.azure.launch import nobodys_key
+from tests.components.fixture_types import Make, Mistakes
 
-Make = Callable[..., Any]
 NODES = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/head"
 
 
 @pytest.fixture
-def make(declare_seen: Callable[..., Any], tags: dict[str, str]) -> Make:
+def make(declare_seen: Make, tags: dict[str, str]) -> Make:
     """Declares a head node with changes; `seen` are its outputs."""
 
     def run(**changes: Any) -> Any:
@@ -130,14 +129,6 @@ def test_people_may_come_in_with_their_own_accounts(make: Make) -> None:
     assert not make().of("VirtualMachineExtension")
 
 
-def test_everything_is_the_components_child(make: Make) -> None:
-    made = make(entra_login=True)
-    (component,) = [r for r in made.resources if r.type == "gangway:azure:HeadNode"]
-    assert all(r.parent == component.urn for r in made.resources if r.custom)
-    assert made.outputs[component.urn] == set(HeadNode.__annotations__)
-    assert all(r.inputs["resourceGroupName"] == "gangway-demo" for r in made.resources if r.custom)
-
-
-def test_azures_models_take_it(make: Make, arm_mistakes: Callable[[Any], list[str]]) -> None:
+def test_azures_models_take_it(make: Make, arm_mistakes: Mistakes) -> None:
     assert arm_mistakes(make(entra_login=True, disk_encryption_set_id="keys")) == []
     assert arm_mistakes(make(trusted_launch=False)) == []

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.limits import STEPS_ALARM_MINUTES
 from gangway.images.node.azure import fallback as azure_fallback
 from gangway.images.node.azure.logs import get_row
+from tests.components.fixture_types import Make, Mistakes
 
 NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "no-nodes", "nodes-refused", "node-given-up",
          "launches-held", "job-failed", "record-at-risk"}  # fmt: skip
@@ -129,9 +129,7 @@ def lines(place: dict[str, Any]) -> dict[str, Any]:
     return {**{key: place[key] for key in ("resource_group_name", "location", "tags")}, "retention_days": 30}
 
 
-def test_a_table_and_the_way_into_it(
-    make: Callable[..., Any], lines: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_a_table_and_the_way_into_it(make: Make, lines: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(NodeLogs, lines)
     assert arm_mistakes(made) == []
     schema = made.one("Table").inputs["schema"]
@@ -161,9 +159,7 @@ def watched(place: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_alarms_ring_at_the_people_named(
-    make: Callable[..., Any], watched: dict[str, Any], arm_mistakes: Callable[[Any], list[str]]
-) -> None:
+def test_alarms_ring_at_the_people_named(make: Make, watched: dict[str, Any], arm_mistakes: Mistakes) -> None:
     made = make(Observability, watched)
     assert arm_mistakes(made) == []
     rules = made.of("ScheduledQueryRule")
@@ -179,7 +175,7 @@ def test_alarms_ring_at_the_people_named(
     assert not make(Observability, {**watched, "expect_gpu": False}).of("ScheduledQueryRule")[0].name.endswith("idle")
 
 
-def test_the_workbook_asks_the_stacks_workspace(make: Callable[..., Any], watched: dict[str, Any]) -> None:
+def test_the_workbook_asks_the_stacks_workspace(make: Make, watched: dict[str, Any]) -> None:
     book = make(Observability, watched).one("Workbook").inputs
     assert book["sourceId"] == "/workspace"
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", book["resourceName"])

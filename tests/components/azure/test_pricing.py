@@ -1,7 +1,5 @@
 """The bill of declared Azure resources, worked out by hand line by line, and that of what is really declared."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,18 +12,9 @@ from gangway.components.azure.node_pool import IbNodePool
 from gangway.components.azure.pricing import DISK_TIERS, SCALE_SET, disk_tier, price_resources
 from gangway.components.catalog.loader import load_provider
 from gangway.components.estimate.cost import CostComponent, estimate
+from tests.components.fixture_types import Make, Resource
 
 A100, SMALL, UNPRICED = "Standard_ND96asr_v4", "Standard_NC40ads_H100_v5", "Standard_ND128isr_GB300_v6"
-
-
-@dataclass(frozen=True)
-class Resource:
-    """A resource as pricing sees it."""
-
-    type: str
-    name: str
-    inputs: dict[str, Any]
-    id: str = ""
 
 
 def group(machine: str, nodes: int, rung: int = 0, disk: float = 256.0, **profile: Any) -> Resource:
@@ -165,7 +154,7 @@ def test_a_head_without_a_price_is_listed() -> None:
     assert disk.hourly == pytest.approx(10.207 / 730)
 
 
-def test_what_is_really_declared(declare: Callable[..., Any], place: dict[str, Any]) -> None:
+def test_what_is_really_declared(declare: Make, place: dict[str, Any]) -> None:
     common = {key: value for key, value in place.items() if key not in ("stack", "subscription_id")}
     machines: Any = {**common, "security_group_ids": [], "identity_id": "i", "user_data": "IyE="}
     pool: Any = {

@@ -28,16 +28,6 @@ def google_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def make(declare: Callable[..., Any]) -> Callable[..., Any]:
-    """Declares one component, called demo, with these arguments."""
-
-    def run(component: Callable[..., object], args: dict[str, Any]) -> Any:
-        return declare(lambda: component("demo", args))
-
-    return run
-
-
-@pytest.fixture
 def labels() -> dict[str, str]:
     return {"team": "ml", "gangway-stack": "demo"}
 

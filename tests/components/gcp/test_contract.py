@@ -8,6 +8,7 @@ import pytest
 
 import gangway.components.gcp
 from tests.components.contract import check_declared, check_signature, components_in, keys_of
+from tests.components.fixture_types import Make
 from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS = components_in(gangway.components.gcp)
@@ -155,15 +156,13 @@ def test_the_signature(component: type[pulumi.ComponentResource]) -> None:
 
 
 @of_the_provider
-def test_what_it_declares_is_its_own(
-    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
-) -> None:
+def test_what_it_declares_is_its_own(component: type[pulumi.ComponentResource], make: Make, example: Example) -> None:
     check_declared(component, "gcp", make(component, example(component)))
 
 
 @every_component
 def test_everything_is_in_the_stacks_project(
-    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
+    component: type[pulumi.ComponentResource], make: Make, example: Example
 ) -> None:
     """A provider may have another project, or none: what takes a project is told."""
     for resource in make(component, example(component)).resources:
@@ -178,7 +177,7 @@ def test_everything_is_in_the_stacks_project(
 @of_the_provider
 def test_whatever_can_carry_a_label_carries_them_all(
     component: type[pulumi.ComponentResource],
-    make: Callable[..., Any],
+    make: Make,
     example: Example,
     labels: dict[str, str],
 ) -> None:

@@ -4,8 +4,7 @@ gangway.components.core.capacity."""
 import json
 from typing import Any
 
-from gangway.components.core.capacity import PERIOD_SEC, WINDOW, plan_ladder
-from gangway.components.gcp.capacity import rung_from_args
+from gangway.components.core.capacity import PERIOD_SEC, WINDOW, plan_ladder, rung_from_args
 from gangway.components.gcp.fallback import FallbackConfig, plan_fallback
 
 

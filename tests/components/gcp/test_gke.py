@@ -1,15 +1,14 @@
 """GkeCluster: no public address, secrets under the stack's key, GPUs seen, and held against the API's description."""
 
 import json
-from collections.abc import Callable
 from ipaddress import IPv4Network
 from typing import Any
 
 import pytest
 
-from gangway.components.gcp.gke import SYSTEM_MACHINE_TYPE, GkeCluster, get_kubeconfig
-from gangway.components.gcp.gke_identity import NODE_ROLE, ClusterIdentity
+from gangway.components.gcp.gke import NODE_ROLE, SYSTEM_MACHINE_TYPE, ClusterIdentity, GkeCluster, get_kubeconfig
 from gangway.components.gcp.identity import PROJECT_WIDE
+from tests.components.fixture_types import Make, Mistakes
 
 KEY = "projects/lab/locations/us-east4/keyRings/r/cryptoKeys/k"
 
@@ -35,13 +34,13 @@ def args(labels: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(declare_seen: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]:
+def make(declare_seen: Make, args: dict[str, Any]) -> Make:
     """Declares a cluster with changes; `seen` are its outputs."""
 
     return lambda **changes: declare_seen(GkeCluster, {**args, **changes})
 
 
-def test_nobody_outside_reaches_the_control_planes_address(make: Callable[..., Any]) -> None:
+def test_nobody_outside_reaches_the_control_planes_address(make: Make) -> None:
     cluster = make().one("Cluster").inputs
     assert cluster["privateClusterConfig"] == {"enablePrivateNodes": True, "enablePrivateEndpoint": True}
     networks = cluster["masterAuthorizedNetworksConfig"]
@@ -49,7 +48,7 @@ def test_nobody_outside_reaches_the_control_planes_address(make: Callable[..., A
     assert cluster["controlPlaneEndpointsConfig"] == {"dnsEndpointConfig": {"allowExternalTraffic": False}}
 
 
-def test_ranges_that_are_named_reach_it_and_no_others(make: Callable[..., Any]) -> None:
+def test_ranges_that_are_named_reach_it_and_no_others(make: Make) -> None:
     cluster = make(api_cidrs=["203.0.113.0/24"]).one("Cluster").inputs
     assert cluster["privateClusterConfig"] == {"enablePrivateNodes": True, "enablePrivateEndpoint": False}
     networks = cluster["masterAuthorizedNetworksConfig"]
@@ -60,14 +59,14 @@ def test_ranges_that_are_named_reach_it_and_no_others(make: Callable[..., Any]) 
     assert trusted == {"server": "https://203.0.113.9", "certificate-authority-data": "Q0E="}
 
 
-def test_secrets_are_under_the_stacks_key(make: Callable[..., Any]) -> None:
+def test_secrets_are_under_the_stacks_key(make: Make) -> None:
     made = make()
     assert made.one("Cluster").inputs["databaseEncryption"] == {"state": "ENCRYPTED", "keyName": KEY}
     assert made.one("NodePool").inputs["nodeConfig"]["bootDiskKmsKey"] == KEY
     assert "databaseEncryption" not in make(kms_key_name=None).one("Cluster").inputs
 
 
-def test_walls_inside(make: Callable[..., Any]) -> None:
+def test_walls_inside(make: Make) -> None:
     cluster = make().one("Cluster").inputs
     assert cluster["workloadIdentityConfig"] == {"workloadPool": "lab.svc.id.goog"}
     assert cluster["enableShieldedNodes"] is True
@@ -79,13 +78,13 @@ def test_walls_inside(make: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("gpus", [True, False])
-def test_gpus_are_seen_where_there_are_some(make: Callable[..., Any], gpus: bool) -> None:
+def test_gpus_are_seen_where_there_are_some(make: Make, gpus: bool) -> None:
     monitoring = make(gpus=gpus).one("Cluster").inputs["monitoringConfig"]
     assert ("DCGM" in monitoring["enableComponents"]) is gpus
     assert monitoring["managedPrometheus"] == {"enabled": True}
 
 
-def test_it_has_no_pool_but_ours(make: Callable[..., Any]) -> None:
+def test_it_has_no_pool_but_ours(make: Make) -> None:
     made = make()
     assert made.one("Cluster").inputs["removeDefaultNodePool"] is True
     system = made.one("NodePool").inputs
@@ -95,7 +94,7 @@ def test_it_has_no_pool_but_ours(make: Callable[..., Any]) -> None:
     assert system["autoscaling"] == {"minNodeCount": 1, "maxNodeCount": 3}
 
 
-def test_pods_have_addresses_that_no_network_of_ours_can_have(make: Callable[..., Any]) -> None:
+def test_pods_have_addresses_that_no_network_of_ours_can_have(make: Make) -> None:
     policy = make(num_nodes_max=1000).one("Cluster").inputs["ipAllocationPolicy"]
     pods, services = (IPv4Network(policy[f"{what}Ipv4CidrBlock"]) for what in ("cluster", "services"))
     assert pods.num_addresses >= 1003 * 64
@@ -104,7 +103,7 @@ def test_pods_have_addresses_that_no_network_of_ours_can_have(make: Callable[...
         assert not pods.overlaps(IPv4Network(private))
 
 
-def test_the_api_takes_the_cluster(make: Callable[..., Any], api_mistakes: Callable[..., list[str]]) -> None:
+def test_the_api_takes_the_cluster(make: Make, api_mistakes: Mistakes) -> None:
     inputs = make().one("Cluster").inputs
     endpoints = inputs["controlPlaneEndpointsConfig"]
     body = {
@@ -139,7 +138,7 @@ def test_the_api_takes_the_cluster(make: Callable[..., Any], api_mistakes: Calla
     assert api_mistakes("container.v1", "Cluster", body) == []
 
 
-def test_a_kubeconfig_holds_no_secret(make: Callable[..., Any]) -> None:
+def test_a_kubeconfig_holds_no_secret(make: Make) -> None:
     config = json.loads(get_kubeconfig("demo", "gke-1.us-east4.gke.goog"))
     assert config["clusters"][0]["cluster"] == {"server": "https://gke-1.us-east4.gke.goog"}
     (user,) = config["users"]
@@ -149,12 +148,12 @@ def test_a_kubeconfig_holds_no_secret(make: Callable[..., Any]) -> None:
     assert seen["system_pool"] == "demo-system"
 
 
-def test_the_longest_stack_has_a_name_that_gke_takes(declare: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_the_longest_stack_has_a_name_that_gke_takes(declare: Make, args: dict[str, Any]) -> None:
     made = declare(lambda: GkeCluster("s" * 45, args))  # type: ignore[arg-type]  # a fixture's dict
     assert all(len(one.inputs["name"]) <= 40 for one in (made.one("Cluster"), made.one("NodePool")))
 
 
-def test_nodes_pull_images_and_reach_no_bucket(declare: Callable[..., Any]) -> None:
+def test_nodes_pull_images_and_reach_no_bucket(declare: Make) -> None:
     repository = "projects/lab/locations/us-east4/repositories/demo"
     args: Any = {"project": "lab", "stack": "demo", "repository_id": repository}
     made = declare(lambda: ClusterIdentity("demo", args))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.catalog.loader import load_provider, load_tpus
+from gangway.components.core.capacity import rung_from_args
 from gangway.components.core.findings import InputError
-from gangway.components.gcp.capacity import rung_from_args
 from gangway.components.gcp.gke_plan import (
     MAX_NAME,
     MAX_NODES,

@@ -1,17 +1,16 @@
 """GkeNodePools: what GKE is told of each rung, held against the API's own description."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pulumi_gcp import container
 
 from gangway.components.gcp.gke_pools import GkeNodePools
+from tests.components.fixture_types import Make, Mistakes
 
 SPOT = {"kind": "spot"}
 FLEX = {"kind": "flex-start", "max_hours": 24}
 RESERVED = {"kind": "reservation", "id": "ours"}
-Make = Callable[..., Any]
 NICS = {
     "a2-highgpu-8g": 0,
     "a3-highgpu-8g": 4,
@@ -42,7 +41,7 @@ def args(labels: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(declare: Callable[..., Any], args: dict[str, Any]) -> Make:
+def make(declare: Make, args: dict[str, Any]) -> Make:
     """Declares pools of a machine type, with its NICs, or of what `changes` say."""
 
     def run(machine: str | None = "a3-megagpu-8g", **changes: Any) -> Any:
@@ -88,13 +87,13 @@ def as_the_api_has_it(pool: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("machine", sorted(NICS))
-def test_the_api_takes_the_pools(make: Make, api_mistakes: Callable[..., list[str]], machine: str) -> None:
+def test_the_api_takes_the_pools(make: Make, api_mistakes: Mistakes, machine: str) -> None:
     for pool in make(machine).of("NodePool"):
         assert api_mistakes("container.v1", "NodePool", as_the_api_has_it(pool)) == []
 
 
 @pytest.mark.parametrize("accelerator", ["v5litepod-16", "v5p-8", "v6e-16"])
-def test_the_api_takes_slices(make: Make, api_mistakes: Callable[..., list[str]], accelerator: str) -> None:
+def test_the_api_takes_slices(make: Make, api_mistakes: Mistakes, accelerator: str) -> None:
     made = make(None, accelerator_type=accelerator, capacity=[RESERVED, SPOT], num_nodes_max=2)
     for pool in made.of("NodePool"):
         assert api_mistakes("container.v1", "NodePool", as_the_api_has_it(pool)) == []

@@ -1,21 +1,33 @@
 """What machines may do: each grant where it belongs, nothing wider than its reason."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gangway.components.gcp.identity import (
+    AGENT_DOMAINS,
     GROUP_PERMISSIONS,
+    ON_REQUEST,
     PROJECT_WIDE,
+    EncryptionKey,
     HeadIdentity,
     NodeIdentity,
+    ProjectServices,
+    account_id,
+    filesystem_name,
+    get_agent,
     get_bucket,
     get_prefix,
     head_permissions,
     node_permissions,
+    plan_services,
 )
+from tests.components.fixture_types import Make, Mistakes
 
 OWN_GROUPS = "resource.matchTagId('tagKeys/1', 'tagValues/2')"
 REPOSITORY = "projects/lab/locations/us-east5/repositories/demo-trainer"
@@ -27,14 +39,14 @@ def args() -> dict[str, Any]:
 
 
 @pytest.fixture
-def node(make: Callable[..., Any], args: dict[str, Any]) -> Any:
+def node(make: Make, args: dict[str, Any]) -> Any:
     """A node with everything a node may have."""
     full: Any = {**args, "data_source": "gs://data/celeba/", "groups_condition": OWN_GROUPS}
     return make(NodeIdentity, full)
 
 
 @pytest.fixture
-def head(make: Callable[..., Any], args: dict[str, Any]) -> Any:
+def head(make: Make, args: dict[str, Any]) -> Any:
     full: Any = {**args, "groups_condition": OWN_GROUPS, "imports": True, "files_bucket_name": "files"}
     return make(HeadIdentity, full)
 
@@ -56,7 +68,7 @@ def test_a_node_reads_data_and_writes_its_own_runs(node: Any) -> None:
     assert (runs.inputs["bucket"], runs.inputs["role"]) == ("runs", "roles/storage.objectUser")
 
 
-def test_the_head_reads_what_up_writes_for_it(head: Any, make: Callable[..., Any], args: Any) -> None:
+def test_the_head_reads_what_up_writes_for_it(head: Any, make: Make, args: Any) -> None:
     granted = {member.inputs["bucket"]: member.inputs["role"] for member in head.of("BucketIAMMember")}
     assert granted == {"files": "roles/storage.objectViewer", "runs": "roles/storage.objectUser"}
     alone = make(HeadIdentity, args).of("BucketIAMMember")
@@ -70,7 +82,7 @@ def test_a_grant_on_a_bucket_has_no_condition(node: Any, head: Any) -> None:
     assert not [grant for grant in grants if "condition" in grant.inputs]
 
 
-def test_a_node_that_only_trains_has_no_role_of_ours(make: Callable[..., Any], args: Any) -> None:
+def test_a_node_that_only_trains_has_no_role_of_ours(make: Make, args: Any) -> None:
     made = make(NodeIdentity, args)
     assert not made.of("IAMCustomRole")
     assert [member.name for member in made.of("BucketIAMMember")] == ["demo-node-runs"]
@@ -149,18 +161,10 @@ def test_a_role_is_a_new_one_for_every_new_account(node: Any) -> None:
     assert role_id.endswith("niqueId}"), "of the account's number"
 
 
-def test_the_address_is_known_when_all_grants_are(declare: Callable[..., Any], args: Any) -> None:
-    seen: list[str] = []
-
-    def program() -> None:
-        NodeIdentity("demo", args).service_account_email.apply(seen.append)
-        HeadIdentity("demo", args).service_account_email.apply(seen.append)
-
-    made = declare(program)
-    assert sorted(seen) == ["${Account.demo-head.email}", "${Account.demo-node.email}"]
-    for kind in ("NodeIdentity", "HeadIdentity"):
-        (own,) = [r for r in made.resources if r.type == f"gangway:gcp:{kind}"]
-        assert made.outputs[own.urn] == {"service_account_email", "service_account_member"}
+@pytest.mark.parametrize("component", [NodeIdentity, HeadIdentity])
+def test_the_address_is_known_when_all_grants_are(declare_seen: Make, args: Any, component: type[Any]) -> None:
+    kind = component.__name__.removesuffix("Identity").lower()
+    assert declare_seen(component, args).seen["service_account_email"] == f"${{Account.demo-{kind}.email}}"
 
 
 @pytest.mark.parametrize(
@@ -169,3 +173,111 @@ def test_the_address_is_known_when_all_grants_are(declare: Callable[..., Any], a
 )
 def test_a_url_taken_apart(url: str, bucket: str, prefix: str) -> None:
     assert (get_bucket(url), get_prefix(url)) == (bucket, prefix)
+
+
+STACKS = st.from_regex(r"\A[a-z]([a-z0-9-]{0,38}[a-z0-9])?\Z")
+
+
+@given(STACKS, st.sampled_from(["node", "head", "stop"]))
+def test_a_service_account_has_an_id_google_takes(stack: str, role: str) -> None:
+    name = account_id(stack, role)
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])", name)
+    assert 6 <= len(name) <= 30
+    assert name.endswith(f"-{role}")
+
+
+def test_what_fits_is_kept_and_what_does_not_stays_apart() -> None:
+    assert (account_id("demo", "node"), account_id("a", "x")) == ("demo-node", "gangway-a-x")
+    long = ["a-stack-that-is-called-so-a", "a-stack-that-is-called-so-b"]
+    assert len({account_id(stack, "node") for stack in long}) == 2
+    assert len({filesystem_name(stack) for stack in long}) == 2
+
+
+def test_only_what_the_stack_has_is_enabled() -> None:
+    plain, full = plan_services(), plan_services(*ON_REQUEST)
+    assert "compute.googleapis.com" in plain
+    assert "lustre.googleapis.com" not in plain
+    assert "serviceusage.googleapis.com" in plain, "calls are charged to the project, which this API is asked about"
+    assert set(plan_services("lustre")) - set(plain) == {"lustre.googleapis.com", "servicenetworking.googleapis.com"}
+    assert set(plain) < set(full)
+    assert full == sorted(set(full))
+
+
+def test_apis_are_enabled_and_left_enabled(declare: Make) -> None:
+    seen: list[str] = []
+
+    def program() -> None:
+        made = ProjectServices("demo", {"project": "lab", "services": plan_services("tpu")})
+        made.project.apply(seen.append)
+
+    made = declare(program)
+    services = made.of("Service")
+    assert {s.inputs["service"] for s in services} == set(plan_services("tpu"))
+    assert {s.inputs["disableOnDestroy"] for s in services} == {False}
+    assert {s.inputs["project"] for s in services} == {"lab"}
+    assert seen == ["lab"]
+
+
+@pytest.mark.parametrize("service", sorted(AGENT_DOMAINS))
+def test_an_agent_is_named_by_the_projects_number(service: str) -> None:
+    assert get_agent(service, "42") == f"serviceAccount:service-42@{AGENT_DOMAINS[service]}.iam.gserviceaccount.com"
+
+
+@pytest.fixture
+def key_args(labels: dict[str, str]) -> dict[str, Any]:
+    return {
+        "project": "lab",
+        "project_number": "123456789012",
+        "region": "us-east5",
+        "services": ["lustre", "filestore", "tpu"],
+        "agents": {"storage": "serviceAccount:s@gs", "logging": "serviceAccount:c@logging"},
+        "tags": labels,
+    }
+
+
+def test_the_key(make: Make, key_args: Any, api_mistakes: Mistakes) -> None:
+    made = make(EncryptionKey, key_args)
+    key = made.one("CryptoKey").inputs
+    assert key["keyRing"] == made.one("KeyRing").id
+    assert key["rotationPeriod"] == "7776000s"
+    assert key["destroyScheduledDuration"] == "2592000s"
+    body = {name: key[name] for name in ("purpose", "rotationPeriod", "destroyScheduledDuration", "labels")}
+    assert api_mistakes("cloudkms.v1", "CryptoKey", body) == []
+
+
+def test_only_the_agents_of_what_is_used_may_use_it(make: Make, key_args: Any) -> None:
+    made = make(EncryptionKey, key_args)
+    members = {m.name.removeprefix("demo-"): m.inputs for m in made.of("CryptoKeyIAMMember")}
+    assert {name: member["member"] for name, member in members.items()} == {
+        "artifactregistry": "${ServiceIdentity.demo-artifactregistry.member}",
+        "compute": "serviceAccount:service-123456789012@compute-system.iam.gserviceaccount.com",
+        "filestore": "${ServiceIdentity.demo-filestore.member}",
+        "logging": "serviceAccount:c@logging",
+        "lustre": "${ServiceIdentity.demo-lustre.member}",
+        "pubsub": "${ServiceIdentity.demo-pubsub.member}",
+        "storage": "serviceAccount:s@gs",
+        "tpu": "${ServiceIdentity.demo-tpu.member}",
+    }
+    assert {member["role"] for member in members.values()} == {"roles/cloudkms.cryptoKeyEncrypterDecrypter"}
+    asked = {identity.name: identity.inputs["service"] for identity in made.of("ServiceIdentity")}
+    assert asked["demo-filestore"] == "file.googleapis.com", "the API's name, not the part's"
+    assert {member["cryptoKeyId"] for member in members.values()} == {made.one("CryptoKey").id}
+
+
+def test_its_name_is_what_others_take(declare_seen: Make, key_args: Any) -> None:
+    made = declare_seen(EncryptionKey, {**key_args, "services": []})
+    assert made.seen["key_name"] == "${CryptoKey.demo-data.id}"
+    assert len(made.of("CryptoKeyIAMMember")) == 5
+
+
+@pytest.mark.parametrize("wait_sec", [120, 0])
+def test_its_name_comes_after_the_wait_for_its_users(declare: Make, key_args: Any, wait_sec: int) -> None:
+    key_args |= {"services": [], "grant_wait_sec": wait_sec}
+    seen: list[str] = []
+    made = declare(lambda: EncryptionKey("demo", key_args).key_name.apply(seen.append))
+    assert seen == ["${CryptoKey.demo-data.id}"]
+    waits = made.of("Settling")
+    assert len(waits) == (1 if wait_sec else 0)
+    for wait in waits:
+        assert wait.inputs["what"] == "Google heeds the key's users"
+        assert {user.urn for user in made.of("CryptoKeyIAMMember")} <= wait.dependencies

@@ -8,13 +8,13 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.components.gcp.launch import GPU_IMAGE
-from gangway.components.gcp.node_pool import GpuNodePool, plan_node_pool
+from gangway.components.gcp.node_pool import GpuNodePool, GroupTag, plan_node_pool, tag_condition
+from tests.components.fixture_types import Make, Mistakes
 
 SPOT = {"kind": "spot"}
 ON_DEMAND = {"kind": "on-demand"}
 FLEX = {"kind": "flex-start", "max_hours": 24}
 RESERVED = {"kind": "reservation", "id": "ours"}
-Make = Callable[..., Any]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def args(labels: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(declare_seen: Callable[..., Any], args: dict[str, Any]) -> Make:
+def make(declare_seen: Make, args: dict[str, Any]) -> Make:
     """Declares a pool with changes; `seen` are its outputs."""
 
     return lambda **changes: declare_seen(GpuNodePool, {**args, **changes})
@@ -61,7 +61,7 @@ def test_the_first_rung_holds_the_nodes_and_the_others_wait(make: Make) -> None:
 
 
 def test_up_leaves_a_size_alone_that_the_head_owns(
-    args: dict[str, Any], declare: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    args: dict[str, Any], declare: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pulumi_gcp import compute
 
@@ -80,7 +80,7 @@ def test_up_leaves_a_size_alone_that_the_head_owns(
     assert {opts.custom_timeouts.delete for opts in options.values()} == {"40m"}
 
 
-def test_flex_start_nodes_are_asked_for_at_once(make: Make, api_mistakes: Callable[..., list[str]]) -> None:
+def test_flex_start_nodes_are_asked_for_at_once(make: Make, api_mistakes: Mistakes) -> None:
     made = make(capacity=[FLEX, ON_DEMAND])
     group = made.of("InstanceGroupManager")[0].inputs
     assert group["targetSize"] == 0, "Compute Engine takes no such template with a size"
@@ -118,7 +118,7 @@ def test_nodes_with_gpu_nics_stand_together(
     assert len(made.of("ResourcePolicy")) == any(placed), "none that nothing uses"
 
 
-def test_how_far_apart_nodes_may_be(make: Make, api_mistakes: Callable[..., list[str]]) -> None:
+def test_how_far_apart_nodes_may_be(make: Make, api_mistakes: Mistakes) -> None:
     policy = make(max_topology_distance="BLOCK").one("ResourcePolicy").inputs
     assert policy["workloadPolicy"] == {"type": "HIGH_THROUGHPUT", "maxTopologyDistance": "BLOCK"}
     assert api_mistakes("compute.v1", "ResourcePolicyWorkloadPolicy", policy["workloadPolicy"]) == []
@@ -182,12 +182,9 @@ def test_the_outputs(make: Make) -> None:
     config = json.loads(made.seen["fallback_config"])
     assert [group["name"] for group in config["groups"]] == names
     assert (config["num_nodes_min"], config["project"]) == (2, "lab")
-    (component,) = [r for r in made.resources if r.type == "gangway:gcp:GpuNodePool"]
-    assert made.outputs[component.urn] == set(GpuNodePool.__annotations__)
-    assert all(r.parent == component.urn for r in made.resources if r.custom)
 
 
-def test_the_api_takes_the_groups(make: Make, api_mistakes: Callable[..., list[str]]) -> None:
+def test_the_api_takes_the_groups(make: Make, api_mistakes: Mistakes) -> None:
     for group in make(capacity=[SPOT, FLEX]).of("InstanceGroupManager"):
         named = ("baseInstanceName", "targetSize", "versions", "instanceLifecyclePolicy", "resourcePolicies")
         body = {key: group.inputs[key] for key in named if key in group.inputs}
@@ -201,10 +198,37 @@ def test_the_api_takes_the_groups(make: Make, api_mistakes: Callable[..., list[s
         assert api_mistakes("compute.v1", "InstanceGroupManager", body) == []
 
 
-def test_names_of_the_longest_stack_fit(declare: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_names_of_the_longest_stack_fit(declare: Make, args: dict[str, Any]) -> None:
     stack = "s" * 40
     args["capacity"] = [RESERVED, FLEX, SPOT, ON_DEMAND]
     made = declare(lambda: GpuNodePool(stack, args))  # type: ignore[arg-type]  # a fixture's dict
     # Pulumi adds a dash and seven digits; an instance's own suffix has five characters.
     assert all(len(r.name) <= 63 - 8 for r in made.resources if r.custom)
     assert all(len(group.inputs["baseInstanceName"]) <= 58 for group in made.of("InstanceGroupManager"))
+
+
+@pytest.fixture
+def made(declare_seen: Make) -> Any:
+    """The tag of the stack `demo`; `seen` are its outputs."""
+    return declare_seen(GroupTag, {"project_number": "123456789012", "stack": "demo"})
+
+
+def test_the_key_is_the_stacks_own_in_the_project(made: Any) -> None:
+    key = made.one("TagKey").inputs
+    assert (key["parent"], key["shortName"]) == ("projects/123456789012", "gangway-demo")
+    assert "purpose" not in key, "a key for firewalls may be bound to networks and machines alone"
+
+
+def test_groups_carry_what_the_condition_asks(made: Any) -> None:
+    key, value = made.one("TagKey").id, made.one("TagValue").id
+    assert made.seen == {"bound": {key: value}, "condition": tag_condition(key, value)}
+
+
+def test_what_is_declared_is_what_the_apis_know(
+    made: Any, api_document: Callable[[str], dict[str, Any]], api_mistakes: Mistakes
+) -> None:
+    for kind in ("TagKey", "TagValue"):
+        assert api_mistakes("cloudresourcemanager.v3", kind, dict(made.one(kind).inputs)) == []
+    assert "params" in api_document("compute.beta")["schemas"]["InstanceGroupManager"]["properties"]
+    params = {"resourceManagerTags": {"tagKeys/1": "tagValues/2"}}
+    assert api_mistakes("compute.beta", "InstanceGroupManagerParams", params) == []

@@ -7,6 +7,7 @@ import pytest
 
 from gangway.components.gcp.identity import plan_services
 from gangway.components.gcp.perimeter import RESTRICTED, ServicePerimeter, missing_from, plan_perimeter
+from tests.components.fixture_types import Make, Mistakes
 
 ARGS: dict[str, Any] = {
     "access_policy": 330193482019,
@@ -15,7 +16,6 @@ ARGS: dict[str, Any] = {
     "operators": ["user:ops@example.com"],
     "enforced": True,
 }
-Make = Callable[..., Any]
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_its_name_is_the_projects() -> None:
 @pytest.mark.parametrize(("enforced", "part", "other"), [(True, "status", "spec"), (False, "spec", "status")])
 def test_what_is_declared_is_what_the_api_knows(
     declared: Callable[..., dict[str, Any]],
-    api_mistakes: Callable[..., list[str]],
+    api_mistakes: Mistakes,
     *,
     enforced: bool,
     part: str,

@@ -12,8 +12,13 @@ from typing import Any
 import pytest
 
 from gangway.components.gcp.tpu.api import GOOGLE_API_URL, SCOPE, TpuApi
-from gangway.components.gcp.tpu.queue_watch import DEAD, DEAD_NODE, NOT_YET_ACCEPTED
-from gangway.components.gcp.tpu.queued_tpu import ActiveTpuProvider, QueuedTpuProvider
+from gangway.components.gcp.tpu.queued_tpu import (
+    DEAD,
+    DEAD_NODE,
+    NOT_YET_ACCEPTED,
+    ActiveTpuProvider,
+    QueuedTpuProvider,
+)
 from gangway.components.gcp.tpu.request import queued_resource_body
 
 PARENT = "projects/lab/locations/us-east5-a"

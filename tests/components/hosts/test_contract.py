@@ -5,7 +5,6 @@ import inspect
 import pkgutil
 import sys
 import typing
-from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -13,6 +12,7 @@ from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
 import gangway.components.hosts
 from gangway.components.hosts.node_pool import HostPool, HostPoolArgs
+from tests.components.fixture_types import Make
 
 MACHINE: dict[str, Any] = {
     "name": "dgx-1",
@@ -44,7 +44,7 @@ def test_the_signature_is_name_args_opts() -> None:
     assert {"HostPool", "HostPoolArgs"} <= set(sys.modules[HostPool.__module__].__all__)
 
 
-def test_what_it_declares_is_its_own(declare: Callable[..., Any]) -> None:
+def test_what_it_declares_is_its_own(declare: Make) -> None:
     made = declare(lambda: HostPool("demo", typing.cast("HostPoolArgs", EVERYTHING)))
     (own,) = [r for r in made.resources if r.type == "gangway:hosts:HostPool"]
     children = [r for r in made.resources if r is not own]

@@ -3,18 +3,20 @@
 import hashlib
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pulumi
 import pytest
 from pulumi.runtime import rpc
+from pydantic import TypeAdapter
 
-from gangway.components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostPool, HostPoolArgs
+from gangway.components.core.capacity import AnyRung, Rung
+from gangway.components.core.findings import InputError
+from gangway.components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostPool, HostPoolArgs, check_ladder
+from tests.components.fixture_types import Make
 
 SCRIPT = "#!/usr/bin/env bash\necho made\n"
-Make = Callable[..., Any]
 
 
 def machine(number: int, **changes: Any) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def machine(number: int, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(declare: Callable[..., Any]) -> Make:
+def make(declare: Make) -> Make:
     """Declares a pool called lab."""
 
     def run(*machines: dict[str, Any], private_key: str | None = None, keys: dict[str, str] | None = None) -> Any:
@@ -117,3 +119,29 @@ def test_any_users_shell_runs_the_words_with_roots_rights(make: Make, tmp_path: 
     digest = hashlib.sha256(SCRIPT.encode()).hexdigest()
     assert (tmp_path / "said").read_text() == f"{rights}bash .gangway-lab-dgx-1.sh install {digest} dgx-1\n"
     assert not (tmp_path / ".gangway-lab-dgx-1.sh").exists(), "nothing is installed here: the copy alone goes"
+
+
+RUNGS: TypeAdapter[list[AnyRung]] = TypeAdapter(list[Rung])
+ON_DEMAND: dict[str, Any] = {"kind": "on-demand"}
+
+
+def test_machines_that_are_there_are_on_demand() -> None:
+    check_ladder(RUNGS.validate_python([ON_DEMAND]))
+
+
+@pytest.mark.parametrize(
+    ("rungs", "place", "said"),
+    [
+        ([{"kind": "spot"}], "gangway:cluster.capacity[0].kind", "takes them back"),
+        ([{"kind": "reservation", "id": "r"}], "gangway:cluster.capacity[0].kind", "reserves them"),
+        ([ON_DEMAND, {"kind": "spot"}], "gangway:cluster.capacity[1].kind", "on-demand"),
+        ([{**ON_DEMAND, "machine_types": ["dgx"]}], "gangway:cluster.capacity[0]", "no machine_types and no zones"),
+        ([{**ON_DEMAND, "zones": ["rack-2"]}], "gangway:cluster.capacity[0]", "'rack-2'"),
+        ([ON_DEMAND, ON_DEMAND], "gangway:cluster.capacity", "no other machines to turn to"),
+    ],
+)
+def test_every_other_way_to_get_machines_is_refused(rungs: list[dict[str, Any]], place: str, said: str) -> None:
+    with pytest.raises(InputError, match="fix") as caught:
+        check_ladder(RUNGS.validate_python(rungs))
+    assert caught.value.place == place
+    assert said in str(caught.value)

@@ -22,6 +22,7 @@ import pytest
 from gangway.components.core.job import JobSpec, Rendezvous, Training
 from gangway.components.hosts.node_pool import HostPool, HostPoolArgs
 from gangway.images.hosts import HostSpec, render_host_installer
+from tests.components.fixture_types import Make
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 pytestmark = pytest.mark.skipif(
@@ -153,7 +154,7 @@ def copies(pool: str) -> list[Path]:
 
 
 @pytest.fixture
-def words(declare: Callable[..., Any], reached: Reached, pool: str, tmp_path: Path) -> Callable[[str], Any]:
+def words(declare: Make, reached: Reached, pool: str, tmp_path: Path) -> Callable[[str], Any]:
     """Hands a script over, and gives the command's inputs."""
     machine = {"name": "dgx-1", "address": "127.0.0.1", "port": 22, "user": "me", "host_key": reached.host_key}
 

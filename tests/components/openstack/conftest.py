@@ -1,6 +1,5 @@
 """Declares OpenStack's components, and what each is made of when it declares everything it can."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -9,16 +8,6 @@ from gangway.components.core.fields import Egress
 
 UUIDS = [f"{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "123"]
 """Of networks and a reservation that are there already."""
-
-
-@pytest.fixture
-def make(declare: Callable[..., Any]) -> Callable[..., Any]:
-    """Declares one component, called demo, with these arguments."""
-
-    def run(component: Callable[..., object], args: Mapping[str, Any]) -> Any:
-        return declare(lambda: component("demo", args))
-
-    return run
 
 
 @pytest.fixture

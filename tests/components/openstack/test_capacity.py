@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gangway.components.core.capacity import plan_rung
+from gangway.components.core.capacity import plan_rung, rung_from_args
 from gangway.components.core.findings import InputError
-from gangway.components.openstack.capacity import check_flavour, check_ladder, plan_placing, rung_from_args
+from gangway.components.openstack.capacity import check_flavour, check_ladder, plan_placing
 
 RESERVATION = "c1fb5090-e046-42a5-8287-2aa380a8d31a"
 RESERVED = {"kind": "reservation", "id": RESERVATION}

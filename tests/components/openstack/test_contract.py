@@ -6,14 +6,14 @@ from typing import Any
 import pulumi
 import pytest
 
-from gangway.components.openstack.identity import NodeIdentity
 from gangway.components.openstack.launch import HeadNode
-from gangway.components.openstack.machine_secrets import MachineSecrets
+from gangway.components.openstack.machine_secrets import MachineSecrets, NodeIdentity
 from gangway.components.openstack.network import TrainingNetwork
 from gangway.components.openstack.node_pool import NodePool
 from gangway.components.openstack.storage import ManilaShare, RunBucket
 from gangway.components.openstack.tags import header_tags, tag_words
 from tests.components.contract import check_declared, check_signature, keys_of
+from tests.components.fixture_types import Make
 from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
@@ -43,14 +43,14 @@ def example(everything: dict[str, Any]) -> Example:
 
 
 @every_component
-def test_the_contract(component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example) -> None:
+def test_the_contract(component: type[pulumi.ComponentResource], make: Make, example: Example) -> None:
     check_signature(component)
     check_declared(component, "openstack", make(component, example(component)))
 
 
 @every_component
 def test_the_providers_schema_takes_everything_it_can_declare(
-    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
+    component: type[pulumi.ComponentResource], make: Make, example: Example
 ) -> None:
     checked = 0
     for resource in make(component, example(component)).resources:
@@ -62,7 +62,7 @@ def test_the_providers_schema_takes_everything_it_can_declare(
 
 @every_component
 def test_whatever_can_carry_a_tag_carries_them_all(
-    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example, tags: dict[str, str]
+    component: type[pulumi.ComponentResource], make: Make, example: Example, tags: dict[str, str]
 ) -> None:
     spelled: dict[str, Any] = {"Instance": tags, "Share": tags, "Container": header_tags(tags)}
     for resource in make(component, example(component)).resources:

@@ -1,6 +1,5 @@
 """The network: who has which address, what passes, and the one way out."""
 
-from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
@@ -19,6 +18,7 @@ from gangway.components.openstack.network import (
     plan_network,
     plan_rules,
 )
+from tests.components.fixture_types import Make
 
 HEAD: HeadPortsArgs = {"rendezvous_port": 29400, "metrics_port": 9400}
 ROUTER = "11111111-0000-4000-8000-111111111111"
@@ -122,7 +122,7 @@ def network(**changes: Any) -> dict[str, Any]:
     return {"cidr": "10.42.0.0/16", "egress": Egress.NAT, "external_network_id": ROUTER, "tags": {}, **changes}
 
 
-def test_one_router_leads_out(make: Callable[..., Any]) -> None:
+def test_one_router_leads_out(make: Make) -> None:
     made = make(TrainingNetwork, network(head=HEAD))
     assert made.one("Router").inputs["externalNetworkId"] == ROUTER
     leg = made.one("RouterInterface").inputs
@@ -134,7 +134,7 @@ def test_one_router_leads_out(make: Callable[..., Any]) -> None:
     assert made.one("Network").inputs["portSecurityEnabled"] is True
 
 
-def test_groups_hold_our_rules_alone(make: Callable[..., Any]) -> None:
+def test_groups_hold_our_rules_alone(make: Make) -> None:
     made = make(TrainingNetwork, network(head=HEAD))
     groups = {group.name: group.id for group in made.of("SecGroup")}
     assert set(groups) == {"demo-fabric", "demo-head"}
@@ -151,11 +151,11 @@ def test_groups_hold_our_rules_alone(make: Callable[..., Any]) -> None:
     assert rules["demo-out-fabric"]["remoteIpPrefix"] == "0.0.0.0/0"
 
 
-def test_without_a_head_there_is_no_group_of_one(make: Callable[..., Any]) -> None:
+def test_without_a_head_there_is_no_group_of_one(make: Make) -> None:
     made = make(TrainingNetwork, network())
     assert [group.name for group in made.of("SecGroup")] == ["demo-fabric"]
 
 
-def test_the_program_of_others_is_told_of_services_too(make: Callable[..., Any]) -> None:
+def test_the_program_of_others_is_told_of_services_too(make: Make) -> None:
     with pytest.raises(InputError, match=r"^service_cidrs: missing"):
         make(TrainingNetwork, network(egress=Egress.ENDPOINTS))

@@ -1,6 +1,5 @@
 """GPU nodes: ports, placement, disks, and what is kept from `up`'s hands."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from gangway.components.core.findings import InputError
 from gangway.components.openstack.node_pool import PLACEMENTS, NodePool, NodePoolArgs, plan_node_pool
+from tests.components.fixture_types import Make
 
 RESERVED = {"kind": "reservation", "id": "c1fb5090-e046-42a5-8287-2aa380a8d31a"}
 OPTIONAL = (
@@ -37,7 +37,7 @@ def test_every_node_has_an_address_of_its_own(num_nodes: int, ports: int) -> Non
     assert plan.rdma_ports == ports
 
 
-def test_nodes_are_instances_on_ports_of_their_own(make: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_nodes_are_instances_on_ports_of_their_own(make: Make, args: dict[str, Any]) -> None:
     made = make(NodePool, args)
     nodes = made.of("Instance")
     assert [node.name for node in nodes] == ["demo-0-on-demand-0", "demo-0-on-demand-1"]
@@ -53,14 +53,14 @@ def test_nodes_are_instances_on_ports_of_their_own(make: Callable[..., Any], arg
     assert made.of("FloatingIp") == []
 
 
-def test_nodes_know_the_head_by_what_may_change(make: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_nodes_know_the_head_by_what_may_change(make: Make, args: dict[str, Any]) -> None:
     """A head that is made anew takes no worker with it, as it would by their user data."""
     for host, known in (("10.42.0.10", {"gangway:head": "10.42.0.10"}), (None, {})):
         for node in make(NodePool, {**args, "head_host": host}).of("Instance"):
             assert {k: v for k, v in node.inputs["metadata"].items() if k == "gangway:head"} == known
 
 
-def test_where_the_secrets_are_stands_in_what_may_change(make: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_where_the_secrets_are_stands_in_what_may_change(make: Make, args: dict[str, Any]) -> None:
     """Another address replaces no node; other user data would."""
     for node in make(NodePool, {**args, "secrets_signature": "temp_url_sig=cd"}).of("Instance"):
         assert node.inputs["metadata"]["gangway:secrets"] == args["secrets_place"]
@@ -69,16 +69,14 @@ def test_where_the_secrets_are_stands_in_what_may_change(make: Callable[..., Any
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_a_server_group_places_what_nobody_has_reserved(
-    make: Callable[..., Any], args: dict[str, Any], placement: str
-) -> None:
+def test_a_server_group_places_what_nobody_has_reserved(make: Make, args: dict[str, Any], placement: str) -> None:
     made = make(NodePool, {**args, "placement": placement})
     group = made.one("ServerGroup")
     assert group.inputs["policies"] == placement
     assert [node.inputs["schedulerHints"] for node in made.of("Instance")] == [[{"group": group.id}]] * 2
 
 
-def test_a_reservation_is_a_hint_to_the_scheduler(make: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_a_reservation_is_a_hint_to_the_scheduler(make: Make, args: dict[str, Any]) -> None:
     made = make(NodePool, {**args, "capacity": [RESERVED]})
     assert made.of("ServerGroup") == []
     hints = [{"additionalProperties": {"reservation": RESERVED["id"]}}]
@@ -86,14 +84,14 @@ def test_a_reservation_is_a_hint_to_the_scheduler(make: Callable[..., Any], args
     assert made.of("Instance")[0].name == "demo-0-reservation-0"
 
 
-def test_a_reserved_flavour_needs_no_hint(make: Callable[..., Any], args: dict[str, Any]) -> None:
+def test_a_reserved_flavour_needs_no_hint(make: Make, args: dict[str, Any]) -> None:
     made = make(NodePool, {**args, "capacity": [RESERVED], "machine_type": f"reservation:{RESERVED['id']}"})
     assert all("schedulerHints" not in node.inputs for node in made.of("Instance"))
     assert made.of("ServerGroup") == []
 
 
 def test_rdma_ports_have_no_firewall_and_none_is_pretended(
-    make: Callable[..., Any], everything: dict[str, Any], args: dict[str, Any]
+    make: Make, everything: dict[str, Any], args: dict[str, Any]
 ) -> None:
     rdma = {name: everything[name] for name in ("rdma_network_id", "rdma_ports")}
     made = make(NodePool, {**args, **rdma})
@@ -109,7 +107,7 @@ def test_rdma_ports_have_no_firewall_and_none_is_pretended(
     assert len({port["port"] for port in others}) == 8
 
 
-def test_where_nodes_start_from(make: Callable[..., Any], everything: dict[str, Any], args: dict[str, Any]) -> None:
+def test_where_nodes_start_from(make: Make, everything: dict[str, Any], args: dict[str, Any]) -> None:
     disks = {name: everything[name] for name in ("boot_volume_gib", "volume_type")}
     (first, _) = make(NodePool, {**args, **disks}).of("Instance")
     (disk,) = first.inputs["blockDevices"]

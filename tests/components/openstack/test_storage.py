@@ -1,15 +1,15 @@
 """The run container, and the share in its three ways."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.components.openstack.storage import ManilaShare, RunBucket, check_share, export_path
+from tests.components.fixture_types import Make
 
 
-def test_the_run_container_is_private_and_kept(make: Callable[..., Any], tags: dict[str, str]) -> None:
+def test_the_run_container_is_private_and_kept(make: Make, tags: dict[str, str]) -> None:
     container = make(RunBucket, {"tags": tags}).one("Container")
     assert container.inputs["metadata"] == {"team": "ml", "gangway-stack": "demo", "cost-center": "4711"}
     assert container.inputs["forceDestroy"] is False
@@ -20,7 +20,7 @@ def share(**changes: Any) -> dict[str, Any]:
     return {"capacity_gib": 1024, "protocol": "NFS", "zone": "", "clients": "203.0.113.4", "tags": {}, **changes}
 
 
-def test_a_server_outside_sees_the_router(make: Callable[..., Any]) -> None:
+def test_a_server_outside_sees_the_router(make: Make) -> None:
     made = make(ManilaShare, share())
     files, access = made.one("Share"), made.one("ShareAccess").inputs
     assert (files.inputs["shareProto"], files.inputs["size"], files.inputs["isPublic"]) == ("NFS", 1024, False)
@@ -29,7 +29,7 @@ def test_a_server_outside_sees_the_router(make: Callable[..., Any]) -> None:
     assert access["shareId"] == files.id
 
 
-def test_a_server_in_the_stacks_network(make: Callable[..., Any]) -> None:
+def test_a_server_in_the_stacks_network(make: Make) -> None:
     made = make(ManilaShare, share(share_network=True, network_id="n", subnet_ids=["s"], clients="10.42.0.0/16"))
     network = made.one("ShareNetwork")
     assert (network.inputs["neutronNetId"], network.inputs["neutronSubnetId"]) == ("n", "s")
@@ -37,7 +37,7 @@ def test_a_server_in_the_stacks_network(make: Callable[..., Any]) -> None:
     assert made.one("ShareAccess").inputs["accessTo"] == "10.42.0.0/16"
 
 
-def test_native_cephfs_knows_a_user(make: Callable[..., Any]) -> None:
+def test_native_cephfs_knows_a_user(make: Make) -> None:
     access = make(ManilaShare, share(protocol="CEPHFS")).one("ShareAccess").inputs
     assert (access["accessType"], access["accessTo"]) == ("cephx", "gangway-demo")
 

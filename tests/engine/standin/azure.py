@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from pulumi.runtime.rpc import UNKNOWN
 
-from gangway.components.azure.immutable import IMMUTABLE
+from gangway.components.azure.common import IMMUTABLE
 
 from .aks import CLUSTER, credentials, known_of_cluster
 from .azure_facts import (

@@ -1,7 +1,6 @@
 """QueuedTpu: its provider against the stand-in over HTTP, its component under Pulumi's mocks."""
 
 import base64
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from gangway.components.core.findings import InputError
 from gangway.components.gcp.tpu.api import QuotaError, TpuError
 from gangway.components.gcp.tpu.queued_tpu import ActiveTpuProvider, QueuedTpu, QueuedTpuProvider
 from gangway.components.gcp.tpu.request import FINGERPRINT_KEY, queued_resource_body
+from tests.components.fixture_types import Make
 
 NAME = "projects/lab/locations/us-east5-a/queuedResources/gan-tpu"
 NODE = "projects/lab/locations/us-east5-a/nodes/gan-tpu"
@@ -289,7 +289,7 @@ def test_state_holds_a_reference_to_the_provider_and_no_code(provider: Any) -> N
     assert len(stored) < 150
 
 
-def test_the_component_declares_the_request_alone(declare: Callable[..., Any], tpu_args: dict[str, Any]) -> None:
+def test_the_component_declares_the_request_alone(declare: Make, tpu_args: dict[str, Any]) -> None:
     args: Any = {key: value for key, value in tpu_args.items() if key != "queued_resource_id"}
     declared = declare(lambda: QueuedTpu("gan", args))
     request = declared.one("QueuedTpuRequest")
@@ -300,7 +300,7 @@ def test_the_component_declares_the_request_alone(declare: Callable[..., Any], t
     assert [keys for keys in declared.outputs.values() if keys] == [{"name", "addresses"}]
 
 
-def test_the_component_waits_where_asked(declare: Callable[..., Any], tpu_args: dict[str, Any]) -> None:
+def test_the_component_waits_where_asked(declare: Make, tpu_args: dict[str, Any]) -> None:
     args: Any = {**tpu_args, "wait_active": True, "api_url": "http://127.0.0.1:1"}
     declared = declare(lambda: QueuedTpu("gan", args))
     request, active = declared.one("QueuedTpuRequest"), declared.one("ActiveTpu")
@@ -310,7 +310,7 @@ def test_the_component_waits_where_asked(declare: Callable[..., Any], tpu_args: 
     assert "gangway:gcp:QueuedTpu" in active.parent
 
 
-def test_the_component_refuses_a_mistake(declare: Callable[..., Any], tpu_args: dict[str, Any]) -> None:
+def test_the_component_refuses_a_mistake(declare: Make, tpu_args: dict[str, Any]) -> None:
     args: Any = {**tpu_args, "tier": "cheap"}
     with pytest.raises(InputError, match="tier: no such choice"):
         declare(lambda: QueuedTpu("gan", args))

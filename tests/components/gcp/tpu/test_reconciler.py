@@ -14,7 +14,7 @@ import yaml
 
 from gangway.components.gcp.identity import PROJECT_WIDE
 from gangway.components.gcp.tpu.api import TpuApi
-from gangway.components.gcp.tpu.queue_watch import QueueWatch
+from gangway.components.gcp.tpu.queued_tpu import QueueWatch
 from gangway.components.gcp.tpu.reconciler import (
     PAUSES_SEC,
     STATE_OBJECT,
@@ -25,6 +25,7 @@ from gangway.components.gcp.tpu.reconciler import (
     reconcile_source,
 )
 from gangway.components.gcp.tpu.request import queued_resource_body
+from tests.components.fixture_types import Make, Mistakes
 
 PARENT = "projects/lab/locations/us-east5-a"
 NAME = f"{PARENT}/queuedResources/gan-tpu"
@@ -291,12 +292,12 @@ def reconciler_args(labels: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def declared(make: Callable[..., Any], reconciler_args: dict[str, Any]) -> Any:
+def declared(make: Make, reconciler_args: dict[str, Any]) -> Any:
     return make(TpuReconciler, reconciler_args)
 
 
 def test_the_workflow_is_the_file_and_has_what_it_reads(
-    declared: Any, queue: Queue, labels: dict[str, str], api_mistakes: Callable[..., list[str]]
+    declared: Any, queue: Queue, labels: dict[str, str], api_mistakes: Mistakes
 ) -> None:
     workflow = declared.one("Workflow").inputs
     assert workflow["userEnvVars"] == queue.flow.environment
@@ -307,7 +308,7 @@ def test_the_workflow_is_the_file_and_has_what_it_reads(
     assert api_mistakes("workflows.v1", "Workflow", {key: workflow[key] for key in named}) == []
 
 
-def test_the_schedule_starts_the_workflow(declared: Any, api_mistakes: Callable[..., list[str]]) -> None:
+def test_the_schedule_starts_the_workflow(declared: Any, api_mistakes: Mistakes) -> None:
     job = declared.one("Job").inputs
     assert (job["schedule"], job["paused"]) == ("*/5 * * * *", False)
     target = dict(job["httpTarget"])

@@ -1,7 +1,6 @@
 """TpuVm: one slice from Google's own provider, closed and labelled, with what it declares against the TPU API."""
 
 import json
-from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
@@ -11,8 +10,7 @@ from gangway.components.catalog.loader import load_provider
 from gangway.components.core.findings import InputError
 from gangway.components.gcp.pricing import price_resources
 from gangway.components.gcp.tpu.tpu_vm import TpuVm
-
-Make = Callable[..., Any]
+from tests.components.fixture_types import Make
 
 
 @pytest.fixture

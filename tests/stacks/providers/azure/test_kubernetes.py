@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangway.components.azure.aks import PODS_CIDR
-from gangway.components.azure.aks_pools import pool_name
+from gangway.components.azure.aks import PODS_CIDR, pool_name
 from gangway.components.core.findings import InputError
 from gangway.components.kubernetes.spec import GPU, INFINIBAND, JOBS_ONLY, POOL_LABEL
 from gangway.stacks.config.stack_config import StackConfig

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from gangway.components.gcp.group_tag import tag_condition
+from gangway.components.gcp.node_pool import tag_condition
 from gangway.components.gcp.tpu.request import queued_resource_body
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan, run_program

@@ -1,13 +1,13 @@
 """Settling of roles: what is waited for, and that a program in another language has no wait."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pulumi
 from pulumi_azure_native import authorization
 
-from gangway.components.azure.settling import heeded
+from gangway.components.azure.common import heeded
 from gangway.components.core.settling import Settling
+from tests.components.fixture_types import Make
 
 
 def program(seconds: float) -> Callable[[], None]:
@@ -25,7 +25,7 @@ def program(seconds: float) -> Callable[[], None]:
     return run
 
 
-def test_it_tells_an_assignment_from_the_one_before_though_their_ids_are_the_same(declare: Callable[..., Any]) -> None:
+def test_it_tells_an_assignment_from_the_one_before_though_their_ids_are_the_same(declare: Make) -> None:
     made = declare(program(300))
     wait = made.one("Settling")
     assert wait.inputs["what"] == "Azure heeds the roles of demo"
@@ -36,6 +36,6 @@ def test_it_tells_an_assignment_from_the_one_before_though_their_ids_are_the_sam
     assert {grant.urn for grant in made.of("RoleAssignment")} <= wait.dependencies
 
 
-def test_without_seconds_there_is_no_resource(declare: Callable[..., Any]) -> None:
+def test_without_seconds_there_is_no_resource(declare: Make) -> None:
     """A program in another language has no Python in which it could run."""
     assert declare(program(0)).of("Settling") == []

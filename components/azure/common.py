@@ -1,10 +1,30 @@
-"""Properties that Azure refuses to change although the provider sends the change: they replace the resource."""
+"""What Azure's components share: inputs of their resources, replacements for changes that Azure refuses, and a wait for
+role assignments.
+"""
 
 from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 import pulumi
+from pulumi_azure_native import authorization
 
-__all__ = ["IMMUTABLE", "replacing"]
+from gangway.components.core.settling import Settling
+
+__all__ = ["CommonArgs", "common_inputs", "heeded", "replacing"]
+
+
+class CommonArgs(TypedDict):
+    """Inputs of most components, and of their resources."""
+
+    resource_group_name: pulumi.Input[str]
+    location: str
+    tags: dict[str, str]
+
+
+def common_inputs(args: CommonArgs) -> dict[str, Any]:
+    """The common ones of `args`."""
+    return {"resource_group_name": args["resource_group_name"], "location": args["location"], "tags": args["tags"]}
+
 
 IMMUTABLE: Mapping[str, Sequence[str]] = {
     "authorization:RoleAssignment": ("roleDefinitionId",),
@@ -43,8 +63,8 @@ IMMUTABLE: Mapping[str, Sequence[str]] = {
     # An update can only change the key, the maintenance window and root squash.
     "storagecache:AmlFilesystem": ("filesystemSubnet", "hsm", "sku", "storageCapacityTiB", "zones"),
 }
-"""Type -> paths of inputs. Source: Azure's REST reference and its errors (PropertyChangeNotAllowed,
-ResourceAvailabilityZonesCannotBeModified).
+"""Properties that Azure refuses to change although the provider sends the change, by type. Source: Azure's REST
+reference and its errors (PropertyChangeNotAllowed, ResourceAvailabilityZonesCannotBeModified).
 """
 
 
@@ -59,3 +79,22 @@ def _replace_immutable(args: pulumi.ResourceTransformationArgs) -> pulumi.Resour
         return None
     options = pulumi.ResourceOptions(replace_on_changes=list(paths))
     return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, options))
+
+
+# Azure applies role assignments everywhere only after minutes (Managed Lustre's prerequisites say five;
+# Azure/bicep#16601, pulumi/pulumi#16893).
+def heeded(
+    name: str,
+    what: str,
+    grants: Sequence[authorization.RoleAssignment],
+    seconds: float,
+    opts: pulumi.ResourceOptions,
+) -> list[pulumi.CustomResource]:
+    """Role assignments and a wait for them, for `depends_on`; without `seconds` only the assignments. `what`: whose
+    roles, as text; `opts`: parent of the wait, which is not retained.
+    """
+    if not seconds:
+        return list(grants)
+    # Ours keep their ids when replaced: principal and scope tell them apart.
+    awaited = [pulumi.Output.concat(grant.id, " for ", grant.principal_id, " on ", grant.scope) for grant in grants]
+    return [*grants, Settling(name, f"Azure heeds the roles of {what}", awaited, seconds, opts)]

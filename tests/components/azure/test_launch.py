@@ -4,15 +4,19 @@ import base64
 from typing import Any, cast
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.azure.launch import (
     MAX_CUSTOM_DATA_BYTES,
+    MODULUS,
     Image,
     authorized_keys,
     check_custom_data,
     is_hpc_image,
+    nobodys_key,
     plan_image,
     plan_security,
 )
@@ -164,3 +168,17 @@ def test_scratch_is_the_disks_that_a_size_really_has(name: str, gib: int, tempor
     found = machine(name)
     assert (found.instance_store_gib.value, found.temporary_disk) == (gib, temporary)
     assert "NVMe" in found.instance_store_gib.source or temporary
+
+
+def test_ssh_reads_it_and_azure_takes_its_length() -> None:
+    key = load_ssh_public_key(nobodys_key().encode())
+    assert isinstance(key, RSAPublicKey)
+    assert key.key_size == 2048
+    assert (key.public_numbers().n, key.public_numbers().e) == (MODULUS, 65537)
+
+
+def test_its_modulus_is_the_challenges() -> None:
+    """RSA Laboratories gave the number of digits and their sum, so that a slip shows."""
+    digits = str(MODULUS)
+    assert (len(digits), sum(map(int, digits))) == (617, 2738)
+    assert pow(3, MODULUS - 1, MODULUS) != 1, "no prime: then anybody would have the private half"
