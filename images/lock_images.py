@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from gangway.images.pins import LOCK, full_name, locked_digests
-from gangway.images.specs import DOCKERFILE_FLAVOURS, PROMETHEUS_IMAGE
+from gangway.images.specs import DOCKERFILE_FLAVOURS, LOCK, PROMETHEUS_IMAGE, full_name, locked_digests
 
 TIMEOUT_SEC = 30
 _MAX_BYTES = 4_000_000

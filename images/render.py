@@ -16,9 +16,8 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gangway.components.core.job import OPEN_FILES, JobSpec
-from gangway.images.pins import pinned_image
 from gangway.images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, get_outputs
-from gangway.images.specs import TRAINER_UID, DockerfileSpec
+from gangway.images.specs import TRAINER_UID, DockerfileSpec, pinned_image
 
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"

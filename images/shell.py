@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from gangway.components.core.job import OPEN_FILES, JobSpec
-from gangway.images.pins import pinned_image
-from gangway.images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key
+from gangway.images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key, pinned_image
 
 CONTAINER_NAME = "gangway-trainer"
 MEMBER_FILE = "/run/gangway-member.pem"

@@ -1,5 +1,6 @@
 """Parts of a plan that are the same for all providers: head node, zone, tags, job, a site's machine."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -7,12 +8,12 @@ from typing import Any, Literal, TypeVar
 from gangway.components.catalog.loader import Provider, load_provider
 from gangway.components.catalog.schema import MachinePrice, MachineType, Region
 from gangway.components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
-from gangway.components.core.findings import InputError
+from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume
 from gangway.components.core.queue_fabric import fabric_variables
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
-from gangway.stacks.base.command_nodes import command_meets
+from gangway.images.slurm.spec import SlurmMachine
 from gangway.stacks.base.image_signature import image_signature
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
@@ -295,3 +296,70 @@ def queue_fabric(
     if config.cluster.nodes.max < 2 or machine.backend != "nccl":
         return {}
     return fabric_variables(nccl, None if fabric_gbps is None else least_bus_gbps(config, machine, fabric_gbps))
+
+
+_PLACE = "gangway:job.command"
+
+
+def nodes_meet(config: StackConfig) -> bool:
+    """Whether the job's nodes connect: a command without torchrun runs on each of them by itself."""
+    own = config.own_command
+    return config.cluster.nodes.max > 1 and (own is None or own.processes_per_node is not None)
+
+
+def command_meets(config: StackConfig) -> bool:
+    """Whether the job is a custom command whose nodes connect."""
+    return config.own_command is not None and nodes_meet(config)
+
+
+def rendezvous_findings(
+    config: StackConfig, keep_out: str = "put nothing else into the stack's network"
+) -> Iterable[Finding]:
+    """How a command's nodes connect: plain torchrun does not know the trainer's member key. `keep_out`: the fix that
+    keeps other machines away.
+    """
+    own = config.own_command
+    if own is None or config.cluster.nodes.max < 2:
+        return
+    if nodes_meet(config):
+        yield Finding.info(
+            "job.rendezvous-without-key",
+            _PLACE,
+            "torchrun's store on the head has no key, and workers unpickle its values: anyone who reaches its port, "
+            "which only the stack's machines do, can run code in the containers",
+            keep_out,
+        )
+    else:
+        yield Finding.info(
+            "job.nodes-do-not-meet",
+            "gangway:job.processes_per_node",
+            "the command runs on each node by itself: nothing connects the nodes, and no head runs a store",
+            "write processes_per_node to start it with torchrun as one job",
+        )
+
+
+def open_rendezvous_findings(config: StackConfig, where: str, fix: str) -> Iterable[Finding]:
+    """The same for ports that others can reach. `where`: in which network."""
+    if command_meets(config):
+        yield Finding.warning(
+            "job.rendezvous-without-key",
+            _PLACE,
+            f"torchrun's store has no key, and workers unpickle its values: anyone who reaches {where} can run code in "
+            "the containers",
+            fix,
+        )
+    else:
+        yield from rendezvous_findings(config)
+
+
+def slurm_machine(machine: MachineType, fabric: str | None) -> SlurmMachine:
+    """A machine of the catalogue or a site for Slurm. `fabric`: network between nodes besides Ethernet, if any."""
+    gpus = machine.num_accelerators.value if machine.backend == "nccl" else 0
+    model = re.sub(r"[^a-z0-9]", "_", machine.accelerator.rpartition("x")[0].lower())
+    return SlurmMachine(
+        cpus=machine.vcpus.value,
+        memory_gib=machine.memory_gib.value,
+        gpus=gpus,
+        gpu_type=model if gpus else "",
+        fabric=fabric,
+    )

@@ -19,16 +19,12 @@ from gangway.components.estimate.cost import (
     foreign_regions,
 )
 from gangway.components.estimate.spot import best_interval_sec
-from gangway.images.pins import pinned_image
-from gangway.images.specs import DOCKERFILE_FLAVOURS
+from gangway.images.specs import DOCKERFILE_FLAVOURS, pinned_image
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.autoscale import autoscale_findings
-from gangway.stacks.estimates.controller import controller_findings
+from gangway.stacks.estimates.autoscale import autoscale_findings, controller_findings
 from gangway.stacks.estimates.expected_run import run_findings
-from gangway.stacks.estimates.placeholders import placeholder_findings
-from gangway.stacks.estimates.provider_findings import runs_deleted
-from gangway.stacks.estimates.region_limits import region_findings
+from gangway.stacks.estimates.provider_findings import placeholder_findings, region_limit_findings, runs_deleted
 from gangway.stacks.estimates.run_costs import (
     Pace,
     RungCost,
@@ -38,8 +34,7 @@ from gangway.stacks.estimates.run_costs import (
     rung_in_use,
     save_sec,
 )
-from gangway.stacks.estimates.trainer_findings import round_down, trainer_findings
-from gangway.stacks.estimates.worker_memory import memory_findings
+from gangway.stacks.estimates.trainer_findings import memory_findings, round_down, trainer_findings
 from gangway.trainer.config.parts.fields import SELF_PREPARED
 from gangway.trainer.config.prepare_command import prepare_command
 from gangway.trainer.config.presets import PRESETS
@@ -65,7 +60,7 @@ def common_findings(
         *([] if shared else _state(config)),
         *(_data(config) if config.trains else ()),
         *_pins(config),
-        *region_findings(config),
+        *region_limit_findings(config),
         *_stop_delay(config, cost),
         *placeholder_findings(config),
         *runs_deleted(config),

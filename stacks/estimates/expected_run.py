@@ -34,8 +34,7 @@ from gangway.stacks.estimates.throughput import (
     rates,
     throughput,
 )
-from gangway.stacks.estimates.trainer_findings import node_of, round_down
-from gangway.stacks.estimates.worker_memory import WorkerMemory, worker_memory
+from gangway.stacks.estimates.trainer_findings import WorkerMemory, node_of, round_down, worker_memory
 from gangway.trainer.config.refusals import refusals
 from gangway.trainer.config.train_config import TrainConfig
 

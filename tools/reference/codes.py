@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from gangway.stacks.base.registry import provider_names
-from gangway.stacks.outputs import OUTPUTS
-from gangway.stacks.plan.finding_codes import finding_codes, job_codes
-from gangway.stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from gangway.stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES, finding_codes, job_codes
+from gangway.stacks.program import OUTPUTS
 from tools.reference.markdown import code, page, section, table, text
 from tools.reference.source import KINDS, find_outputs, find_severities
 

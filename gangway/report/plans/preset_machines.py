@@ -21,7 +21,7 @@ class OnMachine:
     """A preset's whole run on one machine.
 
     Attributes:
-        needs_gib: per accelerator at a step's peak, estimated (gangway.stacks.estimates.worker_memory).
+        needs_gib: per accelerator at a step's peak, estimated (gangway.stacks.estimates.trainer_findings).
         images_per_second: of the whole machine, projected; None without data or memory.
         hours: of training alone, fast end first; None likewise.
         usd: of these hours, on demand at the list price of `offer`; None without hours or price.

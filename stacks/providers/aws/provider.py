@@ -11,9 +11,8 @@ from gangway.components.aws.retention import RETENTION
 from gangway.components.catalog.loader import bundled_folder
 from gangway.components.catalog.tables import taken_per_month
 from gangway.components.estimate.cost import Declared
-from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.base.rule import is_unknown, items, kind
-from gangway.stacks.base.start import Start
 from gangway.stacks.config.provider_settings import Account, ImageForm, ObjectStore, ProviderSettings
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from gangway.components.catalog.loader import bundled_folder
 from gangway.components.catalog.tables import taken_per_month
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.cost import Declared
-from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
-from gangway.stacks.base.start import Start
+from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.settings import SETTINGS, AzureConfig
 

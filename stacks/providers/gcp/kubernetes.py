@@ -22,8 +22,7 @@ from gangway.stacks.base.cluster_queues import get_engine, get_version
 from gangway.stacks.base.shared import least_bus_gbps, typed_args
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes, place
-from gangway.stacks.providers.gcp.kubernetes_plan import cluster_spec, get_hosts, node_labels, taint
-from gangway.stacks.providers.gcp.plan import GcpPlan
+from gangway.stacks.providers.gcp.plan import GcpPlan, cluster_spec, get_hosts, node_labels, taint
 
 FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
 NODES_FOLDER = "nodePools"

@@ -18,8 +18,7 @@ from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.component_factory import ComponentFactory, declare_file, gpu_nodes, tpu_nodes
 from gangway.stacks.providers.gcp.findings import findings
-from gangway.stacks.providers.gcp.lookups import look_up_all
-from gangway.stacks.providers.gcp.owner import find_owner
+from gangway.stacks.providers.gcp.lookups import find_owner, look_up_all
 from gangway.stacks.providers.gcp.plan import GcpPlan, job_spec, plan
 from gangway.stacks.providers.gcp.settings import GcpConfig
 from gangway.stacks.providers.gcp.user_data import FALLBACK_OBJECT, UserDataInputs

@@ -9,9 +9,8 @@ from gangway.components.catalog.loader import bundled_folder
 from gangway.components.catalog.tables import taken_per_month
 from gangway.components.estimate.cost import Declared
 from gangway.components.gcp.retention import RETENTION
-from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.base.rule import is_unknown, kind
-from gangway.stacks.base.start import Start
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.settings import SETTINGS, GcpConfig
 

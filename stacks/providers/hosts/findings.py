@@ -8,15 +8,13 @@ from gangway.components.catalog.site import site_findings
 from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
 from gangway.components.hosts.wireguard import INTERFACE
-from gangway.stacks.base.command_nodes import open_rendezvous_findings
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site, open_rendezvous_findings
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates import provider_findings
 from gangway.stacks.estimates.common_findings import common_findings
-from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts
+from gangway.stacks.providers.hosts.plan import HostsPlan, fabric_min_gbps, get_hosts
 from gangway.stacks.providers.hosts.settings import HostsConfig
 from gangway.stacks.providers.hosts.slurm import slurm_findings
-from gangway.stacks.providers.hosts.user_data import fabric_min_gbps
 
 HOSTS = "gangway:hosts"
 _MAX_LISTED = 3

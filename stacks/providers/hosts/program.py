@@ -17,10 +17,9 @@ from gangway.images.slurm.hosts import render_slurm_host_installer
 from gangway.stacks.base.shared import get_machine, get_price
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.hosts.findings import findings
-from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts, plan
+from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts, installer, job_spec, plan
 from gangway.stacks.providers.hosts.settings import HostsConfig
 from gangway.stacks.providers.hosts.slurm import machine_spec, slurm_pool
-from gangway.stacks.providers.hosts.user_data import installer, job_spec
 
 __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
 

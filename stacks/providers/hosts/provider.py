@@ -5,10 +5,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gangway.components.core.findings import InputError
-from gangway.stacks.base.provider import NodeTypes, Program, Provider
-from gangway.stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
+from gangway.stacks.base.provider import EXAMPLE_IMAGE, EXAMPLE_SITE, NodeTypes, Program, Provider, Start
 from gangway.stacks.config.engine_settings import SlurmConfig
-from gangway.stacks.config.secret_values import plaintext_mistakes
+from gangway.stacks.config.provider_settings import plaintext_mistakes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.hosts.settings import SETTINGS, HostsConfig
 

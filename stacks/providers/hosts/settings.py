@@ -11,8 +11,7 @@ from gangway.components.core.blob_url import CONTAINER_PATTERN
 from gangway.components.core.fields import Whole
 from gangway.components.core.findings import InputError
 from gangway.components.hosts.wireguard import tunnel_addresses
-from gangway.stacks.config.provider_settings import OwnSection, ProviderSettings
-from gangway.stacks.config.secret_values import Encrypted
+from gangway.stacks.config.provider_settings import Encrypted, OwnSection, ProviderSettings
 from gangway.stacks.config.section import Section
 
 # Algorithms that Pulumi's plugin can pin; servers no longer accept ssh-rsa.

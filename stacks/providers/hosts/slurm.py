@@ -13,13 +13,11 @@ from gangway.images.render import BIN_DIR
 from gangway.images.slurm.conf import SRUN_PORTS
 from gangway.images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec
 from gangway.images.slurm.spec import SlurmHost, SlurmRung, SlurmSpec
-from gangway.stacks.base.shared import queue_fabric
-from gangway.stacks.base.slurm_machine import slurm_machine
+from gangway.stacks.base.shared import queue_fabric, slurm_machine
 from gangway.stacks.config.engine_settings import MAIN_QUEUE
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts
+from gangway.stacks.providers.hosts.plan import HostsPlan, find_rdma, get_hosts
 from gangway.stacks.providers.hosts.settings import HostsConfig
-from gangway.stacks.providers.hosts.user_data import find_rdma
 
 HOSTS = "gangway:hosts"
 

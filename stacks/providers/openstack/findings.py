@@ -11,8 +11,7 @@ from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
 from gangway.components.openstack.capacity import LADDER, RESERVED_FLAVOUR
 from gangway.components.openstack.machine_secrets import VALID_HOURS
-from gangway.stacks.base.command_nodes import rendezvous_findings
-from gangway.stacks.base.shared import get_site
+from gangway.stacks.base.shared import get_site, rendezvous_findings
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates import provider_findings
 from gangway.stacks.estimates.common_findings import common_findings

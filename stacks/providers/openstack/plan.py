@@ -15,8 +15,15 @@ from gangway.components.openstack.launch import plan_boot_source
 from gangway.components.openstack.network import NetworkPlan, check_services, plan_network
 from gangway.components.openstack.storage import check_share
 from gangway.stacks.base import shared
-from gangway.stacks.base.command_nodes import nodes_meet
-from gangway.stacks.base.shared import RENDEZVOUS_PORT, get_machine, get_price, get_region, get_site, tag_policy
+from gangway.stacks.base.shared import (
+    RENDEZVOUS_PORT,
+    get_machine,
+    get_price,
+    get_region,
+    get_site,
+    nodes_meet,
+    tag_policy,
+)
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import cloud_context
 from gangway.stacks.providers.openstack.settings import OpenstackConfig

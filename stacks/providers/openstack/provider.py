@@ -8,9 +8,8 @@ from gangway.components.core.findings import InputError
 from gangway.components.estimate.cost import Declared
 from gangway.components.openstack.retention import RETENTION
 from gangway.components.openstack.tags import header_tags
-from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
-from gangway.stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
-from gangway.stacks.config.secret_values import plaintext_mistakes
+from gangway.stacks.base.provider import EXAMPLE_IMAGE, EXAMPLE_SITE, NodeTypes, Program, Provider, Start, TagRules
+from gangway.stacks.config.provider_settings import plaintext_mistakes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.openstack.settings import SETTINGS, OpenstackConfig
 

@@ -5,8 +5,7 @@ from typing import Literal
 
 from pydantic import Field, StrictBool
 
-from gangway.stacks.config.provider_settings import OwnSection, ProviderSettings
-from gangway.stacks.config.secret_values import Encrypted
+from gangway.stacks.config.provider_settings import Encrypted, OwnSection, ProviderSettings
 from gangway.stacks.config.section import Section
 from gangway.stacks.config.stack_config import StackConfig
 
