@@ -368,7 +368,6 @@ def _shared_steps(spec: GcpMachineSpec) -> list[str]:
 def _worker_files(
     spec: GcpNodeSpec | TpuHostSpec, steps: Sequence[str], more: Sequence[str]
 ) -> tuple[list[NodeFile], list[str]]:
-    """A worker's files, and the units to start."""
     started = [*_STARTED, *_log_units(spec)]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     values = {

@@ -50,7 +50,8 @@ def fetch_digest(image: str) -> str:
     """The current digest of an image's tag. Raises RegistryError."""
     name, _, tag = image.rpartition(":")
     host, _, repository = name.partition("/")
-    url = f"{_registry_url(_HOSTS.get(host, host))}/v2/{repository}/manifests/{tag}"
+    root = f"{_test_registry()}/" if _test_registry() else "https://"
+    url = f"{root}{_HOSTS.get(host, host)}/v2/{repository}/manifests/{tag}"
     headers = {"Accept": ", ".join(_MEDIA_TYPES)}
     try:
         try:
@@ -72,10 +73,6 @@ def _test_registry() -> str:
     return os.environ.get("GANGWAY_REGISTRY_URL", "")
 
 
-def _registry_url(host: str) -> str:
-    return f"{_test_registry()}/{host}" if _test_registry() else f"https://{host}"
-
-
 def _get(url: str, headers: Mapping[str, str]) -> bytes:
     with urllib.request.urlopen(urllib.request.Request(url, headers=dict(headers)), timeout=TIMEOUT_SEC) as answer:
         content: bytes = answer.read(_MAX_BYTES + 1)
@@ -85,7 +82,6 @@ def _get(url: str, headers: Mapping[str, str]) -> bytes:
 
 
 def _fetch_token(challenge: str, repository: str) -> str:
-    """An anonymous token to pull from one repository."""
     fields = {found["name"]: found["value"] for found in _CHALLENGE.finditer(challenge)}
     realm = fields.get("realm", "")
     is_safe = urlsplit(realm).scheme == "https" or realm.startswith(_test_registry() or "https:")

@@ -126,7 +126,6 @@ def _drop_unused_imports(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _select_definitions(body: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
-    """The statements that define these names, and the names they use."""
     kept: set[ast.stmt] = set()
     while more := [line for line in body if line not in kept and _defined_names(line) & wanted]:
         kept.update(more)
@@ -269,7 +268,6 @@ def _custom_script_text(cloud: str, name: str) -> str:
 
 
 def _get_template(cloud: str, name: str) -> str:
-    """The cloud's template of that name, or the shared one."""
     return f"{cloud}/{name}" if (TEMPLATES / cloud / name).is_file() else f"node/{name}"
 
 

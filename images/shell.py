@@ -206,7 +206,6 @@ def _mount_file(path: str) -> list[str]:
 
 
 def _custom_argv(job: JobSpec, bin_dir: str, run_dir: str, max_hours: float | None) -> list[str]:
-    """own-node.sh with its arguments, then those of own-job.sh."""
     assert job.command is not None
     return [
         f"{bin_dir}/{OWN_SCRIPTS[0]}",

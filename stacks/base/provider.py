@@ -2,7 +2,7 @@
 from a stack file and is loaded only for the stack's provider. See `docs/adding-a-provider.md`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -35,10 +35,6 @@ def _empty() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
-def _leaves() -> Mapping[str, Any]:
-    return MappingProxyType({"terminate_when_done": True})
-
-
 @dataclass(frozen=True)
 class Start:
     """The first stack file of a provider.
@@ -58,7 +54,7 @@ class Start:
     sections: Mapping[str, Any] = field(default_factory=_empty)
     questions: Mapping[str, str] = field(default_factory=_empty)
     shared: Mapping[str, Any] = field(default_factory=_empty)
-    job: Mapping[str, Any] = field(default_factory=_leaves)
+    job: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({"terminate_when_done": True}))
     month_setting: str = ""
     refreshes: bool = False
 
@@ -114,10 +110,6 @@ class Program(Protocol[PlanT]):
 Tags = Sequence[Any]
 
 
-def _starts_nothing(_resource: Declared) -> Iterator[tuple[str, Tags]]:
-    return iter(())
-
-
 @dataclass(frozen=True)
 class TagRules:
     """Which types of resources take tags, and in which input.
@@ -139,7 +131,7 @@ class TagRules:
     other_inputs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     more_types: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     spelled: Mapping[str, Callable[[str], str]] = field(default_factory=lambda: MappingProxyType({}))
-    started: Callable[[Declared], Iterable[tuple[str, Tags]]] = _starts_nothing
+    started: Callable[[Declared], Iterable[tuple[str, Tags]]] = lambda _resource: ()
     started_inputs: frozenset[str] = frozenset()
 
     def inputs(self) -> dict[str, str]:
@@ -167,26 +159,6 @@ class NodeTypes:
     machines: frozenset[str] = frozenset()
     templates: frozenset[str] = frozenset()
     restarting: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
-
-
-def _no_mistakes(_config: StackConfig) -> Iterator[InputError]:
-    return iter(())
-
-
-def _no_data(_config: StackConfig) -> str | None:
-    return None
-
-
-def _has_no_isolated_rungs(_machine: MachineType) -> bool:
-    return False
-
-
-def _has_no_staying_nodes(_resources: Sequence[Declared]) -> bool:
-    return False
-
-
-def _needs_no_venv(_config: StackConfig, _planned: Any) -> str:
-    return ""
 
 
 @dataclass(frozen=True)
@@ -236,21 +208,21 @@ class Provider:
     has_tpus: bool = False
     packages: tuple[str, ...] = ()
     loads_by_name: bool = True
-    mistakes: Callable[[StackConfig], Iterable[InputError]] = _no_mistakes
-    own_data: Callable[[StackConfig], str | None] = _no_data
+    mistakes: Callable[[StackConfig], Iterable[InputError]] = lambda _config: ()
+    own_data: Callable[[StackConfig], str | None] = lambda _config: None
     catalog: CatalogFolder | None = None
     bucket_service: Callable[[Sequence[Declared]], str] | None = None
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None
     caps_spot: bool = False
-    has_isolated_rungs: Callable[[MachineType], bool] = _has_no_isolated_rungs
+    has_isolated_rungs: Callable[[MachineType], bool] = lambda _machine: False
     tags: TagRules = TagRules()
     retention: Retention = NO_RETENTION
     machine_types: frozenset[str] = frozenset()
     nodes: NodeTypes = NodeTypes()
     budget_types: frozenset[str] = frozenset()
     region_inputs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    nodes_stay: Callable[[Sequence[Declared]], bool] = _has_no_staying_nodes
-    dynamic: Callable[[StackConfig, Any], str] = _needs_no_venv
+    nodes_stay: Callable[[Sequence[Declared]], bool] = lambda _resources: False
+    dynamic: Callable[[StackConfig, Any], str] = lambda _config, _planned: ""
 
     @property
     def sdk_module(self) -> str:

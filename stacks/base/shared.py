@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from gangway.components.catalog.loader import Provider, load_provider
 from gangway.components.catalog.schema import MachinePrice, MachineType, Region
@@ -13,13 +13,11 @@ from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Trainin
 from gangway.components.core.queue_fabric import fabric_variables
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
-from gangway.images.slurm.spec import SlurmMachine
-from gangway.stacks.base.image_signature import image_signature
+from gangway.images.slurm.conf import SlurmMachine
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
 from gangway.stacks.config.sections import CommandConfig
-from gangway.stacks.config.stack_config import StackConfig
-from gangway.trainer.records.run_record import RunContext
+from gangway.stacks.config.stack_config import StackConfig, image_signature
 
 Args = TypeVar("Args")
 RENDEZVOUS_PORT = 29400
@@ -115,43 +113,6 @@ def run_dir(config: StackConfig, mount: str) -> str:
     return f"{state_root(config, mount)}/runs/{config.stack}"
 
 
-def get_job(
-    config: StackConfig,
-    image: str,
-    context: RunContext,
-    training: Training,
-    *,
-    state: str,
-    processes_per_node: int,
-    at: Rendezvous,
-    volumes: Sequence[Volume] = (),
-    env: Mapping[str, str] = MappingProxyType({}),
-    backend: Literal["nccl", "xla"] = "nccl",
-    num_nodes: tuple[int, int] | None = None,
-    shutdown_timeout_sec: int = 25,
-) -> JobSpec:
-    """The job of the nodes. `state`: its folder on every node, shared between several nodes, so that any of them can
-    resume it; `volumes` and `env`: for the fabric; `num_nodes`: minimum and maximum, if a node of the stack file is
-    several machines; `shutdown_timeout_sec`: fits into 30 s of notice, unless a cloud gives more.
-    """
-    least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
-    return JobSpec(
-        name=config.stack,
-        image=image,
-        image_signature=image_signature(config),
-        backend=backend,
-        num_nodes_min=least,
-        num_nodes_max=most,
-        processes_per_node=processes_per_node,
-        rendezvous=at,
-        volumes=(Volume(source=state, target=state), *volumes),
-        env={"GANGWAY_CONTEXT": context.model_dump_json(), **env},
-        run_id=context.run_id,
-        training=training,
-        shutdown_timeout_sec=shutdown_timeout_sec,
-    )
-
-
 def command_job(
     config: StackConfig,
     own: CommandConfig,
@@ -166,7 +127,7 @@ def command_job(
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
     """The job of a custom command. `accelerators`: per node; `at`: the rendezvous of torchrun on several nodes; the
-    rest as in `get_job`. The command's own `env` overrides `env`.
+    rest as in `gangway.stacks.estimates.run_context.training_job`. The command's own `env` overrides `env`.
     """
     nodes = config.cluster.nodes
     several = {"GANGWAY_NNODES": f"{nodes.min}:{nodes.max}"} if nodes.max > 1 else {}
@@ -181,7 +142,11 @@ def command_job(
         num_nodes_max=nodes.max,
         processes_per_node=accelerators,
         rendezvous=at or Rendezvous(standalone=True),
-        volumes=(Volume(source=state, target=state), *volumes, *_outputs(own.outputs, run_dir)),
+        volumes=(
+            Volume(source=state, target=state),
+            *volumes,
+            *(Volume(source=output_folder(run_dir, folder), target=folder) for folder in own.outputs),
+        ),
         env={**env, **several, **command_variables(own, run_dir, OWN_NOTICES)},
         command=OwnCommand(
             words=own.command,
@@ -219,10 +184,6 @@ def command_job_on(
         volumes=volumes if meets else (),
         env=env if meets else {},
     )
-
-
-def _outputs(outputs: Sequence[str], run_dir: str) -> Iterable[Volume]:
-    return (Volume(source=output_folder(run_dir, folder), target=folder) for folder in outputs)
 
 
 def steps_alarm_minutes(config: StackConfig) -> int | None:

@@ -145,7 +145,9 @@ def parse_number(name: str, value: object, span: Span) -> int | float | None:
         elif read < 0 <= span.above:
             read = -read
     near = span.nearest(read)
-    return None if near is None else _to_int(near)
+    if near is None:
+        return None
+    return int(near) if near == int(near) and abs(near) < 1e15 else near
 
 
 def explain_conversion(name: str, value: str, pattern: str, span: Span) -> str:
@@ -173,17 +175,11 @@ def _name_words(name: str) -> list[str]:
     return name.lower().replace("-", "_").partition("_per_")[0].split("_")
 
 
-def _to_int(value: float) -> int | float:
-    return int(value) if value == int(value) and abs(value) < 1e15 else value
-
-
 def _round_conversion(value: float, *, exact: bool) -> float:
-    """Drops the digits that a conversion adds."""
     return value if exact or not math.isfinite(value) or value == int(value) else float(f"{value:.6g}")
 
 
 def _parse_amount(name: str, text: str) -> float | None:
-    """A number with a unit, converted to the setting's; None for another kind of unit, or no number."""
     plain = text.strip().lower().replace("us$", "$")
     measure = next((_MEASURES[word] for word in _name_words(name) if word in _MEASURES), None)
     if "$" in plain or plain.startswith("usd"):
@@ -218,7 +214,6 @@ def _worth(unit: str, measure: _Measure | None, words: list[str]) -> float | Non
 
 
 def _parse_duration(text: str) -> float | None:
-    """Seconds of `1d 12h`."""
     if not _DURATION.match(text) or _DURATION.sub("", text):
         return None
     parts = [(_parse_float(number), _TIME.get(unit)) for number, unit in _DURATION.findall(text)]

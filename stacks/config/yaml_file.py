@@ -151,7 +151,6 @@ def _check_depth(text: str, path: Path) -> None:
 def _find_misread(
     document: yaml.Node | None, path: Path, root: type[BaseModel] | None, settings: type[BaseModel] | None
 ) -> Iterator[InputError]:
-    """Duplicate keys in the file and, among our settings, values that YAML misreads."""
     start: list[tuple[yaml.Node, _Loc]] = [] if document is None else [(document, ())]
     queue, visited = deque(start), 0
     while queue:

@@ -213,7 +213,6 @@ def _unmet_objective(config: StackConfig, asked: AutoscaleConfig, wanted: Decisi
 
 
 def _ineffective(config: StackConfig, machine: MachineType, asked: AutoscaleConfig) -> Iterable[Finding]:
-    """Settings without effect, and who scales the group."""
     nodes = config.cluster.nodes
     if nodes.min == nodes.max:
         yield Finding.warning(
@@ -287,7 +286,10 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
     if cost is not None:
         _check_money(config, machine, asked, cost)
     yield _summary(config, machine, asked)
-    yield from _ignored_bounds(asked)
+    if asked.policy == "fixed" and asked.bounds != Bounds():
+        yield Finding.warning(
+            "controller.ignored", _BOUNDS, "of no effect: policy fixed changes nothing", "remove bounds, or the policy"
+        )
     yield from _ineffective_bounds(config, machine, asked.bounds)
     if cost is not None:
         yield from _over_bound(config, machine, asked.bounds, cost)
@@ -298,7 +300,6 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
 
 
 def _check_run(config: StackConfig, machine: MachineType, bounds: Bounds) -> None:
-    """InputError: bounds that the trainer would refuse at its start."""
     nodes, each = config.cluster.nodes, machine.num_accelerators.value
     trained, fewest = get_train_config(config, machine), max(1, nodes.min) * each
     for found in misfits(bounds, trained, nodes.max * each, least_workers=fewest):
@@ -355,7 +356,6 @@ def _check_money(config: StackConfig, machine: MachineType, asked: ControlSettin
 
 
 def _node_prices(config: StackConfig, machine: MachineType, cost: CostEstimate) -> list[float]:
-    """US dollars per node hour of each rung in reach with a known price."""
     unmet, each = unmet_caps(config, machine), []
     for position in range(len(config.cluster.capacity)):
         lines = [line.hourly for line in rung_lines(config, cost.components, position)]
@@ -366,7 +366,6 @@ def _node_prices(config: StackConfig, machine: MachineType, cost: CostEstimate) 
 
 
 def _summary(config: StackConfig, machine: MachineType, asked: ControlSettings) -> Finding:
-    """The policy, what it may change within which bounds, and what stays as it is."""
     if asked.policy == "fixed":
         return Finding.info(
             "controller", _CONTROLLER, "policy fixed changes nothing; it is the baseline for other policies"
@@ -392,15 +391,7 @@ def _range(bound: tuple[float, float] | tuple[str, ...] | bool) -> str:
     return (" or " if isinstance(bound[0], str) else " to ").join(words)
 
 
-def _ignored_bounds(asked: ControlSettings) -> Iterable[Finding]:
-    if asked.policy == "fixed" and asked.bounds != Bounds():
-        yield Finding.warning(
-            "controller.ignored", _BOUNDS, "of no effect: policy fixed changes nothing", "remove bounds, or the policy"
-        )
-
-
 def _ignored(config: StackConfig, machine: MachineType) -> dict[str, str]:
-    """Settings without effect on these machines, and why."""
     if machine.backend == "xla":
         return {**_ON_XLA, "nodes": _NODES_UNUSED}
     fixed = {"watts": _NEEDS_ROOT, "nodes": _NODES_UNUSED}
@@ -422,7 +413,6 @@ def _fixed_compile(config: StackConfig, machine: MachineType) -> str:
 
 
 def _ineffective_bounds(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    """Bounds of settings that cannot be changed here."""
     ignored = _ignored(config, machine)
     for name in bounds.model_fields_set:
         if getattr(bounds, name) and name in ignored:
@@ -432,7 +422,6 @@ def _ineffective_bounds(config: StackConfig, machine: MachineType, bounds: Bound
 
 
 def _over_bound(config: StackConfig, machine: MachineType, bounds: Bounds, cost: CostEstimate) -> Iterable[Finding]:
-    """All nodes on the most expensive rung cost more than the limit per hour."""
     bound, nodes = bounds.usd_per_hour, config.cluster.nodes.max
     highest = max(_node_prices(config, machine, cost), default=0.0)
     if bound is None or nodes * highest <= bound:
@@ -462,7 +451,6 @@ def _missing_meter(machine: MachineType, asked: ControlSettings) -> Iterable[Fin
 
 
 def _excess_threads(machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    """Threads of one worker above its share of the node's cores."""
     share = max(1, int(machine.vcpus_per_accelerator))
     for name in ("loader_threads", "threads"):
         bound = getattr(bounds, name)
@@ -477,7 +465,6 @@ def _excess_threads(machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
 
 
 def _refused_precisions(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    """Precisions that the trainer would refuse on these accelerators."""
     if machine.backend not in ("nccl", "xla"):
         return
     trained, node = get_train_config(config, machine), node_of(machine)
@@ -495,7 +482,6 @@ def _refused_precisions(config: StackConfig, machine: MachineType, bounds: Bound
 
 
 def _start_outside(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    """The run starts with a micro-batch outside its bounds."""
     trained = get_train_config(config, machine)
     workers = config.cluster.nodes.max * machine.num_accelerators.value
     start, bound = trained.batch_gpu or ceil(trained.batch_size / workers), bounds.batch_gpu

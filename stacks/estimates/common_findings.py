@@ -174,7 +174,6 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
 
 
 def _origin(config: StackConfig, field: str) -> str:
-    """Where a training setting comes from: the stack file, or the preset."""
     return "job.settings" if field in config.training.settings else config.training.preset
 
 
@@ -379,7 +378,6 @@ def money_findings(
 
 
 def _owned_blocks(config: StackConfig) -> Iterable[Finding]:
-    """Blocks that were bought earlier, at an unknown price."""
     for position, rung in enumerate(config.cluster.capacity):
         if isinstance(rung, CapacityBlock) and not rung.purchase and rung.paid_usd_per_hour is None:
             path = f"gangway:cluster.capacity[{position}].paid_usd_per_hour"

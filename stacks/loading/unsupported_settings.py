@@ -6,12 +6,11 @@ from types import MappingProxyType
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import BY_DIGEST, is_reference
-from gangway.stacks.base.image_signature import signature_mistakes
 from gangway.stacks.base.registry import all_providers, get_provider
 from gangway.stacks.config.corrections import Span, explain_conversion
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.provider_settings import ProviderSettings
-from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.config.stack_config import StackConfig, signature_mistakes
 
 _ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*x[1-9][0-9]?")
 _SITE_HOLDS = "as_of, accelerator, vcpus, memory_gib and interconnect"

@@ -26,12 +26,13 @@ from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import check_budget, money_findings
 from gangway.stacks.estimates.expected_run import ExpectedRun, expected_run, run_throughput
-from gangway.stacks.estimates.ladder_cost import assumptions, ladder_cost
 from gangway.stacks.estimates.provider_findings import resource_findings, unknown_replacements, unpriced
 from gangway.stacks.estimates.run_costs import (
     Pace,
     RungCost,
+    assumptions,
     bill_in_reach,
+    ladder_cost,
     most_bound,
     most_expensive_rung,
     most_usd,

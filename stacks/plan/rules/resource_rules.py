@@ -30,10 +30,6 @@ def tags_field(type_token: str) -> str | None:
     return types_with_tags().get(kind(type_token))
 
 
-def _get_spelling(of_type: str) -> Callable[[str], str]:
-    return next((p.tags.spelled[of_type] for p in all_providers() if of_type in p.tags.spelled), str)
-
-
 def _check_tags(resource: Declared, limits: Limits) -> Iterable[str]:
     field = tags_field(resource.type)
     if field is None:
@@ -42,8 +38,10 @@ def _check_tags(resource: Declared, limits: Limits) -> Iterable[str]:
     # tagsAll has the provider's default tags; an instance of OpenStack may also have words.
     labels = inputs.get("tags") if field == "metadata" else None
     given = [inputs.get(field), inputs.get("tagsAll"), labels]
-    yield from _missing_tags(label(resource), given, limits, _get_spelling(kind(resource.type)))
-    for provider in all_providers():
+    of_type, providers = kind(resource.type), all_providers()
+    spelled = next((one.tags.spelled[of_type] for one in providers if of_type in one.tags.spelled), str)
+    yield from _missing_tags(label(resource), given, limits, spelled)
+    for provider in providers:
         for what, tags in provider.tags.started(resource):
             yield from _missing_tags(f"{label(resource)}: {what}", tags, limits)
 
@@ -86,6 +84,7 @@ SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
 AZURE_MACHINES = ("azure-native:compute:VirtualMachine", SCALE_SET)
 INSTANCES = ("aws:ec2:Instance", "aws:ec2:SpotInstanceRequest")
 IMDS = (*INSTANCES, "aws:ec2:LaunchTemplate", "aws:ec2:LaunchConfiguration")
+GOOGLE_MACHINES = ("gcp:compute:Instance", "gcp:compute:InstanceTemplate", "gcp:compute:RegionInstanceTemplate")
 AT_HOST = ("securityProfile", "encryptionAtHost")
 SHIELDS = ("enableVtpm", "enableIntegrityMonitoring")
 _NAMED = 3
@@ -95,11 +94,6 @@ SITE = "gangway:site:Site"
 def _is_on(value: Any) -> bool:
     """Whether a value is true; unknown values are not."""
     return value is True or value == "true"
-
-
-def _has_public_interface(*path: str) -> Callable[[Inputs], bool]:
-    """AWS: a network interface that requests a public address."""
-    return lambda inputs: any(_is_on(one.get("associatePublicIpAddress")) for one in items(get_path(inputs, *path)))
 
 
 def _has_access_config(inputs: Inputs) -> bool:
@@ -131,16 +125,14 @@ def _has_azure_address(field: str, *path: str) -> Callable[[Inputs], bool]:
 
 _PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = MappingProxyType(
     {
-        "aws:ec2:Instance": (lambda i: _is_on(i.get("associatePublicIpAddress")), "asks for a public address"),
-        "aws:ec2:SpotInstanceRequest": (
-            lambda i: _is_on(i.get("associatePublicIpAddress")),
+        **dict.fromkeys(
+            (*INSTANCES, "aws:ec2:LaunchConfiguration"),
+            (lambda i: _is_on(i.get("associatePublicIpAddress")), "asks for a public address"),
+        ),
+        "aws:ec2:LaunchTemplate": (
+            lambda i: any(_is_on(one.get("associatePublicIpAddress")) for one in items(i.get("networkInterfaces"))),
             "asks for a public address",
         ),
-        "aws:ec2:LaunchConfiguration": (
-            lambda i: _is_on(i.get("associatePublicIpAddress")),
-            "asks for a public address",
-        ),
-        "aws:ec2:LaunchTemplate": (_has_public_interface("networkInterfaces"), "asks for a public address"),
         "aws:ec2:Subnet": (
             lambda i: _is_on(i.get("mapPublicIpOnLaunch")),
             "gives a public address to whatever starts in it",
@@ -152,14 +144,13 @@ _PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = MappingProxyType(
         ),
         "aws:ec2:EipAssociation": (lambda _: True, "gives a machine a public address"),
         "aws:lb:LoadBalancer": (lambda i: not i.get("internal"), "is open to the internet: internal is not true"),
-        "gcp:compute:Instance": (_has_access_config, "has an access configuration, which is a public address"),
-        "gcp:compute:InstanceTemplate": (_has_access_config, "has an access configuration, which is a public address"),
-        "gcp:compute:RegionInstanceTemplate": (
-            _has_access_config,
-            "has an access configuration, which is a public address",
+        **dict.fromkeys(
+            GOOGLE_MACHINES, (_has_access_config, "has an access configuration, which is a public address")
         ),
-        "gcp:compute:ForwardingRule": (_is_external_rule, "is an external load balancer"),
-        "gcp:compute:GlobalForwardingRule": (_is_external_rule, "is an external load balancer"),
+        **dict.fromkeys(
+            ("gcp:compute:ForwardingRule", "gcp:compute:GlobalForwardingRule"),
+            (_is_external_rule, "is an external load balancer"),
+        ),
         "gcp:tpu:V2Vm": (_has_external_ips, "has external addresses"),
         # Without a port it is unused.
         "openstack:networking:FloatingIp": (lambda i: bool(i.get("portId")), "is a public address of a port"),
@@ -249,7 +240,7 @@ def _imds_v1(resource: Declared, _: Limits) -> Iterable[str]:
 
 def _unshielded(resource: Declared, _: Limits) -> Iterable[str]:
     what = kind(resource.type)
-    if what in ("gcp:compute:Instance", "gcp:compute:InstanceTemplate", "gcp:compute:RegionInstanceTemplate"):
+    if what in GOOGLE_MACHINES:
         shields = resource.inputs.get("shieldedInstanceConfig")
         if off := [name for name in SHIELDS if not may_be(get_path(shields, name), True)]:
             yield f"{label(resource)} is not a Shielded VM: {' and '.join(off)} not true"

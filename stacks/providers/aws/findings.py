@@ -116,7 +116,6 @@ def _scratch(config: StackConfig) -> Iterable[Finding]:
 
 
 def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
-    """Prometheus' image is not on AWS."""
     if planned.head and config.trains and config.head.prometheus_image and config.network.egress is Egress.ENDPOINTS:
         yield Finding.info(
             "head.no-prometheus",

@@ -89,7 +89,6 @@ def _find_key(config: StackConfig, opts: pulumi.InvokeOptions) -> Owner | None:
 
 
 def _key_tags(config: StackConfig, key: str, opts: pulumi.InvokeOptions) -> Mapping[str, str]:
-    """The key's tags; empty if they are not visible."""
     lookup = _lookup(f"the tags of {key}", config.region, "tag:GetResources")
     function = aws.resourcegroupstaggingapi.get_resources
     try:

@@ -37,7 +37,7 @@ from gangway.stacks.base.shared import (
 )
 from gangway.stacks.config.engine_settings import KubernetesConfig, SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.estimates.run_context import training_job
 
 __all__ = [
     "METRICS_PORT",
@@ -171,7 +171,6 @@ def _get_zones(region: Region) -> list[str]:
 
 
 def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
-    """The cluster's zone and the reason."""
     zones = _get_zones(region)
     if config.cluster.zone is None:
         return preferred_zone(config.cluster.capacity) or first_zone(machine, region)
@@ -231,21 +230,16 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
             shutdown_timeout_sec=SHUTDOWN_SEC,
             at=shared.rendezvous(config, at_head=True) if planned.head else None,
         )
-    prices = load().get_prices(planned.machine.name)
-    context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
-    training = shared.get_training(
+    return training_job(
         config,
+        planned.machine,
+        planned.region,
+        load().get_prices(planned.machine.name),
+        image,
+        state=state,
         run_dir=run_dir(config),
         data_dir=f"{MOUNT}/data" if shared.has_source(config) else "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
-    )
-    return shared.get_job(
-        config,
-        image,
-        context,
-        training,
-        state=state,
-        processes_per_node=processes,
         at=shared.rendezvous(config, at_head=planned.head),
         shutdown_timeout_sec=SHUTDOWN_SEC,
     )

@@ -37,7 +37,6 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 
 
 def _newest_images(config: StackConfig, planned: AwsPlan, slurm: SlurmConfig | None) -> dict[str, str]:
-    """References of the node and head images to look up."""
     nodes, head = (NODE_IMAGE, SLURM_HEAD_IMAGE) if slurm else (NEWEST_AMI, HEAD_IMAGE)
     images = {} if config.cluster.image_id else {"nodes": nodes}
     return images | ({"head": head} if planned.head else {})

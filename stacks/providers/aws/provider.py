@@ -1,7 +1,7 @@
 """The provider AWS: facts that need no SDK."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from shlex import quote
 from types import MappingProxyType
@@ -85,10 +85,6 @@ _SETTINGS = ProviderSettings(
 )
 
 
-def _bucket_service(_resources: Sequence[Declared]) -> str:
-    return "s3-standard"
-
-
 PROVIDER = Provider(
     name="aws",
     sdk="pulumi-aws",
@@ -113,7 +109,7 @@ PROVIDER = Provider(
     packages=("boto3", "botocore"),
     settings=_SETTINGS,
     catalog=bundled_folder("aws"),
-    bucket_service=_bucket_service,
+    bucket_service=lambda _resources: "s3-standard",
     spot_taken=partial(taken_per_month, "aws"),
     caps_spot=True,
     retention=RETENTION,

@@ -17,8 +17,7 @@ from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.network import SlurmPortsArgs
 from gangway.images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_data_base64gzip
 from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
-from gangway.images.slurm.conf import SRUN_PORTS, rung_names
-from gangway.images.slurm.spec import Release, SlurmRung, SlurmSpec, SlurmTeam
+from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
 from gangway.images.specs import Breaker, FileSystem
 from gangway.stacks.base.shared import head_host, queue_fabric, slurm_machine
 from gangway.stacks.config.engine_settings import SlurmConfig

@@ -108,7 +108,6 @@ def marketplace_images(config: StackConfig, planned: AzurePlan) -> dict[str, Mac
 
 
 def _version(images: Mapping[str, pulumi.Output[str]], what: str) -> dict[str, pulumi.Output[str]]:
-    """The argument image_version, if the version was looked up."""
     return {"image_version": images[what]} if what in images else {}
 
 
@@ -414,7 +413,6 @@ class ComponentFactory:
 
 
 def _key_args(key: Key) -> KeyArgs | None:
-    """The key as an argument of components."""
     if key is None:
         return None
     return {

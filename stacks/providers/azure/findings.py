@@ -226,7 +226,6 @@ def _meeting(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _availability(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """Whether the machine type is available, as far as public lists show."""
     machine = planned.machine
     yield from provider_findings.offering_findings(
         config, machine, "azure", planned.nodes_zone, datetime.now(UTC).date()
@@ -242,7 +241,6 @@ def _availability(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """InfiniBand: its layout and the test before the job."""
     machine, fabric = planned.machine, planned.fabric
     if fabric.num_hcas:
         yield Finding.info(
@@ -265,7 +263,6 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """The nodes' image and root disk."""
     image = planned.image
     if image.floats:
         urn = f"{image.publisher}:{image.offer}:{image.sku}"
@@ -316,7 +313,6 @@ def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _proximity(config: StackConfig) -> Iterable[Finding]:
-    """The effect of the proximity placement group, and settings in which it has none."""
     cluster, path = config.cluster, "gangway:azure.proximity"
     if not config.section(AzureConfig).proximity:
         return
@@ -336,7 +332,6 @@ def _proximity(config: StackConfig) -> Iterable[Finding]:
 
 
 def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """The ladder, spot, and the number of nodes."""
     nodes, ladder = config.cluster.nodes, config.cluster.capacity
     context = LadderContext(
         planned.machine,
@@ -407,7 +402,6 @@ def _egress(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _bastion(config: StackConfig) -> Iterable[Finding]:
-    """Who can log in through the bastion."""
     if config.section(AzureConfig).bastion:
         yield Finding.info(
             "network.bastion",

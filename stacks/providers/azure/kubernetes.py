@@ -75,7 +75,6 @@ def build_cluster(stack: ComponentFactory, provider: azure.Provider) -> Mapping[
 
 
 def _identity(stack: ComponentFactory, subnet: pulumi.Output[str], key: Key, registry: ImageRegistry) -> AksIdentity:
-    """The identities of cluster and nodes."""
     args = {
         **stack.place("subscription_id", "stack"),
         "subnet_id": subnet,

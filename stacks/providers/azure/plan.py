@@ -32,7 +32,7 @@ from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node
 from gangway.stacks.base.shared import check_head, named_zone, nodes_meet, tag_policy
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.estimates.run_context import training_job
 from gangway.stacks.providers.azure.settings import AzureConfig
 
 _IMAGE = re.compile(rf"(?P<host>[a-z0-9]{{5,50}}(-[a-z0-9]+)?)\.azurecr\.io/{REPOSITORY}@{DIGEST}")
@@ -294,21 +294,16 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
             volumes=fabric.volumes,
             env=fabric.nccl_env,
         )
-    prices = load_provider("azure").get_prices(planned.machine.name)
-    context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
-    training = shared.get_training(
+    return training_job(
         config,
+        planned.machine,
+        planned.region,
+        load_provider("azure").get_prices(planned.machine.name),
+        image,
+        state=shared.state_root(config, MOUNT),
         run_dir=run_dir(config),
         data_dir=data_dir(planned) or "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
-    )
-    return shared.get_job(
-        config,
-        image,
-        context,
-        training,
-        state=shared.state_root(config, MOUNT),
-        processes_per_node=planned.machine.num_accelerators.value,
         at=at,
         volumes=fabric.volumes,
         env=fabric.nccl_env,

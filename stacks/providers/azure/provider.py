@@ -68,7 +68,6 @@ def _dynamic(config: StackConfig, _planned: Any) -> str:
 
 
 def _check_ids(config: StackConfig) -> Iterator[InputError]:
-    """Missing ids that another setting requires, and ids without effect."""
     section = config.find_section(AzureConfig)
     if section is None:
         return

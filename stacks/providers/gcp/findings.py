@@ -50,7 +50,6 @@ IMAGE_NCCL = "2.30.7"
 
 
 def _slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """The findings of TPU slices only."""
     yield from _shape(config, planned)
     yield from _state(config)
     yield from _ignored_slice_settings(config)
@@ -303,7 +302,6 @@ def _quotas(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 
 
 def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """The findings of GPU machines: fabric and ladder."""
     machine, nodes = planned.gpu_machine, config.cluster.nodes
     own_image, fabric = config.cluster.image_id is not None, machine.gpu_fabric
     if fabric is not None:
@@ -344,7 +342,6 @@ def _command_fabric(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 
 
 def _ignored_head(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """A section for a head node that the stack does not have."""
     if config.head.model_fields_set and not planned.head:
         yield Finding.warning(
             "head.ignored",
@@ -365,7 +362,6 @@ def _describe_fabric(fabric: GpuDirectFabric | RoceFabric) -> str:
 
 
 def _secure_boot(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """Secure Boot is on by default."""
     plugin = nccl_plugin(planned.gpu_machine, own_image=config.cluster.image_id is not None)
     reasons = [f"the {plugin.name} plug-in of NCCL"] if plugin is not None and plugin.host.unsigned else []
     if config.storage is not None and config.storage.kind == "lustre":
@@ -515,7 +511,6 @@ def _new_perimeter(perimeter: PerimeterConfig, planned: GcpPlan) -> Finding:
 
 
 def _outside_sources(config: StackConfig, planned: GcpPlan, perimeter: PerimeterConfig) -> Iterable[Finding]:
-    """Sources outside the perimeter that no rule allows."""
     if perimeter.reads_from:
         return
     of_image = None if planned.repository_id is None else planned.repository_id.split("/")[1]

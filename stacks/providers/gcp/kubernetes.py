@@ -64,7 +64,6 @@ def build_cluster(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
 def _shared_args(
     stack: ComponentFactory, network: TrainingNetwork, registry: ImageRegistry, key: Key
 ) -> dict[str, Any]:
-    """The arguments that cluster and node pools share."""
     config, planned = stack.config, stack.planned
     args = {
         "project": planned.project,
@@ -115,7 +114,6 @@ def _pools(
 
 
 def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
-    """The ladder, as arguments of the node pools."""
     cluster, tpu = config.cluster, planned.tpu
     kind = (
         {"machine_type": planned.machine.name}

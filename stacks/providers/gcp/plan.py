@@ -27,7 +27,7 @@ from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node, is_static
 from gangway.stacks.base.shared import check_head, named_zone, nodes_meet, tag_policy
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.estimates.run_context import training_job
 from gangway.stacks.providers.gcp.settings import GcpConfig
 
 TPU_TIERS = {"reservation": "guaranteed", "spot": "spot", "on-demand": "on-demand"}
@@ -248,7 +248,6 @@ def plan(config: StackConfig) -> GcpPlan:
 
 
 def _check_trains(config: StackConfig) -> None:
-    """InputError: a custom command on a slice."""
     if config.own_command is not None:
         raise InputError(
             "gangway:cluster.accelerator",
@@ -300,7 +299,6 @@ def _get_zones(region: Region) -> list[str]:
 
 
 def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
-    """The cluster's zone and the reason."""
     zones = _get_zones(region)
     if config.cluster.zone is not None:
         return named_zone(config.cluster.zone, zones, region.name), ""
@@ -372,36 +370,24 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT, at=at)
     nodes, tpu = config.cluster.nodes, planned.tpu
     machine, prices = _host_prices(planned)
-    context = cloud_context(
+    own_image = config.cluster.image_id is not None
+    plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)
+    return training_job(
         config,
         machine,
         planned.region,
         prices,
-        image.rpartition("@")[2],
-        num_nodes=planned.num_machines,
-        peak_tflops={"bf16": worker_tflops(tpu)} if tpu else None,
-    )
-    own_image = config.cluster.image_id is not None
-    plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)
-    training = shared.get_training(
-        config,
+        image,
+        state=shared.state_root(config, MOUNT),
         run_dir=run_dir(config),
         data_dir=f"{MOUNT}/data" if shared.has_source(config) else "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
-        backend="xla" if tpu else None,
-    )
-    return shared.get_job(
-        config,
-        image,
-        context,
-        training,
-        state=shared.state_root(config, MOUNT),
-        processes_per_node=machine.num_accelerators.value,
         at=shared.rendezvous(config, at_head=planned.meets),
         volumes=plugin.volumes if plugin else (),
         env={} if tpu else nccl_env(planned.gpu_machine, own_image=own_image),
         backend="xla" if tpu else "nccl",
         num_nodes=(nodes.min * (1 if tpu is None else tpu.hosts), planned.num_machines),
+        peak_tflops={"bf16": worker_tflops(tpu)} if tpu else None,
     )
 
 

@@ -50,7 +50,6 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
 
 
 def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
-    """The resources of a stack that is not on Kubernetes."""
     config, planned, wait = stack.config, stack.planned, stack.opts
     own = pulumi.ResourceOptions(provider=stack.provider, depends_on=[stack.services])
     key = stack.key()
@@ -116,7 +115,6 @@ def _provider(config: StackConfig, planned: GcpPlan) -> gcp.Provider:
 
 
 def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOptions) -> ProjectServices:
-    """The APIs that the stack uses."""
     parts = {
         "lustre": config.storage is not None and config.storage.kind == "lustre",
         "filestore": config.storage is not None and config.storage.kind == "filestore",

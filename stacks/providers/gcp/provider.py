@@ -1,6 +1,6 @@
 """The provider Google Cloud: facts that need no SDK."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -66,10 +66,6 @@ def _dynamic(config: StackConfig, planned: "GcpPlan") -> str:
     return "gangway:gcp.grant_wait_sec: the wait needs" if relies and waits else ""
 
 
-def _bucket_service(_resources: Sequence[Declared]) -> str:
-    return "gcs-standard"
-
-
 def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
     """Machines of node pools, which have separate labels."""
     if kind(resource.type) == _POOL:
@@ -113,7 +109,7 @@ PROVIDER = Provider(
     packages=("google",),
     settings=SETTINGS,
     catalog=bundled_folder("gcp"),
-    bucket_service=_bucket_service,
+    bucket_service=lambda _resources: "gcs-standard",
     spot_taken=partial(taken_per_month, "gcp"),
     retention=RETENTION,
     tags=TagRules(

@@ -55,7 +55,6 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
 
 
 def _state(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
-    """The shared folder of checkpoints, and where records are."""
     if config.cluster.nodes.max > 1 and own.shared_dir is None:
         yield Finding.error(
             "storage.not-shared",
@@ -92,7 +91,6 @@ def _open_ports(own: HostsConfig) -> Iterable[Finding]:
 
 
 def _tunnels(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Iterable[Finding]:
-    """Limits of WireGuard."""
     if own.wireguard is None:
         return
     place = f"{HOSTS}.wireguard"
@@ -138,7 +136,6 @@ def _ssh(own: HostsConfig) -> Iterable[Finding]:
 
 
 def _network(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Iterable[Finding]:
-    """The ports that must be open between machines."""
     if config.cluster.nodes.max < 2:
         return
     yield Finding.info(
@@ -169,7 +166,6 @@ def _unenforced_budget(instead: str) -> Finding:
 
 
 def _monitoring(config: StackConfig) -> Iterable[Finding]:
-    """Cloud services that existing machines lack."""
     scraped = (
         "metrics are in Prometheus on the first machine (`ssh -L 9090:localhost:9090`)"
         if config.head.prometheus_image and config.trains

@@ -24,7 +24,7 @@ from gangway.stacks.base.shared import (
 )
 from gangway.stacks.config.own_command import RUN_DIR, outputs_in_mounts
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.estimates.run_context import training_job
 from gangway.stacks.providers.hosts.settings import HostsConfig
 
 OWN_STATE = "/var/lib/gangway"
@@ -95,7 +95,6 @@ def get_hosts(config: StackConfig) -> HostsConfig:
 
 
 def _check_outputs(config: StackConfig, own: HostsConfig) -> None:
-    """InputError: an output inside a folder that the machine mounts, or around one."""
     outputs = config.own_command.outputs if config.own_command else ()
     for folder, mount in outputs_in_mounts(outputs, filter(None, (own.shared_dir, own.data_dir))):
         raise InputError(
@@ -108,7 +107,6 @@ def _check_outputs(config: StackConfig, own: HostsConfig) -> None:
 
 
 def _check_number(config: StackConfig, own: HostsConfig) -> None:
-    """InputError: more machines than nodes, or fewer."""
     nodes, there = config.cluster.nodes, len(own.machines)
     if nodes.max != there:
         raise InputError(
@@ -156,20 +154,16 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
             volumes=data,
             env=planned.fabric.nccl_env if planned.meets else {},
         )
-    context = cloud_context(config, planned.machine, planned.region, [planned.price], image.rpartition("@")[2])
-    training = shared.get_training(
+    return training_job(
         config,
+        planned.machine,
+        planned.region,
+        [planned.price],
+        image,
+        state=state,
         run_dir=state,
         data_dir=own.data_dir or "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
-    )
-    return shared.get_job(
-        config,
-        image,
-        context,
-        training,
-        state=state,
-        processes_per_node=processes,
         at=meeting or Rendezvous(standalone=True),
         volumes=data,
         env=planned.fabric.nccl_env,

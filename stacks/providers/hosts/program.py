@@ -65,7 +65,6 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
 
 
 def _add_wireguard(stack: str, own: HostsConfig, port: int, machines: Sequence[HostArgs]) -> list[HostArgs]:
-    """The machines, each with its WireGuard configuration."""
     addresses = zip(own.machines, own.job_addresses, strict=True)
     peers = [Peer(machine.label, machine.reached_at, address) for machine, address in addresses]
     keys = pulumi.Output.all(**{peer.name: private_key(stack, peer.name) for peer in peers})

@@ -27,7 +27,6 @@ def _data(config: StackConfig) -> str | None:
 
 
 def _mistakes(config: StackConfig) -> Iterator[InputError]:
-    """InputError: a private key in plain text, and settings that a queue does not support."""
     section = config.find_section(HostsConfig)
     key = section.private_key if section else None
     yield from plaintext_mistakes("hosts", "private_key", key, "a private key", "the keys of your SSH agent")

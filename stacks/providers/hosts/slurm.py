@@ -10,9 +10,8 @@ from gangway.components.core.munge_key import munge_key
 from gangway.components.hosts.node_pool import MUNGE_KEY, HostArgs, HostPool
 from gangway.components.hosts.wireguard import INTERFACE
 from gangway.images.render import BIN_DIR
-from gangway.images.slurm.conf import SRUN_PORTS
+from gangway.images.slurm.conf import SRUN_PORTS, SlurmHost, SlurmRung, SlurmSpec
 from gangway.images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec
-from gangway.images.slurm.spec import SlurmHost, SlurmRung, SlurmSpec
 from gangway.stacks.base.shared import queue_fabric, slurm_machine
 from gangway.stacks.config.engine_settings import MAIN_QUEUE
 from gangway.stacks.config.stack_config import StackConfig
