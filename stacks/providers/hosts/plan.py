@@ -9,6 +9,9 @@ from gangway.components.core.job import JobSpec, Rendezvous, Volume
 from gangway.components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, check_ladder
 from gangway.components.hosts.wireguard import INTERFACE
 from gangway.images.hosts import HostSpec, render_host_installer
+from gangway.images.render import BIN_DIR
+from gangway.images.slurm.conf import SlurmHost, SlurmRung, SlurmSpec
+from gangway.images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec
 from gangway.images.specs import TRAINER_UID, RdmaSetup, stack_uid
 from gangway.stacks.base import shared
 from gangway.stacks.base.shared import (
@@ -20,8 +23,11 @@ from gangway.stacks.base.shared import (
     get_region,
     get_site,
     nodes_meet,
+    queue_fabric,
+    slurm_machine,
     tag_policy,
 )
+from gangway.stacks.config.engine_settings import MAIN_QUEUE
 from gangway.stacks.config.own_command import RUN_DIR, outputs_in_mounts
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import training_job
@@ -213,4 +219,39 @@ def find_rdma(planned: HostsPlan) -> RdmaSetup | None:
         gbps_each=fabric.gbps_each,
         hcas=fabric.hcas,
         devices=fabric.devices,
+    )
+
+
+def slurm_spec(config: StackConfig, planned: HostsPlan) -> SlurmSpec:
+    """The cluster, with one partition of all machines."""
+    own = get_hosts(config)
+    hosts = tuple(
+        SlurmHost(machine.label, address) for machine, address in zip(own.machines, own.job_addresses, strict=True)
+    )
+    return SlurmSpec(
+        cluster=config.stack,
+        # Newer releases read it too; the machine refuses older ones.
+        release="22.05",
+        head_host=hosts[0].address,
+        head_name=hosts[0].name,
+        machine=slurm_machine(planned.machine, planned.fabric.link_layer if planned.fabric.num_devices else None),
+        rungs=(SlurmRung(MAIN_QUEUE, "on-demand", len(hosts), hosts),),
+        nodes_up=len(hosts),
+        bin_dir=BIN_DIR,
+        munge_socket=MUNGE_SOCKET,
+    )
+
+
+def machine_spec(config: StackConfig, planned: HostsPlan, position: int) -> SlurmHostSpec:
+    """The settings of the machine at `position`."""
+    own, several = get_hosts(config), config.cluster.nodes.max > 1
+    return SlurmHostSpec(
+        stack=config.stack,
+        slurm=slurm_spec(config, planned),
+        node=own.machines[position].label,
+        is_head=position == 0,
+        fabric=find_rdma(planned),
+        allowed=(*own.job_addresses, *own.firewall_sources) if own.firewall else None,
+        wireguard=INTERFACE if own.wireguard and several else None,
+        job_fabric=queue_fabric(config, planned.machine, planned.fabric.nccl_env, planned.fabric.gbps),
     )
