@@ -1,4 +1,4 @@
-"""The inputs of the renderers, shared by all clouds, and the pinned image versions."""
+"""The inputs of the renderers, shared by all clouds, and the pinned image versions, with digests from images.lock."""
 
 import hashlib
 import json

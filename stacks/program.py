@@ -1,5 +1,5 @@
-"""From a StackConfig to resources, with the provider's program. The Pulumi engine (`stacks/__main__.py`), the offline
-plan and the sandbox all call `build`.
+"""From a StackConfig to resources, with the provider's program, and to the outputs of `pulumi up`. The Pulumi
+engine (`stacks/__main__.py`), the offline plan and the sandbox all call `build`.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,6 @@
-"""Slurm's configuration files, as text. Slurm 21.08, 22.05 and 23.11 support every option, except where noted. Nodes in
-a cloud fetch them from the controller (slurm.conf(5), enable_configless).
+"""The specification of a Slurm cluster, which rejects values that Slurm accepts and fails on later, and its
+configuration files, as text. Slurm 21.08, 22.05 and 23.11 support every option, except where noted. Nodes in a cloud
+fetch the files from the controller (slurm.conf(5), enable_configless).
 """
 
 import math

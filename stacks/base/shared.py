@@ -1,4 +1,6 @@
-"""Parts of a plan that are the same for all providers: head node, zone, tags, job, a site's machine."""
+"""Parts of a plan that are the same for all providers: head node, zone, tags, job and how its nodes connect, a site's
+machine, a machine as a Slurm node.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,6 @@
-"""A provider's part of the stack file: its section, and which of the common settings it reads, in which form."""
+"""A provider's part of the stack file: its section, with secrets, and which of the common settings it reads, in which
+form.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

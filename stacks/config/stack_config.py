@@ -1,5 +1,5 @@
 """StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated.
-`gangway.stacks.loading.loader` reads it from a file or from the engine.
+`gangway.stacks.loading.loader` reads it from a file or from the engine. Also the required signature of its image.
 """
 
 from collections.abc import Iterator

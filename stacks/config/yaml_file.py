@@ -1,4 +1,6 @@
-"""Reads hand-written YAML files. A value that YAML reads as another type than it looks like is a mistake."""
+"""Reads hand-written YAML files. Mistakes are values that YAML reads as another type than they look like, texts with
+invisible characters, which can do harm in terminals and scripts, and texts that are too long.
+"""
 
 import errno
 import re

@@ -1,4 +1,5 @@
-"""How many nodes a stack's job should have: speed curve, objective and findings.
+"""How many nodes a stack's job should have (speed curve, objective and findings), and what the trainer's controller may
+change on its machines.
 `gangway.components.estimate.autoscale` decides, `gangway.jobs.systemd.autoscale_now` requests the nodes.
 """
 

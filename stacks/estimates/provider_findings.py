@@ -1,4 +1,6 @@
-"""Findings that are the same for all providers. Pure."""
+"""Findings that are the same for all providers: machines, regions, spot caps, values of an example, declared resources
+and how the bill covers them. Pure.
+"""
 
 import re
 from collections import Counter

@@ -1,5 +1,5 @@
-"""What a run costs: each rung of the capacity ladder, spot with its interruptions, and usage that the stack file
-declares: traffic, log lines, stored data. Pure.
+"""What a run costs: each rung of the capacity ladder and all together, spot with its interruptions, and usage that
+the stack file declares: traffic, log lines, stored data. Pure.
 """
 
 import re

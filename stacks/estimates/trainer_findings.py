@@ -1,4 +1,6 @@
-"""What the trainer would refuse on the nodes of a plan (`gangway.trainer.config.refusals`), also for segments. Pure."""
+"""What the trainer would refuse on the nodes of a plan (`gangway.trainer.config.refusals`), also for segments; and a
+warning if a step is estimated to exceed the accelerator's memory. Pure.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

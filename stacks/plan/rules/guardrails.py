@@ -1,4 +1,4 @@
-"""All our rules, among them those about a whole stack."""
+"""All our rules, among them those about a whole stack; and all codes of findings with their meaning."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Rules about single resources: public addresses, encryption, metadata, trusted launch, carbon intensity. Pure."""
+"""Rules about single resources: tags, public addresses, encryption, metadata, trusted launch, grid. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The lookups of a stack on AWS, made before its first resource."""
+"""The lookups of a stack on AWS, made before its first resource: images, a login, another owner of its identity."""
 
 import re
 from collections.abc import Callable, Mapping

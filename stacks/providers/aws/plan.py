@@ -1,4 +1,4 @@
-"""The plan of a stack on AWS, before any resource exists: machine, zones, tags, image and job."""
+"""The plan of a stack on AWS, before any resource exists: machine, zones, tags, image, job, Kubernetes."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

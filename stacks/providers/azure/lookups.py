@@ -1,4 +1,4 @@
-"""The lookups of a stack on Azure, made before its first resource."""
+"""The lookups of a stack on Azure: before its first resource, and before a change to a group of nodes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Findings of stacks on Google Cloud: problems, and each automatic choice with its reason."""
+"""Findings of stacks on Google Cloud: problems, each automatic choice with its reason, and service perimeters."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

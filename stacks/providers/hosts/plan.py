@@ -1,4 +1,6 @@
-"""The plan of a stack on existing machines: machine, fabric, price and folders of runs."""
+"""The plan of a stack on existing machines: machine, fabric, price, folders of runs, job, and each machine's script or
+its part of a Slurm cluster.
+"""
 
 from dataclasses import dataclass
 

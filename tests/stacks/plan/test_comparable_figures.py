@@ -194,16 +194,16 @@ _OWN = "autoscale.begins", "autoscale.missed", "controller.usd-per-hour"
 
 
 @pytest.fixture(scope="module")
-def gcp_plan(gcp_edited: Callable[..., StackConfig]) -> Plan:
+def foreign_plan(gcp_edited: Callable[..., StackConfig]) -> Plan:
     job = {"autoscale": {"budget_usd": 900}, "controller": {"bounds": {"usd_per_hour": 60}}}
     cluster = {"capacity": [{"kind": "spot"}, {"kind": "on-demand"}], "nodes": {"min": 1, "max": 4}}
     return make_plan(gcp_edited("aws-p5-spot", region=REGION, cluster=cluster, job=job, budget={"monthly_usd": 900}))
 
 
-def test_findings_mark_what_they_print_in_dollars(gcp_plan: Plan) -> None:
+def test_findings_mark_what_they_print_in_dollars(foreign_plan: Plan) -> None:
     printed = [
         each
-        for each in gcp_plan.findings
+        for each in foreign_plan.findings
         if _DOLLARS.search(each.message) and (each.code in _OWN or each.code.startswith("budget."))
     ]
     assert {"budget.below-estimate", "budget.below-run", "autoscale.begins"} <= {each.code for each in printed}
@@ -212,13 +212,13 @@ def test_findings_mark_what_they_print_in_dollars(gcp_plan: Plan) -> None:
         assert not re.search(r"at most [\d.,]+ USD", each.message), each
 
 
-def test_so_do_the_comparisons_of_plans(gcp_plan: Plan) -> None:
-    document: dict[str, Any] = json.loads(json.dumps(gcp_plan.to_json()))
+def test_so_do_the_comparisons_of_plans(foreign_plan: Plan) -> None:
+    document: dict[str, Any] = json.loads(json.dumps(foreign_plan.to_json()))
     money = [each.what for each in compare(document, document).figures if each.unit == "USD"]
     assert money
     assert all(MARK in what for what in money)
     text = io.StringIO()
-    Console(file=text, width=200).print(side_by_side([StackSummary.from_plan(gcp_plan)]))
+    Console(file=text, width=200).print(side_by_side([StackSummary.from_plan(foreign_plan)]))
     assert f"* {MARK}: no bound" in text.getvalue()
 
 
