@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -131,40 +131,38 @@ class DockerfileSpec:
 # has none (github.com/NVIDIA/nvidia-container-toolkit, issue 1877).
 # XLA: images/locks/xla.lock has the libtpu that torch_xla's metadata names. PyPI's torch does not load without CUDA's
 # libraries, which are unused.
-DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
-    {
-        "cpu": DockerfileSpec(
-            flavour="cpu",
-            base_image="python:3.12.12-slim-bookworm",
-            python_version="3.12",
-            apt_packages=("g++",),
-        ),
-        "cuda": DockerfileSpec(
-            flavour="cuda",
-            base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
-            python_version="3.12",
-            apt_packages=("g++", "ibverbs-providers", "libibverbs1", "librdmacm1", "python3.12", "python3.12-dev"),
-            build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
-            shared_libraries=("libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
-        ),
-        "cuda-efa": DockerfileSpec(
-            flavour="cuda-efa",
-            base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
-            python_version="3.12",
-            apt_packages=("ca-certificates", "curl", "g++", "python3.12", "python3.12-dev"),
-            build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
-            efa_installer_version="1.50.0",
-            efa_installer_sha256="fa6dff8593d866866c13cb4640d9059835cd4efa427971f100ab40c97bef2841",
-        ),
-        "xla": DockerfileSpec(
-            flavour="xla",
-            base_image="python:3.12.12-slim-bookworm",
-            python_version="3.12",
-            lock="xla.lock",
-            apt_packages=("g++",),
-        ),
-    }
-)
+DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = {
+    "cpu": DockerfileSpec(
+        flavour="cpu",
+        base_image="python:3.12.12-slim-bookworm",
+        python_version="3.12",
+        apt_packages=("g++",),
+    ),
+    "cuda": DockerfileSpec(
+        flavour="cuda",
+        base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
+        python_version="3.12",
+        apt_packages=("g++", "ibverbs-providers", "libibverbs1", "librdmacm1", "python3.12", "python3.12-dev"),
+        build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
+        shared_libraries=("libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
+    ),
+    "cuda-efa": DockerfileSpec(
+        flavour="cuda-efa",
+        base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
+        python_version="3.12",
+        apt_packages=("ca-certificates", "curl", "g++", "python3.12", "python3.12-dev"),
+        build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
+        efa_installer_version="1.50.0",
+        efa_installer_sha256="fa6dff8593d866866c13cb4640d9059835cd4efa427971f100ab40c97bef2841",
+    ),
+    "xla": DockerfileSpec(
+        flavour="xla",
+        base_image="python:3.12.12-slim-bookworm",
+        python_version="3.12",
+        lock="xla.lock",
+        apt_packages=("g++",),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -266,6 +264,46 @@ class MachineSpec:
     def ended_object(self) -> str:
         """Key below `bucket_uri`; see `ended_object`."""
         return ended_object(self.job, self.max_hours)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSpec(MachineSpec):
+    """A worker in a group.
+
+    Attributes:
+        data_dir: a folder outside the run directory that the job reads and may fill; None for none.
+        scratch_mount_point: for the machine's own disks, on the node and in the container (its TMPDIR); None for none.
+        labels: the container's labels.
+        terminate_when_done: at the job's end (done, bad input, slow fabric, too many failures, out of hours) the node
+            leaves its group; else it stays, with the trainer stopped.
+        breaker: None replaces every node that gives up.
+    """
+
+    data_dir: str | None = None
+    scratch_mount_point: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    terminate_when_done: bool = False
+    breaker: Breaker | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSpec(MachineSpec):
+    """A head node.
+
+    Attributes:
+        port: of the rendezvous store.
+        metrics_port: of the workers' metrics.
+        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
+    """
+
+    port: int = 29400
+    metrics_port: int = 9400
+    prometheus_image: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prometheus_image is not None:
+            check_pinned(f"{type(self).__name__}.prometheus_image", self.prometheus_image)
 
 
 LOCK = Path(__file__).parent / "images.lock"

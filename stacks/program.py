@@ -3,7 +3,6 @@ engine (`stacks/__main__.py`), the offline plan and the sandbox all call `build`
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import pulumi
@@ -38,41 +37,39 @@ HIDDEN = frozenset({"job", "kubeconfig"})
 """Outputs of many lines. They are not secrets, but marking them so is the only way to keep them out of the engine's
 summary; `pulumi stack output NAME --show-secrets` prints them.
 """
-OUTPUTS: Mapping[str, str] = MappingProxyType(
-    {
-        "next_command": "the command to run after `up`",
-        "job": "the job specification as JSON; hidden, `--show-secrets` prints it",
-        "image": "container image of the nodes",
-        "machine_images": "machine images of the nodes and the head",
-        "run_bucket": "name of the bucket for checkpoints and records; with hosts, `hosts.run_store`",
-        "run_bucket_url": "the same as a URL",
-        "group_names": "the node groups, one per rung; with hosts, the machines",
-        "node_pools": "the node pools of the cluster",
-        "queued_resource": "the queued resource of the TPU slices",
-        "host_addresses": "addresses of the machines",
-        "head_instance_id": "the head node",
-        "cluster_name": "the Kubernetes cluster",
-        "endpoint": "address of the Kubernetes API",
-        "kubeconfig": "the kubeconfig of the cluster; hidden, `--show-secrets` prints it",
-        "queues": "queues of `gangway job submit`",
-        "partitions": "the Slurm partitions, one per rung",
-        "submit_on": "`--on` of `gangway job submit`; none without a shared folder",
-        "registry": "container registry of the stack",
-        "lustre_dns_name": "address of the file system, of Filestore too",
-        "mount_point": "what the nodes mount, or the shared folder of hosts",
-        "log_group": "CloudWatch log group, Google Cloud log or Azure Log Analytics workspace",
-        "dashboard": "the dashboard",
-        "alarm_topic_arn": "SNS topic of the alarms",
-        "alarm_topic_id": "Azure Monitor action group of the alarms",
-        "budget_topic_arn": "SNS topic of the budget",
-        "budget_topic_id": "Pub/Sub topic of the budget, or its Azure Monitor action group",
-        "signing_public_key": "public key for the signatures of run records, PEM",
-        "service_perimeter": "the VPC Service Controls perimeter",
-        "project": "the Google Cloud project",
-        "resource_group": "the Azure resource group",
-        "zone": "the zone of the nodes",
-    }
-)
+OUTPUTS: Mapping[str, str] = {
+    "next_command": "the command to run after `up`",
+    "job": "the job specification as JSON; hidden, `--show-secrets` prints it",
+    "image": "container image of the nodes",
+    "machine_images": "machine images of the nodes and the head",
+    "run_bucket": "name of the bucket for checkpoints and records; with hosts, `hosts.run_store`",
+    "run_bucket_url": "the same as a URL",
+    "group_names": "the node groups, one per rung; with hosts, the machines",
+    "node_pools": "the node pools of the cluster",
+    "queued_resource": "the queued resource of the TPU slices",
+    "host_addresses": "addresses of the machines",
+    "head_instance_id": "the head node",
+    "cluster_name": "the Kubernetes cluster",
+    "endpoint": "address of the Kubernetes API",
+    "kubeconfig": "the kubeconfig of the cluster; hidden, `--show-secrets` prints it",
+    "queues": "queues of `gangway job submit`",
+    "partitions": "the Slurm partitions, one per rung",
+    "submit_on": "`--on` of `gangway job submit`; none without a shared folder",
+    "registry": "container registry of the stack",
+    "lustre_dns_name": "address of the file system, of Filestore too",
+    "mount_point": "what the nodes mount, or the shared folder of hosts",
+    "log_group": "CloudWatch log group, Google Cloud log or Azure Log Analytics workspace",
+    "dashboard": "the dashboard",
+    "alarm_topic_arn": "SNS topic of the alarms",
+    "alarm_topic_id": "Azure Monitor action group of the alarms",
+    "budget_topic_arn": "SNS topic of the budget",
+    "budget_topic_id": "Pub/Sub topic of the budget, or its Azure Monitor action group",
+    "signing_public_key": "public key for the signatures of run records, PEM",
+    "service_perimeter": "the VPC Service Controls perimeter",
+    "project": "the Google Cloud project",
+    "resource_group": "the Azure resource group",
+    "zone": "the zone of the nodes",
+}
 """All outputs of all providers. A stack leaves out those that it does not have."""
 
 

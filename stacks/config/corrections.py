@@ -56,23 +56,19 @@ class _Measure:
 
 
 # By a word of the setting's name; the first match decides: `max_usd_per_hour` counts dollars.
-_MEASURES: Mapping[str, _Measure] = MappingProxyType(
-    {
+_MEASURES: Mapping[str, _Measure] = {
         "usd": _Measure(_DOLLARS), "budget": _Measure(_DOLLARS), "capex": _Measure(_DOLLARS),
         "hours": _Measure(_TIME, _HOUR), "deadline": _Measure(_TIME, _HOUR), "minutes": _Measure(_TIME, 60),
         "sec": _Measure(_TIME), "days": _Measure(_TIME, _DAY), "years": _Measure(_TIME, 365 * _DAY),
         "gib": _Measure(_BYTES, 2.0**30), "kimg": _Measure(_IMAGES, 1e3), "percent": _Measure(_PERCENT),
         "mbps": _Measure(_RATE), "gbps": _Measure(_LINK),
         "intensity": _Measure(_GRAMS), "watts": _Measure(_WATTS), "kw": _Measure(_WATTS, 1000),
-    }
-)  # fmt: skip
-_UNIT_NAMES: Mapping[str, str] = MappingProxyType(
-    {
+    }  # fmt: skip
+_UNIT_NAMES: Mapping[str, str] = {
         "usd": "US dollars", "hours": "hours", "deadline": "hours", "minutes": "minutes", "sec": "seconds",
         "days": "days", "years": "years", "gib": "GiB", "kimg": "thousands of images", "percent": "percent",
         "mbps": "MB/s", "gbps": "Gbit/s", "watts": "watts",
-    }
-)  # fmt: skip
+    }  # fmt: skip
 _SHARE = MappingProxyType({"x": 1, "%": 0.01, "percent": 0.01, "pct": 0.01, **_COUNT})
 _NUMBER = r"[-+]?(?:\d{1,3}(?:[,_' ]\d{3})+|\d+(?:_\d+)*)?(?:\.\d+)?(?:e[-+]?\d+)?"
 _AMOUNT = re.compile(rf"({_NUMBER})\s*([a-z%/][a-z0-9%/ ]*?)?\s*")

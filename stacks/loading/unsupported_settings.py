@@ -21,19 +21,15 @@ _CONTROLLER = "gangway:job.controller"
 Reasons = Mapping[str, str]
 """Config path -> why it has no effect."""
 _QUEUE_STEPS = {"observe.no_steps_minutes": "the steps of a queue's jobs are not known"}
-_QUEUE_UNSUPPORTED: Mapping[str, Reasons] = MappingProxyType(
-    {
-        "slurm": MappingProxyType({**_QUEUE_STEPS, "head.prometheus_image": "its head runs no Prometheus so far"}),
-        "kubernetes": MappingProxyType(
-            {
-                **_QUEUE_STEPS,
-                "cluster.breaker": "the cluster's autoscaler itself waits longer and longer, up to half an hour, for a "
-                "group whose machines do not become nodes",
-                "head": "the provider runs the control plane",
-            }
-        ),
-    }
-)
+_QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
+    "slurm": {**_QUEUE_STEPS, "head.prometheus_image": "its head runs no Prometheus so far"},
+    "kubernetes": {
+        **_QUEUE_STEPS,
+        "cluster.breaker": "the cluster's autoscaler itself waits longer and longer, up to half an hour, for a "
+        "group whose machines do not become nodes",
+        "head": "the provider runs the control plane",
+    },
+}
 _COMMAND_UNSUPPORTED: Reasons = MappingProxyType(
     {
         "head.prometheus_image": "it is unknown where a command exports metrics",

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 from gangway.components.core.findings import Severity
@@ -123,59 +122,55 @@ def _has_azure_address(field: str, *path: str) -> Callable[[Inputs], bool]:
     return check
 
 
-_PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            (*INSTANCES, "aws:ec2:LaunchConfiguration"),
-            (lambda i: _is_on(i.get("associatePublicIpAddress")), "asks for a public address"),
+_PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = {
+    **dict.fromkeys(
+        (*INSTANCES, "aws:ec2:LaunchConfiguration"),
+        (lambda i: _is_on(i.get("associatePublicIpAddress")), "asks for a public address"),
+    ),
+    "aws:ec2:LaunchTemplate": (
+        lambda i: any(_is_on(one.get("associatePublicIpAddress")) for one in items(i.get("networkInterfaces"))),
+        "asks for a public address",
+    ),
+    "aws:ec2:Subnet": (
+        lambda i: _is_on(i.get("mapPublicIpOnLaunch")),
+        "gives a public address to whatever starts in it",
+    ),
+    # The address of a NAT gateway names neither: the gateway names the address.
+    "aws:ec2:Eip": (
+        lambda i: bool(i.get("instance") or i.get("networkInterface")),
+        "is a public address of a machine",
+    ),
+    "aws:ec2:EipAssociation": (lambda _: True, "gives a machine a public address"),
+    "aws:lb:LoadBalancer": (lambda i: not i.get("internal"), "is open to the internet: internal is not true"),
+    **dict.fromkeys(GOOGLE_MACHINES, (_has_access_config, "has an access configuration, which is a public address")),
+    **dict.fromkeys(
+        ("gcp:compute:ForwardingRule", "gcp:compute:GlobalForwardingRule"),
+        (_is_external_rule, "is an external load balancer"),
+    ),
+    "gcp:tpu:V2Vm": (_has_external_ips, "has external addresses"),
+    # Without a port it is unused.
+    "openstack:networking:FloatingIp": (lambda i: bool(i.get("portId")), "is a public address of a port"),
+    "openstack:networking:FloatingIpAssociate": (lambda _: True, "gives a port a public address"),
+    "openstack:compute:FloatingIpAssociate": (lambda _: True, "gives a machine a public address"),
+    "azure-native:network:NetworkInterface": (_has_azure_address("publicIPAddress"), "has a public address"),
+    "azure-native:network:LoadBalancer": (
+        lambda i: any(one.get("publicIPAddress") for one in items(i.get("frontendIPConfigurations"))),
+        "is open to the internet",
+    ),
+    "azure-native:compute:VirtualMachine": (
+        _has_azure_address("publicIPAddressConfiguration", "networkProfile", "networkInterfaceConfigurations"),
+        "asks for a public address",
+    ),
+    "azure-native:compute:VirtualMachineScaleSet": (
+        _has_azure_address(
+            "publicIPAddressConfiguration",
+            "virtualMachineProfile",
+            "networkProfile",
+            "networkInterfaceConfigurations",
         ),
-        "aws:ec2:LaunchTemplate": (
-            lambda i: any(_is_on(one.get("associatePublicIpAddress")) for one in items(i.get("networkInterfaces"))),
-            "asks for a public address",
-        ),
-        "aws:ec2:Subnet": (
-            lambda i: _is_on(i.get("mapPublicIpOnLaunch")),
-            "gives a public address to whatever starts in it",
-        ),
-        # The address of a NAT gateway names neither: the gateway names the address.
-        "aws:ec2:Eip": (
-            lambda i: bool(i.get("instance") or i.get("networkInterface")),
-            "is a public address of a machine",
-        ),
-        "aws:ec2:EipAssociation": (lambda _: True, "gives a machine a public address"),
-        "aws:lb:LoadBalancer": (lambda i: not i.get("internal"), "is open to the internet: internal is not true"),
-        **dict.fromkeys(
-            GOOGLE_MACHINES, (_has_access_config, "has an access configuration, which is a public address")
-        ),
-        **dict.fromkeys(
-            ("gcp:compute:ForwardingRule", "gcp:compute:GlobalForwardingRule"),
-            (_is_external_rule, "is an external load balancer"),
-        ),
-        "gcp:tpu:V2Vm": (_has_external_ips, "has external addresses"),
-        # Without a port it is unused.
-        "openstack:networking:FloatingIp": (lambda i: bool(i.get("portId")), "is a public address of a port"),
-        "openstack:networking:FloatingIpAssociate": (lambda _: True, "gives a port a public address"),
-        "openstack:compute:FloatingIpAssociate": (lambda _: True, "gives a machine a public address"),
-        "azure-native:network:NetworkInterface": (_has_azure_address("publicIPAddress"), "has a public address"),
-        "azure-native:network:LoadBalancer": (
-            lambda i: any(one.get("publicIPAddress") for one in items(i.get("frontendIPConfigurations"))),
-            "is open to the internet",
-        ),
-        "azure-native:compute:VirtualMachine": (
-            _has_azure_address("publicIPAddressConfiguration", "networkProfile", "networkInterfaceConfigurations"),
-            "asks for a public address",
-        ),
-        "azure-native:compute:VirtualMachineScaleSet": (
-            _has_azure_address(
-                "publicIPAddressConfiguration",
-                "virtualMachineProfile",
-                "networkProfile",
-                "networkInterfaceConfigurations",
-            ),
-            "gives each machine a public address",
-        ),
-    }
-)
+        "gives each machine a public address",
+    ),
+}
 
 
 def _public_addresses(resource: Declared, _: Limits) -> Iterable[str]:

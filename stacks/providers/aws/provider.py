@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from shlex import quote
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gangway.components.aws.retention import RETENTION
@@ -99,13 +98,11 @@ PROVIDER = Provider(
             "network": {"egress": "nat"},
         },
     ),
-    adapters=MappingProxyType(
-        {
-            "audit": "gangway.finops.audit.aws",
-            "prices": "gangway.finops.prices.aws",
-            "scaling": "gangway.jobs.systemd.scaling.aws",
-        }
-    ),
+    adapters={
+        "audit": "gangway.finops.audit.aws",
+        "prices": "gangway.finops.prices.aws",
+        "scaling": "gangway.jobs.systemd.scaling.aws",
+    },
     packages=("boto3", "botocore"),
     settings=_SETTINGS,
     catalog=bundled_folder("aws"),
@@ -138,13 +135,11 @@ PROVIDER = Provider(
         ),
         templates=frozenset({"aws:ec2:LaunchTemplate"}),
         # EC2 stops an instance for these; EKS rolls over a managed group's nodes.
-        restarting=MappingProxyType(
-            {
-                "aws:ec2:Instance": ("instanceType", "userData", "userDataBase64", "ebsOptimized"),
-                "aws:eks:NodeGroup": ("launchTemplate", "releaseVersion", "version"),
-            }
-        ),
+        restarting={
+            "aws:ec2:Instance": ("instanceType", "userData", "userDataBase64", "ebsOptimized"),
+            "aws:eks:NodeGroup": ("launchTemplate", "releaseVersion", "version"),
+        },
     ),
     budget_types=frozenset({"aws:budgets:Budget"}),
-    region_inputs=MappingProxyType({"pulumi:providers:aws": "region"}),
+    region_inputs={"pulumi:providers:aws": "region"},
 )

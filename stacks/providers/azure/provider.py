@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gangway.components.azure.fabric import is_isolated_rung
@@ -129,13 +128,11 @@ PROVIDER = Provider(
         month_setting="azure.budget_starts_on",
         refreshes=True,
     ),
-    adapters=MappingProxyType(
-        {
-            "audit": "gangway.finops.audit.azure",
-            "prices": "gangway.finops.prices.azure",
-            "scaling": "gangway.jobs.systemd.scaling.azure",
-        }
-    ),
+    adapters={
+        "audit": "gangway.finops.audit.azure",
+        "prices": "gangway.finops.prices.azure",
+        "scaling": "gangway.jobs.systemd.scaling.azure",
+    },
     settings=SETTINGS,
     mistakes=_check_ids,
     catalog=bundled_folder("azure"),
@@ -157,14 +154,12 @@ PROVIDER = Provider(
         ),
         templates=frozenset({"azure-native:compute:VirtualMachineScaleSet"}),
         # Azure stops a machine to resize it; AKS replaces a pool's nodes for another version.
-        restarting=MappingProxyType(
-            {
-                "azure-native:compute:VirtualMachine": ("hardwareProfile",),
-                "azure-native:containerservice:AgentPool": ("orchestratorVersion",),
-            }
-        ),
+        restarting={
+            "azure-native:compute:VirtualMachine": ("hardwareProfile",),
+            "azure-native:containerservice:AgentPool": ("orchestratorVersion",),
+        },
     ),
     budget_types=frozenset({"azure-native:consumption:Budget", "azure-native:costmanagement:Budget"}),
-    region_inputs=MappingProxyType(dict.fromkeys(_MACHINES, "location")),
+    region_inputs=dict.fromkeys(_MACHINES, "location"),
     dynamic=_dynamic,
 )

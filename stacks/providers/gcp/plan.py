@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import cast
 
 from gangway.components.catalog.loader import Catalog, load_provider, load_tpus
@@ -420,15 +419,13 @@ def run_dir(config: StackConfig) -> str:
 
 
 # Values of the label that selects slices for pods (GKE documentation, "Deploy TPU workloads").
-_TPU_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "v4": "tpu-v4-podslice",
-        "v5e": "tpu-v5-lite-podslice",
-        "v5p": "tpu-v5p-slice",
-        "v6e": "tpu-v6e-slice",
-        "tpu7x": "tpu7x",
-    }
-)
+_TPU_NAMES: Mapping[str, str] = {
+    "v4": "tpu-v4-podslice",
+    "v5e": "tpu-v5-lite-podslice",
+    "v5p": "tpu-v5p-slice",
+    "v6e": "tpu-v6e-slice",
+    "tpu7x": "tpu7x",
+}
 
 
 def taint() -> dict[str, str]:

@@ -98,13 +98,11 @@ PROVIDER = Provider(
         questions={"gcp.project": "Project", "gcp.billing_account": "Billing account"},
         shared={"storage": {"kind": "filestore", "capacity_gib": 2560}},
     ),
-    adapters=MappingProxyType(
-        {
-            "audit": "gangway.finops.audit.gcp",
-            "prices": "gangway.finops.prices.gcp",
-            "scaling": "gangway.jobs.systemd.scaling.gcp",
-        }
-    ),
+    adapters={
+        "audit": "gangway.finops.audit.gcp",
+        "prices": "gangway.finops.prices.gcp",
+        "scaling": "gangway.jobs.systemd.scaling.gcp",
+    },
     has_tpus=True,
     packages=("google",),
     settings=SETTINGS,
@@ -117,7 +115,7 @@ PROVIDER = Provider(
         types=_TAGGABLE,
         input_name="labels",
         other_inputs=MappingProxyType(_OTHER_INPUTS),
-        more_types=MappingProxyType({_QUEUED_TPU: "labels"}),
+        more_types={_QUEUED_TPU: "labels"},
         started=_started,
         started_inputs=frozenset({"allInstancesConfig.labels"}),
     ),
@@ -126,26 +124,24 @@ PROVIDER = Provider(
         machines=_MACHINES,
         templates=frozenset({"gcp:compute:InstanceTemplate"}),
         # Compute Engine stops an instance for these (allow_stopping_for_update); GKE recreates the pool's nodes.
-        restarting=MappingProxyType(
-            {
-                "gcp:compute:Instance": (
-                    "machineType",
-                    "minCpuPlatform",
-                    "networkInterfaces",
-                    "serviceAccount",
-                    "shieldedInstanceConfig",
-                ),
-                _POOL: (
-                    "nodeConfig.diskSizeGb",
-                    "nodeConfig.diskType",
-                    "nodeConfig.imageType",
-                    "nodeConfig.machineType",
-                    "version",
-                ),
-            }
-        ),
+        restarting={
+            "gcp:compute:Instance": (
+                "machineType",
+                "minCpuPlatform",
+                "networkInterfaces",
+                "serviceAccount",
+                "shieldedInstanceConfig",
+            ),
+            _POOL: (
+                "nodeConfig.diskSizeGb",
+                "nodeConfig.diskType",
+                "nodeConfig.imageType",
+                "nodeConfig.machineType",
+                "version",
+            ),
+        },
     ),
     budget_types=frozenset({"gcp:billing:Budget"}),
-    region_inputs=MappingProxyType({"pulumi:providers:gcp": "region"}),
+    region_inputs={"pulumi:providers:gcp": "region"},
     dynamic=_dynamic,
 )

@@ -1,7 +1,6 @@
 """The provider for existing machines: facts that need no SDK."""
 
 from collections.abc import Iterator
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gangway.components.core.findings import InputError
@@ -94,6 +93,6 @@ PROVIDER = Provider(
     # Every changed command restarts the service of a host.
     nodes=NodeTypes(
         machines=frozenset({"command:remote:Command"}),
-        restarting=MappingProxyType({"command:remote:Command": ("*",)}),
+        restarting={"command:remote:Command": ("*",)},
     ),
 )

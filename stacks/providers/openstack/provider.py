@@ -1,7 +1,6 @@
 """The provider OpenStack: facts that need no SDK."""
 
 from collections.abc import Iterator
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gangway.components.core.findings import InputError
@@ -80,13 +79,13 @@ PROVIDER = Provider(
     tags=TagRules(
         package="openstack",
         types=_TAGGABLE,
-        other_inputs=MappingProxyType(dict.fromkeys(_METADATA, "metadata")),
-        spelled=MappingProxyType({_CONTAINER: lambda key: next(iter(header_tags({key: ""})))}),
+        other_inputs=dict.fromkeys(_METADATA, "metadata"),
+        spelled={_CONTAINER: lambda key: next(iter(header_tags({key: ""})))},
     ),
     nodes=NodeTypes(
         machines=frozenset({"openstack:compute:Instance"}),
         # Nova resizes a server for another flavor, and rebuilds it with another image.
-        restarting=MappingProxyType({"openstack:compute:Instance": ("flavorId", "flavorName", "imageId", "imageName")}),
+        restarting={"openstack:compute:Instance": ("flavorId", "flavorName", "imageId", "imageName")},
     ),
     nodes_stay=lambda _resources: True,  # machines stay allocated after shutdown
     packages=("openstack",),
