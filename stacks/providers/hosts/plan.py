@@ -29,6 +29,7 @@ from gangway.stacks.base.shared import (
     slurm_machine,
     tag_policy,
 )
+from gangway.stacks.base.slurm_machine import slurm_machine
 from gangway.stacks.config.engine_settings import MAIN_QUEUE
 from gangway.stacks.config.own_command import RUN_DIR, outputs_in_mounts
 from gangway.stacks.config.stack_config import StackConfig
