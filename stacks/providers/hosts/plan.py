@@ -26,7 +26,6 @@ from gangway.stacks.base.shared import (
     get_site,
     nodes_meet,
     queue_fabric,
-    slurm_machine,
     tag_policy,
 )
 from gangway.stacks.base.slurm_machine import slurm_machine
