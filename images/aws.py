@@ -4,6 +4,7 @@ import base64
 import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gangway.components.core.job import AWS_NCCL_NET
 from gangway.images.observability import render_prometheus
@@ -35,7 +36,7 @@ from gangway.images.shell import (
     workload_argv,
     workload_mounts,
 )
-from gangway.images.specs import TRAINER_UID, Breaker, MachineSpec, check_pinned
+from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, WorkerSpec
 
 # Before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
 USER_DATA_LIMIT_BYTES = 16_384
@@ -70,7 +71,7 @@ class AwsMachineSpec(MachineSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AwsNodeSpec(AwsMachineSpec):
+class AwsNodeSpec(AwsMachineSpec, WorkerSpec):
     """A worker.
 
     Attributes:
@@ -78,25 +79,14 @@ class AwsNodeSpec(AwsMachineSpec):
         lustre_efa: mount the file system over EFA; a node that cannot gives up.
         lustre_efa_interfaces: EFA interfaces that LNet needs for that.
         lustre_efa_setup_sha256: checksum of AWS's archive that sets up LNet.
-        data_dir: a folder outside the run directory that the job reads and may fill; None for none.
-        scratch_mount_point: for instance-store NVMe, on the node and in the container (its TMPDIR); None for none.
-        labels: the container's labels.
         lifecycle_hook: on termination, completed once the trainer has saved; None waits for the hook's timeout.
-        terminate_when_done: at the job's end (done, bad input, slow fabric, too many failures, out of hours) the node
-            leaves its group; else it stays, with the trainer stopped.
-        breaker: None replaces every node that gives up.
     """
 
     efa_interfaces_planned: int = 0
     lustre_efa: bool = False
     lustre_efa_interfaces: int = 1
     lustre_efa_setup_sha256: str = EFA_SETUP_SHA256
-    data_dir: str | None = None
-    scratch_mount_point: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
     lifecycle_hook: str | None = None
-    terminate_when_done: bool = False
-    breaker: Breaker | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -113,23 +103,8 @@ class AwsNodeSpec(AwsMachineSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AwsHeadSpec(AwsMachineSpec):
-    """The head node. Without a file system, the workers upload the record.
-
-    Attributes:
-        port: of the rendezvous store.
-        metrics_port: of the workers' metrics.
-        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
-    """
-
-    port: int = 29400
-    metrics_port: int = 9400
-    prometheus_image: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.prometheus_image is not None:
-            check_pinned("AwsHeadSpec.prometheus_image", self.prometheus_image)
+class AwsHeadSpec(AwsMachineSpec, HeadSpec):
+    """The head node. Without a file system, the workers upload the record."""
 
 
 def aws_docker_argv(spec: AwsNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:

@@ -40,7 +40,7 @@ from gangway.images.shell import (
     workload_argv,
     workload_mounts,
 )
-from gangway.images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned
+from gangway.images.specs import HELD_OBJECT, TRAINER_UID, HeadSpec, MachineSpec, WorkerSpec
 
 CLOUD = "azure"
 
@@ -85,26 +85,16 @@ class AzureMachineSpec(MachineSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AzureNodeSpec(AzureMachineSpec):
+class AzureNodeSpec(AzureMachineSpec, WorkerSpec):
     """A GPU worker, in a scale set.
 
     Attributes:
         fabric: None checks nothing.
-        data_dir: a folder outside the run directory that the job reads and may fill; None for none.
-        scratch_mount_point: for the machine's own disks; None for none.
         scratch_is_temporary_disk: the scratch disk is Azure's temporary disk, not NVMe.
-        labels: the container's labels.
-        terminate_when_done: at the job's end the node deletes itself from its scale set.
-        breaker: None replaces every node that gives up.
     """
 
     fabric: FabricSetup | None = None
-    data_dir: str | None = None
-    scratch_mount_point: str | None = None
     scratch_is_temporary_disk: bool = False
-    labels: Mapping[str, str] = field(default_factory=dict)
-    terminate_when_done: bool = False
-    breaker: Breaker | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,29 +107,18 @@ class AzureNodeSpec(AzureMachineSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AzureHeadSpec(AzureMachineSpec):
+class AzureHeadSpec(AzureMachineSpec, HeadSpec):
     """The head node.
 
     Attributes:
         resource_group_name: contains only the stack's scale sets.
-        port: of the rendezvous store.
-        metrics_port: of the workers' metrics.
-        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
         fallback: `gangway.components.azure.fallback.FallbackConfig` as JSON data; None if the head does not scale the
         sets.
     """
 
     subscription_id: str
     resource_group_name: str
-    port: int = 29400
-    metrics_port: int = 9400
-    prometheus_image: str | None = None
     fallback: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.prometheus_image is not None:
-            check_pinned("AzureHeadSpec.prometheus_image", self.prometheus_image)
 
 
 def azure_docker_argv(spec: AzureNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:

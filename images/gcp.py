@@ -47,7 +47,7 @@ from gangway.images.shell import (
     workload_argv,
     workload_mounts,
 )
-from gangway.images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned
+from gangway.images.specs import HELD_OBJECT, TRAINER_UID, HeadSpec, MachineSpec, WorkerSpec
 
 # The image's entrypoint, repeated where a shell runs first.
 LAUNCHER = ("python", "-m", "gangway.trainer.launch")
@@ -125,27 +125,17 @@ class GcpMachineSpec(MachineSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcpNodeSpec(GcpMachineSpec):
+class GcpNodeSpec(GcpMachineSpec, WorkerSpec):
     """A GPU worker.
 
     Attributes:
         nccl: what its GPU NICs need; None without any.
         gvnics_planned: network interfaces of Google's driver, the first among them.
-        data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
-        scratch_mount_point: of the machine's own disks; None leaves them alone.
-        labels: of the container.
-        terminate_when_done: when the job has ended for good the node deletes itself from its group.
-        breaker: None has every node that gives itself up replaced.
     """
 
     nccl: NcclSetup | None = None
     gvnics_planned: int = 1
     rdma_nics_planned: int = 0
-    data_dir: str | None = None
-    scratch_mount_point: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    terminate_when_done: bool = False
-    breaker: Breaker | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,27 +169,16 @@ class TpuHostSpec(GcpMachineSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcpHeadSpec(GcpMachineSpec):
+class GcpHeadSpec(GcpMachineSpec, HeadSpec):
     """The head node.
 
     Attributes:
         zones: the workers' zones.
-        port: of the rendezvous store.
-        metrics_port: of the workers' metrics.
-        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
         fallback_uri: `gs://...` of the object that lists the groups to fill; None for none.
     """
 
     zones: tuple[str, ...] = ()
-    port: int = 29400
-    metrics_port: int = 9400
-    prometheus_image: str | None = None
     fallback_uri: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.prometheus_image is not None:
-            check_pinned("GcpHeadSpec.prometheus_image", self.prometheus_image)
 
 
 def gcp_docker_argv(spec: GcpNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
@@ -368,7 +347,6 @@ def _shared_steps(spec: GcpMachineSpec) -> list[str]:
 def _worker_files(
     spec: GcpNodeSpec | TpuHostSpec, steps: Sequence[str], more: Sequence[str]
 ) -> tuple[list[NodeFile], list[str]]:
-    """A worker's files, and the units to start."""
     started = [*_STARTED, *_log_units(spec)]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     values = {

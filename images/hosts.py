@@ -261,7 +261,6 @@ def _services(spec: HostSpec) -> list[str]:
 
 
 def _needs(spec: HostSpec) -> list[str]:
-    """`COMMAND: FIX` for each required command."""
     scheme = spec.bucket_uri.partition("://")[0]
     which = "580 or later, for the trainer's CUDA 13" if spec.job.command is None else "a version for your image's CUDA"
     gpu = f"nvidia-smi: install NVIDIA's driver, {which}"

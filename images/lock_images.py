@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from gangway.images.pins import LOCK, full_name, locked_digests
-from gangway.images.specs import DOCKERFILE_FLAVOURS, PROMETHEUS_IMAGE
+from gangway.images.specs import DOCKERFILE_FLAVOURS, LOCK, PROMETHEUS_IMAGE, full_name, locked_digests
 
 TIMEOUT_SEC = 30
 _MAX_BYTES = 4_000_000
@@ -51,7 +50,8 @@ def fetch_digest(image: str) -> str:
     """The current digest of an image's tag. Raises RegistryError."""
     name, _, tag = image.rpartition(":")
     host, _, repository = name.partition("/")
-    url = f"{_registry_url(_HOSTS.get(host, host))}/v2/{repository}/manifests/{tag}"
+    root = f"{_test_registry()}/" if _test_registry() else "https://"
+    url = f"{root}{_HOSTS.get(host, host)}/v2/{repository}/manifests/{tag}"
     headers = {"Accept": ", ".join(_MEDIA_TYPES)}
     try:
         try:
@@ -73,10 +73,6 @@ def _test_registry() -> str:
     return os.environ.get("GANGWAY_REGISTRY_URL", "")
 
 
-def _registry_url(host: str) -> str:
-    return f"{_test_registry()}/{host}" if _test_registry() else f"https://{host}"
-
-
 def _get(url: str, headers: Mapping[str, str]) -> bytes:
     with urllib.request.urlopen(urllib.request.Request(url, headers=dict(headers)), timeout=TIMEOUT_SEC) as answer:
         content: bytes = answer.read(_MAX_BYTES + 1)
@@ -86,7 +82,6 @@ def _get(url: str, headers: Mapping[str, str]) -> bytes:
 
 
 def _fetch_token(challenge: str, repository: str) -> str:
-    """An anonymous token to pull from one repository."""
     fields = {found["name"]: found["value"] for found in _CHALLENGE.finditer(challenge)}
     realm = fields.get("realm", "")
     is_safe = urlsplit(realm).scheme == "https" or realm.startswith(_test_registry() or "https:")

@@ -35,7 +35,7 @@ from gangway.images.shell import (
     workload_argv,
     workload_mounts,
 )
-from gangway.images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned
+from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, RdmaSetup
 
 CLOUD = "openstack"
 SECRETS_FILE = f"{ETC_DIR}/secrets.json"
@@ -130,20 +130,10 @@ class OpenstackNodeSpec(OpenstackMachineSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenstackHeadSpec(OpenstackMachineSpec):
-    """The head node. `port`: of the rendezvous store. `prometheus_image`: with a fixed tag or a digest, None for none;
-    it scrapes `workers` at `metrics_port`.
-    """
+class OpenstackHeadSpec(OpenstackMachineSpec, HeadSpec):
+    """The head node. `workers`: what Prometheus scrapes."""
 
-    port: int = 29400
-    metrics_port: int = 9400
     workers: tuple[str, ...] = ()
-    prometheus_image: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.prometheus_image is not None:
-            check_pinned("OpenstackHeadSpec.prometheus_image", self.prometheus_image)
 
 
 def openstack_docker_argv(spec: OpenstackNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:

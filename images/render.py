@@ -16,9 +16,8 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gangway.components.core.job import OPEN_FILES, JobSpec
-from gangway.images.pins import pinned_image
 from gangway.images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, get_outputs
-from gangway.images.specs import TRAINER_UID, DockerfileSpec
+from gangway.images.specs import TRAINER_UID, DockerfileSpec, pinned_image
 
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
@@ -128,7 +127,6 @@ def _drop_unused_imports(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _select_definitions(body: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
-    """The statements that define these names, and the names they use."""
     kept: set[ast.stmt] = set()
     while more := [line for line in body if line not in kept and _defined_names(line) & wanted]:
         kept.update(more)
@@ -271,7 +269,6 @@ def _custom_script_text(cloud: str, name: str) -> str:
 
 
 def _get_template(cloud: str, name: str) -> str:
-    """The cloud's template of that name, or the shared one."""
     return f"{cloud}/{name}" if (TEMPLATES / cloud / name).is_file() else f"node/{name}"
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from gangway.components.core.job import OPEN_FILES, JobSpec
-from gangway.images.pins import pinned_image
-from gangway.images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key
+from gangway.images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key, pinned_image
 
 CONTAINER_NAME = "gangway-trainer"
 MEMBER_FILE = "/run/gangway-member.pem"
@@ -207,7 +206,6 @@ def _mount_file(path: str) -> list[str]:
 
 
 def _custom_argv(job: JobSpec, bin_dir: str, run_dir: str, max_hours: float | None) -> list[str]:
-    """own-node.sh with its arguments, then those of own-job.sh."""
     assert job.command is not None
     return [
         f"{bin_dir}/{OWN_SCRIPTS[0]}",

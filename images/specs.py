@@ -1,10 +1,13 @@
-"""The inputs of the renderers, shared by all clouds, and the pinned image versions."""
+"""The inputs of the renderers, shared by all clouds, and the pinned image versions, with digests from images.lock."""
 
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
@@ -128,40 +131,38 @@ class DockerfileSpec:
 # has none (github.com/NVIDIA/nvidia-container-toolkit, issue 1877).
 # XLA: images/locks/xla.lock has the libtpu that torch_xla's metadata names. PyPI's torch does not load without CUDA's
 # libraries, which are unused.
-DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
-    {
-        "cpu": DockerfileSpec(
-            flavour="cpu",
-            base_image="python:3.12.12-slim-bookworm",
-            python_version="3.12",
-            apt_packages=("g++",),
-        ),
-        "cuda": DockerfileSpec(
-            flavour="cuda",
-            base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
-            python_version="3.12",
-            apt_packages=("g++", "ibverbs-providers", "libibverbs1", "librdmacm1", "python3.12", "python3.12-dev"),
-            build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
-            shared_libraries=("libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
-        ),
-        "cuda-efa": DockerfileSpec(
-            flavour="cuda-efa",
-            base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
-            python_version="3.12",
-            apt_packages=("ca-certificates", "curl", "g++", "python3.12", "python3.12-dev"),
-            build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
-            efa_installer_version="1.50.0",
-            efa_installer_sha256="fa6dff8593d866866c13cb4640d9059835cd4efa427971f100ab40c97bef2841",
-        ),
-        "xla": DockerfileSpec(
-            flavour="xla",
-            base_image="python:3.12.12-slim-bookworm",
-            python_version="3.12",
-            lock="xla.lock",
-            apt_packages=("g++",),
-        ),
-    }
-)
+DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = {
+    "cpu": DockerfileSpec(
+        flavour="cpu",
+        base_image="python:3.12.12-slim-bookworm",
+        python_version="3.12",
+        apt_packages=("g++",),
+    ),
+    "cuda": DockerfileSpec(
+        flavour="cuda",
+        base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
+        python_version="3.12",
+        apt_packages=("g++", "ibverbs-providers", "libibverbs1", "librdmacm1", "python3.12", "python3.12-dev"),
+        build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
+        shared_libraries=("libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
+    ),
+    "cuda-efa": DockerfileSpec(
+        flavour="cuda-efa",
+        base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
+        python_version="3.12",
+        apt_packages=("ca-certificates", "curl", "g++", "python3.12", "python3.12-dev"),
+        build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
+        efa_installer_version="1.50.0",
+        efa_installer_sha256="fa6dff8593d866866c13cb4640d9059835cd4efa427971f100ab40c97bef2841",
+    ),
+    "xla": DockerfileSpec(
+        flavour="xla",
+        base_image="python:3.12.12-slim-bookworm",
+        python_version="3.12",
+        lock="xla.lock",
+        apt_packages=("g++",),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -263,3 +264,88 @@ class MachineSpec:
     def ended_object(self) -> str:
         """Key below `bucket_uri`; see `ended_object`."""
         return ended_object(self.job, self.max_hours)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSpec(MachineSpec):
+    """A worker in a group.
+
+    Attributes:
+        data_dir: a folder outside the run directory that the job reads and may fill; None for none.
+        scratch_mount_point: for the machine's own disks, on the node and in the container (its TMPDIR); None for none.
+        labels: the container's labels.
+        terminate_when_done: at the job's end (done, bad input, slow fabric, too many failures, out of hours) the node
+            leaves its group; else it stays, with the trainer stopped.
+        breaker: None replaces every node that gives up.
+    """
+
+    data_dir: str | None = None
+    scratch_mount_point: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    terminate_when_done: bool = False
+    breaker: Breaker | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSpec(MachineSpec):
+    """A head node.
+
+    Attributes:
+        port: of the rendezvous store.
+        metrics_port: of the workers' metrics.
+        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
+    """
+
+    port: int = 29400
+    metrics_port: int = 9400
+    prometheus_image: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prometheus_image is not None:
+            check_pinned(f"{type(self).__name__}.prometheus_image", self.prometheus_image)
+
+
+LOCK = Path(__file__).parent / "images.lock"
+_LINE = re.compile(
+    r"(?P<image>[a-zA-Z0-9][a-zA-Z0-9._/:\[\]-]*:[a-zA-Z0-9_][a-zA-Z0-9._-]*) (?P<digest>sha256:[0-9a-f]{64})"
+)
+_HOST = re.compile(r"[^/]*[.:\]][^/]*|localhost")
+"""Docker's rule for a first part that is a registry's host, not a folder."""
+
+
+def full_name(image: str) -> str:
+    """An image's name with its registry, Docker Hub by default.
+
+    >>> full_name("python:3.12.12-slim-bookworm")
+    'docker.io/library/python:3.12.12-slim-bookworm'
+    >>> full_name("nvcr.io/nvidia/cuda:13.2.1-base-ubuntu24.04")
+    'nvcr.io/nvidia/cuda:13.2.1-base-ubuntu24.04'
+    """
+    first, slash, _ = image.partition("/")
+    if slash and _HOST.fullmatch(first):
+        return image
+    return f"docker.io/{image}" if slash else f"docker.io/library/{image}"
+
+
+@cache
+def locked_digests(lock: Path = LOCK) -> Mapping[str, str]:
+    """Digests by full image name. Raises ValueError for a malformed line."""
+    found = {}
+    for number, line in enumerate(lock.read_text("utf-8").splitlines(), start=1):
+        if not line or line.startswith("#"):
+            continue
+        pin = _LINE.fullmatch(line)
+        if pin is None:
+            raise ValueError(
+                f"{lock}:{number}: {line!r}; allowed: <registry>/<repository>:<tag> sha256:<digest>; "
+                "fix: make lock-images"
+            )
+        found[pin["image"]] = pin["digest"]
+    return MappingProxyType(found)
+
+
+def pinned_image(image: str) -> str:
+    """The image with its locked digest; unchanged if it has a digest or is not in the lock."""
+    digest = "" if "@" in image else locked_digests().get(full_name(image), "")
+    return f"{image}@{digest}" if digest else image

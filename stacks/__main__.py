@@ -22,8 +22,7 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.cosign import check_keyless
 from gangway.stacks.data_guard import DataGuard, delete_named_first
 from gangway.stacks.loading.loader import from_pulumi
-from gangway.stacks.outputs import stack_exports
-from gangway.stacks.program import build, get_program
+from gangway.stacks.program import build, get_program, stack_exports
 
 
 def _log_findings(config: StackConfig, planned: Any) -> None:

@@ -56,7 +56,6 @@ def _parse_signature(line: str) -> SignedPayload | None:
 
 
 def _cosign(place: str, arguments: Sequence[str]) -> str:
-    """Runs cosign and returns its output. InputError: it is not installed, or fails."""
     command = f"cosign {arguments[0]}"
     try:
         done = subprocess.run(

@@ -78,7 +78,6 @@ class PlaceholderCloud:
 
 
 def _control_plane(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested outputs of an EKS cluster."""
     group = f"${{{label}.vpcConfig.clusterSecurityGroupId}}"
     return {
         "endpoint": f"${{{label}.endpoint}}",

@@ -19,8 +19,7 @@ from typing import Any
 
 import boto3
 
-from gangway.images.slurm.conf import conf_files
-from gangway.images.slurm.spec import SlurmMachine, SlurmRung, SlurmSpec
+from gangway.images.slurm.conf import SlurmMachine, SlurmRung, SlurmSpec, conf_files
 from tests.moto_http import query_services
 from tests.slurm_cluster import SlurmCluster, begin_munge, end_all, free_port
 

@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from gangway.components.core.findings import InputError
+from gangway.stacks.base.provider import Start
 from gangway.stacks.base.registry import all_providers, get_provider
-from gangway.stacks.base.start import Start
 from gangway.stacks.config.corrections import parse_range
 from gangway.stacks.config.identity import without_accents
 

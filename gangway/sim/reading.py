@@ -23,8 +23,7 @@ from gangway.sim.schedule.scenario import (
     build,
 )
 from gangway.stacks.config.explain_errors import explain
-from gangway.stacks.config.plain_text import odd_texts
-from gangway.stacks.config.yaml_file import read_model
+from gangway.stacks.config.yaml_file import odd_texts, read_model
 from gangway.trainer.core.regular_files import read_text_file
 
 _MAX_BYTES = 50_000_000

@@ -17,8 +17,7 @@ from gangway.images.render import (
     unit,
 )
 from gangway.images.shell import bash_assignments
-from gangway.images.slurm.conf import account_words, conf_files, fabric_files
-from gangway.images.slurm.spec import SlurmSpec
+from gangway.images.slurm.conf import SlurmSpec, account_words, conf_files, fabric_files
 from gangway.images.specs import TRAINER_UID, Breaker, FileSystem
 
 CLOUD = "aws"

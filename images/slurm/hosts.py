@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from gangway.images.hosts import CLOUD, installer_text
 from gangway.images.render import BIN_DIR, ETC_DIR, METADATA_UNIT, NodeFile, scripts, select_enabled, unit
 from gangway.images.shell import bash_assignments
-from gangway.images.slurm.conf import SRUN_PORTS, conf_files, fabric_files
-from gangway.images.slurm.spec import SlurmSpec
+from gangway.images.slurm.conf import SRUN_PORTS, SlurmSpec, conf_files, fabric_files
 from gangway.images.specs import RdmaSetup
 
 CONF_DIR = f"{ETC_DIR}/slurm"

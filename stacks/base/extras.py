@@ -2,28 +2,25 @@
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from types import MappingProxyType
 
 from gangway.components.core.findings import InputError
 
-_SHARED_EXTRAS: Mapping[str, str] = MappingProxyType(
-    {
-        "matplotlib": "report",
-        "numpy": "report",
-        "scipy": "report",
-        "PIL": "report",
-        "torch": "train",
-        "sklearn": "forecast",
-        "prometheus_client": "forecast",
-        "moto": "demo",
-        "pulumi_policy": "policy",
-        "pulumi_kubernetes": "kubernetes",
-        # In the extras of several clouds; the caller may name another one.
-        "obstore": "aws",
-        "pulumi_docker_build": "aws",
-        "requests": "aws",
-    }
-)
+_SHARED_EXTRAS: Mapping[str, str] = {
+    "matplotlib": "report",
+    "numpy": "report",
+    "scipy": "report",
+    "PIL": "report",
+    "torch": "train",
+    "sklearn": "forecast",
+    "prometheus_client": "forecast",
+    "moto": "demo",
+    "pulumi_policy": "policy",
+    "pulumi_kubernetes": "kubernetes",
+    # In the extras of several clouds; the caller may name another one.
+    "obstore": "aws",
+    "pulumi_docker_build": "aws",
+    "requests": "aws",
+}
 
 
 def extras() -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 from a stack file and is loaded only for the stack's provider. See `docs/adding-a-provider.md`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -12,9 +12,59 @@ from gangway.components.catalog.schema import Fact, MachineType, Region
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.retention import NO_RETENTION, Retention
 from gangway.components.estimate.cost import CostComponent, CostEstimate, Declared
-from gangway.stacks.base.start import Start
 from gangway.stacks.config.provider_settings import ProviderSettings
 from gangway.stacks.config.stack_config import StackConfig
+
+EXAMPLE_SITE: Mapping[str, Any] = {
+    "as_of": "2026-11-01",
+    "accelerator": "H100x8",
+    "vcpus": 224,
+    "memory_gib": 2048,
+    "interconnect": "nvswitch",
+    "network_gbps": 100,
+    "usd_per_node_hour": 14.5,
+    "intensity_g_per_kwh": 380,
+    "pue": 1.3,
+    "country": "DE",
+}
+"""An example of the section `site`."""
+EXAMPLE_IMAGE = f"registry.example.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"
+
+
+def _empty() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first stack file of a provider.
+
+    Attributes:
+        machine_type: a small machine that is sold in `region`; for a site, the name of its machines.
+        sections: further settings.
+        questions: dotted settings of `sections` that only the user knows -> how to ask for them.
+        shared: sections for several nodes: the smallest file system for data and checkpoints.
+        job: further settings of the job.
+        month_setting: dotted setting that gets the first day of this month; empty for none.
+        refreshes: whether the project refreshes its state before each `up`.
+    """
+
+    region: str
+    machine_type: str
+    sections: Mapping[str, Any] = field(default_factory=_empty)
+    questions: Mapping[str, str] = field(default_factory=_empty)
+    shared: Mapping[str, Any] = field(default_factory=_empty)
+    job: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({"terminate_when_done": True}))
+    month_setting: str = ""
+    refreshes: bool = False
+
+    def example(self, path: str) -> str:
+        """The value of a dotted setting of `sections`."""
+        place: Any = self.sections
+        for part in path.split("."):
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        return str(place)
+
 
 if TYPE_CHECKING:
     import pulumi
@@ -60,10 +110,6 @@ class Program(Protocol[PlanT]):
 Tags = Sequence[Any]
 
 
-def _starts_nothing(_resource: Declared) -> Iterator[tuple[str, Tags]]:
-    return iter(())
-
-
 @dataclass(frozen=True)
 class TagRules:
     """Which types of resources take tags, and in which input.
@@ -85,7 +131,7 @@ class TagRules:
     other_inputs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     more_types: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     spelled: Mapping[str, Callable[[str], str]] = field(default_factory=lambda: MappingProxyType({}))
-    started: Callable[[Declared], Iterable[tuple[str, Tags]]] = _starts_nothing
+    started: Callable[[Declared], Iterable[tuple[str, Tags]]] = lambda _resource: ()
     started_inputs: frozenset[str] = frozenset()
 
     def inputs(self) -> dict[str, str]:
@@ -113,26 +159,6 @@ class NodeTypes:
     machines: frozenset[str] = frozenset()
     templates: frozenset[str] = frozenset()
     restarting: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
-
-
-def _no_mistakes(_config: StackConfig) -> Iterator[InputError]:
-    return iter(())
-
-
-def _no_data(_config: StackConfig) -> str | None:
-    return None
-
-
-def _has_no_isolated_rungs(_machine: MachineType) -> bool:
-    return False
-
-
-def _has_no_staying_nodes(_resources: Sequence[Declared]) -> bool:
-    return False
-
-
-def _needs_no_venv(_config: StackConfig, _planned: Any) -> str:
-    return ""
 
 
 @dataclass(frozen=True)
@@ -182,21 +208,21 @@ class Provider:
     has_tpus: bool = False
     packages: tuple[str, ...] = ()
     loads_by_name: bool = True
-    mistakes: Callable[[StackConfig], Iterable[InputError]] = _no_mistakes
-    own_data: Callable[[StackConfig], str | None] = _no_data
+    mistakes: Callable[[StackConfig], Iterable[InputError]] = lambda _config: ()
+    own_data: Callable[[StackConfig], str | None] = lambda _config: None
     catalog: CatalogFolder | None = None
     bucket_service: Callable[[Sequence[Declared]], str] | None = None
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None
     caps_spot: bool = False
-    has_isolated_rungs: Callable[[MachineType], bool] = _has_no_isolated_rungs
+    has_isolated_rungs: Callable[[MachineType], bool] = lambda _machine: False
     tags: TagRules = TagRules()
     retention: Retention = NO_RETENTION
     machine_types: frozenset[str] = frozenset()
     nodes: NodeTypes = NodeTypes()
     budget_types: frozenset[str] = frozenset()
     region_inputs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    nodes_stay: Callable[[Sequence[Declared]], bool] = _has_no_staying_nodes
-    dynamic: Callable[[StackConfig, Any], str] = _needs_no_venv
+    nodes_stay: Callable[[Sequence[Declared]], bool] = lambda _resources: False
+    dynamic: Callable[[StackConfig, Any], str] = lambda _config, _planned: ""
 
     @property
     def sdk_module(self) -> str:

@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 
 from gangway.components.core.findings import InputError
 from gangway.stacks.base.provider import Provider
 
-PROVIDERS: Mapping[str, str] = MappingProxyType(
-    {
-        "aws": "gangway.stacks.providers.aws.provider",
-        "gcp": "gangway.stacks.providers.gcp.provider",
-        "azure": "gangway.stacks.providers.azure.provider",
-        "openstack": "gangway.stacks.providers.openstack.provider",
-        "hosts": "gangway.stacks.providers.hosts.provider",
-    }
-)
+PROVIDERS: Mapping[str, str] = {
+    "aws": "gangway.stacks.providers.aws.provider",
+    "gcp": "gangway.stacks.providers.gcp.provider",
+    "azure": "gangway.stacks.providers.azure.provider",
+    "openstack": "gangway.stacks.providers.openstack.provider",
+    "hosts": "gangway.stacks.providers.hosts.provider",
+}
 """`gangway:provider` -> the module with its PROVIDER, in the order of messages."""
 
 

@@ -102,7 +102,6 @@ class _Service(SourceFileLoader):
 
 
 def _homes(name: str) -> tuple[str, ...]:
-    """The modules in which the generator may define a name."""
     resource = name.removesuffix("Dict").removesuffix("Args")
     return (_WORDS.sub("_", resource).lower().removesuffix("_output"), "_enums", "_inputs")
 
@@ -145,7 +144,6 @@ class _Types(SourceFileLoader):
 
 
 def _types_in(module: ModuleType) -> dict[str, CodeType]:
-    """The types that `module` defines on access."""
     loader = module.__loader__
     return loader.types if isinstance(loader, _Types) else {}
 

@@ -1,23 +1,25 @@
-"""Parts of a plan that are the same for all providers: head node, zone, tags, job, a site's machine."""
+"""Parts of a plan that are the same for all providers: head node, zone, tags, job and how its nodes connect, a site's
+machine.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from gangway.components.catalog.loader import Provider, load_provider
 from gangway.components.catalog.schema import MachinePrice, MachineType, Region
 from gangway.components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume, fabric_variables
+from gangway.components.core.findings import Finding, InputError
+from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume
+from gangway.components.core.queue_fabric import fabric_variables
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
-from gangway.stacks.base.command_nodes import command_meets
-from gangway.stacks.base.image_signature import image_signature
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
 from gangway.stacks.config.sections import CommandConfig
-from gangway.stacks.config.stack_config import StackConfig
-from gangway.trainer.records.run_record import RunContext
+from gangway.stacks.config.stack_config import StackConfig, image_signature
 
 Args = TypeVar("Args")
 RENDEZVOUS_PORT = 29400
@@ -113,43 +115,6 @@ def run_dir(config: StackConfig, mount: str) -> str:
     return f"{state_root(config, mount)}/runs/{config.stack}"
 
 
-def get_job(
-    config: StackConfig,
-    image: str,
-    context: RunContext,
-    training: Training,
-    *,
-    state: str,
-    processes_per_node: int,
-    at: Rendezvous,
-    volumes: Sequence[Volume] = (),
-    env: Mapping[str, str] = MappingProxyType({}),
-    backend: Literal["nccl", "xla"] = "nccl",
-    num_nodes: tuple[int, int] | None = None,
-    shutdown_timeout_sec: int = 25,
-) -> JobSpec:
-    """The job of the nodes. `state`: its folder on every node, shared between several nodes, so that any of them can
-    resume it; `volumes` and `env`: for the fabric; `num_nodes`: minimum and maximum, if a node of the stack file is
-    several machines; `shutdown_timeout_sec`: fits into 30 s of notice, unless a cloud gives more.
-    """
-    least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
-    return JobSpec(
-        name=config.stack,
-        image=image,
-        image_signature=image_signature(config),
-        backend=backend,
-        num_nodes_min=least,
-        num_nodes_max=most,
-        processes_per_node=processes_per_node,
-        rendezvous=at,
-        volumes=(Volume(source=state, target=state), *volumes),
-        env={"GANGWAY_CONTEXT": context.model_dump_json(), **env},
-        run_id=context.run_id,
-        training=training,
-        shutdown_timeout_sec=shutdown_timeout_sec,
-    )
-
-
 def command_job(
     config: StackConfig,
     own: CommandConfig,
@@ -164,7 +129,7 @@ def command_job(
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
     """The job of a custom command. `accelerators`: per node; `at`: the rendezvous of torchrun on several nodes; the
-    rest as in `get_job`. The command's own `env` overrides `env`.
+    rest as in `gangway.stacks.estimates.run_context.training_job`. The command's own `env` overrides `env`.
     """
     nodes = config.cluster.nodes
     several = {"GANGWAY_NNODES": f"{nodes.min}:{nodes.max}"} if nodes.max > 1 else {}
@@ -179,7 +144,11 @@ def command_job(
         num_nodes_max=nodes.max,
         processes_per_node=accelerators,
         rendezvous=at or Rendezvous(standalone=True),
-        volumes=(Volume(source=state, target=state), *volumes, *_outputs(own.outputs, run_dir)),
+        volumes=(
+            Volume(source=state, target=state),
+            *volumes,
+            *(Volume(source=output_folder(run_dir, folder), target=folder) for folder in own.outputs),
+        ),
         env={**env, **several, **command_variables(own, run_dir, OWN_NOTICES)},
         command=OwnCommand(
             words=own.command,
@@ -217,10 +186,6 @@ def command_job_on(
         volumes=volumes if meets else (),
         env=env if meets else {},
     )
-
-
-def _outputs(outputs: Sequence[str], run_dir: str) -> Iterable[Volume]:
-    return (Volume(source=output_folder(run_dir, folder), target=folder) for folder in outputs)
 
 
 def steps_alarm_minutes(config: StackConfig) -> int | None:
@@ -294,3 +259,57 @@ def queue_fabric(
     if config.cluster.nodes.max < 2 or machine.backend != "nccl":
         return {}
     return fabric_variables(nccl, None if fabric_gbps is None else least_bus_gbps(config, machine, fabric_gbps))
+
+
+_PLACE = "gangway:job.command"
+
+
+def nodes_meet(config: StackConfig) -> bool:
+    """Whether the job's nodes connect: a command without torchrun runs on each of them by itself."""
+    own = config.own_command
+    return config.cluster.nodes.max > 1 and (own is None or own.processes_per_node is not None)
+
+
+def command_meets(config: StackConfig) -> bool:
+    """Whether the job is a custom command whose nodes connect."""
+    return config.own_command is not None and nodes_meet(config)
+
+
+def rendezvous_findings(
+    config: StackConfig, keep_out: str = "put nothing else into the stack's network"
+) -> Iterable[Finding]:
+    """How a command's nodes connect: plain torchrun does not know the trainer's member key. `keep_out`: the fix that
+    keeps other machines away.
+    """
+    own = config.own_command
+    if own is None or config.cluster.nodes.max < 2:
+        return
+    if nodes_meet(config):
+        yield Finding.info(
+            "job.rendezvous-without-key",
+            _PLACE,
+            "torchrun's store on the head has no key, and workers unpickle its values: anyone who reaches its port, "
+            "which only the stack's machines do, can run code in the containers",
+            keep_out,
+        )
+    else:
+        yield Finding.info(
+            "job.nodes-do-not-meet",
+            "gangway:job.processes_per_node",
+            "the command runs on each node by itself: nothing connects the nodes, and no head runs a store",
+            "write processes_per_node to start it with torchrun as one job",
+        )
+
+
+def open_rendezvous_findings(config: StackConfig, where: str, fix: str) -> Iterable[Finding]:
+    """The same for ports that others can reach. `where`: in which network."""
+    if command_meets(config):
+        yield Finding.warning(
+            "job.rendezvous-without-key",
+            _PLACE,
+            f"torchrun's store has no key, and workers unpickle its values: anyone who reaches {where} can run code in "
+            "the containers",
+            fix,
+        )
+    else:
+        yield from rendezvous_findings(config)

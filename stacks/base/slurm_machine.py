@@ -3,7 +3,7 @@
 import re
 
 from gangway.components.catalog.schema import MachineType
-from gangway.images.slurm.spec import SlurmMachine
+from gangway.images.slurm.conf import SlurmMachine
 
 
 def slurm_machine(machine: MachineType, fabric: str | None) -> SlurmMachine:

@@ -56,23 +56,19 @@ class _Measure:
 
 
 # By a word of the setting's name; the first match decides: `max_usd_per_hour` counts dollars.
-_MEASURES: Mapping[str, _Measure] = MappingProxyType(
-    {
+_MEASURES: Mapping[str, _Measure] = {
         "usd": _Measure(_DOLLARS), "budget": _Measure(_DOLLARS), "capex": _Measure(_DOLLARS),
         "hours": _Measure(_TIME, _HOUR), "deadline": _Measure(_TIME, _HOUR), "minutes": _Measure(_TIME, 60),
         "sec": _Measure(_TIME), "days": _Measure(_TIME, _DAY), "years": _Measure(_TIME, 365 * _DAY),
         "gib": _Measure(_BYTES, 2.0**30), "kimg": _Measure(_IMAGES, 1e3), "percent": _Measure(_PERCENT),
         "mbps": _Measure(_RATE), "gbps": _Measure(_LINK),
         "intensity": _Measure(_GRAMS), "watts": _Measure(_WATTS), "kw": _Measure(_WATTS, 1000),
-    }
-)  # fmt: skip
-_UNIT_NAMES: Mapping[str, str] = MappingProxyType(
-    {
+    }  # fmt: skip
+_UNIT_NAMES: Mapping[str, str] = {
         "usd": "US dollars", "hours": "hours", "deadline": "hours", "minutes": "minutes", "sec": "seconds",
         "days": "days", "years": "years", "gib": "GiB", "kimg": "thousands of images", "percent": "percent",
         "mbps": "MB/s", "gbps": "Gbit/s", "watts": "watts",
-    }
-)  # fmt: skip
+    }  # fmt: skip
 _SHARE = MappingProxyType({"x": 1, "%": 0.01, "percent": 0.01, "pct": 0.01, **_COUNT})
 _NUMBER = r"[-+]?(?:\d{1,3}(?:[,_' ]\d{3})+|\d+(?:_\d+)*)?(?:\.\d+)?(?:e[-+]?\d+)?"
 _AMOUNT = re.compile(rf"({_NUMBER})\s*([a-z%/][a-z0-9%/ ]*?)?\s*")
@@ -145,7 +141,9 @@ def parse_number(name: str, value: object, span: Span) -> int | float | None:
         elif read < 0 <= span.above:
             read = -read
     near = span.nearest(read)
-    return None if near is None else _to_int(near)
+    if near is None:
+        return None
+    return int(near) if near == int(near) and abs(near) < 1e15 else near
 
 
 def explain_conversion(name: str, value: str, pattern: str, span: Span) -> str:
@@ -173,17 +171,11 @@ def _name_words(name: str) -> list[str]:
     return name.lower().replace("-", "_").partition("_per_")[0].split("_")
 
 
-def _to_int(value: float) -> int | float:
-    return int(value) if value == int(value) and abs(value) < 1e15 else value
-
-
 def _round_conversion(value: float, *, exact: bool) -> float:
-    """Drops the digits that a conversion adds."""
     return value if exact or not math.isfinite(value) or value == int(value) else float(f"{value:.6g}")
 
 
 def _parse_amount(name: str, text: str) -> float | None:
-    """A number with a unit, converted to the setting's; None for another kind of unit, or no number."""
     plain = text.strip().lower().replace("us$", "$")
     measure = next((_MEASURES[word] for word in _name_words(name) if word in _MEASURES), None)
     if "$" in plain or plain.startswith("usd"):
@@ -218,7 +210,6 @@ def _worth(unit: str, measure: _Measure | None, words: list[str]) -> float | Non
 
 
 def _parse_duration(text: str) -> float | None:
-    """Seconds of `1d 12h`."""
     if not _DURATION.match(text) or _DURATION.sub("", text):
         return None
     parts = [(_parse_float(number), _TIME.get(unit)) for number, unit in _DURATION.findall(text)]

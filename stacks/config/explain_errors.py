@@ -79,7 +79,6 @@ def explain(
 
 
 def _misspelt_keys(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int | str, ...]]:
-    """Places of required keys that are present with a misspelt name."""
     found = set()
     for detail in details:
         if detail["type"] == "extra_forbidden":
@@ -113,7 +112,9 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
     loc = _without_tags(detail["loc"], schema)
     where = f"{place}{spell(loc)}"
     setting = _setting_at(schema, loc)
-    value, context = _to_text(detail["input"]), detail.get("ctx", {})
+    value, context = detail["input"], detail.get("ctx", {})
+    if isinstance(value, datetime):
+        value = value.isoformat()
     match detail["type"]:
         case "extra_forbidden":
             *at, key = detail["loc"]
@@ -196,10 +197,6 @@ def _find_sections(key: str, schema: _Schema, namespace: str) -> list[str]:
     return [f"{namespace}{name}" for name, of_section in keys.items() if key in of_section]
 
 
-def _to_text(value: object) -> object:
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
 @dataclass(frozen=True)
 class _Setting:
     """What is accepted at one config path: schemas (several for a union) and examples. `value_source`: the command that
@@ -271,7 +268,6 @@ class _Setting:
 
 
 def _kind(schema: _Schema) -> str | None:
-    """The tag of a branch of a tagged union."""
     kind: str | None = schema.get("properties", {}).get("kind", {}).get("const")
     return kind
 
@@ -298,7 +294,6 @@ def _is_tag(loc: Sequence[int | str], position: int, before: _Setting) -> bool:
 
 
 def _descend(here: _Setting, loc: Sequence[int | str], root: _Schema) -> _Setting:
-    """The setting at a config path below `here`."""
     for part in loc:
         found = [child for schema in here.schemas for child in _children(schema, part)]
         given = [example for child in found for example in child.get("examples", [])]
@@ -427,7 +422,6 @@ def _corrected_text(value: str, setting: _Setting) -> str | None:
 
 
 def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> list[Any] | None:
-    """A list from one value; None if an item cannot be corrected."""
     words = parse_command(value) if loc and loc[-1] == "command" else parse_list(value)
     fewest, most = setting.schema.get("minItems", 1), setting.schema.get("maxItems", math.inf)
     if fewest == most == 2 and (span := parse_range(value)) is not None:

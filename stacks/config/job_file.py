@@ -18,9 +18,8 @@ from gangway.components.core.foreign_files import foreign_path
 from gangway.components.estimate.regions import read_place
 from gangway.stacks.config.job_settings import Overrides, Settings, check_settings
 from gangway.stacks.config.own_command import COMMAND_KEYS, MULTILINE, CommandKeys, check_one_workload
-from gangway.stacks.config.region_settings import RegionsConfig
 from gangway.stacks.config.section import Section
-from gangway.stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig
+from gangway.stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig, RegionsConfig
 from gangway.stacks.config.yaml_file import read_model
 from gangway.trainer.config.parts.fields import MOST_KIMG
 from gangway.trainer.config.presets import PRESETS

@@ -1,6 +1,7 @@
 """The sections of a stack file that every provider reads, one per `gangway:` key; frozen and validated."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, field_validator, model_validator
@@ -19,9 +20,10 @@ from gangway.components.core.fields import (
     Several,
     Whole,
 )
-from gangway.components.core.findings import nearest_hint
+from gangway.components.core.findings import InputError, nearest_hint
 from gangway.components.core.image_reference import DIGEST, LETTERS, NAME, ONE_VERSION, is_reference
 from gangway.components.estimate.cost import HOURS_PER_MONTH
+from gangway.components.estimate.regions import RegionLimits, check_jurisdiction, check_name
 from gangway.components.estimate.spot import RESTART_SEC
 from gangway.images.specs import PROMETHEUS_IMAGE
 from gangway.stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
@@ -550,3 +552,48 @@ class EstimateConfig(Section):
     image_gib: Amount | None = Field(default=None, examples=[20])
     flow_log_gib: Amount | None = Field(default=None, examples=[0.5])
     key_operations: Amount | None = Field(default=None, examples=[100000])
+
+
+# The reader of the file adds the place.
+_RegionName = Annotated[str, AfterValidator(lambda entry: check_name(entry, ""))]
+_Jurisdiction = Annotated[str, AfterValidator(lambda word: check_jurisdiction(word, ""))]
+_MOST_REGIONS = 200
+
+
+class RegionsConfig(Section):
+    """Where the stack or job and its data may be.
+
+    Attributes:
+        allow: only these regions: names, or prefixes of names.
+        deny: not these regions, even if `allow` or `residency` permits them.
+        residency: only these countries or groups of countries.
+    """
+
+    allow: tuple[_RegionName, ...] = Field(
+        default=(), max_length=_MOST_REGIONS, examples=[["aws:eu-", "gcp:europe-west4"]]
+    )
+    deny: tuple[_RegionName, ...] = Field(default=(), max_length=_MOST_REGIONS, examples=[["aws:eu-west-2"]])
+    residency: tuple[_Jurisdiction, ...] = Field(default=(), max_length=_MOST_REGIONS, examples=[["EU", "CH"]])
+
+    @property
+    def limits(self) -> RegionLimits:
+        """The section as planners take it."""
+        return RegionLimits(self.allow, self.deny, self.residency)
+
+
+def parse_limits(allow: str | None, deny: str | None, residency: str | None) -> RegionLimits:
+    """Parses a command's options, each a list with commas. InputError: an unknown region or jurisdiction."""
+
+    def words(option: str, text: str | None) -> Sequence[str]:
+        found = () if text is None else tuple(word.strip() for word in text.split(","))
+        if "" in found:
+            raise InputError(
+                option, "has an empty name", value=text, allowed="names separated by commas", fix="remove it"
+            )
+        return found
+
+    return RegionLimits(
+        tuple(check_name(word, "--allow") for word in words("--allow", allow)),
+        tuple(check_name(word, "--deny") for word in words("--deny", deny)),
+        tuple(check_jurisdiction(word, "--residency") for word in words("--residency", residency)),
+    )

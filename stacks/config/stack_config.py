@@ -1,7 +1,8 @@
 """StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated.
-`gangway.stacks.loading.loader` reads it from a file or from the engine.
+`gangway.stacks.loading.loader` reads it from a file or from the engine. Also the required signature of its image.
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -9,9 +10,9 @@ from pydantic_core import PydanticCustomError
 
 from gangway.components.catalog.site import SiteConfig
 from gangway.components.core.findings import InputError
+from gangway.components.core.image_signature import ImageSignature, SignatureError, checked_signature, signed_name
 from gangway.stacks.config.engine_settings import AnyEngine, KubernetesConfig, SlurmConfig, SystemdConfig
 from gangway.stacks.config.identity import is_valid_identity
-from gangway.stacks.config.region_settings import RegionsConfig
 from gangway.stacks.config.section import Section
 from gangway.stacks.config.sections import (
     AnyJob,
@@ -25,6 +26,7 @@ from gangway.stacks.config.sections import (
     NetworkConfig,
     ObserveConfig,
     QueueWork,
+    RegionsConfig,
     StorageConfig,
 )
 
@@ -32,7 +34,6 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig) -> None:
-    """InputError: the teams are guaranteed, or allowed, more nodes than the cluster has."""
     promised = sum(team.nodes for team in engine.teams)
     if promised > cluster.nodes.max:
         raise InputError(
@@ -226,3 +227,38 @@ class StackConfig(Section):
     def ready_image(self) -> str | None:
         """The existing image that the nodes run; None if `up` builds it."""
         return self.image.prebuilt if self.own_command is None else self.own_command.image
+
+
+_SIGNATURE = "gangway:image.signature"
+
+
+def signature_mistakes(config: StackConfig) -> Iterator[InputError]:
+    """Mistakes of a valid section: no image to sign, or a wrong signature."""
+    if config.image.signature is None:
+        return
+    if config.ready_image is None:
+        yield InputError(
+            _SIGNATURE,
+            "there is no signed image yet, since `up` builds it",
+            allowed="only with image.prebuilt",
+            fix="sign the output of `pulumi stack output image` with `cosign sign`, and write it as prebuilt",
+        )
+        return
+    try:
+        image_signature(config)
+    except SignatureError as error:
+        yield InputError(f"{_SIGNATURE}.{error.part}", error.problem, allowed=error.allowed, fix=error.fix)
+
+
+def image_signature(config: StackConfig) -> ImageSignature | None:
+    """What machines verify, if anything. Raises SignatureError."""
+    signed, image = config.image.signature, config.ready_image
+    if signed is None or image is None or signed.public_key is None:
+        return None
+    return checked_signature(
+        image,
+        signed.public_key,
+        signed.payload or "",
+        signed.signature or "",
+        signed.signed_as or signed_name(image),
+    )

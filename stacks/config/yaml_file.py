@@ -1,9 +1,11 @@
-"""Reads hand-written YAML files. A value that YAML reads as another type than it looks like is a mistake."""
+"""Reads hand-written YAML files. Mistakes are values that YAML reads as another type than they look like, texts with
+invisible characters, which can do harm in terminals and scripts, and texts that are too long.
+"""
 
 import errno
 import re
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,9 +13,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import Loc
+from gangway.components.core.visible import Loc, leaves, visible
 from gangway.stacks.config.explain_errors import describe_setting, explain, spell
-from gangway.stacks.config.plain_text import odd_texts
 from gangway.trainer.core.regular_files import UnfitFileError, read_text_file
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -152,7 +153,6 @@ def _check_depth(text: str, path: Path) -> None:
 def _find_misread(
     document: yaml.Node | None, path: Path, root: type[BaseModel] | None, settings: type[BaseModel] | None
 ) -> Iterator[InputError]:
-    """Duplicate keys in the file and, among our settings, values that YAML misreads."""
     start: list[tuple[yaml.Node, _Loc]] = [] if document is None else [(document, ())]
     queue, visited = deque(start), 0
     while queue:
@@ -263,3 +263,36 @@ def _duplicate_keys(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:
 
 def _get_line(path: Path, node: yaml.Node) -> str:
     return f"{path}, line {node.start_mark.line + 1}"
+
+
+_MOST, _MOST_KEY = 4096, 16384
+_LONG_PATH = 200
+_PEM = "-----BEGIN "
+
+
+def odd_texts(values: Mapping[str, Any], place: str, lined: Collection[Loc] = ()) -> Iterator[InputError]:
+    """A mistake for each text that is too long or has an invisible character. PEM keys may have line breaks and are not
+    repeated in the message; texts at or below the places `lined` may have line breaks and tabs.
+    """
+    for loc, text in leaves(values):
+        if not isinstance(text, str):
+            continue
+        where = f"{place}{spell(loc)[:_LONG_PATH]}"
+        is_key = _PEM in text
+        most = _MOST_KEY if is_key else _MOST
+        if len(text) > most:
+            allowed = f"up to {most:,} characters"
+            yield InputError(
+                where, "longer than any setting", value=f"{len(text):,} characters", allowed=allowed, fix="shorten it"
+            )
+            continue
+        has_lines = any(loc[: len(each)] == each for each in lined)
+        may = "\n" if is_key else "\n\t" if has_lines else ""
+        if odd := next((each for each in text if not each.isprintable() and each not in may), ""):
+            yield InputError(
+                where,
+                f"has an invisible character, {visible(odd) if odd.strip() else ascii(odd)}",
+                value=None if is_key else text,
+                allowed="letters, digits, signs and plain spaces, in one line",
+                fix="retype it: pasted text may contain such characters",
+            )

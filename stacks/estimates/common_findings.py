@@ -19,16 +19,12 @@ from gangway.components.estimate.cost import (
     foreign_regions,
 )
 from gangway.components.estimate.spot import best_interval_sec
-from gangway.images.pins import pinned_image
-from gangway.images.specs import DOCKERFILE_FLAVOURS
+from gangway.images.specs import DOCKERFILE_FLAVOURS, pinned_image
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.autoscale import autoscale_findings
-from gangway.stacks.estimates.controller import controller_findings
+from gangway.stacks.estimates.autoscale import autoscale_findings, controller_findings
 from gangway.stacks.estimates.expected_run import run_findings
-from gangway.stacks.estimates.placeholders import placeholder_findings
-from gangway.stacks.estimates.provider_findings import runs_deleted
-from gangway.stacks.estimates.region_limits import region_findings
+from gangway.stacks.estimates.provider_findings import placeholder_findings, region_limit_findings, runs_deleted
 from gangway.stacks.estimates.run_costs import (
     Pace,
     RungCost,
@@ -38,8 +34,7 @@ from gangway.stacks.estimates.run_costs import (
     rung_in_use,
     save_sec,
 )
-from gangway.stacks.estimates.trainer_findings import round_down, trainer_findings
-from gangway.stacks.estimates.worker_memory import memory_findings
+from gangway.stacks.estimates.trainer_findings import memory_findings, round_down, trainer_findings
 from gangway.trainer.config.parts.fields import SELF_PREPARED
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.refusals import prepare_command
@@ -65,7 +60,7 @@ def common_findings(
         *([] if shared else _state(config)),
         *(_data(config) if config.trains else ()),
         *_pins(config),
-        *region_findings(config),
+        *region_limit_findings(config),
         *_stop_delay(config, cost),
         *placeholder_findings(config),
         *runs_deleted(config),
@@ -179,7 +174,6 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
 
 
 def _origin(config: StackConfig, field: str) -> str:
-    """Where a training setting comes from: the stack file, or the preset."""
     return "job.settings" if field in config.training.settings else config.training.preset
 
 
@@ -384,7 +378,6 @@ def money_findings(
 
 
 def _owned_blocks(config: StackConfig) -> Iterable[Finding]:
-    """Blocks that were bought earlier, at an unknown price."""
     for position, rung in enumerate(config.cluster.capacity):
         if isinstance(rung, CapacityBlock) and not rung.purchase and rung.paid_usd_per_hour is None:
             path = f"gangway:cluster.capacity[{position}].paid_usd_per_hour"

@@ -34,8 +34,7 @@ from gangway.stacks.estimates.throughput import (
     rates,
     throughput,
 )
-from gangway.stacks.estimates.trainer_findings import node_of, round_down
-from gangway.stacks.estimates.worker_memory import WorkerMemory, worker_memory
+from gangway.stacks.estimates.trainer_findings import WorkerMemory, node_of, round_down, worker_memory
 from gangway.trainer.config.refusals import refusals
 from gangway.trainer.config.train_config import TrainConfig
 
@@ -165,7 +164,6 @@ def _measured(
     course: Course | None,
     workers: int,
 ) -> Iterable[Finding]:
-    """Whether the speed in the stack file is possible, and fast enough."""
     job, rate = config.training, speed.images_per_second
     assert rate is not None, "a measured speed has a value"
     if course is not None and rate.mid > (at_peak := workers / course.least_sec):
@@ -228,7 +226,6 @@ def _projected(
 
 
 def _high_limit(config: StackConfig, machine: MachineType, speed: Throughput) -> Iterable[Finding]:
-    """A max_hours so high that a hanging job would cost a lot."""
     if speed.images_per_second is None or first_in_reach(config, machine) is None:
         return
     slowest, most = _total_hours(config, machine, speed.images_per_second).high, config.work.max_hours
@@ -244,7 +241,6 @@ def _high_limit(config: StackConfig, machine: MachineType, speed: Throughput) ->
 
 
 def _shorten(config: StackConfig, hours: float) -> str:
-    """The fix for a run that takes `hours`, more than max_hours."""
     kimg = round_down(config.training.kimg * _share(config, hours))
     fixes = [f"gangway:job.max_hours: {ceil(hours)}, or more"] if ceil(hours) <= MOST_HOURS else []
     fixes += [f"gangway:job.kimg: {kimg:g}, or less"] if kimg else []
@@ -318,7 +314,6 @@ def _halves(workers: int) -> Iterable[int]:
 
 
 def _usual_rate(trained: TrainConfig, machine: MachineType, workers: int) -> float:
-    """Images a second, on as few machines as possible."""
     course = find_course(trained, machine, workers)
     assert course is not None, "a known speed has a course"
     network = find_network(machine, ceil(workers / machine.num_accelerators.value)) if workers > 1 else None
@@ -342,7 +337,6 @@ def _find_halving_batch(config: StackConfig, machine: MachineType, trained: Trai
 
 
 def _budget(config: StackConfig, run: ExpectedRun, cost: CostEstimate) -> Iterable[Finding]:
-    """Whether the monthly budget is enough for one run."""
     budget, path = config.budget.monthly_usd, "gangway:budget.monthly_usd"
     foreign = foreign_mark(cost.components)
     if run.usd is not None and run.usd.mid > budget:

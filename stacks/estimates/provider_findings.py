@@ -1,8 +1,16 @@
-"""Findings that are the same for all providers. Pure."""
+"""Findings that are the same for all providers: machines, regions, spot caps, values of an example, declared resources
+and how the bill covers them. Pure.
+"""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from enum import StrEnum
+from typing import Any, Final
 
+from gangway.components.catalog.billing import load_billing
+from gangway.components.catalog.jurisdictions import load_jurisdictions
 from gangway.components.catalog.loader import Provider, load_provider
 from gangway.components.catalog.offerings import region_findings, zone_findings
 from gangway.components.catalog.resolve import PriceQuote
@@ -10,9 +18,10 @@ from gangway.components.catalog.schema import MachineType
 from gangway.components.core.capacity import Spot, plan_ladder
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding
-from gangway.components.estimate.cost import Declared
+from gangway.components.estimate.cost import CostComponent, Declared, get_key
+from gangway.components.estimate.regions import Place, refusal
 from gangway.stacks.base.registry import get_provider
-from gangway.stacks.base.rule import kind
+from gangway.stacks.base.rule import is_unknown, kind
 from gangway.stacks.base.shared import PCIE_BUS_GBPS
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_costs import LowestSpot, first_in_reach, unmet_caps
@@ -247,3 +256,188 @@ def unknown_replacements(config: StackConfig, resources: Sequence[Declared]) -> 
                 "removes a resource of that name",
                 f"remove {name}, or write one of these names",
             )
+
+
+_KINDS = {
+    # RFC 2606 and RFC 6761: no one can own these names.
+    "a name reserved for examples": r"(?:[@/.]|^)example\.(?:com|net|org|edu)\b|\.(?:example|invalid)\b",
+    # RFC 5737 and RFC 3849.
+    "a network reserved for documentation": r"\b(?:192\.0\.2|198\.51\.100|203\.0\.113)\.\d|\b2001:0?db8:",
+    # AWS uses these in its documentation.
+    "an account number from documentation": r"(?<!\d)(?:123456789012|111122223333|444455556666|0{12})(?!\d)",
+    "an id that only counts up or repeats": r"0123456789-?abcdef|012345-6789ab-cdef|\b([0-9a-f])\1{7}-",
+    "a name from an example": r"(?<![\w-])(?:my|your)-(?:project|bucket|org|company|account|registry|team)(?![\w-])",
+    "a blank to fill in": r"\b(?:change[-_ ]?me|replace[-_ ]?me|todo|fixme|placeholder)\b|<[a-z][a-z0-9 _-]*>",
+}
+_PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KINDS.items())
+_NOT_SETTINGS = ("stack", "stack_name", "job", "tags")
+"""Sections without addresses and ids; commands and labels may contain anything."""
+_NAMED = 3
+
+
+def example_kind(text: str) -> str:
+    """The kind of placeholder in `text`; empty for none.
+
+    >>> example_kind("ml@example.com"), example_kind("ml@acme.io")
+    ('a name reserved for examples', '')
+    """
+    return next((kind for kind, pattern in _PATTERNS if pattern.search(text)), "")
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _texts(item, f"{path}[{index}]")
+
+
+def placeholder_findings(config: StackConfig) -> Iterator[Finding]:
+    """One warning for all placeholders; no error, since plans work without an account."""
+    written = config.model_dump(mode="json", exclude_unset=True, exclude=set(_NOT_SETTINGS))
+    found = [(path, text, kind) for path, text in _texts(written, "") if (kind := example_kind(text))]
+    if not found:
+        return
+    shown = "; ".join(
+        f"{path}: {text if len(text) <= 60 else f'{text[:60]}...'} ({kind})" for path, text, kind in found[:_NAMED]
+    )
+    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    yield Finding.warning(
+        "config.placeholder",
+        f"gangway:{found[0][0]}",
+        f"values of an example: {shown}{more}; alarms will reach no one, or `up` will fail",
+        "write your own values",
+    )
+
+
+class Coverage(StrEnum):
+    """How a bill covers a resource. `PRICED`: by a line, even if its price is unknown."""
+
+    PRICED = "priced"
+    FREE = "free"
+    BY_USE = "by use"
+    NOWHERE = "nowhere"
+
+
+def is_billable(kind: str) -> bool:
+    """Whether a cloud may bill it: components and Pulumi's own resources are free."""
+    return not kind.startswith(("gangway:", "pulumi:"))
+
+
+def coverage(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> dict[str, Coverage]:
+    """How the bill covers each resource, by `get_key`."""
+    priced, table = {key for line in lines for key in line.of}, load_billing()
+
+    def of(resource: Declared) -> Coverage:
+        if get_key(resource.type, resource.name) in priced:
+            return Coverage.PRICED
+        if table.free_of(resource.type, resource.inputs) is not None:
+            return Coverage.FREE
+        return Coverage.NOWHERE if table.by_use_of(resource.type) is None else Coverage.BY_USE
+
+    return {get_key(one.type, one.name): of(one) for one in resources if is_billable(one.type)}
+
+
+def unpriced(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> Iterable[Finding]:
+    """Warnings for resources without a line that are not known to be free."""
+    found = [key.partition("::")[0] for key, how in coverage(resources, lines).items() if how is Coverage.NOWHERE]
+    for what, number in sorted(Counter(found).items()):
+        yield Finding.warning(
+            "cost.not-covered",
+            "gangway:cluster",
+            f"not in the estimate, and not known to be free: {number} x {what}",
+        )
+
+
+CODE: Final = "regions.refused"
+_REGIONS: Final = frozenset({"region", "location", "locations", "vpcregion", "storagelocations", "sourceregion"})
+_ZONES: Final = frozenset({"zone", "availabilityzone"})
+_EVERYWHERE: Final = "global"
+"""Region of resources with names and addresses only: Azure's DNS zones and action groups."""
+_PACKAGES: Final = ("aws:", "gcp:", "azure-native:", "openstack:", "pulumi:providers:", "pulumi-python:dynamic/")
+
+
+def get_place(config: StackConfig) -> Place:
+    """The stack's place."""
+    country = config.site.country or "" if config.site is not None else ""
+    return Place(config.provider, config.region, country)
+
+
+def region_limit_findings(config: StackConfig) -> Iterator[Finding]:
+    """Checks the stack's region and the region of `storage.source`."""
+    limits, here = config.regions.limits, get_place(config)
+    if not limits.asked:
+        return
+    if (refused := refusal(limits, here)) is not None:
+        is_missing = config.site is not None and not config.site.country
+        fix = (
+            "write gangway:site.country, two letters"
+            if is_missing
+            else "choose another region, or change gangway:regions"
+        )
+        yield Finding.error(CODE, "gangway:region", f"{refused.said} (regions.{refused.why})", fix)
+    if config.storage is None or config.storage.source is None:
+        return
+    source = config.estimate.source_region
+    if source is None:
+        yield Finding.warning(
+            "regions.source-unsaid",
+            "gangway:storage.source",
+            f"the region of {config.storage.source} is not known, so gangway:regions is not checked for it",
+            "write gangway:estimate.source_region",
+        )
+    elif source != config.region and (refused := refusal(limits, Place(config.provider, source))) is not None:
+        yield Finding.error(
+            CODE,
+            "gangway:storage.source",
+            f"the bucket that data is copied from: {refused.said} (regions.{refused.why})",
+            "copy the data to an allowed region first, or change gangway:regions",
+        )
+
+
+def resource_findings(config: StackConfig, resources: Sequence[Declared]) -> Iterator[Finding]:
+    """Checks declared resources in other regions, such as buckets, copies and snapshots."""
+    limits, here = config.regions.limits, get_place(config)
+    if not limits.asked:
+        return
+    breaches: dict[str, list[str]] = {}
+    for resource in resources:
+        if not resource.type.startswith(_PACKAGES):
+            continue
+        for region in sorted(set(_regions(resource.inputs, config.provider)) - {here.region, _EVERYWHERE}):
+            if (refused := refusal(limits, Place(config.provider, region))) is not None:
+                breaches.setdefault(f"{refused.said} (regions.{refused.why})", []).append(resource.name)
+    for said, names in breaches.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield Finding.error(
+            CODE,
+            "gangway:regions",
+            f"{', '.join(names[:_NAMED])}{more}: {said}",
+            "move them to an allowed region, or change gangway:regions",
+        )
+
+
+def _regions(inputs: Any, provider: str, key: str = "") -> Iterable[str]:
+    """The regions in keys for regions and zones, at any depth. Azure writes `East US 2` for eastus2."""
+    if isinstance(inputs, Mapping):
+        for name, value in inputs.items():
+            yield from _regions(value, provider, str(name).lower())
+    elif isinstance(inputs, Sequence) and not isinstance(inputs, str):
+        for value in inputs:
+            yield from _regions(value, provider, key)
+    elif isinstance(inputs, str) and not is_unknown(inputs) and key in (*_REGIONS, *_ZONES):
+        # The names of a site's regions are arbitrary.
+        word = inputs.replace(" ", "").lower() if load_jurisdictions().regions(provider) else inputs
+        region = _region_of_zone(word, provider)
+        if region is not None or key in _REGIONS:
+            yield region or word
+
+
+def _region_of_zone(word: str, provider: str) -> str | None:
+    """`us-east-2` for us-east-2a, `us-central1` for us-central1-a, and a region for itself; else None."""
+    known = load_jurisdictions().regions(provider)
+    parts = (word, word.rpartition("-")[0], word.rstrip("abcdefghijklmnopqrstuvwxyz"))
+    return next((region for region in parts if region in known), None)

@@ -4,6 +4,8 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
 
 import pulumi
 
@@ -12,11 +14,13 @@ from gangway.components.catalog.resolve import Kind, resolve_price, stated_price
 from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from gangway.components.core.capacity import AnyRung, CapacityBlock, Reservation
 from gangway.components.core.image import CONTENT_PREFIX, RegistryLogin, TrainerImage
+from gangway.components.core.job import JobSpec, Rendezvous, Volume
 from gangway.components.estimate.energy import board_share
 from gangway.images.render import render_dockerfile
 from gangway.images.specs import DOCKERFILE_FLAVOURS, Flavour
+from gangway.stacks.base.shared import get_training
 from gangway.stacks.config.paths import ROOT, trainer_context
-from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.config.stack_config import StackConfig, image_signature
 from gangway.stacks.estimates.throughput import throughput
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunContext
@@ -115,6 +119,55 @@ def cloud_context(
         fabric_gbps=_quantity(machine.network_gbps, "Gbit/s", note="nominal, of one node"),
         pue=_quantity(region.pue, "1"),
         intensity_g_per_kwh=_quantity(region.intensity_g_per_kwh, "gCO2e/kWh"),
+    )
+
+
+def training_job(
+    config: StackConfig,
+    machine: MachineType,
+    region: Region,
+    prices: Sequence[MachinePrice],
+    image: str,
+    *,
+    state: str,
+    run_dir: str,
+    data_dir: str,
+    fabric_min_gbps: float | None,
+    at: Rendezvous,
+    volumes: Sequence[Volume] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+    backend: Literal["nccl", "xla"] = "nccl",
+    num_nodes: tuple[int, int] | None = None,
+    peak_tflops: Mapping[str, Fact[float | None]] | None = None,
+    shutdown_timeout_sec: int = 25,
+) -> JobSpec:
+    """The job of nodes that train. `state`: its folder on every node, shared between several nodes, so that any of them
+    can resume it; `data_dir`, `fabric_min_gbps`: as in `get_training`; `volumes` and `env`: for the fabric;
+    `num_nodes`: minimum and maximum, if a node of the stack file is several machines; `shutdown_timeout_sec`: fits into
+    30 s of notice, unless a cloud gives more.
+    """
+    least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
+    context = cloud_context(config, machine, region, prices, image.rpartition("@")[2], most, peak_tflops)
+    return JobSpec(
+        name=config.stack,
+        image=image,
+        image_signature=image_signature(config),
+        backend=backend,
+        num_nodes_min=least,
+        num_nodes_max=most,
+        processes_per_node=machine.num_accelerators.value,
+        rendezvous=at,
+        volumes=(Volume(source=state, target=state), *volumes),
+        env={"GANGWAY_CONTEXT": context.model_dump_json(), **env},
+        run_id=context.run_id,
+        training=get_training(
+            config,
+            run_dir=run_dir,
+            data_dir=data_dir,
+            fabric_min_gbps=fabric_min_gbps,
+            backend="xla" if backend == "xla" else None,
+        ),
+        shutdown_timeout_sec=shutdown_timeout_sec,
     )
 
 

@@ -1,5 +1,5 @@
-"""What a run costs: each rung of the capacity ladder, spot with its interruptions, and usage that the stack file
-declares: traffic, log lines, stored data. Pure.
+"""What a run costs: each rung of the capacity ladder and all together, spot with its interruptions, and usage that
+the stack file declares: traffic, log lines, stored data. Pure.
 """
 
 import re
@@ -13,6 +13,9 @@ from gangway.components.catalog.geography import transfer_price
 from gangway.components.catalog.reliability import failures_per_hour
 from gangway.components.catalog.resolve import PriceQuote
 from gangway.components.catalog.schema import Fact, MachineType, ServicePrice
+from gangway.components.catalog.reliability import failure_band, failures_per_hour, load_reliability
+from gangway.components.catalog.tables import least_taken
+from gangway.components.catalog.transfer import transfer_price
 from gangway.components.core.capacity import Spot
 from gangway.components.core.fields import Egress
 from gangway.components.estimate.cost import (
@@ -27,7 +30,8 @@ from gangway.components.estimate.cost import (
     of_resources,
     used_once,
 )
-from gangway.components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, estimate_spot
+from gangway.components.estimate.ladder import NEVER, LadderEstimate, LadderJob, LadderRung, Span, estimate_ladder
+from gangway.components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, estimate_spot, rate_per_hour
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.throughput import Band, Throughput, about, throughput
@@ -314,16 +318,12 @@ def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, LowestSpo
             names = dict.fromkeys((machine.name, *rung.machine_types))
             catalog = provider.catalog_here()
             quotes = [(name, catalog.price(name, config.region, "spot")) for name in names]
-            seen = [LowestSpot(name, found) for name, found in quotes if found is not None and _is_price_known(found)]
+            known = [(name, found) for name, found in quotes if found and found.low is not None]
+            seen = [LowestSpot(name, found) for name, found in known if not found.foreign_region]
             lowest = min(seen, key=lambda each: each.quote.low or 0.0, default=None)
             if lowest is not None and len(seen) == len(names) and rung.max_usd_per_hour < (lowest.quote.low or 0.0):
                 unmet[position] = lowest
     return unmet
-
-
-def _is_price_known(spot: PriceQuote) -> bool:
-    """Whether the lowest spot price in this region is known."""
-    return spot.low is not None and not spot.foreign_region
 
 
 def first_in_reach(config: StackConfig, machine: MachineType) -> int | None:
@@ -480,7 +480,10 @@ def _rung(
         spot = stops(config, machine, position, num_nodes, rate, nodes_hourly or 0.0)
         if unknown:
             spot = replace(spot, usd=None)
-        hours, share = _within_limit(config, spot) if spot.feasible and own is not None else (None, None)
+        hours = None
+        if spot.feasible and own is not None:
+            start, most = start_hours(config), config.work.max_hours
+            hours, share = min(start + spot.hours, most), min(1.0, max(0.0, most - start) / spot.hours)
     return RungCost(
         position=position,
         kind=rung.kind,
@@ -519,12 +522,6 @@ def start_hours(config: StackConfig) -> float:
     return config.estimate.restart_sec / 3600
 
 
-def _within_limit(config: StackConfig, training: SpotEstimate) -> tuple[float, float]:
-    """Hours of a run with its start, at most max_hours, and the share of images by then."""
-    start, most = start_hours(config), config.work.max_hours
-    return min(start + training.hours, most), min(1.0, max(0.0, most - start) / training.hours)
-
-
 def stops(
     config: StackConfig,
     machine: MachineType,
@@ -547,3 +544,52 @@ def stops(
         save_sec=save_sec(config),
         restart_sec=config.estimate.restart_sec,
     )
+
+
+def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungCost], paid: float) -> LadderEstimate:
+    """The cost of a training on all rungs together, for at most max_hours. If the interruption rate of spot is unknown,
+    only a lower and an upper bound. `paid`: dollars of a run that do not depend on its length.
+    """
+    least, most = failure_band(machine)
+    job = LadderJob(
+        failures_per_hour=Span(least, rungs[0].failures.value, most),
+        save_sec=save_sec(config),
+        restart_sec=config.estimate.restart_sec,
+        max_hours=config.work.max_hours,
+    )
+    return estimate_ladder([_ladder_rung(rung) for rung in rungs], job).plus(paid)
+
+
+def _ladder_rung(rung: RungCost) -> LadderRung:
+    """Rungs other than spot are assumed to be always available."""
+    assert rung.undisturbed_hours is not None, "only trainings have a ladder"
+    plain = LadderRung(
+        rung.hourly, rung.num_nodes, rung.undisturbed_hours, rung.spot.interval_sec, usd_high=rung.hourly_high
+    )
+    if not rung.in_reach:
+        return replace(plain, usd_per_hour=None, there=NEVER, in_reach=False)
+    if rung.taken is None:
+        return plain
+    market, share = load_reliability().spot, rung.taken.value
+    there = Span(market.there_low.value, market.there.value, market.there_high.value)
+    if share is None:
+        return replace(plain, there=there, taken_per_hour=Span(0.0, None, market.most_taken_per_hour.value))
+    counted, least = rate_per_hour(share), rate_per_hour(least_taken(rung.taken))
+    most = counted if rung.taken.confidence == "stated" else max(counted, market.most_taken_per_hour.value)
+    return replace(plain, there=there, taken_per_hour=Span(least, counted, most))
+
+
+def assumptions(rungs: Sequence[RungCost]) -> str:
+    """The assumptions behind the figure and its bounds."""
+    table, parts = load_reliability(), []
+    market = table.spot
+    if any(rung.taken is not None and rung.in_reach for rung in rungs):
+        there, low, high = (fact.value for fact in (market.there, market.there_low, market.there_high))
+        parts.append(
+            f"spot is available {there:.0%} of the time ({low:.0%} to {high:.0%}), by traces of {market.there.dated}, "
+            "and nodes are interrupted at the catalogue's monthly rate (up to once in "
+            f"{1 / market.most_taken_per_hour.value:.1f} h)"
+        )
+    rarest, most = (8 * 24_000 / fact.value for fact in (table.band.rarest, table.band.most_often))
+    failing = f"eight accelerators fail {rarest:.2g} to {most:.2g} times in 1,000 days, as Meta's did"
+    return "; ".join([*parts, "other rungs are always available", failing])

@@ -223,16 +223,13 @@ class Step(NamedTuple):
 def get_step(trained: TrainConfig, workers: int, span: Span | None = None) -> Step:
     """The step of a configuration on `workers`. `span`: part of the run; all of it if omitted."""
     share = ceil(trained.batch_size / workers)
-    work = tuple(
-        Work(stage.share, step_flop(stage.config), step_operations(stage.config), _gradient_bytes(stage.config))
-        for stage in stages(trained, span)
-    )
+    work = []
+    for stage in stages(trained, span):
+        at = stage.config
+        parameters = generator_size(at).parameters + at.d_steps * discriminator_size(at).parameters
+        work.append(Work(stage.share, step_flop(at), step_operations(at), _FLOAT32 * parameters))
     starts = ceil(share / (trained.batch_gpu or share)) * (_GRAPH_SHARE if trained.cuda_graphs else 1)
-    return Step(work, trained.step_images, share * trained.d_steps, starts)
-
-
-def _gradient_bytes(config: TrainConfig) -> float:
-    return _FLOAT32 * (generator_size(config).parameters + config.d_steps * discriminator_size(config).parameters)
+    return Step(tuple(work), trained.step_images, share * trained.d_steps, starts)
 
 
 class Leg(NamedTuple):

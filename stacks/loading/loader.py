@@ -17,10 +17,9 @@ from gangway.stacks.base.registry import all_providers, get_provider, provider_n
 from gangway.stacks.config.explain_errors import explain
 from gangway.stacks.config.identity import is_valid_identity, project_name, stack_identity
 from gangway.stacks.config.own_command import MULTILINE
-from gangway.stacks.config.plain_text import odd_texts
 from gangway.stacks.config.provider_settings import Account
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.config.yaml_file import read_yaml
+from gangway.stacks.config.yaml_file import odd_texts, read_yaml
 from gangway.stacks.loading.unsupported_settings import provider_mistakes, unavailable_queue
 from gangway.trainer.core.regular_files import check_reachable
 

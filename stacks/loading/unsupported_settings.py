@@ -6,12 +6,11 @@ from types import MappingProxyType
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import BY_DIGEST, is_reference
-from gangway.stacks.base.image_signature import signature_mistakes
 from gangway.stacks.base.registry import all_providers, get_provider
 from gangway.stacks.config.corrections import Span, explain_conversion
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.provider_settings import ProviderSettings
-from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.config.stack_config import StackConfig, signature_mistakes
 
 _ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*x[1-9][0-9]?")
 _SITE_HOLDS = "as_of, accelerator, vcpus, memory_gib and interconnect"
@@ -22,19 +21,15 @@ _CONTROLLER = "gangway:job.controller"
 Reasons = Mapping[str, str]
 """Config path -> why it has no effect."""
 _QUEUE_STEPS = {"observe.no_steps_minutes": "the steps of a queue's jobs are not known"}
-_QUEUE_UNSUPPORTED: Mapping[str, Reasons] = MappingProxyType(
-    {
-        "slurm": MappingProxyType({**_QUEUE_STEPS, "head.prometheus_image": "its head runs no Prometheus so far"}),
-        "kubernetes": MappingProxyType(
-            {
-                **_QUEUE_STEPS,
-                "cluster.breaker": "the cluster's autoscaler itself waits longer and longer, up to half an hour, for a "
-                "group whose machines do not become nodes",
-                "head": "the provider runs the control plane",
-            }
-        ),
-    }
-)
+_QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
+    "slurm": {**_QUEUE_STEPS, "head.prometheus_image": "its head runs no Prometheus so far"},
+    "kubernetes": {
+        **_QUEUE_STEPS,
+        "cluster.breaker": "the cluster's autoscaler itself waits longer and longer, up to half an hour, for a "
+        "group whose machines do not become nodes",
+        "head": "the provider runs the control plane",
+    },
+}
 _COMMAND_UNSUPPORTED: Reasons = MappingProxyType(
     {
         "head.prometheus_image": "it is unknown where a command exports metrics",

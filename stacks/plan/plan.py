@@ -26,13 +26,13 @@ from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import check_budget, money_findings
 from gangway.stacks.estimates.expected_run import ExpectedRun, expected_run, run_throughput
-from gangway.stacks.estimates.ladder_cost import assumptions, ladder_cost
-from gangway.stacks.estimates.provider_findings import unknown_replacements
-from gangway.stacks.estimates.region_limits import resource_findings
+from gangway.stacks.estimates.provider_findings import resource_findings, unknown_replacements, unpriced
 from gangway.stacks.estimates.run_costs import (
     Pace,
     RungCost,
+    assumptions,
     bill_in_reach,
+    ladder_cost,
     most_bound,
     most_expensive_rung,
     most_usd,
@@ -41,7 +41,6 @@ from gangway.stacks.estimates.run_costs import (
     run_nodes,
     usage_lines,
 )
-from gangway.stacks.plan.bill_coverage import unpriced
 from gangway.stacks.plan.gc_pause import without_gc
 from gangway.stacks.plan.rules.guardrails import with_guardrails
 from gangway.stacks.plan.team_access import TeamAccess, team_access

@@ -99,10 +99,7 @@ def _cloud_rows(team: str, resources: Sequence[PlannedResource]) -> Iterator[Tea
     grants = [each for each in found if named.search(json.dumps(each.to_json()["inputs"]))]
     pods = f"pods of {team}"
     for each in grants:
-        yield TeamAccess(team, pods, "", f"{each.type.rpartition(':')[2]} {each.name}", "unknown", (_role(each),))
+        role = str(next((each.inputs[key] for key in ("role", "roleArn") if key in each.inputs), "unknown"))
+        yield TeamAccess(team, pods, "", f"{each.type.rpartition(':')[2]} {each.name}", "unknown", (role,))
     if not grants:
         yield TeamAccess(team, pods, "", "the cloud's API", "nothing", ())
-
-
-def _role(resource: PlannedResource) -> str:
-    return str(next((resource.inputs[key] for key in ("role", "roleArn") if key in resource.inputs), "unknown"))

@@ -85,7 +85,10 @@ def findings_of_config() -> tuple[Finding, ...] | None:
     try:
         return make_plan(from_pulumi()).findings
     except* InputError as mistakes:
-        refused = [_refusal(mistake) for mistake in mistakes.exceptions if isinstance(mistake, InputError)]
+        for one in mistakes.exceptions:
+            if isinstance(one, InputError):
+                message = f"{one.problem}: {one.value!r}; allowed: {one.allowed}"
+                refused.append(Finding(PLAN_REFUSED.severity, PLAN_REFUSED.code, one.place, message, one.fix))
     return tuple(refused)
 
 
@@ -101,11 +104,6 @@ def grid_of_config() -> SiteGrid | None:
     except* InputError:
         grid = None
     return grid
-
-
-def _refusal(mistake: InputError) -> Finding:
-    message = f"{mistake.problem}: {mistake.value!r}; allowed: {mistake.allowed}"
-    return Finding(PLAN_REFUSED.severity, PLAN_REFUSED.code, mistake.place, message, mistake.fix)
 
 
 def policies(found: Sequence[Finding] | None, grid: SiteGrid | None = None) -> list[Policy]:
@@ -158,7 +156,6 @@ def _stack_policy(rule: StackRule) -> Policy:
 
 
 def _property(name: str) -> dict[str, Any]:
-    """A limit as JSON schema, with the plan's default."""
     default = Limits.model_fields[name].default
     return {**_SCHEMAS[name], "default": list(default) if isinstance(default, tuple) else default}
 

@@ -1,12 +1,15 @@
 """Docker, network interfaces and disks of a machine on Google Cloud, before its trainer: real bash, fake apt."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from gangway.images.gcp import TpuHostSpec
+from gangway.images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, TpuHostSpec, gcp_env_text
+from gangway.images.specs import DOCKERFILE_FLAVOURS
 
 APT = ["-q", "-y", "-o", "DPkg::Lock::Timeout=120"]
 
@@ -148,3 +151,156 @@ def test_googles_local_disks_become_one_scratch(bare: Any, tmp_path: Path) -> No
     (striped,) = bare.calls("mdadm")
     assert striped[-2:] == [f"{tmp_path}/nvme0", f"{tmp_path}/nvme1"]
     assert bare.calls("mount") == [["-o", "noatime", "/dev/md127", f"{tmp_path}/scratch"]]
+
+
+ETC = "/etc/systemd/system/"
+
+
+def test_what_a_worker_prepares_is_what_was_planned(
+    unit: Any, steps: Any, gcp_node: GcpNodeSpec, gcp_plain_node: GcpNodeSpec
+) -> None:
+    first = ["check-gpu.sh", "check-nics.sh", "mount-scratch.sh", "install-docker.sh", "prepare-nccl.sh"]
+    assert steps(gcp_node) == [*first, "mount-lustre.sh", "fill-data.sh", "fetch-key.sh", "pull-image.sh"]
+    assert steps(gcp_plain_node) == ["check-gpu.sh", "install-docker.sh", "pull-image.sh"]
+    assert "check-nics.sh" in steps(replace(gcp_plain_node, rdma_nics_planned=8))
+    assert unit(gcp_node, "gangway-prepare.service", "Restart") == [], "a worker is given up, not prepared again"
+
+
+def test_a_tpu_host_prepares_again_and_then_starts_what_the_first_failure_took_along(
+    unit: Any, steps: Any, tpu_host: TpuHostSpec
+) -> None:
+    last = "start --no-block gangway-trainer.service"
+    assert steps(tpu_host) == [
+        *("install-docker.sh", "mount-bucket.sh", "fetch-key.sh", "pull-image.sh"),
+        f"systemctl {last}",
+    ]
+    assert unit(tpu_host, "gangway-prepare.service", "Restart") == ["on-failure"]
+
+
+@pytest.mark.parametrize(("shutdown_sec", "stop_sec"), [(25, 30), (10, 25), (29, 30), (60, 61)])
+def test_a_preempted_machines_30_seconds_are_kept(
+    unit: Any, gcp_node: GcpNodeSpec, tpu_host: TpuHostSpec, shutdown_sec: int, stop_sec: int
+) -> None:
+    for spec in (gcp_node, tpu_host):
+        job = spec.job.model_copy(update={"shutdown_timeout_sec": shutdown_sec})
+        changed = replace(spec, job=job)
+        assert unit(changed, "gangway-trainer.service", "TimeoutStopSec") == [str(stop_sec)]
+
+
+def test_a_run_on_the_machines_own_disk_has_time_to_be_put(unit: Any, gcp_plain_node: GcpNodeSpec) -> None:
+    """What follows a command that ran out of time is not run: the node would not learn that its job has ended."""
+    (stop_sec,) = unit(gcp_plain_node, "gangway-trainer.service", "TimeoutStopSec")
+    assert "RESULTS_SEC=300\n" in gcp_env_text(gcp_plain_node)
+    assert int(stop_sec) >= 300 + 30
+
+
+def test_the_trainers_time_to_save_fits_into_the_30_seconds(gcp_node: GcpNodeSpec) -> None:
+    assert type(gcp_node.job).model_fields["shutdown_timeout_sec"].default < 30
+
+
+def test_the_trainers_lines_are_sent_where_a_log_is_planned(
+    unit: Any, machines: Any, gcp_node: GcpNodeSpec, gcp_plain_node: GcpNodeSpec
+) -> None:
+    (command,) = unit(gcp_node, "gangway-logs.service", "ExecStart")
+    shipped = "gangway-prepare.service gangway-trainer.service"
+    assert command == f"/usr/bin/python3 -m gangway.images.node.gcp.logs acme-ml gangway-demo {shipped}"
+    files = machines.files_of(machines.rendered(gcp_plain_node))
+    assert f"{ETC}gangway-logs.service" not in files
+    assert not [path for path in files if path.endswith("ship.py")]
+
+
+def test_the_head_fills_imports_and_puts_what_it_is_told(unit: Any, gcp_head: GcpHeadSpec, machines: Any) -> None:
+    (fill,) = unit(gcp_head, "gangway-fill.service", "ExecStart")
+    assert fill.split()[-3:] == [
+        "gs://gangway-records/demo/fallback.json",
+        f"gs://gangway-records/demo/{gcp_head.ended_object}",
+        f"gs://gangway-records/demo/{gcp_head.job.name}/breaker/held.json",
+    ]
+    files = machines.files_of(machines.rendered(gcp_head))
+    assert "def plan_fill(" in files["/opt/gangway/lib/images/node/fill_order.py"][1]
+    assert yaml.safe_load(files["/etc/gangway/import.json"][1])["url"].endswith(":importData")
+    assert unit(gcp_head, "gangway-data.service", "ExecStart") == [
+        "/opt/gangway/bin/mount-lustre.sh",
+        "/opt/gangway/bin/fill-data.sh",
+    ]
+    started = yaml.safe_load(machines.rendered(gcp_head))["runcmd"][1][3:]
+    timers = ["gangway-record.timer", "gangway-fill.timer"]
+    services = ["rendezvous", "prometheus", "data", "logs"]
+    assert started == [*(f"gangway-{name}.service" for name in services), *timers]
+
+
+def test_what_the_head_does_for_the_others_is_in_the_stacks_log(unit: Any, gcp_head: GcpHeadSpec) -> None:
+    def shipped(spec: GcpHeadSpec) -> list[str]:
+        (command,) = unit(spec, "gangway-logs.service", "ExecStart")
+        (before,) = unit(spec, "gangway-logs.service", "Before")
+        names = command.partition(" gangway-demo ")[2]
+        assert names == before
+        return [name.removeprefix("gangway-").removesuffix(".service") for name in names.split()]
+
+    assert shipped(gcp_head) == ["prepare", "rendezvous", "data", "record", "fill"]
+    assert shipped(replace(gcp_head, data=None, fallback_uri=None, file_system=None)) == [
+        "prepare",
+        "rendezvous",
+    ]
+
+
+def test_a_head_that_only_keeps_the_rendezvous(gcp_head: GcpHeadSpec, machines: Any) -> None:
+    plain = replace(
+        gcp_head,
+        file_system=None,
+        data=None,
+        prometheus_image=None,
+        fallback_uri=None,
+    )
+    started = yaml.safe_load(machines.rendered(plain))["runcmd"][1][3:]
+    assert started == ["gangway-rendezvous.service", "gangway-logs.service"]
+
+
+def test_who_fills_and_who_has_ended_mean_the_same_object(
+    gcp_head: GcpHeadSpec, gcp_node: GcpNodeSpec, tpu_host: TpuHostSpec
+) -> None:
+    assert gcp_head.ended_object == gcp_node.ended_object
+    assert tpu_host.ended_object != gcp_node.ended_object, "another job"
+
+
+def test_prometheus_finds_the_workers_of_its_stack_alone(gcp_head: GcpHeadSpec, machines: Any) -> None:
+    _, text = machines.files_of(machines.rendered(gcp_head))["/etc/gangway/prometheus.yaml"]
+    (job,) = yaml.safe_load(text)["scrape_configs"]
+    assert [found["zone"] for found in job["gce_sd_configs"]] == ["us-central1-a", "us-central1-c"]
+    for found in job["gce_sd_configs"]:
+        assert (found["project"], found["port"]) == ("acme-ml", 9400)
+        assert found["filter"] == 'labels.gangway-stack = "demo" AND status = "RUNNING"'
+    head = {"source_labels": ["__meta_gce_label_gangway_role"], "regex": "head", "action": "drop"}
+    assert head in job["relabel_configs"]
+
+
+def test_what_a_machine_would_find_out_too_late_is_refused(gcp_node: GcpNodeSpec, gcp_head: GcpHeadSpec) -> None:
+    tagged = gcp_node.job.model_copy(update={"image": "example/gangway:v1"})
+    with pytest.raises(ValueError, match=r"GcpNodeSpec\.job\.image: 'example/gangway:v1' can change"):
+        replace(gcp_node, job=tagged)
+    with pytest.raises(ValueError, match=r"GcpNodeSpec\.max_hours: 0"):
+        replace(gcp_node, max_hours=0)
+    with pytest.raises(ValueError, match=r"GcpNodeSpec\.job\.env: 'A=B'='c' is not a valid environment variable"):
+        replace(gcp_node, job=gcp_node.job.model_copy(update={"env": {"A=B": "c"}}))
+    with pytest.raises(ValueError, match=r"GcpNodeSpec\.data: 'gs://acme-data/celeba' without a file system"):
+        replace(gcp_node, file_system=None)
+    with pytest.raises(ValueError, match=r"GcpHeadSpec\.prometheus_image: 'prom/prometheus' has no fixed version"):
+        replace(gcp_head, prometheus_image="prom/prometheus")
+
+
+@pytest.mark.parametrize(("by", "request_"), [("import", None), ("copy", {"url": "u", "body": {}})])
+def test_an_import_has_a_request_and_a_copy_has_none(by: Any, request_: Any) -> None:
+    with pytest.raises(ValueError, match=r"DataSource\.request: .* allowed: a request only with by='import'"):
+        DataSource("gs://acme-data", by, request_)
+
+
+def test_the_tpus_image_has_the_library_that_drives_the_chips(repo: Any) -> None:
+    spec = DOCKERFILE_FLAVOURS["xla"]
+    lock = (repo / "images/locks" / spec.lock).read_text("utf-8")
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)", lock, re.MULTILINE))
+    assert pins["libtpu"], "torch_xla asks for it as an extra only"
+    # Both drop support for a Python in every other version, and have wheels for this one.
+    assert (pins["torch"].rpartition(".")[0], pins["torch-xla"].rpartition(".")[0]) == ("2.9", "2.9")
+    assert spec.python_version == "3.12"
+    for other in DOCKERFILE_FLAVOURS.values():
+        assert (repo / "images/locks" / other.lock).is_file()

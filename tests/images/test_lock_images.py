@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from gangway.images.lock_images import RegistryError, fetch_digest, images_in_use, main
-from gangway.images.pins import locked_digests
+from gangway.images.specs import locked_digests
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 

@@ -1,13 +1,28 @@
 """Specs refuse what a node could only find out after it has begun to cost money."""
 
+import re
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gangway.components.core.job import JobSpec
-from gangway.images.aws import AwsHeadSpec, AwsNodeSpec
-from gangway.images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, FileSystem, stack_uid
+from gangway.images.aws import AwsHeadSpec, AwsNodeSpec, render_aws_head
+from gangway.images.lock_images import images_in_use
+from gangway.images.render import render_dockerfile
+from gangway.images.specs import (
+    DOCKERFILE_FLAVOURS,
+    LOCK,
+    PROMETHEUS_IMAGE,
+    DockerfileSpec,
+    FileSystem,
+    Flavour,
+    full_name,
+    locked_digests,
+    pinned_image,
+    stack_uid,
+)
 
 
 @pytest.mark.parametrize("image", ["python", "python:latest", "registry.example:5000/python"])
@@ -91,3 +106,50 @@ def test_each_stack_has_its_own_user() -> None:
     # SSSD's users end there; Docker takes 31 bits, and systemd's foreign users begin below their end.
     assert min(uids) > 2_000_200_000
     assert max(uids) < 2_147_352_576
+
+
+def test_the_lock_holds_what_is_in_use_and_nothing_else() -> None:
+    assert sorted(locked_digests()) == images_in_use()
+
+
+@pytest.mark.parametrize("flavour", DOCKERFILE_FLAVOURS)
+def test_an_image_is_built_on_bytes_and_says_their_tag(flavour: Flavour) -> None:
+    spec = DOCKERFILE_FLAVOURS[flavour]
+    bases = re.findall(r"^FROM (\S+) AS", render_dockerfile(spec), re.MULTILINE)
+    assert bases == [f"{spec.base_image}@{locked_digests()[full_name(spec.base_image)]}"] * 2
+
+
+def test_the_head_runs_prometheus_by_its_digest(head: AwsHeadSpec) -> None:
+    from dataclasses import replace
+
+    text = render_aws_head(replace(head, prometheus_image=PROMETHEUS_IMAGE))
+    assert f"{PROMETHEUS_IMAGE}@{locked_digests()[PROMETHEUS_IMAGE]}" in text
+    other = f"example.com/prom:v9@sha256:{'a' * 64}"
+    assert f" {other}" in render_aws_head(replace(head, prometheus_image=other))
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("python:3", "docker.io/library/python:3"),
+        ("prom/prometheus:v3", "docker.io/prom/prometheus:v3"),
+        ("localhost/x:1", "localhost/x:1"),
+        ("host:5000/x:1", "host:5000/x:1"),
+        ("[::1]:5000/x:1", "[::1]:5000/x:1"),
+    ],
+)
+def test_names_mean_what_docker_takes_them_for(image: str, name: str) -> None:
+    assert full_name(image) == name
+
+
+def test_what_is_not_locked_stays_as_it_is() -> None:
+    assert pinned_image("example.com/none:1") == "example.com/none:1"
+    own = f"python:3.12.12-slim-bookworm@sha256:{'b' * 64}"
+    assert pinned_image(own) == own
+
+
+@pytest.mark.parametrize("line", ["python:3", "python:3 sha256:12", f"python:3  sha256:{'a' * 64}", "x; y sha256:1"])
+def test_a_line_of_another_form_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "lock").write_text(f"{LOCK.read_text()}{line}\n")
+    with pytest.raises(ValueError, match=re.escape(repr(line))):
+        locked_digests(tmp_path / "lock")

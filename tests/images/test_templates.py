@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from jinja2 import nodes
@@ -72,3 +74,22 @@ def test_no_text_ends_the_block_it_stands_in(tpu_host: TpuHostSpec) -> None:
         with pytest.raises(AssertionError):
             check_heredoc([NodeFile("/x", "0644", hostile)], "MARK")
     check_heredoc([NodeFile("/x", "0644", "a MARK\n MARK\n")], "MARK")
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_no_stored_content_is_unused(golden_documents: ModuleType) -> None:
+    assert golden_documents.unused(GOLDEN) == set()
+
+
+@pytest.mark.parametrize("machine", ["node", "gcp_node", "tpu_host"])
+def test_a_change_of_any_line_changes_what_is_stored(
+    golden_documents: ModuleType, machines: Any, machine: str, request: pytest.FixtureRequest
+) -> None:
+    text: str = machines.rendered(request.getfixturevalue(machine))
+    stored = golden_documents.fold(text)
+    lines = text.splitlines(keepends=True)
+    for at in range(0, len(lines), 37):
+        changed = "".join([*lines[:at], lines[at].replace("\n", "#\n"), *lines[at + 1 :]])
+        assert golden_documents.fold(changed) != stored, lines[at]

@@ -16,9 +16,8 @@ import yaml
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import checked_signature, signed_name
 from gangway.stacks import cosign
-from gangway.stacks.base.image_signature import image_signature
 from gangway.stacks.config.paths import ROOT
-from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.config.stack_config import StackConfig, image_signature
 from gangway.stacks.cosign import check_keyless, get_signatures
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import make_plan

@@ -70,7 +70,7 @@ def quote(
     from gangway.components.estimate.quotes import SORTS, rank
     from gangway.components.estimate.quotes import quote as quote_one
     from gangway.finops.quotes.quote_tables import Answer, answer_json, show_answer
-    from gangway.stacks.config.region_settings import parse_limits
+    from gangway.stacks.config.sections import parse_limits
 
     limits = parse_limits(allow, deny, residency)
     job = _job(nodes, hours, deadline, interruptions)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gangway.components.catalog.billing import load_billing
 from gangway.components.estimate.cost import HOURS_PER_MONTH, get_key
-from gangway.stacks.plan.bill_coverage import is_billable
+from gangway.stacks.estimates.provider_findings import is_billable
 
 VERSION = "0.2"
 _DIGITS = 10

@@ -29,13 +29,11 @@ from gangway.components.estimate.cost import (
 from gangway.components.estimate.energy import CarbonEstimate
 from gangway.report.plans.infracost import infracost
 from gangway.stacks.estimates.common_findings import span
-from gangway.stacks.estimates.ladder_cost import assumptions
-from gangway.stacks.estimates.run_costs import RungCost, most_bound
+from gangway.stacks.estimates.run_costs import RungCost, assumptions, most_bound
 from gangway.stacks.estimates.throughput import about
-from gangway.stacks.plan.difference import Change, Delta, Difference
-from gangway.stacks.plan.finding_codes import finding_codes, job_codes, meaning
+from gangway.stacks.plan.difference import Change, Delta, Difference, Effect
 from gangway.stacks.plan.plan import Plan
-from gangway.stacks.plan.replacement import Effect
+from gangway.stacks.plan.rules.guardrails import finding_codes, job_codes, meaning
 from gangway.stacks.plan.team_access import TeamAccess
 from gangway.stacks.recording import PlannedResource
 

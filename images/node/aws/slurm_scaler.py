@@ -156,7 +156,7 @@ def plan(config: Mapping[str, Any], memory: Memory, slurm: Slurm, groups: AwsGro
 
 
 def _names(rung: Mapping[str, Any]) -> tuple[str, ...]:
-    """As in slurm.conf (gangway.images.slurm.spec)."""
+    """As in slurm.conf (gangway.images.slurm.conf)."""
     return tuple(f"{rung['name']}-n{number}" for number in range(1, rung["count"] + 1))
 
 

@@ -1,23 +1,89 @@
-"""Rules about single resources: public addresses, encryption, metadata, trusted launch, carbon intensity. Pure."""
+"""Rules about single resources: tags, public addresses, encryption, metadata, trusted launch, grid. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from functools import cache
 from typing import Any
 
 from gangway.components.core.findings import Severity
 from gangway.components.estimate.cost import Declared
 from gangway.stacks.base.provider import Provider
-from gangway.stacks.base.registry import all_providers
+from gangway.stacks.base.registry import all_providers, provider_names
 from gangway.stacks.base.rule import UNKNOWN, Limits, ResourceRule, get_path, is_unknown, items, kind, label, may_be
 from gangway.stacks.base.shared import get_region
 from gangway.stacks.config.stack_config import StackConfig
+
+
+def types_with_tags() -> dict[str, str]:
+    """By package, module and class (`aws:ec2:LaunchTemplate`), the input for tags."""
+    return _types(provider_names())
+
+
+@cache
+def _types(_names: tuple[str, ...]) -> dict[str, str]:
+    return {of_type: name for provider in all_providers() for of_type, name in provider.tags.inputs().items()}
+
+
+def tags_field(type_token: str) -> str | None:
+    """The input for tags of a type; None if it takes none, or is not listed."""
+    return types_with_tags().get(kind(type_token))
+
+
+def _check_tags(resource: Declared, limits: Limits) -> Iterable[str]:
+    field = tags_field(resource.type)
+    if field is None:
+        return
+    inputs = resource.inputs
+    # tagsAll has the provider's default tags; an instance of OpenStack may also have words.
+    labels = inputs.get("tags") if field == "metadata" else None
+    given = [inputs.get(field), inputs.get("tagsAll"), labels]
+    of_type, providers = kind(resource.type), all_providers()
+    spelled = next((one.tags.spelled[of_type] for one in providers if of_type in one.tags.spelled), str)
+    yield from _missing_tags(label(resource), given, limits, spelled)
+    for provider in providers:
+        for what, tags in provider.tags.started(resource):
+            yield from _missing_tags(f"{label(resource)}: {what}", tags, limits)
+
+
+def _missing_tags(
+    whose: str, given: Sequence[Any], limits: Limits, spelled: Callable[[str], str] = str
+) -> Iterable[str]:
+    """A breach if tags lack a required key, which some services spell differently."""
+    if any(is_unknown(tags) for tags in given):
+        return
+    carried = {key for tags in given for key, value in _pairs(tags).items() if value}
+    if missing := [key for key in limits.required_tags if not carried & {key, spelled(key)}]:
+        yield f"{whose}: no {' and no '.join(missing)} tag"
+
+
+def _pairs(tags: Any) -> Mapping[str, Any]:
+    """Tags as a mapping; an Auto Scaling group has a list of keys and values, OpenStack words such as `team=ml`."""
+    if isinstance(tags, Mapping):
+        return tags
+    if isinstance(tags, Sequence) and not isinstance(tags, str):
+        labels = [word.partition("=") for word in tags if isinstance(word, str)]
+        if labels:
+            return {key: value for key, _, value in labels}
+    return {str(one["key"]): one.get("value") for one in items(tags) if "key" in one}
+
+
+REQUIRED_TAGS = ResourceRule(
+    code="tags.missing",
+    severity=Severity.ERROR,
+    holds="Every resource that takes tags has the required ones",
+    path="gangway:tags",
+    fix="add the tags; Gangway's components put their `tags` on all their resources",
+    check=_check_tags,
+    limits=("required_tags",),
+)
+
 
 Inputs = Mapping[str, Any]
 SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
 AZURE_MACHINES = ("azure-native:compute:VirtualMachine", SCALE_SET)
 INSTANCES = ("aws:ec2:Instance", "aws:ec2:SpotInstanceRequest")
 IMDS = (*INSTANCES, "aws:ec2:LaunchTemplate", "aws:ec2:LaunchConfiguration")
+GOOGLE_MACHINES = ("gcp:compute:Instance", "gcp:compute:InstanceTemplate", "gcp:compute:RegionInstanceTemplate")
 AT_HOST = ("securityProfile", "encryptionAtHost")
 SHIELDS = ("enableVtpm", "enableIntegrityMonitoring")
 _NAMED = 3
@@ -27,11 +93,6 @@ SITE = "gangway:site:Site"
 def _is_on(value: Any) -> bool:
     """Whether a value is true; unknown values are not."""
     return value is True or value == "true"
-
-
-def _has_public_interface(*path: str) -> Callable[[Inputs], bool]:
-    """AWS: a network interface that requests a public address."""
-    return lambda inputs: any(_is_on(one.get("associatePublicIpAddress")) for one in items(get_path(inputs, *path)))
 
 
 def _has_access_config(inputs: Inputs) -> bool:
@@ -61,62 +122,55 @@ def _has_azure_address(field: str, *path: str) -> Callable[[Inputs], bool]:
     return check
 
 
-_PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = MappingProxyType(
-    {
-        "aws:ec2:Instance": (lambda i: _is_on(i.get("associatePublicIpAddress")), "asks for a public address"),
-        "aws:ec2:SpotInstanceRequest": (
-            lambda i: _is_on(i.get("associatePublicIpAddress")),
-            "asks for a public address",
+_PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = {
+    **dict.fromkeys(
+        (*INSTANCES, "aws:ec2:LaunchConfiguration"),
+        (lambda i: _is_on(i.get("associatePublicIpAddress")), "asks for a public address"),
+    ),
+    "aws:ec2:LaunchTemplate": (
+        lambda i: any(_is_on(one.get("associatePublicIpAddress")) for one in items(i.get("networkInterfaces"))),
+        "asks for a public address",
+    ),
+    "aws:ec2:Subnet": (
+        lambda i: _is_on(i.get("mapPublicIpOnLaunch")),
+        "gives a public address to whatever starts in it",
+    ),
+    # The address of a NAT gateway names neither: the gateway names the address.
+    "aws:ec2:Eip": (
+        lambda i: bool(i.get("instance") or i.get("networkInterface")),
+        "is a public address of a machine",
+    ),
+    "aws:ec2:EipAssociation": (lambda _: True, "gives a machine a public address"),
+    "aws:lb:LoadBalancer": (lambda i: not i.get("internal"), "is open to the internet: internal is not true"),
+    **dict.fromkeys(GOOGLE_MACHINES, (_has_access_config, "has an access configuration, which is a public address")),
+    **dict.fromkeys(
+        ("gcp:compute:ForwardingRule", "gcp:compute:GlobalForwardingRule"),
+        (_is_external_rule, "is an external load balancer"),
+    ),
+    "gcp:tpu:V2Vm": (_has_external_ips, "has external addresses"),
+    # Without a port it is unused.
+    "openstack:networking:FloatingIp": (lambda i: bool(i.get("portId")), "is a public address of a port"),
+    "openstack:networking:FloatingIpAssociate": (lambda _: True, "gives a port a public address"),
+    "openstack:compute:FloatingIpAssociate": (lambda _: True, "gives a machine a public address"),
+    "azure-native:network:NetworkInterface": (_has_azure_address("publicIPAddress"), "has a public address"),
+    "azure-native:network:LoadBalancer": (
+        lambda i: any(one.get("publicIPAddress") for one in items(i.get("frontendIPConfigurations"))),
+        "is open to the internet",
+    ),
+    "azure-native:compute:VirtualMachine": (
+        _has_azure_address("publicIPAddressConfiguration", "networkProfile", "networkInterfaceConfigurations"),
+        "asks for a public address",
+    ),
+    "azure-native:compute:VirtualMachineScaleSet": (
+        _has_azure_address(
+            "publicIPAddressConfiguration",
+            "virtualMachineProfile",
+            "networkProfile",
+            "networkInterfaceConfigurations",
         ),
-        "aws:ec2:LaunchConfiguration": (
-            lambda i: _is_on(i.get("associatePublicIpAddress")),
-            "asks for a public address",
-        ),
-        "aws:ec2:LaunchTemplate": (_has_public_interface("networkInterfaces"), "asks for a public address"),
-        "aws:ec2:Subnet": (
-            lambda i: _is_on(i.get("mapPublicIpOnLaunch")),
-            "gives a public address to whatever starts in it",
-        ),
-        # The address of a NAT gateway names neither: the gateway names the address.
-        "aws:ec2:Eip": (
-            lambda i: bool(i.get("instance") or i.get("networkInterface")),
-            "is a public address of a machine",
-        ),
-        "aws:ec2:EipAssociation": (lambda _: True, "gives a machine a public address"),
-        "aws:lb:LoadBalancer": (lambda i: not i.get("internal"), "is open to the internet: internal is not true"),
-        "gcp:compute:Instance": (_has_access_config, "has an access configuration, which is a public address"),
-        "gcp:compute:InstanceTemplate": (_has_access_config, "has an access configuration, which is a public address"),
-        "gcp:compute:RegionInstanceTemplate": (
-            _has_access_config,
-            "has an access configuration, which is a public address",
-        ),
-        "gcp:compute:ForwardingRule": (_is_external_rule, "is an external load balancer"),
-        "gcp:compute:GlobalForwardingRule": (_is_external_rule, "is an external load balancer"),
-        "gcp:tpu:V2Vm": (_has_external_ips, "has external addresses"),
-        # Without a port it is unused.
-        "openstack:networking:FloatingIp": (lambda i: bool(i.get("portId")), "is a public address of a port"),
-        "openstack:networking:FloatingIpAssociate": (lambda _: True, "gives a port a public address"),
-        "openstack:compute:FloatingIpAssociate": (lambda _: True, "gives a machine a public address"),
-        "azure-native:network:NetworkInterface": (_has_azure_address("publicIPAddress"), "has a public address"),
-        "azure-native:network:LoadBalancer": (
-            lambda i: any(one.get("publicIPAddress") for one in items(i.get("frontendIPConfigurations"))),
-            "is open to the internet",
-        ),
-        "azure-native:compute:VirtualMachine": (
-            _has_azure_address("publicIPAddressConfiguration", "networkProfile", "networkInterfaceConfigurations"),
-            "asks for a public address",
-        ),
-        "azure-native:compute:VirtualMachineScaleSet": (
-            _has_azure_address(
-                "publicIPAddressConfiguration",
-                "virtualMachineProfile",
-                "networkProfile",
-                "networkInterfaceConfigurations",
-            ),
-            "gives each machine a public address",
-        ),
-    }
-)
+        "gives each machine a public address",
+    ),
+}
 
 
 def _public_addresses(resource: Declared, _: Limits) -> Iterable[str]:
@@ -181,7 +235,7 @@ def _imds_v1(resource: Declared, _: Limits) -> Iterable[str]:
 
 def _unshielded(resource: Declared, _: Limits) -> Iterable[str]:
     what = kind(resource.type)
-    if what in ("gcp:compute:Instance", "gcp:compute:InstanceTemplate", "gcp:compute:RegionInstanceTemplate"):
+    if what in GOOGLE_MACHINES:
         shields = resource.inputs.get("shieldedInstanceConfig")
         if off := [name for name in SHIELDS if not may_be(get_path(shields, name), True)]:
             yield f"{label(resource)} is not a Shielded VM: {' and '.join(off)} not true"

@@ -37,10 +37,8 @@ from gangway.components.kubernetes.spec import EFA, GPU
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
-from gangway.stacks.providers.aws.eks_plan import EksPlan
-from gangway.stacks.providers.aws.lookups import Lookups, look_up_all
-from gangway.stacks.providers.aws.owner import owner_lookups
-from gangway.stacks.providers.aws.plan import AwsPlan
+from gangway.stacks.providers.aws.lookups import Lookups, look_up_all, owner_lookups
+from gangway.stacks.providers.aws.plan import AwsPlan, EksPlan
 
 __all__ = ["build_eks"]
 

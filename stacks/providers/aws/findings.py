@@ -22,7 +22,7 @@ from gangway.components.core.capacity import preferred_zone
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, Severity
 from gangway.components.estimate.cost import CostEstimate
-from gangway.stacks.base.command_nodes import rendezvous_findings
+from gangway.stacks.base.shared import rendezvous_findings
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import common_findings
@@ -37,8 +37,7 @@ from gangway.stacks.estimates.provider_findings import (
     ways_out,
     zone,
 )
-from gangway.stacks.providers.aws.eks_plan import eks_findings
-from gangway.stacks.providers.aws.plan import AwsPlan, fabric_min_gbps, head_type
+from gangway.stacks.providers.aws.plan import AwsPlan, eks_findings, fabric_min_gbps, head_type
 from gangway.stacks.providers.aws.slurm import slurm_findings
 
 
@@ -125,7 +124,6 @@ def _scratch(config: StackConfig) -> Iterable[Finding]:
 
 
 def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
-    """Prometheus' image is not on AWS."""
     if planned.head and config.trains and config.head.prometheus_image and config.network.egress is Egress.ENDPOINTS:
         yield Finding.info(
             "head.no-prometheus",

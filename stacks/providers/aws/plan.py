@@ -1,12 +1,15 @@
-"""The plan of a stack on AWS, before any resource exists: machine, zones, tags, image and job."""
+"""The plan of a stack on AWS, before any resource exists: machine, zones, tags, image, job, Kubernetes."""
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gangway.components.aws.budget import plan_budget_alarms
 from gangway.components.aws.capacity import check_ladder, check_zones, ladder_zones
+from gangway.components.aws.capacity import check_ladder, check_zones, ladder_zones, preferred_zone
+from gangway.components.aws.eks_nodes import VERSIONS, check_version, get_flavor, node_of, service_cidr
 from gangway.components.aws.identity import partition_in
-from gangway.components.aws.launch import count_efa
+from gangway.components.aws.launch import count_efa, efa_nccl
 from gangway.components.aws.monitoring import check_retention
 from gangway.components.aws.network import plan_network
 from gangway.components.aws.storage import plan_lustre
@@ -16,16 +19,28 @@ from gangway.components.catalog.resolve import PriceQuote, stated_price
 from gangway.components.catalog.schema import MachineType, Region
 from gangway.components.core.capacity import CapacityBlock, preferred_zone
 from gangway.components.core.findings import InputError
+from gangway.components.core.capacity import CapacityBlock, OnDemand, Spot
+from gangway.components.core.fields import Egress
+from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY
 from gangway.components.core.job import JobSpec
 from gangway.components.estimate.cost import CostComponent, paid_once
+from gangway.components.kubernetes.spec import ClusterSpec
 from gangway.stacks.base import shared
-from gangway.stacks.base.command_nodes import nodes_meet
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
+from gangway.stacks.base.cluster_queues import get_spec, is_static, topology_findings
+from gangway.stacks.base.shared import (
+    METRICS_PORT,
+    RENDEZVOUS_PORT,
+    check_head,
+    head_host,
+    named_zone,
+    nodes_meet,
+    queue_fabric,
+    tag_policy,
+)
 from gangway.stacks.config.engine_settings import KubernetesConfig, SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.run_context import cloud_context
-from gangway.stacks.providers.aws.eks_plan import EksPlan, add_second_zone, plan_eks
+from gangway.stacks.estimates.run_context import training_job
 
 __all__ = [
     "METRICS_PORT",
@@ -48,6 +63,26 @@ NOTICE_SEC = 120
 SHUTDOWN_SEC = 90
 """For the checkpoint: the notice, less polling, systemd and leaving the group."""
 _ECR = re.compile(rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/({REPOSITORY})@{DIGEST}")
+
+
+@dataclass(frozen=True)
+class EksPlan:
+    """An EKS cluster.
+
+    Attributes:
+        spec: the queues.
+        service_cidr: addresses of its services, outside the network's.
+        api_cidrs: networks outside that may call its API.
+        idle_minutes: idle time after which a node is released.
+        fabric: EFA variables for pods of jobs on several whole nodes; empty without EFA.
+    """
+
+    version: str
+    spec: ClusterSpec
+    service_cidr: str
+    api_cidrs: tuple[str, ...]
+    idle_minutes: int
+    fabric: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -139,7 +174,6 @@ def _get_zones(region: Region) -> list[str]:
 
 
 def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
-    """The cluster's zone and the reason."""
     zones = _get_zones(region)
     if config.cluster.zone is None:
         return preferred_zone(config.cluster.capacity) or first_zone(machine, region)
@@ -199,21 +233,16 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
             shutdown_timeout_sec=SHUTDOWN_SEC,
             at=shared.rendezvous(config, at_head=True) if planned.head else None,
         )
-    prices = load().get_prices(planned.machine.name)
-    context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
-    training = shared.get_training(
+    return training_job(
         config,
+        planned.machine,
+        planned.region,
+        load().get_prices(planned.machine.name),
+        image,
+        state=state,
         run_dir=run_dir(config),
         data_dir=f"{MOUNT}/data" if shared.has_source(config) else "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
-    )
-    return shared.get_job(
-        config,
-        image,
-        context,
-        training,
-        state=state,
-        processes_per_node=processes,
         at=shared.rendezvous(config, at_head=planned.head),
         shutdown_timeout_sec=SHUTDOWN_SEC,
     )
@@ -230,3 +259,71 @@ def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
 def run_dir(config: StackConfig) -> str:
     """The run directory, the same on every node."""
     return shared.run_dir(config, MOUNT)
+
+
+def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:
+    """Plans the cluster. InputError: a setting that EKS or the queue does not support."""
+    flavor = get_flavor(machine, standing=is_static(config))
+    spec = get_spec(config, node_of(machine, config.cluster.root_volume_gib), flavor)
+    version = engine.version or VERSIONS[-1]
+    check_version(version, "gangway:engine.version")
+    _check_rungs(config)
+    _check_network(config)
+    fabric = queue_fabric(config, machine, efa_nccl(machine), machine.network_gbps.value)
+    return EksPlan(version, spec, service_cidr(config.network.cidr), engine.api_cidrs, engine.idle_minutes, fabric)
+
+
+def add_second_zone(zones: tuple[str, ...], of_region: Sequence[str]) -> tuple[str, ...]:
+    """The zones, with a second one if there is only one: a control plane needs two."""
+    if len(zones) > 1:
+        return zones
+    return (*zones, next(zone for zone in of_region if zone not in zones))
+
+
+def eks_findings(config: StackConfig, eks: EksPlan) -> Iterable[Finding]:
+    """The findings of EKS clusters only."""
+    outside = f"and from {', '.join(eks.api_cidrs)}" if eks.api_cidrs else "only: `up` and `gangway job` need access"
+    yield Finding.info(
+        "kubernetes.api",
+        "gangway:engine.api_cidrs",
+        f"Kubernetes {eks.version} answers inside the network {outside}",
+        "" if eks.api_cidrs else "use a VPN, a machine inside, or api_cidrs with the addresses of your network",
+    )
+    yield from topology_findings(eks.spec.flavors[0])
+    if config.storage is None:
+        yield Finding.warning(
+            "kubernetes.no-run-folders",
+            "gangway:storage",
+            "jobs have no persistent storage: without a file system no namespace has the volume claim gangway-runs",
+            "write a storage section, or make the claims yourself",
+        )
+    elif config.storage.efa:
+        yield Finding.error(
+            "kubernetes.storage-efa",
+            "gangway:storage.efa",
+            "pods mount the file system with its CSI driver, over TCP, which does not set up EFA",
+            "set efa: false",
+        )
+
+
+def _check_rungs(config: StackConfig) -> None:
+    for index, rung in enumerate(config.cluster.capacity):
+        if isinstance(rung, Spot | OnDemand) and rung.machine_types:
+            raise InputError(
+                f"gangway:cluster.capacity[{index}].machine_types",
+                "the autoscaler must know a group's machine type before it starts a node",
+                value=list(rung.machine_types),
+                allowed="left out with engine: kubernetes",
+                fix="leave machine_types out",
+            )
+
+
+def _check_network(config: StackConfig) -> None:
+    if config.network.egress is not Egress.NAT:
+        raise InputError(
+            "gangway:network.egress",
+            "the images of Kubernetes and of the queue are in registries outside AWS",
+            value=str(config.network.egress),
+            allowed="nat with engine: kubernetes",
+            fix="write egress: nat",
+        )

@@ -20,12 +20,10 @@ from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory
 from gangway.stacks.providers.aws.findings import findings
-from gangway.stacks.providers.aws.lookups import look_up_all
-from gangway.stacks.providers.aws.owner import owner_lookups
+from gangway.stacks.providers.aws.lookups import look_up_all, owner_lookups
 from gangway.stacks.providers.aws.plan import AwsPlan, job_spec, paid_blocks, plan, purchases
-from gangway.stacks.providers.aws.slurm import check_slurm
-from gangway.stacks.providers.aws.slurm_program import HEAD_IMAGE as SLURM_HEAD_IMAGE
-from gangway.stacks.providers.aws.slurm_program import NODE_IMAGE, build_slurm
+from gangway.stacks.providers.aws.slurm import HEAD_IMAGE as SLURM_HEAD_IMAGE
+from gangway.stacks.providers.aws.slurm import NODE_IMAGE, build_slurm, check_slurm
 from gangway.stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
@@ -39,7 +37,6 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 
 
 def _newest_images(config: StackConfig, planned: AwsPlan, slurm: SlurmConfig | None) -> dict[str, str]:
-    """References of the node and head images to look up."""
     nodes, head = (NODE_IMAGE, SLURM_HEAD_IMAGE) if slurm else (NEWEST_AMI, HEAD_IMAGE)
     images = {} if config.cluster.image_id else {"nodes": nodes}
     return images | ({"head": head} if planned.head else {})

@@ -1,19 +1,17 @@
 """The provider AWS: facts that need no SDK."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from shlex import quote
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gangway.components.aws.retention import RETENTION
 from gangway.components.catalog.loader import bundled_folder
 from gangway.components.catalog.tables import taken_per_month
 from gangway.components.estimate.cost import Declared
-from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.base.rule import is_unknown, items, kind
-from gangway.stacks.base.start import Start
 from gangway.stacks.config.provider_settings import Account, ImageForm, ObjectStore, ProviderSettings
 
 if TYPE_CHECKING:
@@ -86,10 +84,6 @@ _SETTINGS = ProviderSettings(
 )
 
 
-def _bucket_service(_resources: Sequence[Declared]) -> str:
-    return "s3-standard"
-
-
 PROVIDER = Provider(
     name="aws",
     sdk="pulumi-aws",
@@ -104,17 +98,15 @@ PROVIDER = Provider(
             "network": {"egress": "nat"},
         },
     ),
-    adapters=MappingProxyType(
-        {
-            "audit": "gangway.finops.audit.aws",
-            "prices": "gangway.finops.prices.aws",
-            "scaling": "gangway.jobs.systemd.scaling.aws",
-        }
-    ),
+    adapters={
+        "audit": "gangway.finops.audit.aws",
+        "prices": "gangway.finops.prices.aws",
+        "scaling": "gangway.jobs.systemd.scaling.aws",
+    },
     packages=("boto3", "botocore"),
     settings=_SETTINGS,
     catalog=bundled_folder("aws"),
-    bucket_service=_bucket_service,
+    bucket_service=lambda _resources: "s3-standard",
     spot_taken=partial(taken_per_month, "aws"),
     caps_spot=True,
     retention=RETENTION,
@@ -143,13 +135,11 @@ PROVIDER = Provider(
         ),
         templates=frozenset({"aws:ec2:LaunchTemplate"}),
         # EC2 stops an instance for these; EKS rolls over a managed group's nodes.
-        restarting=MappingProxyType(
-            {
-                "aws:ec2:Instance": ("instanceType", "userData", "userDataBase64", "ebsOptimized"),
-                "aws:eks:NodeGroup": ("launchTemplate", "releaseVersion", "version"),
-            }
-        ),
+        restarting={
+            "aws:ec2:Instance": ("instanceType", "userData", "userDataBase64", "ebsOptimized"),
+            "aws:eks:NodeGroup": ("launchTemplate", "releaseVersion", "version"),
+        },
     ),
     budget_types=frozenset({"aws:budgets:Budget"}),
-    region_inputs=MappingProxyType({"pulumi:providers:aws": "region"}),
+    region_inputs={"pulumi:providers:aws": "region"},
 )

@@ -1,24 +1,32 @@
 """The plan of a Slurm cluster on AWS, the user data of its machines, and its findings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gangway.components.aws.identity import parameter_name
 from gangway.components.aws.launch import count_efa, count_lustre_efa, efa_nccl
 from gangway.components.aws.node_pool import LIFECYCLE_HOOK
+import pulumi
+
+from gangway.components.aws.launch import HeadNode, count_efa, count_lustre_efa, efa_nccl
+from gangway.components.aws.monitoring import NodeLogs
+from gangway.components.aws.secret_parameter import SecretParameter, parameter_name
+from gangway.components.aws.slurm import SlurmIdentity
+from gangway.components.aws.storage import LustreFileSystem
 from gangway.components.core.capacity import OnDemand, Spot
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
+from gangway.components.core.network import SlurmPortsArgs
 from gangway.images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_data_base64gzip
 from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
-from gangway.images.slurm.conf import rung_names
-from gangway.images.slurm.spec import Release, SlurmRung, SlurmSpec, SlurmTeam
+from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
 from gangway.images.specs import Breaker, FileSystem
 from gangway.stacks.base.shared import head_host, queue_fabric
 from gangway.stacks.base.slurm_machine import slurm_machine
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan
+from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
+from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan, head_type
 
 RELEASE: Release = "23.11"
 """The release in Ubuntu 24.04, which nodes and controller run."""
@@ -191,3 +199,97 @@ def slurm_findings(config: StackConfig, engine: SlurmConfig) -> Iterable[Finding
         )
         lost = "accounts and used hours are in a database on the head's disk, and are lost when the head is replaced"
         yield Finding.info("slurm.accounts", "gangway:engine.accounting", kept if config.storage else lost)
+
+
+NODE_IMAGE = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+HEAD_IMAGE = "resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
+"""Amazon Linux has no Slurm."""
+ROOT_DEVICE = "/dev/sda1"
+"""Ubuntu's root device."""
+
+
+def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the stack's resources and returns what it exports."""
+    config, planned = stack.config, stack.planned
+    key = stack.key()
+    runs, logs = stack.runs(key), stack.logs(key)
+    network = stack.network(runs, None, key, _ports(stack, engine))
+    lustre = stack.lustre(network, runs, key)
+    munge = stack.munge_key(key)
+    names = _get_names(munge.name, lustre, logs.log_group_name)
+    images = stack.machine_images()
+    node = _identity(stack, "node", munge, key, logs)
+    user_data = names.apply(lambda known: node_user_data(config, engine, planned, known))
+    pool = stack.pool(network, node, images, user_data, key)
+    control = _identity(stack, "head", munge, key)
+    inputs = pulumi.Output.all(names, pool.group_names)
+    head = HeadNode(
+        config.stack,
+        {
+            "subnet_id": network.private_subnet_ids[0],
+            "security_group_ids": [network.head_security_group_id],
+            "instance_profile_arn": control.instance_profile_arn,
+            "user_data": inputs.apply(
+                lambda known: head_user_data(config, engine, planned, SlurmNames(*known[0]), known[1])
+            ),
+            "host_name": head_host(config),
+            "zone_id": network.private_zone_id,
+            "machine_type": head_type(config),
+            "image_id": images["head"],
+            "root_device_name": ROOT_DEVICE,
+            "kms_key_arn": key,
+            # Two controllers would write the same state, and the old one saves its accounting at shutdown.
+            "delete_before_replace": True,
+            "tags": planned.tags,
+        },
+        stack.opts,
+    )
+    budget = stack.budget(key)
+    observed = stack.observe(pool, key)
+    return {
+        "machine_images": images,
+        "run_bucket": runs.bucket_name,
+        "group_names": pool.group_names,
+        "head_instance_id": head.instance_id,
+        "partitions": partitions(config),
+        "submit_on": submit_target(config),
+        "lustre_dns_name": lustre.dns_name if lustre else None,
+        "log_group": logs.log_group_name,
+        "dashboard": observed.dashboard_name,
+        "alarm_topic_arn": observed.topic_arn,
+        "budget_topic_arn": budget.topic_arn,
+    }
+
+
+def _identity(
+    stack: ComponentFactory, role: str, munge: SecretParameter, key: Key, logs: NodeLogs | None = None
+) -> SlurmIdentity:
+    return SlurmIdentity(
+        f"{stack.config.stack}-{role}",
+        {
+            "role": role,
+            "stack": stack.config.stack,
+            "munge_key_arn": munge.arn,
+            "kms_key_arn": key,
+            "log_group_arn": None if logs is None else logs.log_group_arn,
+            "tags": stack.planned.tags,
+        },
+        stack.opts,
+    )
+
+
+def _ports(stack: ComponentFactory, engine: SlurmConfig) -> SlurmPortsArgs:
+    spec = slurm_spec(stack.config, engine, stack.planned)
+    return {
+        "controller_port": spec.controller_port,
+        "node_port": spec.node_port,
+        "client_ports": list(SRUN_PORTS),
+        "lustre": stack.config.storage is not None,
+    }
+
+
+def _get_names(
+    munge_key: pulumi.Output[str], lustre: LustreFileSystem | None, log_group: pulumi.Output[str]
+) -> pulumi.Output[SlurmNames]:
+    source = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None
+    return pulumi.Output.all(munge_key, source, log_group).apply(lambda known: SlurmNames(*known))

@@ -53,9 +53,8 @@ from gangway.components.core.pinned import pinned
 from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import build_image
-from gangway.stacks.providers.azure.lookups import Lookups
+from gangway.stacks.providers.azure.lookups import TIMEOUT_SEC, Lookups, api_root
 from gangway.stacks.providers.azure.plan import AzurePlan, head_type, scrapes
-from gangway.stacks.providers.azure.resource_manager import TIMEOUT_SEC, api_root
 from gangway.stacks.providers.azure.settings import AzureConfig
 from gangway.stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
 
@@ -122,7 +121,6 @@ def marketplace_images(config: StackConfig, planned: AzurePlan) -> dict[str, Mac
 
 
 def _version(images: Mapping[str, pulumi.Output[str]], what: str) -> dict[str, pulumi.Output[str]]:
-    """The argument image_version, if the version was looked up."""
     return {"image_version": images[what]} if what in images else {}
 
 
@@ -428,7 +426,6 @@ class ComponentFactory:
 
 
 def _key_args(key: Key) -> KeyArgs | None:
-    """The key as an argument of components."""
     if key is None:
         return None
     return {

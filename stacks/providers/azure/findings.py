@@ -5,19 +5,21 @@ from datetime import UTC, datetime
 
 from gangway.components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
 from gangway.components.azure.capacity import LadderContext, QuotaContext, capacity_findings, ladder_quotas, rung_zones
+from gangway.components.azure.capacity import LADDER, LadderContext, capacity_findings, rung_zones
 from gangway.components.azure.fabric import fabric_findings
 from gangway.components.azure.launch import Security, is_hpc_image
 from gangway.components.core.capacity import plan_ladder
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
-from gangway.stacks.base.command_nodes import command_meets, rendezvous_findings
+from gangway.components.kubernetes.spec import INFINIBAND
+from gangway.stacks.base.cluster_queues import get_engine, get_version
+from gangway.stacks.base.shared import command_meets, rendezvous_findings
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates import provider_findings
 from gangway.stacks.estimates.common_findings import common_findings
 from gangway.stacks.estimates.provider_findings import CLUSTER, nodes_stay
-from gangway.stacks.providers.azure.kubernetes_findings import cluster_findings
-from gangway.stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, head_type
+from gangway.stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, has_infiniband, head_type
 from gangway.stacks.providers.azure.settings import AzureConfig
 
 # From a Preempt event to termination ("Azure Metadata Service: Scheduled Events for Linux VMs": at least 30 s).
@@ -224,7 +226,6 @@ def _meeting(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _availability(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """Whether the machine type is available, as far as public lists show."""
     machine = planned.machine
     yield from provider_findings.offering_findings(
         config, machine, "azure", planned.nodes_zone, datetime.now(UTC).date()
@@ -240,7 +241,6 @@ def _availability(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """InfiniBand: its layout and the test before the job."""
     machine, fabric = planned.machine, planned.fabric
     if fabric.num_hcas:
         yield Finding.info(
@@ -263,7 +263,6 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """The nodes' image and root disk."""
     image = planned.image
     if image.floats:
         urn = f"{image.publisher}:{image.offer}:{image.sku}"
@@ -314,7 +313,6 @@ def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _proximity(config: StackConfig) -> Iterable[Finding]:
-    """The effect of the proximity placement group, and settings in which it has none."""
     cluster, path = config.cluster, "gangway:azure.proximity"
     if not config.section(AzureConfig).proximity:
         return
@@ -334,7 +332,6 @@ def _proximity(config: StackConfig) -> Iterable[Finding]:
 
 
 def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    """The ladder, spot, and the number of nodes."""
     nodes, ladder = config.cluster.nodes, config.cluster.capacity
     context = LadderContext(
         planned.machine,
@@ -405,7 +402,6 @@ def _egress(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _bastion(config: StackConfig) -> Iterable[Finding]:
-    """Who can log in through the bastion."""
     if config.section(AzureConfig).bastion:
         yield Finding.info(
             "network.bastion",
@@ -413,4 +409,81 @@ def _bastion(config: StackConfig) -> Iterable[Finding]:
             "only users with the role Virtual Machine User Login on the resource group can log in to nodes and head, "
             "by SSH with their Entra ID account",
             "remove bastion, which is billed by the hour, if `az vmss run-command` is enough",
+        )
+
+
+def cluster_findings(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
+    """The findings of AKS clusters only."""
+    yield from _control_plane(config)
+    yield from _pod_fabric(config, planned)
+    yield Finding.warning(
+        "kubernetes.no-run-folders",
+        "gangway:engine",
+        "jobs have no persistent storage: AKS cannot mount Managed Lustre, so no namespace has the volume claim "
+        "gangway-runs",
+        "create a claim of that name in each team's namespace, for example with the storage class "
+        "azurefile-csi-premium",
+    )
+    yield Finding.info(
+        "kubernetes.budget-scope",
+        "gangway:budget",
+        "AKS puts its machines into a separate resource group: the budget and its stop count the stack's tag in the "
+        "whole subscription",
+        "to run `up` you need permission to create budgets and role assignments on the subscription",
+    )
+    yield Finding.info(
+        "kubernetes.not-tried",
+        "gangway:engine",
+        "requests were tested against the schema of Pulumi's Azure provider, never against AKS",
+        "start with one small node, and run a job on it",
+    )
+
+
+def _control_plane(config: StackConfig) -> Iterable[Finding]:
+    ranges = get_engine(config).api_cidrs
+    where = (
+        f"from {', '.join(ranges)}" if ranges else ("only inside the network: `up` and `gangway job` need access to it")
+    )
+    yield Finding.info(
+        "kubernetes.api",
+        "gangway:engine.api_cidrs",
+        f"Kubernetes {get_version(config)} answers {where}; to run `up` you need the role Azure Kubernetes Service "
+        "RBAC Cluster Admin, and kubelogin on the path",
+        "" if ranges else "use a VPN, a machine inside, or api_cidrs with the addresses of your network",
+    )
+    if not config.section(AzureConfig).admin_group_ids:
+        yield Finding.warning(
+            "kubernetes.no-admins",
+            "gangway:azure.admin_group_ids",
+            "no directory group administers the cluster, and it has no local accounts: only Azure's roles give access",
+            "add the object id of your platform team's group",
+        )
+
+
+def _pod_fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
+    machine = planned.machine
+    if not has_infiniband(config, machine):
+        return
+    yield Finding.info(
+        "fabric.aks-feature",
+        CLUSTER,
+        f"{machine.name}: AKS puts a pool into one InfiniBand partition only if the subscription has the feature "
+        "Microsoft.ContainerService/AKSInfinibandSupport",
+        "run `az feature register --namespace Microsoft.ContainerService --name AKSInfinibandSupport`",
+    )
+    yield Finding.info(
+        "fabric.infiniband-in-pods",
+        CLUSTER,
+        f"{machine.name}: pods get the InfiniBand adapters if they request {INFINIBAND}; otherwise they use TCP over "
+        "Ethernet",
+        f'request resources: {{nvidia.com/gpu: "{machine.num_accelerators.value}", {INFINIBAND}: "1", ...}}, and '
+        "install libibverbs in the job's image",
+    )
+    if (rungs := len(config.cluster.capacity)) > 1:
+        yield Finding.warning(
+            "fabric.rungs-apart",
+            LADDER,
+            f"each of the {rungs} rungs is a pool, and InfiniBand does not connect pools: a job with {INFINIBAND} "
+            "gets all nodes from one rung, and may wait while another has free ones",
+            "keep one rung, or keep all nodes of a rung running for such jobs",
         )

@@ -31,8 +31,10 @@ from gangway.stacks.base.cluster_queues import get_engine, get_version
 from gangway.stacks.base.shared import queue_fabric, typed_args
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.component_factory import ComponentFactory, Key
-from gangway.stacks.providers.azure.kubernetes_plan import (
+from gangway.stacks.providers.azure.lookups import LOGIN
+from gangway.stacks.providers.azure.plan import (
     PRIORITIES,
+    AzurePlan,
     add_spot_tolerations,
     cluster_spec,
     node_labels,
@@ -41,8 +43,6 @@ from gangway.stacks.providers.azure.kubernetes_plan import (
     spot_tolerations,
     taint,
 )
-from gangway.stacks.providers.azure.lookups import LOGIN
-from gangway.stacks.providers.azure.plan import AzurePlan
 
 # The id of AKS's server application, the same in every directory ("Use kubelogin").
 AKS_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"
@@ -79,7 +79,6 @@ def build_cluster(stack: ComponentFactory, provider: azure.Provider) -> Mapping[
 
 
 def _identity(stack: ComponentFactory, subnet: pulumi.Output[str], key: Key, registry: ImageRegistry) -> AksIdentity:
-    """The identities of cluster and nodes."""
     args = {
         **stack.place("subscription_id", "stack"),
         "subnet_id": subnet,

@@ -1,18 +1,23 @@
-"""The lookups of a stack on Azure, made before its first resource."""
+"""The lookups of a stack on Azure: before its first resource, and before a change to a group of nodes."""
 
+import asyncio
+import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, urlencode
 
 import pulumi
 import pulumi_azure_native as azure
 
 from gangway.components.azure.launch import Image
+from gangway.components.azure.names import RUNG_TAG
 from gangway.components.core.lookup import Lookup, look_up
+from gangway.stacks.base.ownership import Owner
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.plan import AzurePlan
-from gangway.stacks.providers.azure.resource_manager import get_json
 
 IMAGES_API_VERSION = "2024-07-01"
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){2}")
@@ -73,3 +78,107 @@ def newest_version(subscription_id: str, location: str, image: Image, token: str
     if not (numbers := [version for version in versions if _VERSION.fullmatch(version)]):
         raise lookup.failed("no version found")
     return max(numbers, key=lambda version: tuple(map(int, version.split("."))))
+
+
+API_URL = "GANGWAY_API_URL"
+"""The environment variable whose value precedes every API's host in tests, as on machines."""
+TIMEOUT_SEC = 30.0
+
+
+def api_root(host: str) -> str:
+    """The URL of an API's host."""
+    api_url = os.environ.get(API_URL)
+    return f"https://{host}" if api_url is None else f"{api_url}/{host}"
+
+
+def get_json(path: str, api_version: str, token: str, query: Mapping[str, str] | None = None) -> Any:
+    """The JSON body of the answer. OSError, ValueError: no answer, a refusal (HTTPError), or no JSON."""
+    # Imported here, so that a plan loads no HTTP client. Unlike gangway.images.node.web, urllib honours a proxy.
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    words = urlencode({**(query or {}), "api-version": api_version})
+    url = f"{api_root('management.azure.com')}{path}?{words}"
+    try:
+        with urlopen(Request(url, headers={"Authorization": f"Bearer {token}"}), timeout=TIMEOUT_SEC) as answer:
+            return json.load(answer)
+    except HTTPError as error:
+        error.close()
+        raise
+
+
+NETWORKS_API_VERSION = "2021-04-01"
+NETWORK = "microsoft.network/virtualnetworks"
+"""A destroyed stack leaves its resource group, storage account and vault behind, but no network."""
+
+
+def find_owner(stack: str, subscription_id: str, provider: azure.Provider) -> Owner | None:
+    """The stack whose network has the tag. LookupFailedError: the lookup failed."""
+    fix = f"{LOGIN}, and you need the role Reader"
+    lookup = Lookup(f"the networks of {stack}", f"subscription {subscription_id}", "gangway:identity", fix)
+    opts = pulumi.InvokeOptions(provider=provider)
+    token = look_up(lookup, azure.authorization.get_client_token, opts=opts).token
+    tagged = {"$filter": f"tagName eq 'gangway-stack' and tagValue eq '{stack}'"}
+    try:
+        found = get_json(f"/subscriptions/{subscription_id}/resources", NETWORKS_API_VERSION, token, tagged)["value"]
+        networks = [one for one in found if str(one["type"]).lower() == NETWORK]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise lookup.failed(repr(error)) from None
+    return Owner(f"network {networks[0]['id']}", networks[0].get("tags") or {}) if networks else None
+
+
+SETS_VERSION, POOLS_VERSION = "2024-07-01", "2024-09-01"
+SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
+AGENT_POOL = "azure-native:containerservice:AgentPool"
+
+
+def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformation:
+    """Compares the size of each scale set and node pool with Azure's before it is changed. `token`: for Resource
+    Manager, of the user who runs `up`.
+    """
+
+    async def check(args: pulumi.ResourceHookArgs) -> None:
+        known = await token.future()
+        seen = _size(args.old_inputs or {})
+        live = await asyncio.to_thread(live_size, args.id, str(known))
+        if live is not None and live != seen:
+            raise pulumi.RunError(
+                f"{args.name} has {live} nodes, but {seen} in Pulumi's state: this change would remove or add nodes; "
+                "run `pulumi up --refresh`, which reads the size first"
+            )
+
+    hook = pulumi.ResourceHook("gangway-live-size", check, pulumi.ResourceHookOptions(on_dry_run=True))
+
+    def transform(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        tags = args.props.get("tags")
+        of_rung = args.type_ == SCALE_SET and isinstance(tags, dict) and RUNG_TAG in tags
+        if not of_rung and args.type_ != AGENT_POOL:
+            return None
+        guarded = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_update=[hook]))
+        return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, guarded))
+
+    return transform
+
+
+def _size(known: Mapping[str, Any]) -> int:
+    """The size of a scale set or a pool, in the engine's or Azure's format."""
+    if "sku" in known:
+        return int((known["sku"] or {}).get("capacity") or 0)
+    # A pool's count is in `properties` in Azure's format, and at the top level in Pulumi's.
+    return int((known.get("properties") or known).get("count") or 0)
+
+
+def live_size(id_: str, token: str) -> int | None:
+    """The current size of a scale set or a pool; None if it no longer exists. pulumi.RunError: no answer, or no
+    permission.
+    """
+    version = POOLS_VERSION if "/agentPools/" in id_ else SETS_VERSION
+    try:
+        return _size(get_json(id_, version, token))
+    except (OSError, ValueError, TypeError) as error:
+        if getattr(error, "code", None) == 404:
+            return None
+        raise pulumi.RunError(
+            f"{id_}: cannot read the number of nodes ({error!r}), and this change would reset it to the one in "
+            "Pulumi's state; run `az login`, then `pulumi up --refresh`"
+        ) from None

@@ -18,9 +18,7 @@ from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.component_factory import ComponentFactory, marketplace_images
 from gangway.stacks.providers.azure.findings import findings
-from gangway.stacks.providers.azure.live_size import refuse_stale_sizes
-from gangway.stacks.providers.azure.lookups import look_up_all
-from gangway.stacks.providers.azure.owner import find_owner
+from gangway.stacks.providers.azure.lookups import find_owner, look_up_all, refuse_stale_sizes
 from gangway.stacks.providers.azure.plan import AzurePlan, job_spec, plan
 from gangway.stacks.providers.azure.user_data import UserDataInputs
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gangway.components.azure.fabric import is_isolated_rung
@@ -11,8 +10,7 @@ from gangway.components.catalog.loader import bundled_folder
 from gangway.components.catalog.tables import taken_per_month
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.cost import Declared
-from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
-from gangway.stacks.base.start import Start
+from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.settings import SETTINGS, AzureConfig
 
@@ -69,7 +67,6 @@ def _dynamic(config: StackConfig, _planned: Any) -> str:
 
 
 def _check_ids(config: StackConfig) -> Iterator[InputError]:
-    """Missing ids that another setting requires, and ids without effect."""
     section = config.find_section(AzureConfig)
     if section is None:
         return
@@ -131,13 +128,11 @@ PROVIDER = Provider(
         month_setting="azure.budget_starts_on",
         refreshes=True,
     ),
-    adapters=MappingProxyType(
-        {
-            "audit": "gangway.finops.audit.azure",
-            "prices": "gangway.finops.prices.azure",
-            "scaling": "gangway.jobs.systemd.scaling.azure",
-        }
-    ),
+    adapters={
+        "audit": "gangway.finops.audit.azure",
+        "prices": "gangway.finops.prices.azure",
+        "scaling": "gangway.jobs.systemd.scaling.azure",
+    },
     settings=SETTINGS,
     mistakes=_check_ids,
     catalog=bundled_folder("azure"),
@@ -159,14 +154,12 @@ PROVIDER = Provider(
         ),
         templates=frozenset({"azure-native:compute:VirtualMachineScaleSet"}),
         # Azure stops a machine to resize it; AKS replaces a pool's nodes for another version.
-        restarting=MappingProxyType(
-            {
-                "azure-native:compute:VirtualMachine": ("hardwareProfile",),
-                "azure-native:containerservice:AgentPool": ("orchestratorVersion",),
-            }
-        ),
+        restarting={
+            "azure-native:compute:VirtualMachine": ("hardwareProfile",),
+            "azure-native:containerservice:AgentPool": ("orchestratorVersion",),
+        },
     ),
     budget_types=frozenset({"azure-native:consumption:Budget", "azure-native:costmanagement:Budget"}),
-    region_inputs=MappingProxyType(dict.fromkeys(_MACHINES, "location")),
+    region_inputs=dict.fromkeys(_MACHINES, "location"),
     dynamic=_dynamic,
 )

@@ -2,7 +2,6 @@
 
 import re
 from shlex import quote
-from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field, StrictBool
@@ -101,33 +100,27 @@ SETTINGS = ProviderSettings(
         holds="subscription_id and budget_starts_on",
         example='{subscription_id: 11111111-0000-0000-0000-111111111111, budget_starts_on: "2026-01-01"}',
     ),
-    examples=MappingProxyType(
-        {
-            "region": "eastus",
-            "cluster": {"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]},
-            "cluster.accelerator": "H100x8",
-            "cluster.machine_type": "Standard_ND96isr_H100_v5",
-            "cluster.capacity": [{"kind": "spot"}, {"kind": "on-demand"}],
-            "cluster.zone": "1",
-            "cluster.image_id": _IMAGE,
-            "storage": {"kind": "lustre", "capacity_gib": 8192, "throughput_mbps_per_tib": 500},
-            "storage.source": "az://myaccount/images/celeba",
-            "image.prebuilt": f"myregistry.azurecr.io/gan/trainer@sha256:{'0123456789abcdef' * 4}",
-            "head.machine_type": "Standard_D2s_v5",
-        }
-    ),
-    unsupported=MappingProxyType(
-        {
-            "network.dns_firewall": "stacks on Azure have no DNS firewall",
-            "storage.efa_setup_sha256": "only AWS has EFA",
-        }
-    ),
-    lacking=MappingProxyType(
-        {
-            "cluster.root_device_name": "Azure detects an image's boot disk",
-            "budget.activate_tag": "Azure's tags count from the day they are set and need no activation",
-        }
-    ),
+    examples={
+        "region": "eastus",
+        "cluster": {"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]},
+        "cluster.accelerator": "H100x8",
+        "cluster.machine_type": "Standard_ND96isr_H100_v5",
+        "cluster.capacity": [{"kind": "spot"}, {"kind": "on-demand"}],
+        "cluster.zone": "1",
+        "cluster.image_id": _IMAGE,
+        "storage": {"kind": "lustre", "capacity_gib": 8192, "throughput_mbps_per_tib": 500},
+        "storage.source": "az://myaccount/images/celeba",
+        "image.prebuilt": f"myregistry.azurecr.io/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+        "head.machine_type": "Standard_D2s_v5",
+    },
+    unsupported={
+        "network.dns_firewall": "stacks on Azure have no DNS firewall",
+        "storage.efa_setup_sha256": "only AWS has EFA",
+    },
+    lacking={
+        "cluster.root_device_name": "Azure detects an image's boot disk",
+        "budget.activate_tag": "Azure's tags count from the day they are set and need no activation",
+    },
     image=ImageForm(
         re.compile(r"/(subscriptions|communitygalleries|sharedgalleries)/.+|[^/:]+(:[^/:]+){2,3}", re.IGNORECASE),
         _IMAGE,

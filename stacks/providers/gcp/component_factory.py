@@ -149,7 +149,9 @@ def tpu_nodes(
     script = tpu_startup_script(config, planned, user_data_inputs)
     args = _request_args(config, planned, network, email, key, script)
     # Written before the request, so that an `up` that changes both never repeats the old one.
-    request = declare_file(config, files, REQUEST_OBJECT, _request_body(config, args), own)
+    asked = pulumi.Output.from_input({"queued_resource_id": config.stack, **args})
+    body = asked.apply(lambda known: json.dumps(queued_resource_body(known)))
+    request = declare_file(config, files, REQUEST_OBJECT, body, own)
     queued = QueuedTpu(config.stack, cast("QueuedTpuArgs", {**args, "startup_script": after(script, request)}), opts)
     again: dict[str, Any] = {
         **place(config, planned),
@@ -178,7 +180,6 @@ def _request_args(
     key: Key,
     startup_script: pulumi.Output[str],
 ) -> dict[str, Any]:
-    """The request for slices, as arguments of QueuedTpu."""
     tpu, cluster, section = planned.tpu, config.cluster, config.section(GcpConfig)
     assert tpu is not None, "called only if the plan has a slice"
     (rung,) = cluster.capacity
@@ -203,12 +204,6 @@ def _request_args(
         "labels": planned.tags,
         **{name: value for name, value in optional.items() if value is not None},
     }
-
-
-def _request_body(config: StackConfig, args: dict[str, Any]) -> pulumi.Output[str]:
-    """The body of the request for slices, as JSON."""
-    asked = pulumi.Output.from_input({"queued_resource_id": config.stack, **args})
-    return asked.apply(lambda known: json.dumps(queued_resource_body(known)))
 
 
 def declare_file(
@@ -248,7 +243,6 @@ class ComponentFactory:
 
     @property
     def _own(self) -> GcpConfig:
-        """The section gangway:gcp."""
         return self.config.section(GcpConfig)
 
     def project_number(self) -> pulumi.Output[str]:

@@ -19,8 +19,7 @@ from gangway.stacks.base.cluster_queues import get_engine, get_version
 from gangway.stacks.base.shared import least_bus_gbps, typed_args
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes, place
-from gangway.stacks.providers.gcp.kubernetes_plan import cluster_spec, get_hosts, node_labels, taint
-from gangway.stacks.providers.gcp.plan import GcpPlan
+from gangway.stacks.providers.gcp.plan import GcpPlan, cluster_spec, get_hosts, node_labels, taint
 
 FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
 NODES_FOLDER = "nodePools"
@@ -62,7 +61,6 @@ def build_cluster(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
 def _shared_args(
     stack: ComponentFactory, network: TrainingNetwork, registry: ImageRegistry, key: Key
 ) -> dict[str, Any]:
-    """The arguments that cluster and node pools share."""
     config, planned = stack.config, stack.planned
     args = {
         "project": planned.project,
@@ -113,7 +111,6 @@ def _pools(
 
 
 def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
-    """The ladder, as arguments of the node pools."""
     cluster, tpu = config.cluster, planned.tpu
     kind = (
         {"machine_type": planned.machine.name}

@@ -12,8 +12,7 @@ from gangway.stacks.base.cluster_queues import get_engine, get_version, topology
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import common_findings
 from gangway.stacks.estimates.provider_findings import CLUSTER, offering_findings, zone
-from gangway.stacks.providers.gcp.kubernetes_plan import cluster_spec
-from gangway.stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
+from gangway.stacks.providers.gcp.plan import GcpPlan, cluster_spec, zone_is_assumed
 
 
 def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:

@@ -1,7 +1,7 @@
 """The plan of a stack on Google Cloud, before any resource exists: nodes or slices, zone, labels, image and job."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -9,22 +9,25 @@ from gangway.components.catalog.loader import Catalog, load_provider, load_tpus
 from gangway.components.catalog.offerings import first_zone, zone_names
 from gangway.components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
 from gangway.components.core.capacity import LADDER, AnyRung, OnDemand, Reservation, Spot, preferred_zone
+from gangway.components.core.capacity import AnyRung, FlexStart, OnDemand, Reservation, Spot
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY, TAG
 from gangway.components.core.job import JobSpec
 from gangway.components.gcp.budget import plan_amount, plan_budget_alarms
 from gangway.components.gcp.capacity import check_ladder, check_reservation_project, rung_zone
 from gangway.components.gcp.fabric import lacking_kernel, nccl_env, nccl_plugin, plan_interfaces
+from gangway.components.gcp.gke_plan import gpu_nodes, network_levels, plan_pools, tpu_nodes
 from gangway.components.gcp.monitoring import check_budget_emails, check_retention
 from gangway.components.gcp.network import plan_network
 from gangway.components.gcp.slices import SlicePlan, plan_slice, slice_machine, slice_prices, worker_tflops
 from gangway.components.gcp.storage import plan_filestore, plan_lustre
+from gangway.components.kubernetes.allocatable import gke_allocatable
+from gangway.components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node
 from gangway.stacks.base import shared
-from gangway.stacks.base.command_nodes import nodes_meet
-from gangway.stacks.base.shared import check_head, named_zone, tag_policy
+from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node, is_static
+from gangway.stacks.base.shared import check_head, named_zone, nodes_meet, tag_policy
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.run_context import cloud_context
-from gangway.stacks.providers.gcp.kubernetes_plan import check_cluster
+from gangway.stacks.estimates.run_context import training_job
 from gangway.stacks.providers.gcp.settings import GcpConfig
 
 TPU_TIERS = {"reservation": "guaranteed", "spot": "spot", "on-demand": "on-demand"}
@@ -245,7 +248,6 @@ def plan(config: StackConfig) -> GcpPlan:
 
 
 def _check_trains(config: StackConfig) -> None:
-    """InputError: a custom command on a slice."""
     if config.own_command is not None:
         raise InputError(
             "gangway:cluster.accelerator",
@@ -297,7 +299,6 @@ def _get_zones(region: Region) -> list[str]:
 
 
 def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
-    """The cluster's zone and the reason."""
     zones = _get_zones(region)
     if config.cluster.zone is not None:
         return named_zone(config.cluster.zone, zones, region.name), ""
@@ -369,36 +370,24 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT, at=at)
     nodes, tpu = config.cluster.nodes, planned.tpu
     machine, prices = _host_prices(planned)
-    context = cloud_context(
+    own_image = config.cluster.image_id is not None
+    plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)
+    return training_job(
         config,
         machine,
         planned.region,
         prices,
-        image.rpartition("@")[2],
-        num_nodes=planned.num_machines,
-        peak_tflops={"bf16": worker_tflops(tpu)} if tpu else None,
-    )
-    own_image = config.cluster.image_id is not None
-    plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)
-    training = shared.get_training(
-        config,
+        image,
+        state=shared.state_root(config, MOUNT),
         run_dir=run_dir(config),
         data_dir=f"{MOUNT}/data" if shared.has_source(config) else "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
-        backend="xla" if tpu else None,
-    )
-    return shared.get_job(
-        config,
-        image,
-        context,
-        training,
-        state=shared.state_root(config, MOUNT),
-        processes_per_node=machine.num_accelerators.value,
         at=shared.rendezvous(config, at_head=planned.meets),
         volumes=plugin.volumes if plugin else (),
         env={} if tpu else nccl_env(planned.gpu_machine, own_image=own_image),
         backend="xla" if tpu else "nccl",
         num_nodes=(nodes.min * (1 if tpu is None else tpu.hosts), planned.num_machines),
+        peak_tflops={"bf16": worker_tflops(tpu)} if tpu else None,
     )
 
 
@@ -428,3 +417,120 @@ def queued_resource(config: StackConfig, planned: GcpPlan) -> str:
 def run_dir(config: StackConfig) -> str:
     """The run directory, the same on every node."""
     return shared.run_dir(config, MOUNT)
+
+
+# Values of the label that selects slices for pods (GKE documentation, "Deploy TPU workloads").
+_TPU_NAMES: Mapping[str, str] = {
+    "v4": "tpu-v4-podslice",
+    "v5e": "tpu-v5-lite-podslice",
+    "v5p": "tpu-v5p-slice",
+    "v6e": "tpu-v6e-slice",
+    "tpu7x": "tpu7x",
+}
+
+
+def taint() -> dict[str, str]:
+    """The taint that keeps system pods off nodes for jobs, in GKE's spelling."""
+    return {"key": JOBS_ONLY, "value": "true", "effect": "NO_SCHEDULE"}
+
+
+def node_labels(config: StackConfig) -> list[dict[str, str]]:
+    """Labels of the nodes of each rung."""
+    return [dict(JOBS) for _ in config.cluster.capacity]
+
+
+def get_hosts(tpu: SlicePlan | None) -> int:
+    """The number of machines per node of the stack file: the hosts of a slice."""
+    return 1 if tpu is None else tpu.hosts
+
+
+def cluster_spec(config: StackConfig, machine: MachineType, tpu: SlicePlan | None) -> ClusterSpec:
+    """The queues. All rungs are one flavor: Kueue counts quotas, not Google's capacity; GKE's autoscaler tries the
+    pools. For slices the quota counts hosts.
+    """
+    boot_gib = config.cluster.root_volume_gib
+    if tpu is None:
+        ssds = gpu_nodes(machine.name).local_ssds
+        node = gpu_node(machine, gke_allocatable(machine.vcpus.value, machine.memory_gib.value, boot_gib, ssds))
+    else:
+        node = tpu_host(tpu, boot_gib)
+    levels = network_levels(machine.name, config.cluster.capacity[0]) if tpu is None and is_static(config) else ()
+    return get_spec(config, node, Flavor(machine.name, flavor_labels(tpu), levels), get_hosts(tpu))
+
+
+def flavor_labels(tpu: SlicePlan | None) -> dict[str, str]:
+    """Labels of the nodes that jobs run on."""
+    if tpu is None:
+        return dict(JOBS)
+    names = {"cloud.google.com/gke-tpu-accelerator": _TPU_NAMES[tpu.generation]}
+    return {**JOBS, **names, "cloud.google.com/gke-tpu-topology": tpu.topology}
+
+
+def tpu_host(tpu: SlicePlan, boot_gib: int) -> Node:
+    """The resources of a slice's host that jobs can use."""
+    generation = load_tpus().generations[tpu.generation]
+    left = gke_allocatable(int(generation.host_vcpus.value), generation.host_memory_gib.value, boot_gib)
+    return Node(left.cpus, left.memory_gib, {TPU: tpu.chips_per_host}, left.disk_gib)
+
+
+def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | None, zone: str) -> None:
+    """Checks the settings. InputError: a version, teams, a rung, an egress, a file system or a number of slices that
+    GKE or the queue does not support.
+    """
+    get_version(config)
+    check_way_out(config)
+    cluster_spec(config, machine, tpu)
+    for index, rung in enumerate(config.cluster.capacity):
+        if isinstance(rung, FlexStart):
+            raise InputError(
+                f"{LADDER}[{index}].kind",
+                "GKE starts such nodes only for a ProvisioningRequest, which the stack's queue does not create",
+                value=rung.kind,
+                allowed="reservation, spot, on-demand with engine: kubernetes",
+                fix=f"set {LADDER}[{index}]: {{kind: on-demand}}",
+            )
+    _check_cluster_storage(config)
+    _check_slices(config, tpu)
+    if config.section(GcpConfig).service_perimeter is not None:
+        raise InputError(
+            "gangway:gcp.service_perimeter",
+            "the perimeter does not cover Kubernetes' control plane",
+            allowed="left out with engine: kubernetes",
+            fix="leave service_perimeter out",
+        )
+    nodes = config.cluster.nodes
+    kind = gpu_nodes(machine.name) if tpu is None else tpu_nodes(tpu.accelerator_type, tpu.topology)
+    plan_pools(config.cluster.capacity, kind, zone, config.section(GcpConfig).project, nodes.min, nodes.max, LADDER)
+
+
+def _check_cluster_storage(config: StackConfig) -> None:
+    storage = config.storage
+    if storage is not None and storage.kind != "filestore":
+        raise InputError(
+            "gangway:storage.kind",
+            "run folders must be on a file system that any node of the cluster mounts without additional modules",
+            value=storage.kind,
+            allowed="filestore with engine: kubernetes",
+            fix="write kind: filestore, with its capacity_gib",
+        )
+    if storage is not None and storage.source is not None:
+        raise InputError(
+            "gangway:storage.source",
+            "a queue's stack does not copy data",
+            value=storage.source,
+            allowed="left out with engine: kubernetes",
+            fix="leave source out, and have a job copy the data into the volume",
+        )
+
+
+def _check_slices(config: StackConfig, tpu: SlicePlan | None) -> None:
+    if tpu is not None and tpu.hosts > 1 and config.cluster.nodes.max > 1:
+        raise InputError(
+            "gangway:cluster.nodes.max",
+            "the pods of a job might run on several slices, whose chips are not connected",
+            value=config.cluster.nodes.max,
+            allowed=(
+                f"1 with slices of several hosts and engine: kubernetes ({tpu.accelerator_type} has {tpu.hosts} hosts)"
+            ),
+            fix="write max: 1, with the accelerator type of a larger slice",
+        )

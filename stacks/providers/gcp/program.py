@@ -18,8 +18,7 @@ from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.component_factory import ComponentFactory, declare_file, gpu_nodes, tpu_nodes
 from gangway.stacks.providers.gcp.findings import findings
-from gangway.stacks.providers.gcp.lookups import look_up_all
-from gangway.stacks.providers.gcp.owner import find_owner
+from gangway.stacks.providers.gcp.lookups import find_owner, look_up_all
 from gangway.stacks.providers.gcp.plan import GcpPlan, job_spec, plan
 from gangway.stacks.providers.gcp.settings import GcpConfig
 from gangway.stacks.providers.gcp.user_data import FALLBACK_OBJECT, UserDataInputs
@@ -51,7 +50,6 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
 
 
 def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
-    """The resources of a stack that is not on Kubernetes."""
     config, planned, wait = stack.config, stack.planned, stack.opts
     own = pulumi.ResourceOptions(provider=stack.provider, depends_on=[stack.services])
     key = stack.key()
@@ -117,7 +115,6 @@ def _provider(config: StackConfig, planned: GcpPlan) -> gcp.Provider:
 
 
 def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOptions) -> ProjectServices:
-    """The APIs that the stack uses."""
     parts = {
         "lustre": config.storage is not None and config.storage.kind == "lustre",
         "filestore": config.storage is not None and config.storage.kind == "filestore",

@@ -1,6 +1,6 @@
 """The provider Google Cloud: facts that need no SDK."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -9,9 +9,8 @@ from gangway.components.catalog.loader import bundled_folder
 from gangway.components.catalog.tables import taken_per_month
 from gangway.components.estimate.cost import Declared
 from gangway.components.gcp.retention import RETENTION
-from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.base.rule import is_unknown, kind
-from gangway.stacks.base.start import Start
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.settings import SETTINGS, GcpConfig
 
@@ -67,10 +66,6 @@ def _dynamic(config: StackConfig, planned: "GcpPlan") -> str:
     return "gangway:gcp.grant_wait_sec: the wait needs" if relies and waits else ""
 
 
-def _bucket_service(_resources: Sequence[Declared]) -> str:
-    return "gcs-standard"
-
-
 def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
     """Machines of node pools, which have separate labels."""
     if kind(resource.type) == _POOL:
@@ -103,18 +98,16 @@ PROVIDER = Provider(
         questions={"gcp.project": "Project", "gcp.billing_account": "Billing account"},
         shared={"storage": {"kind": "filestore", "capacity_gib": 2560}},
     ),
-    adapters=MappingProxyType(
-        {
-            "audit": "gangway.finops.audit.gcp",
-            "prices": "gangway.finops.prices.gcp",
-            "scaling": "gangway.jobs.systemd.scaling.gcp",
-        }
-    ),
+    adapters={
+        "audit": "gangway.finops.audit.gcp",
+        "prices": "gangway.finops.prices.gcp",
+        "scaling": "gangway.jobs.systemd.scaling.gcp",
+    },
     has_tpus=True,
     packages=("google",),
     settings=SETTINGS,
     catalog=bundled_folder("gcp"),
-    bucket_service=_bucket_service,
+    bucket_service=lambda _resources: "gcs-standard",
     spot_taken=partial(taken_per_month, "gcp"),
     retention=RETENTION,
     tags=TagRules(
@@ -122,7 +115,7 @@ PROVIDER = Provider(
         types=_TAGGABLE,
         input_name="labels",
         other_inputs=MappingProxyType(_OTHER_INPUTS),
-        more_types=MappingProxyType({_QUEUED_TPU: "labels"}),
+        more_types={_QUEUED_TPU: "labels"},
         started=_started,
         started_inputs=frozenset({"allInstancesConfig.labels"}),
     ),
@@ -131,26 +124,24 @@ PROVIDER = Provider(
         machines=_MACHINES,
         templates=frozenset({"gcp:compute:InstanceTemplate"}),
         # Compute Engine stops an instance for these (allow_stopping_for_update); GKE recreates the pool's nodes.
-        restarting=MappingProxyType(
-            {
-                "gcp:compute:Instance": (
-                    "machineType",
-                    "minCpuPlatform",
-                    "networkInterfaces",
-                    "serviceAccount",
-                    "shieldedInstanceConfig",
-                ),
-                _POOL: (
-                    "nodeConfig.diskSizeGb",
-                    "nodeConfig.diskType",
-                    "nodeConfig.imageType",
-                    "nodeConfig.machineType",
-                    "version",
-                ),
-            }
-        ),
+        restarting={
+            "gcp:compute:Instance": (
+                "machineType",
+                "minCpuPlatform",
+                "networkInterfaces",
+                "serviceAccount",
+                "shieldedInstanceConfig",
+            ),
+            _POOL: (
+                "nodeConfig.diskSizeGb",
+                "nodeConfig.diskType",
+                "nodeConfig.imageType",
+                "nodeConfig.machineType",
+                "version",
+            ),
+        },
     ),
     budget_types=frozenset({"gcp:billing:Budget"}),
-    region_inputs=MappingProxyType({"pulumi:providers:gcp": "region"}),
+    region_inputs={"pulumi:providers:gcp": "region"},
     dynamic=_dynamic,
 )

@@ -2,7 +2,6 @@
 
 import re
 from shlex import quote
-from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StrictBool, model_validator
@@ -96,33 +95,27 @@ SETTINGS = ProviderSettings(
         holds="project and billing_account",
         example="{project: my-project, billing_account: 012345-6789AB-CDEF01}",
     ),
-    examples=MappingProxyType(
-        {
-            "region": "us-central1",
-            "cluster": {"accelerator": "v5p-64", "nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "on-demand"}]},
-            "cluster.accelerator": "v5p-64",
-            "cluster.machine_type": "a3-megagpu-8g",
-            "cluster.capacity": [{"kind": "spot"}, {"kind": "on-demand"}],
-            "cluster.zone": "us-central1-a",
-            "cluster.image_id": _IMAGE,
-            "storage": {"kind": "lustre", "capacity_gib": 18000, "throughput_mbps_per_tib": 500},
-            "storage.source": "gs://my-bucket/celeba",
-            "image.prebuilt": f"us-central1-docker.pkg.dev/my-project/gan/trainer@sha256:{'0123456789abcdef' * 4}",
-            "head.machine_type": "e2-medium",
-        }
-    ),
-    unsupported=MappingProxyType(
-        {
-            "network.dns_firewall": "stacks on Google Cloud have no DNS firewall",
-            "storage.efa_setup_sha256": "only AWS has EFA",
-        }
-    ),
-    lacking=MappingProxyType(
-        {
-            "cluster.root_device_name": "Google Cloud detects an image's boot disk",
-            "budget.activate_tag": "Google Cloud's labels count from the hour they are set and need no activation",
-        }
-    ),
+    examples={
+        "region": "us-central1",
+        "cluster": {"accelerator": "v5p-64", "nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "on-demand"}]},
+        "cluster.accelerator": "v5p-64",
+        "cluster.machine_type": "a3-megagpu-8g",
+        "cluster.capacity": [{"kind": "spot"}, {"kind": "on-demand"}],
+        "cluster.zone": "us-central1-a",
+        "cluster.image_id": _IMAGE,
+        "storage": {"kind": "lustre", "capacity_gib": 18000, "throughput_mbps_per_tib": 500},
+        "storage.source": "gs://my-bucket/celeba",
+        "image.prebuilt": f"us-central1-docker.pkg.dev/my-project/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+        "head.machine_type": "e2-medium",
+    },
+    unsupported={
+        "network.dns_firewall": "stacks on Google Cloud have no DNS firewall",
+        "storage.efa_setup_sha256": "only AWS has EFA",
+    },
+    lacking={
+        "cluster.root_device_name": "Google Cloud detects an image's boot disk",
+        "budget.activate_tag": "Google Cloud's labels count from the hour they are set and need no activation",
+    },
     image=ImageForm(re.compile(r"projects/.+"), _IMAGE),
     store=ObjectStore(
         "gs", "gs://bucket/prefix", lambda folder, url: f"gcloud storage rsync --recursive {quote(folder)} {quote(url)}"

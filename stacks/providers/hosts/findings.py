@@ -8,15 +8,13 @@ from gangway.components.catalog.site import site_findings
 from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
 from gangway.components.hosts.wireguard import INTERFACE
-from gangway.stacks.base.command_nodes import open_rendezvous_findings
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site
+from gangway.images.slurm.conf import SRUN_PORTS
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site, open_rendezvous_findings
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates import provider_findings
 from gangway.stacks.estimates.common_findings import common_findings
-from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts
+from gangway.stacks.providers.hosts.plan import HostsPlan, fabric_min_gbps, get_hosts, slurm_spec
 from gangway.stacks.providers.hosts.settings import HostsConfig
-from gangway.stacks.providers.hosts.slurm import slurm_findings
-from gangway.stacks.providers.hosts.user_data import fabric_min_gbps
 
 HOSTS = "gangway:hosts"
 _MAX_LISTED = 3
@@ -30,7 +28,7 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
         return (
             *common_findings(config, planned.machine, cost, shared=True),
             *site_findings(get_site(config), planned.machine),
-            *slurm_findings(config, planned),
+            *_slurm(config, planned),
             *_unknown_keys(own),
             *_open_ports(own),
             *_tunnels(config, planned, own),
@@ -56,8 +54,36 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
     )
 
 
+def _slurm(config: StackConfig, planned: HostsPlan) -> Iterable[Finding]:
+    """Findings about the cluster."""
+    own, spec = get_hosts(config), slurm_spec(config, planned)
+    if len(own.machines) > 1 and own.shared_dir is None:
+        yield Finding.error(
+            "storage.not-shared",
+            f"{HOSTS}.shared_dir",
+            "several machines need a shared file system for jobs and their runs",
+            "mount one on every machine, and set its folder: shared_dir: /shared/gangway",
+        )
+    yield Finding.info(
+        "hosts.slurm",
+        "gangway:engine",
+        f"{own.machines[0].label} is the controller and also a node: while it is down no job starts. Install Slurm "
+        "22.05 or later and munge, and give users the same user id on all machines",
+        "submit on one of the machines, or over SSH: gangway job submit FILE --on slurm:FOLDER@main",
+    )
+    if len(own.machines) > 1:
+        how = "goes through WireGuard's tunnels" if own.wireguard is not None else "is unencrypted"
+        ports = f"{spec.controller_port}, {spec.node_port} and {SRUN_PORTS[0]} to {SRUN_PORTS[1]}"
+        yield Finding.info(
+            "hosts.ports",
+            f"{HOSTS}.machines",
+            f"{'only these machines reach' if own.firewall else 'every machine reaches'} ports {ports}; other ports "
+            f"are not changed, and traffic between jobs' processes {how}",
+            "keep the machines in a separate network",
+        )
+
+
 def _state(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
-    """The shared folder of checkpoints, and where records are."""
     if config.cluster.nodes.max > 1 and own.shared_dir is None:
         yield Finding.error(
             "storage.not-shared",
@@ -94,7 +120,6 @@ def _open_ports(own: HostsConfig) -> Iterable[Finding]:
 
 
 def _tunnels(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Iterable[Finding]:
-    """Limits of WireGuard."""
     if own.wireguard is None:
         return
     place = f"{HOSTS}.wireguard"
@@ -140,7 +165,6 @@ def _ssh(own: HostsConfig) -> Iterable[Finding]:
 
 
 def _network(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Iterable[Finding]:
-    """The ports that must be open between machines."""
     if config.cluster.nodes.max < 2:
         return
     yield Finding.info(
@@ -171,7 +195,6 @@ def _unenforced_budget(instead: str) -> Finding:
 
 
 def _monitoring(config: StackConfig) -> Iterable[Finding]:
-    """Cloud services that existing machines lack."""
     scraped = (
         "metrics are in Prometheus on the first machine (`ssh -L 9090:localhost:9090`)"
         if config.head.prometheus_image and config.trains

@@ -9,18 +9,18 @@ import pulumi
 import pulumi_command as command
 
 from gangway.components.core.member_key import member_key
+from gangway.components.core.munge_key import munge_key
 from gangway.components.core.signing_key import signing_key
 from gangway.components.estimate.cost import CostComponent, Declared, from_fact
-from gangway.components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostArgs, HostPool
+from gangway.components.hosts.node_pool import MEMBER_KEY, MUNGE_KEY, SIGNING_KEY, HostArgs, HostPool
 from gangway.components.hosts.wireguard import WIREGUARD_FILE, Peer, config_text, private_key
 from gangway.images.slurm.hosts import render_slurm_host_installer
 from gangway.stacks.base.shared import get_machine, get_price
+from gangway.stacks.config.engine_settings import MAIN_QUEUE
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.hosts.findings import findings
-from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts, plan
+from gangway.stacks.providers.hosts.plan import HostsPlan, get_hosts, installer, job_spec, machine_spec, plan
 from gangway.stacks.providers.hosts.settings import HostsConfig
-from gangway.stacks.providers.hosts.slurm import machine_spec, slurm_pool
-from gangway.stacks.providers.hosts.user_data import installer, job_spec
 
 __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
 
@@ -46,7 +46,7 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
         machines = _add_wireguard(config.stack, own, own.wireguard.port, machines)
     opts = pulumi.ResourceOptions(providers={"command": provider})
     if config.engine.has_queue:
-        return slurm_pool(config, machines, opts)
+        return _slurm_pool(config, machines, opts)
     # The only component: everything else exists.
     signing = signing_key(config.stack)
     keys: dict[str, pulumi.Input[str]] = {SIGNING_KEY: signing.pem}
@@ -66,7 +66,6 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
 
 
 def _add_wireguard(stack: str, own: HostsConfig, port: int, machines: Sequence[HostArgs]) -> list[HostArgs]:
-    """The machines, each with its WireGuard configuration."""
     addresses = zip(own.machines, own.job_addresses, strict=True)
     peers = [Peer(machine.label, machine.reached_at, address) for machine, address in addresses]
     keys = pulumi.Output.all(**{peer.name: private_key(stack, peer.name) for peer in peers})
@@ -86,4 +85,21 @@ def _machine(own: HostsConfig, script: str, position: int) -> HostArgs:
         "user": machine.user or own.user,
         "host_key": machine.host_key,
         "installer": script,
+    }
+
+
+def _slurm_pool(
+    config: StackConfig, machines: list[HostArgs], opts: pulumi.ResourceOptions
+) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the machines and returns what the stack exports."""
+    own = get_hosts(config)
+    keys: dict[str, pulumi.Input[str]] = {MUNGE_KEY: munge_key(config.stack)}
+    pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "keys": keys}, opts)
+    return {
+        "group_names": pool.host_names,
+        "host_addresses": pool.addresses,
+        "mount_point": own.shared_dir,
+        "run_bucket": own.run_store,
+        "run_bucket_url": own.run_store,
+        "submit_on": f"slurm:{own.shared_dir or '/shared'}/jobs@{MAIN_QUEUE}",
     }

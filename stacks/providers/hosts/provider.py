@@ -1,14 +1,12 @@
 """The provider for existing machines: facts that need no SDK."""
 
 from collections.abc import Iterator
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gangway.components.core.findings import InputError
-from gangway.stacks.base.provider import NodeTypes, Program, Provider
-from gangway.stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
+from gangway.stacks.base.provider import EXAMPLE_IMAGE, EXAMPLE_SITE, NodeTypes, Program, Provider, Start
 from gangway.stacks.config.engine_settings import SlurmConfig
-from gangway.stacks.config.secret_values import plaintext_mistakes
+from gangway.stacks.config.provider_settings import plaintext_mistakes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.hosts.settings import SETTINGS, HostsConfig
 
@@ -28,7 +26,6 @@ def _data(config: StackConfig) -> str | None:
 
 
 def _mistakes(config: StackConfig) -> Iterator[InputError]:
-    """InputError: a private key in plain text, and settings that a queue does not support."""
     section = config.find_section(HostsConfig)
     key = section.private_key if section else None
     yield from plaintext_mistakes("hosts", "private_key", key, "a private key", "the keys of your SSH agent")
@@ -96,6 +93,6 @@ PROVIDER = Provider(
     # Every changed command restarts the service of a host.
     nodes=NodeTypes(
         machines=frozenset({"command:remote:Command"}),
-        restarting=MappingProxyType({"command:remote:Command": ("*",)}),
+        restarting={"command:remote:Command": ("*",)},
     ),
 )

@@ -2,7 +2,6 @@
 
 import re
 from ipaddress import IPv4Network, IPv6Address, ip_network
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, field_validator, model_validator
@@ -11,8 +10,7 @@ from gangway.components.core.blob_url import CONTAINER_PATTERN
 from gangway.components.core.fields import Whole
 from gangway.components.core.findings import InputError
 from gangway.components.hosts.wireguard import tunnel_addresses
-from gangway.stacks.config.provider_settings import OwnSection, ProviderSettings
-from gangway.stacks.config.secret_values import Encrypted
+from gangway.stacks.config.provider_settings import Encrypted, OwnSection, ProviderSettings
 from gangway.stacks.config.section import Section
 
 # Algorithms that Pulumi's plugin can pin; servers no longer accept ssh-rsa.
@@ -225,28 +223,24 @@ SETTINGS = ProviderSettings(
         "run_store: /shared/gangway/results}",
     ),
     reads_site=True,
-    examples=MappingProxyType(
-        {"region": "lab", "cluster.machine_type": "dgx-h100", "cluster.capacity": [{"kind": "on-demand"}]}
-    ),
-    unsupported=MappingProxyType(
-        {
-            "storage": "the machines mount their own file systems: see gangway:hosts.shared_dir and data_dir",
-            "network": "the machines' network exists",
-            "cluster.zone": "the machines have a fixed place",
-            "cluster.image_id": "the machines keep their operating system",
-            "cluster.image_refresh": "the machines keep their operating system",
-            "cluster.root_volume_gib": "the machines keep their disks",
-            "cluster.root_device_name": "the machines keep their disks",
-            "cluster.breaker": "failed machines are not replaced",
-            "head.machine_type": "the first machine runs the rendezvous store",
-            "observe.log_days": _NO_LOGS,
-            "observe.no_steps_minutes": f"{_NO_LOGS}, and there are no alarms",
-            "budget.stop_at_percent": _NO_BILL,
-            "budget.activate_tag": "there is no bill by tags, so no tag to activate",
-            "job.terminate_when_done": "existing machines are not terminated",
-            "encryption": "the machines' disks keep their encryption",
-        }
-    ),
+    examples={"region": "lab", "cluster.machine_type": "dgx-h100", "cluster.capacity": [{"kind": "on-demand"}]},
+    unsupported={
+        "storage": "the machines mount their own file systems: see gangway:hosts.shared_dir and data_dir",
+        "network": "the machines' network exists",
+        "cluster.zone": "the machines have a fixed place",
+        "cluster.image_id": "the machines keep their operating system",
+        "cluster.image_refresh": "the machines keep their operating system",
+        "cluster.root_volume_gib": "the machines keep their disks",
+        "cluster.root_device_name": "the machines keep their disks",
+        "cluster.breaker": "failed machines are not replaced",
+        "head.machine_type": "the first machine runs the rendezvous store",
+        "observe.log_days": _NO_LOGS,
+        "observe.no_steps_minutes": f"{_NO_LOGS}, and there are no alarms",
+        "budget.stop_at_percent": _NO_BILL,
+        "budget.activate_tag": "there is no bill by tags, so no tag to activate",
+        "job.terminate_when_done": "existing machines are not terminated",
+        "encryption": "the machines' disks keep their encryption",
+    },
     data_setting="hosts.data_dir",
     nodes_can_leave=False,
     runs_commands=True,

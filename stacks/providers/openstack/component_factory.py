@@ -99,7 +99,6 @@ class ComponentFactory:
     def _machine(
         self, network: TrainingNetwork, image: str, boot_volume_gib: int | None, secrets: MachineSecrets
     ) -> dict[str, Any]:
-        """The arguments of every machine."""
         return {
             "secrets_place": secrets.place,
             "secrets_signature": secrets.signature,

@@ -11,8 +11,7 @@ from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
 from gangway.components.openstack.capacity import RESERVED_FLAVOUR
 from gangway.components.openstack.machine_secrets import VALID_HOURS
-from gangway.stacks.base.command_nodes import rendezvous_findings
-from gangway.stacks.base.shared import get_site
+from gangway.stacks.base.shared import get_site, rendezvous_findings
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates import provider_findings
 from gangway.stacks.estimates.common_findings import common_findings
@@ -44,7 +43,6 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
 
 
 def _fabric(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
-    """The source of RDMA adapters, and the test before the job."""
     if planned.rdma_ports:
         yield Finding.info(
             "fabric.sr-iov",
@@ -194,7 +192,6 @@ def _identity(config: StackConfig) -> Iterable[Finding]:
 
 
 def _secrets(config: StackConfig) -> Iterable[Finding]:
-    """How machines get their secrets."""
     if get_section(config).temp_url_key is None:
         yield Finding.info(
             "secrets.by-swift",
@@ -206,7 +203,6 @@ def _secrets(config: StackConfig) -> Iterable[Finding]:
 
 
 def _lines(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
-    """Where to find logs."""
     scraped = planned.member_key and config.head.prometheus_image is not None and config.network.egress is Egress.NAT
     yield Finding.info(
         "observe.no-logs",
@@ -218,7 +214,6 @@ def _lines(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
 
 
 def _money(config: StackConfig) -> Iterable[Finding]:
-    """The missing budget, and nodes that stay."""
     hours = config.work.max_hours
     yield Finding.warning(
         "budget.not-enforced",

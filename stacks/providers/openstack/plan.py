@@ -15,10 +15,17 @@ from gangway.components.openstack.launch import plan_boot_source
 from gangway.components.openstack.network import NetworkPlan, check_services, plan_network
 from gangway.components.openstack.storage import check_share
 from gangway.stacks.base import shared
-from gangway.stacks.base.command_nodes import nodes_meet
-from gangway.stacks.base.shared import RENDEZVOUS_PORT, get_machine, get_price, get_region, get_site, tag_policy
+from gangway.stacks.base.shared import (
+    RENDEZVOUS_PORT,
+    get_machine,
+    get_price,
+    get_region,
+    get_site,
+    nodes_meet,
+    tag_policy,
+)
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.run_context import cloud_context
+from gangway.stacks.estimates.run_context import training_job
 from gangway.stacks.providers.openstack.settings import OpenstackConfig
 
 _PLACE = "gangway:openstack"
@@ -142,7 +149,6 @@ def _missing_settings(config: StackConfig) -> Iterator[InputError]:
 
 
 def _unused_settings(config: StackConfig) -> Iterator[InputError]:
-    """Settings without effect in this stack."""
     own, site = get_section(config), get_site(config)
     volume, share, meets = own.boot == "volume", config.storage is not None, nodes_meet(config)
     sr_iov = own.rdma_network_id is not None
@@ -179,21 +185,16 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
         return shared.command_job_on(
             planned.machine, config, config.own_command, image, MOUNT, at=head, env=planned.fabric.nccl_env
         )
-    prices = [get_price(config, planned.machine)]
-    context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
-    training = shared.get_training(
+    return training_job(
         config,
+        planned.machine,
+        planned.region,
+        [get_price(config, planned.machine)],
+        image,
+        state=shared.state_root(config, MOUNT),
         run_dir=run_dir(config),
         data_dir=data_dir(config) or "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
-    )
-    return shared.get_job(
-        config,
-        image,
-        context,
-        training,
-        state=shared.state_root(config, MOUNT),
-        processes_per_node=planned.machine.num_accelerators.value,
         at=head if planned.head else Rendezvous(standalone=True),
         env=planned.fabric.nccl_env,
     )

@@ -1,16 +1,13 @@
 """The provider OpenStack: facts that need no SDK."""
 
-from collections.abc import Iterator, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gangway.components.core.findings import InputError
-from gangway.components.estimate.cost import Declared
 from gangway.components.openstack.retention import RETENTION
 from gangway.components.openstack.tags import header_tags
-from gangway.stacks.base.provider import NodeTypes, Program, Provider, TagRules
-from gangway.stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
-from gangway.stacks.config.secret_values import plaintext_mistakes
+from gangway.stacks.base.provider import EXAMPLE_IMAGE, EXAMPLE_SITE, NodeTypes, Program, Provider, Start, TagRules
+from gangway.stacks.config.provider_settings import plaintext_mistakes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.openstack.settings import SETTINGS, OpenstackConfig
 
@@ -43,18 +40,7 @@ def _program() -> "Program[OpenstackPlan]":
     return program
 
 
-def _header_name(key: str) -> str:
-    """A tag's key in the metadata of a container."""
-    return next(iter(header_tags({key: ""})))
-
-
-def _nodes_stay(_resources: Sequence[Declared]) -> bool:
-    """Machines stay allocated after shutdown."""
-    return True
-
-
 def _check_url_key(config: StackConfig) -> Iterator[InputError]:
-    """InputError: the key of an account in plain text."""
     section = config.find_section(OpenstackConfig)
     key = section.temp_url_key if section else None
     return plaintext_mistakes("openstack", "temp_url_key", key, "the key of an account", "the stack's own key")
@@ -93,14 +79,14 @@ PROVIDER = Provider(
     tags=TagRules(
         package="openstack",
         types=_TAGGABLE,
-        other_inputs=MappingProxyType(dict.fromkeys(_METADATA, "metadata")),
-        spelled=MappingProxyType({_CONTAINER: _header_name}),
+        other_inputs=dict.fromkeys(_METADATA, "metadata"),
+        spelled={_CONTAINER: lambda key: next(iter(header_tags({key: ""})))},
     ),
     nodes=NodeTypes(
         machines=frozenset({"openstack:compute:Instance"}),
         # Nova resizes a server for another flavor, and rebuilds it with another image.
-        restarting=MappingProxyType({"openstack:compute:Instance": ("flavorId", "flavorName", "imageId", "imageName")}),
+        restarting={"openstack:compute:Instance": ("flavorId", "flavorName", "imageId", "imageName")},
     ),
-    nodes_stay=_nodes_stay,
+    nodes_stay=lambda _resources: True,  # machines stay allocated after shutdown
     packages=("openstack",),
 )

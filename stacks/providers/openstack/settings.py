@@ -1,12 +1,10 @@
 """The section gangway:openstack, and the common settings without effect on OpenStack."""
 
-from types import MappingProxyType
 from typing import Literal
 
 from pydantic import Field, StrictBool
 
-from gangway.stacks.config.provider_settings import OwnSection, ProviderSettings
-from gangway.stacks.config.secret_values import Encrypted
+from gangway.stacks.config.provider_settings import Encrypted, OwnSection, ProviderSettings
 from gangway.stacks.config.section import Section
 from gangway.stacks.config.stack_config import StackConfig
 
@@ -77,36 +75,32 @@ SETTINGS = ProviderSettings(
         "external_network_id: 11111111-0000-4000-8000-111111111111}",
     ),
     reads_site=True,
-    examples=MappingProxyType(
-        {
-            "region": "RegionOne",
-            "cluster": {
-                "machine_type": "gpu.h100x8",
-                "nodes": {"min": 2, "max": 4},
-                "capacity": [{"kind": "on-demand"}],
-            },
-            "cluster.machine_type": "gpu.h100x8",
-            "cluster.capacity": [{"kind": "on-demand"}],
-            "cluster.zone": "nova",
-            "storage": {"kind": "manila", "capacity_gib": 4096},
-            "image.prebuilt": f"registry.example.com/gan/trainer@sha256:{'0123456789abcdef' * 4}",
-            "head.machine_type": "m1.medium",
-        }
-    ),
-    unsupported=MappingProxyType(
-        {
-            "network.dns_firewall": "stacks on OpenStack have no DNS firewall",
-            "network.flow_logs": "OpenStack has no flow logs",
-            "cluster.image_id": "gangway:openstack.image sets the image, by id or name",
-            "cluster.image_refresh": "gangway:openstack.image sets the image, by id or name",
-            "cluster.root_device_name": "OpenStack detects an image's boot disk",
-            "cluster.breaker": "only `up` replaces a machine that failed to start",
-            "observe.log_days": _NO_LOGS,
-            "observe.no_steps_minutes": f"{_NO_LOGS}, and there are no alarms",
-            "budget.stop_at_percent": "OpenStack has no budgets that could stop machines",
-            "budget.activate_tag": "there is no bill by tags, so no tag to activate",
-        }
-    ),
+    examples={
+        "region": "RegionOne",
+        "cluster": {
+            "machine_type": "gpu.h100x8",
+            "nodes": {"min": 2, "max": 4},
+            "capacity": [{"kind": "on-demand"}],
+        },
+        "cluster.machine_type": "gpu.h100x8",
+        "cluster.capacity": [{"kind": "on-demand"}],
+        "cluster.zone": "nova",
+        "storage": {"kind": "manila", "capacity_gib": 4096},
+        "image.prebuilt": f"registry.example.com/gan/trainer@sha256:{'0123456789abcdef' * 4}",
+        "head.machine_type": "m1.medium",
+    },
+    unsupported={
+        "network.dns_firewall": "stacks on OpenStack have no DNS firewall",
+        "network.flow_logs": "OpenStack has no flow logs",
+        "cluster.image_id": "gangway:openstack.image sets the image, by id or name",
+        "cluster.image_refresh": "gangway:openstack.image sets the image, by id or name",
+        "cluster.root_device_name": "OpenStack detects an image's boot disk",
+        "cluster.breaker": "only `up` replaces a machine that failed to start",
+        "observe.log_days": _NO_LOGS,
+        "observe.no_steps_minutes": f"{_NO_LOGS}, and there are no alarms",
+        "budget.stop_at_percent": "OpenStack has no budgets that could stop machines",
+        "budget.activate_tag": "there is no bill by tags, so no tag to activate",
+    },
     storage_kinds=("manila",),
     runs_commands=True,
     joins_commands=True,

@@ -124,3 +124,28 @@ def test_with_the_real_firewall_strangers_are_refused(host: Any, tmp_path: Path)
         *("peer 22 yes", "stranger 22 yes", "machine 22 yes"),
     ]
     assert lines[9:] == ["stranger 29400 yes", "-P INPUT ACCEPT", "-P FORWARD ACCEPT", "-P OUTPUT ACCEPT"]
+
+
+def test_it_joins_anew_at_each_boot(host: Any) -> None:
+    host.plan(wireguard="gangway")
+    host.fake("wg-quick", '[ "$1" = up ]')
+    assert host.run("join-wireguard.sh").returncode == 0
+    assert host.calls("wg-quick") == [["down", "gangway"], ["up", "gangway"]]
+
+
+def test_without_tunnels_nothing_is_trained(host: Any, given_up: Any) -> None:
+    host.plan(wireguard="gangway")
+    host.fake("wg-quick", "exit 1")
+    assert "WireGuard does not start" in given_up(host, "join-wireguard.sh")
+
+
+def test_what_it_needs_is_asked_for_and_taken_away_again(owned: Any, first: HostSpec) -> None:
+    asked = replace(first, wireguard="gangway")
+    (owned.small.root / "fake" / "wg-quick").unlink(missing_ok=True)
+    owned.small.fake("wg-quick")
+    assert owned.install(asked).returncode == 0
+    assert "/opt/gangway/bin/join-wireguard.sh" in owned.files()
+    prepare = (owned.root / "etc/systemd/system/gangway-prepare.service").read_text()
+    assert prepare.index("join-wireguard.sh") < prepare.index("close-ports.sh") < prepare.index("fetch-key.sh")
+    assert owned.remove().returncode == 0
+    assert owned.small.calls("wg-quick") == [["down", "gangway"]]

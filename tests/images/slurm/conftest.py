@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec
-from gangway.images.slurm.spec import SlurmMachine, SlurmRung, SlurmSpec, SlurmTeam
+from gangway.images.slurm.conf import SlurmMachine, SlurmRung, SlurmSpec, SlurmTeam
 from gangway.images.specs import FileSystem
 
 FSX = FileSystem("lustre", "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com@tcp:/abcdefgh", "/fsx")

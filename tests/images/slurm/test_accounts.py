@@ -14,8 +14,15 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.images.render import TEMPLATES
-from gangway.images.slurm.conf import account_words, conf_files
-from gangway.images.slurm.spec import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec, SlurmTeam
+from gangway.images.slurm.conf import (
+    SlurmHost,
+    SlurmMachine,
+    SlurmRung,
+    SlurmSpec,
+    SlurmTeam,
+    account_words,
+    conf_files,
+)
 from gangway.jobs.slurm.engine import SlurmEngine
 from gangway.stacks.config.job_file import JobFile
 from tests.slurm_cluster import SlurmCluster, begin_munge, end_all, free_port, why_not

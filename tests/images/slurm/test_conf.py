@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.images.slurm.conf import conf_files, rung_names, slurm_conf
-from gangway.images.slurm.spec import Release, SlurmMachine, SlurmRung, SlurmSpec
+from gangway.images.slurm.conf import Release, SlurmMachine, SlurmRung, SlurmSpec, conf_files, rung_names, slurm_conf
 
 P5 = SlurmMachine(cpus=192, memory_gib=2048, gpus=8, gpu_type="h100", fabric="efa")
 RUNGS = (SlurmRung("spot", "spot", 8), SlurmRung("on-demand", "on-demand", 4))

@@ -11,9 +11,8 @@ import pytest
 
 from gangway.images.hosts import get_digest
 from gangway.images.render import NodeFile
-from gangway.images.slurm.conf import slurm_conf
+from gangway.images.slurm.conf import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec, slurm_conf
 from gangway.images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec, render_slurm_host_installer, slurm_host_files
-from gangway.images.slurm.spec import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec
 from gangway.images.specs import RdmaSetup
 from tests.slurm_cluster import SlurmCluster, begin_munge, end_all, free_port, why_not
 

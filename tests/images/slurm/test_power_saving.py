@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from gangway.images.node.slurm_plan import HELD
-from gangway.images.slurm.spec import SlurmSpec
+from gangway.images.slurm.conf import SlurmSpec
 from gangway.jobs.base import Phase
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.cloud_slurm import CloudSlurm, cloud_slurm, spec, written

@@ -1,13 +1,17 @@
 """The translation of pydantic's findings, on a model made for it."""
 
+from copy import deepcopy
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from gangway.components.core.findings import InputError
 from gangway.stacks.config.explain_errors import explain
+from gangway.stacks.loading.loader import from_file
 
 
 class _Strict(BaseModel):
@@ -114,3 +118,98 @@ def test_a_list_of_bad_items_is_not_also_too_short() -> None:
     assert error.place == "zoo.yaml: gangway:animals"
     assert error.allowed == "a list of at least 1 entry"
     assert error.fix == "write a list of at least 1 entry"
+
+
+def mistakes(repo: Path, tmp_path: Path, stack: str, setting: str, value: object) -> list[InputError]:
+    """What is wrong with a shipped stack in which one setting is another."""
+    values: dict[str, Any] = deepcopy(yaml.safe_load((repo / f"stacks/Pulumi.{stack}.yaml").read_text())["config"])
+    section, _, key = setting.partition(".")
+    holder = values.setdefault(f"gangway:{section}", {}) if key else values
+    holder[key or f"gangway:{section}"] = value
+    path = tmp_path / f"Pulumi.{stack}.yaml"
+    path.write_text(yaml.safe_dump({"config": values}))
+    try:
+        from_file(path)
+    except InputError as mistake:
+        return [mistake]
+    except ExceptionGroup as group:
+        return [mistake for mistake in group.exceptions if isinstance(mistake, InputError)]
+    return []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stack", "setting", "value", "fix"),
+    [
+        ("hosts-lab", "site.accelerator", "L40S", "add how many of them one machine has: accelerator: L40Sx1 for one"),
+        ("hosts-lab", "hosts.shared_dir", "nfs/gangway", "write shared_dir: /nfs/gangway"),
+        ("aws-demo", "budget.monthly_usd", "€90,000", "convert €90,000 to US dollars"),
+        ("aws-demo", "budget.monthly_usd", "90,000 EUR", "convert 90,000 EUR to US dollars"),
+        ("azure-ndv5-spot", "azure.subscription_id", "my-sub", "put there what `az account show --query id"),
+        ("gcp-a3-spot", "gcp.billing_account", "mine", "put there what `gcloud billing accounts list` prints"),
+        ("aws-p5-spot", "storage.source", "https://acme-gan/celeba", "write source: s3://acme-gan/celeba"),
+        (
+            "aws-p5-spot",
+            "storage.source",
+            "https://acme-gan.s3.us-east-2.amazonaws.com/celeba/",
+            "write source: s3://acme-gan/celeba",
+        ),
+        (
+            "gcp-a3-spot",
+            "storage.source",
+            "https://storage.googleapis.com/acme-gan/celeba",
+            "write source: gs://acme-gan/celeba",
+        ),
+        ("aws-demo", "job.kimg", "25k", "write kimg: 25  # thousands of images; where 25k kimg are meant: 25000"),
+        ("aws-demo", "job.kimg", 5e9, "write a usual length: StyleGAN2 trains for 25,000 kimg"),
+    ],
+)
+def test_a_fix_is_made_of_the_value(
+    stack: str, setting: str, value: object, fix: str, repo: Path, tmp_path: Path
+) -> None:
+    (mistake,) = mistakes(repo, tmp_path, stack, setting, value)
+    assert mistake.fix.startswith(fix), mistake
+    assert "50000" not in mistake.fix
+
+
+def test_another_currency_is_proposed_with_words_only(repo: Path, tmp_path: Path) -> None:
+    (mistake,) = mistakes(repo, tmp_path, "aws-demo", "budget.monthly_usd", "€90,000")
+    assert mistake.fix.endswith("if you meant dollars, write monthly_usd: 90000")
+
+
+@pytest.mark.parametrize(
+    ("stack", "storage", "nearest"),
+    [
+        ("aws-demo", {"capacity_gib": "9.6TiB"}, 9600),
+        ("aws-demo", {"capacity_gib": "10TB"}, 9600),
+        ("aws-demo", {"capacity_gib": "5k"}, 4800),
+        ("aws-demo", {"capacity_gib": "1k"}, 1200),
+        ("aws-demo", {"capacity_gib": "10TB", "efa": True}, 9600),
+        ("azure-ndv5-spot", {"capacity_gib": "9.6TiB"}, 8192),
+        ("gcp-a3-spot", {"capacity_gib": "10TB"}, 18000),
+    ],
+)
+def test_a_size_comes_out_as_the_provider_has_it(
+    stack: str, storage: dict[str, Any], nearest: int, repo: Path, tmp_path: Path
+) -> None:
+    whole = {"kind": "lustre", "throughput_mbps_per_tib": 500, **storage}
+    (mistake,) = mistakes(repo, tmp_path, stack, "storage", whole)
+    assert mistake.fix == f"write capacity_gib: {nearest}"
+    left = mistakes(repo, tmp_path, stack, "storage", {**whole, "capacity_gib": nearest})
+    assert [one for one in left if "storage.capacity" in one.place] == []
+
+
+def test_where_the_tier_is_wrong_too_the_size_is_only_converted(repo: Path, tmp_path: Path) -> None:
+    whole = {"kind": "lustre", "throughput_mbps_per_tib": 7, "capacity_gib": "9.6TiB"}
+    assert mistakes(repo, tmp_path, "aws-demo", "storage", whole)[0].fix == "write capacity_gib: 9830"
+
+
+@pytest.mark.parametrize("tier", [{}, [], {"a": [1]}])
+@pytest.mark.parametrize("stack", ["gcp-a3-spot", "azure-ndv5-spot", "aws-p5-spot"])
+def test_a_tier_that_is_no_word_is_told_and_no_size_is_looked_up_by_it(
+    stack: str, tier: object, repo: Path, tmp_path: Path
+) -> None:
+    """A fuzzer's find."""
+    storage = {"kind": "lustre", "capacity_gib": -1, "throughput_mbps_per_tib": tier}
+    found = mistakes(repo, tmp_path, stack, "storage", storage)
+    assert {mistake.place.rpartition(".")[2] for mistake in found} == {"capacity_gib", "throughput_mbps_per_tib"}

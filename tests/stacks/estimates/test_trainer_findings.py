@@ -15,11 +15,14 @@ from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import common_findings
 from gangway.stacks.estimates.throughput import get_train_config
-from gangway.stacks.estimates.trainer_findings import trainer_findings
+from gangway.stacks.estimates.trainer_findings import memory_on, trainer_findings
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import make_plan
 from gangway.stacks.providers.gcp.plan import plan as plan_gcp
+from gangway.trainer.config.network_size import device_gib
 from gangway.trainer.config.parts.rules import RULES
+from gangway.trainer.config.presets import PRESETS
+from gangway.trainer.config.step_memory import estimate
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import as_keys
 
@@ -352,3 +355,140 @@ def test_a_backend_of_the_settings_counts_more_than_the_machines(gcp_edited: Cal
         effective_config(config.training.preset, config.training.settings, config.training.overrides("xla")).backend
         == "gloo"
     )
+
+
+def _found(edited: Edited, nodes: tuple[int, int], *segments: dict[str, Any]) -> list[tuple[Severity, str, str]]:
+    """Of the demo's nodes, of 8 workers each."""
+
+    def edit(values: dict[str, Any]) -> None:
+        values["gangway:cluster"]["nodes"] = {"min": nodes[0], "max": nodes[1]}
+        values["gangway:job"]["settings"] = {"segments": json.dumps(segments)}
+        values["gangway:budget"]["monthly_usd"] = 10_000_000
+
+    plan = make_plan(edited(edit))
+    told = [(f.severity, f.message, f.fix) for f in plan.findings if f.code == "trainer.segments"]
+    assert plan.has_errors == any(severity == Severity.ERROR for severity, _, _ in told)
+    return told
+
+
+@pytest.mark.slow
+def test_planned_workers_that_the_stack_does_not_run_are_an_error(edited: Edited) -> None:
+    told = _found(edited, (2, 2), {"from_image": 1000, "workers": 4}, {"from_image": 5000, "precision": "bf16"})
+    assert told == [
+        (
+            Severity.ERROR,
+            "the trainer refuses segments.0.workers 4: the stack's nodes run 16 workers, and the run would end at "
+            "image 1,024; allowed: 16, or 0 for any number",
+            '"workers": 16 or 0 in segments.0 of job.settings',
+        )
+    ], "told once, of the segment that says it"
+    for workers in (16, 0):
+        assert _found(edited, (2, 2), {"from_image": 1000, "workers": workers}) == []
+
+
+@pytest.mark.slow
+def test_planned_workers_are_compared_with_all_that_the_nodes_may_be(edited: Edited) -> None:
+    ((severity, message, fix),) = _found(edited, (1, 3), {"from_image": 1000, "workers": 12})
+    assert (severity, fix) == (Severity.ERROR, '"workers": 8 or 0 in segments.0 of job.settings')
+    assert "run 8 to 24 workers" in message
+    assert message.endswith("allowed: a multiple of 8 from 8 to 24, or 0 for any number")
+    ((severity, message, fix),) = _found(edited, (1, 3), {"from_image": 1000, "workers": 16})
+    assert severity == Severity.WARNING
+    assert "may run 8 to 24 workers, and from image 1,024 on the trainer refuses any other number" in message
+    assert fix == 'set gangway:cluster.nodes: {min: 2, max: 2}, or "workers": 0 in segments.0 of job.settings'
+
+
+@pytest.mark.slow
+def test_a_segment_whose_batch_is_too_small_for_the_workers_is_an_error(edited: Edited) -> None:
+    ((severity, message, fix),) = _found(edited, (1, 2), {"from_image": 1000, "batch_size": 8})
+    assert severity == Severity.ERROR
+    assert message.startswith("the trainer refuses segments.0, whose batch_size is 8: fewer images in a step than")
+    assert message.endswith("allowed: at least 16 with 16 workers")
+    assert fix.startswith('"batch_size": 16 in segments.0')
+    assert _found(edited, (1, 2), {"from_image": 1000, "batch_size": 16}) == []
+
+
+def test_a_segment_after_the_end_is_a_warning(edited: Edited) -> None:
+    ((severity, message, fix),) = _found(edited, (1, 1), {"from_image": 100_000_000, "workers": 3})
+    assert severity == Severity.WARNING
+    assert message.startswith("segments.0 (from_image 100,000,000) has no step: the run ends after")
+    assert "kimg" in fix
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planned", [True, False])
+def test_on_tpus_a_segments_batch_has_to_divide(gcp_edited: Callable[..., StackConfig], *, planned: bool) -> None:
+    stack = gcp_edited("gcp-v5e-pod")
+    workers = stack.cluster.nodes.max * plan_gcp(stack).machine.num_accelerators.value
+
+    def told(batch_size: int) -> list[str]:
+        segment = {"from_image": 1000, "batch_size": batch_size, **({"workers": workers} if planned else {})}
+        found = make_plan(gcp_edited("gcp-v5e-pod", job={"settings": {"segments": json.dumps([segment])}})).findings
+        return [each.fix for each in found if each.code == "trainer.segments"]
+
+    (fix,) = told(workers + 1)
+    assert f'"batch_size": {2 * workers} in segments.0' in fix
+    assert told(2 * workers) == []
+
+
+MACHINE = load_provider("aws").machine("p5.48xlarge")
+IMAGENET = PRESETS["r3gan-imagenet64"]
+
+
+def of_preset(preset: str, **settings: Any) -> Callable[[dict[str, Any]], None]:
+    """The demo's two nodes of eight H100 with another job, and a budget that is no matter."""
+
+    def edit(values: dict[str, Any]) -> None:
+        values["gangway:job"] |= {"preset": preset, "settings": settings}
+        values["gangway:storage"]["source"] = "s3://my-bucket/pictures"
+        values["gangway:budget"]["monthly_usd"] = 10_000_000
+
+    return edit
+
+
+def of_memory(found: tuple[Finding, ...]) -> list[tuple[Severity, str]]:
+    codes = ("memory.estimate", "trainer.batch-gpu", "trainer.ngf", "trainer.ndf")
+    return [(each.severity, each.code) for each in found if each.code in codes]
+
+
+@pytest.mark.slow
+def test_what_fits_is_said_with_its_parts(edited: Edited) -> None:
+    plan = make_plan(edited(of_preset("r3gan-imagenet64")))
+    assert of_memory(plan.findings) == []
+    memory = plan.to_json()["expected_run"]["memory"]
+    assert memory["total"] == estimate(IMAGENET, 8, 2).total == sum(estimate(IMAGENET, 8, 2))
+    assert (memory["has"], memory["images"], memory["provenance"]) == (80, 32, "estimated")
+    assert memory["least"] == device_gib(IMAGENET, 32)
+
+
+@pytest.mark.slow
+def test_more_than_there_is_is_a_warning_with_the_numbers_and_a_micro_batch(edited: Edited) -> None:
+    plan = make_plan(edited(of_preset("r3gan-imagenet64", batch_gpu=128)))
+    assert of_memory(plan.findings) == [(Severity.WARNING, "memory.estimate")]
+    (found,) = (each for each in plan.findings if each.code == "memory.estimate")
+    assert "130 of 80 GiB" in found.message
+    assert "at least " in found.message
+    assert found.fix.startswith("set gangway:job.settings.batch_gpu: 64")
+    assert of_memory(make_plan(edited(of_preset("r3gan-imagenet64", batch_gpu=64))).findings) == []
+
+
+@pytest.mark.slow
+def test_what_cannot_be_is_the_trainers_own_error_alone(edited: Edited) -> None:
+    plan = make_plan(edited(of_preset("r3gan-imagenet64", batch_gpu=256)))
+    assert of_memory(plan.findings) == [(Severity.ERROR, "trainer.batch-gpu")]
+
+
+@pytest.mark.parametrize("backend", ["gloo", "xla"])
+def test_where_no_gpu_computes_nothing_is_said(backend: str) -> None:
+    assert memory_on(IMAGENET.replace({"backend": backend}), MACHINE) is None
+    found = memory_on(IMAGENET, MACHINE)
+    assert found is not None
+    assert found.in_words() == "35 of 80 GiB (3.5 weights, gradients and moments, 31 activations)"
+
+
+def test_split_networks_leave_more_room() -> None:
+    whole, split = (memory_on(IMAGENET.replace({"shard": shard}), MACHINE, 8) for shard in ("ddp", "fsdp2"))
+    assert whole is not None
+    assert split is not None
+    assert split.moments == pytest.approx(whole.moments / 64)
+    assert split.total < whole.total

@@ -7,8 +7,7 @@ import pytest
 
 from gangway.components.core.findings import Severity
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.plan.difference import Change, Difference, compare, refusals
-from gangway.stacks.plan.replacement import Effect
+from gangway.stacks.plan.difference import Change, Difference, Effect, compare, refusals
 from gangway.stacks.recording import Recording
 
 Edited = Callable[..., StackConfig]

@@ -57,9 +57,7 @@ def files_of(document: str) -> tuple[dict[str, str], str]:
 
 
 def hosts_scripts(config: StackConfig) -> Iterator[str]:
-    from gangway.stacks.providers.hosts.plan import plan
-    from gangway.stacks.providers.hosts.slurm import machine_spec
-    from gangway.stacks.providers.hosts.user_data import installer, job_spec
+    from gangway.stacks.providers.hosts.plan import installer, job_spec, machine_spec, plan
 
     planned = plan(config)
     for at in range(2):

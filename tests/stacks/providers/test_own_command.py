@@ -9,8 +9,7 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan, make_plan
-from gangway.stacks.providers.hosts.plan import plan
-from gangway.stacks.providers.hosts.user_data import installer, job_spec
+from gangway.stacks.providers.hosts.plan import installer, job_spec, plan
 
 DIGEST = "@sha256:" + "ab" * 32
 SHIPPED = {"gcp": "gcp-a3-spot", "azure": "azure-nc-dev", "openstack": "openstack-gpu", "hosts": "hosts-lab"}
@@ -187,3 +186,142 @@ def test_outputs_where_a_machine_mounts_something_are_refused(own: Own, folder: 
         make_plan(config.model_copy(update={"job": within}))
     assert caught.value.place == "gangway:job.outputs"
     assert "/work/results" in caught.value.fix
+
+
+SHIPPED_own_command_nodes = {
+    "gcp": "gcp-a3-spot",
+    "azure": "azure-ndv5-spot",
+    "openstack": "openstack-gpu",
+    "hosts": "hosts-lab",
+}
+ONE_RUNG: dict[str, Any] = {"cluster": {"capacity": [{"kind": "on-demand"}]}}
+every_cloud = pytest.mark.parametrize("provider", ["gcp", "azure", "openstack"])
+
+
+@pytest.fixture
+def several_nodes(command_stack: Own) -> Own:
+    """A shipped stack of several nodes of that provider with a command, `processes` of it on each."""
+
+    def config(provider: str, processes: int | None = 8, **sections: Any) -> StackConfig:
+        job = {"command": ["python", "train.py"], **({} if processes is None else {"processes_per_node": processes})}
+        changes = [*(ONE_RUNG.items() if provider == "azure" else ()), *sections.items()]
+        return command_stack(provider, SHIPPED_own_command_nodes[provider], job, changes)
+
+    return config
+
+
+def get_job(made: Plan) -> JobSpec:
+    return JobSpec.model_validate(made.job)
+
+
+@pytest.mark.slow
+@every_provider
+def test_they_meet_at_the_head_without_a_key_and_the_plan_says_so(provider: str, several_nodes: Own) -> None:
+    config = several_nodes(provider)
+    made = make_plan(config)
+    assert not made.has_errors, made.errors
+    job, nodes = get_job(made), config.cluster.nodes
+    assert nodes.max > 1
+    assert job.command_meets
+    assert not job.rendezvous.standalone
+    assert job.rendezvous.port == 29400
+    assert (job.env["GANGWAY_NNODES"], job.env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"]) == (
+        f"{nodes.min}:{nodes.max}",
+        "1",
+    )
+    assert "job.rendezvous-without-key" in codes(made)
+    assert "fabric.check" not in codes(made), "the fabric is not tested before a custom command"
+    assert not [one.name for one in made.resources if one.name.endswith("member-key") and provider != "azure"]
+
+
+@pytest.mark.slow
+@every_cloud
+def test_the_head_is_priced_and_holds_the_store_alone(provider: str, several_nodes: Own, user_data: UserData) -> None:
+    made = make_plan(several_nodes(provider))
+    files = user_data(made, "head")
+    assert "TCPStore" in files["/etc/systemd/system/gangway-rendezvous.service"]
+    assert not [path for path in files if "prometheus" in path or "record" in path or "fetch-key" in path]
+    assert "--rdzv-endpoint=" in user_data(made, "worker")["/etc/gangway/job.env"]
+    lines = [line["name"] for line in made.to_json()["cost"]["components"]]
+    assert [line for line in lines if "head" in line] or provider == "openstack", lines
+
+
+@pytest.mark.slow
+@every_provider
+def test_without_torchrun_they_meet_nowhere(provider: str, several_nodes: Own) -> None:
+    head = {"head": None, "openstack": {"head_image": None}} if provider == "openstack" else {}
+    made = make_plan(several_nodes(provider, None, **head))
+    assert not made.has_errors, made.errors
+    job = get_job(made)
+    assert job.rendezvous.standalone
+    assert "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" not in job.env
+    assert "NCCL_NET" not in job.env
+    assert "job.nodes-do-not-meet" in codes(made)
+    assert "job.rendezvous-without-key" not in codes(made)
+
+
+def test_openstack_needs_a_head_for_those_that_meet_alone(several_nodes: Own) -> None:
+    with pytest.raises(InputError) as caught:
+        make_plan(several_nodes("openstack", head=None))
+    assert caught.value.place == "gangway:head.machine_type"
+    with pytest.raises(InputError) as caught:
+        make_plan(several_nodes("openstack", None))
+    assert "rendezvous" in (caught.value.allowed or "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("provider", ["azure", "openstack", "hosts"])
+def test_nccl_gets_settings_of_the_fabric_only(provider: str, several_nodes: Own) -> None:
+    job = get_job(make_plan(several_nodes(provider)))
+    assert job.env["NCCL_NET"] == "IB"
+    if provider == "azure":
+        assert {volume.target for volume in job.volumes} >= {"/etc/nccl.conf", "/opt/microsoft"}
+
+
+def test_who_says_otherwise_is_heard(several_nodes: Own) -> None:
+    config = several_nodes("openstack")
+    assert config.own_command is not None
+    mine = config.own_command.model_copy(update={"env": {"NCCL_NET": "Socket"}})
+    assert get_job(make_plan(config.model_copy(update={"job": mine}))).env["NCCL_NET"] == "Socket"
+
+
+@pytest.mark.slow
+def test_on_google_cloud_gradients_go_over_tcp_and_the_plan_says_so(several_nodes: Own) -> None:
+    made = make_plan(several_nodes("gcp"))
+    assert "NCCL_NET" not in get_job(made).env
+    assert "fabric.not-for-commands" in codes(made)
+    assert "fabric.not-for-commands" not in codes(
+        make_plan(several_nodes("gcp", cluster={"nodes": {"min": 1, "max": 1}}))
+    )
+
+
+def test_scale_sets_that_do_not_reach_each_other_are_refused(several_nodes: Own) -> None:
+    two = {"capacity": [{"kind": "spot"}, {"kind": "on-demand"}]}
+    assert "fabric.scale-sets-apart" in {
+        finding.code for finding in make_plan(several_nodes("azure", cluster=two)).errors
+    }
+    assert "fabric.scale-sets-apart" not in codes(make_plan(several_nodes("azure")))
+
+
+def test_nodes_without_a_folder_that_they_share_are_refused(several_nodes: Own) -> None:
+    assert "storage.not-shared" in {finding.code for finding in make_plan(several_nodes("gcp", storage=None)).errors}
+    made = make_plan(several_nodes("hosts", hosts={"shared_dir": None}))
+    assert "storage.not-shared" in {finding.code for finding in made.errors}
+
+
+def test_the_first_machine_holds_the_store(several_nodes: Own) -> None:
+    config = several_nodes("hosts")
+    planned = plan(config)
+    job = job_spec(config, planned)
+    first, second = (installer(config, planned, job, at) for at in (0, 1))
+    assert "TCPStore" in first
+    assert "TCPStore" not in second
+    for script in (first, second):
+        assert f"--rdzv-endpoint={job.rendezvous.host}:29400" in script
+        assert "fetch-key.sh" not in script
+        assert "/dev/infiniband" in script
+
+
+def test_machines_whose_ports_are_open_are_a_warning(several_nodes: Own) -> None:
+    (finding,) = [one for one in make_plan(several_nodes("hosts")).findings if one.code == "job.rendezvous-without-key"]
+    assert str(finding.severity) == "warning"

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gangway.stacks.base.registry import provider_names
-from gangway.stacks.outputs import OUTPUTS
+from gangway.stacks.program import OUTPUTS
 from tests.conftest import REPO
 from tools.reference.__main__ import FOLDER, PAGES, outdated
 from tools.reference.models import choice, table, text

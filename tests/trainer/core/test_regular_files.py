@@ -88,7 +88,7 @@ OPENERS = {
     "open": "regular_files.open_file",
 }
 OWN = {
-    *("gangway/jobs/local/turn.py", "stacks/plan/finding_codes.py"),  # /proc, and a file of Gangway itself
+    *("gangway/jobs/local/turn.py", "stacks/plan/rules/guardrails.py"),  # /proc, and a file of Gangway itself
     "trainer/core/regular_files.py",
     *("gangway/bench/processes.py", "gangway/jobs/boot_clock.py", "gangway/jobs/local/runner.py"),  # /proc
     "trainer/core/host.py",

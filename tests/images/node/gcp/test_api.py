@@ -61,7 +61,7 @@ def test_the_machines_python_needs_no_more_than_ubuntu_22_has(source: Path) -> N
     }
     # A controller of Slurm's has Ubuntu's python3-boto3 besides.
     more = {"boto3", "botocore", "fcntl"} if source.name == "slurm_scaler.py" else set()
-    assert imported <= known | more | {"http", "gangway", "time", "types", "typing", "urllib"}
+    assert imported <= known | more | {"gangway", "http", "time", "types", "typing", "urllib"}
 
 
 def test_every_call_is_one_that_google_publishes(

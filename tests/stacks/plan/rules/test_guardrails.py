@@ -1,6 +1,8 @@
 """Every rule over every shipped stack, which are clean, and over copies with one mistake, which is caught."""
 
-from collections.abc import Callable
+import ast
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,19 @@ from gangway.components.estimate.cost import Declared
 from gangway.stacks.base.rule import Limits, kind
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import Plan, make_plan
-from gangway.stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES, findings_of_resources
-from gangway.stacks.plan.rules.tags import tags_field
+from gangway.stacks.plan.rules.guardrails import (
+    PLAN_RULES,
+    RESOURCE_RULES,
+    STACK_RULES,
+    TRAINER,
+    finding_codes,
+    findings_of_resources,
+    job_codes,
+    meaning,
+)
+from gangway.stacks.plan.rules.resource_rules import tags_field, types_with_tags
+from tests.conftest import REPO
+from tests.sdk_arguments import sdk_arguments
 
 CLOUDS = ("aws-", "eks-", "azure-", "gcp-", "gke-", "aks-")
 ALL = sorted(
@@ -208,3 +221,94 @@ def test_what_an_estimate_says_of_checkpoints_is_not_said_again(repo: Path, tmp_
     estimate = {"taken_percent_per_month": 95, "images_per_second": 579}
     judged = edited(repo, tmp_path, "aws-p5-spot", job=job, estimate=estimate)
     assert {"checkpoint.interval", "checkpoint.missing"} & set(codes_of(judged)) == {"checkpoint.interval"}
+
+
+CODE = re.compile(r"[a-z]+(\.[a-z0-9_-]+)?")
+IN_JOBS = REPO / "gangway" / "jobs"
+
+
+def calls(path: Path) -> Iterator[str]:
+    """The codes of the findings that a file makes, where the code is a literal."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if re.fullmatch(r"Finding\.(error|warning|info)|make", name):
+                code = node.args[:1]
+            elif name == "Finding":
+                code = node.args[1:2]
+            else:
+                continue
+            yield from (
+                str(each.value) for each in code if isinstance(each, ast.Constant) and CODE.fullmatch(str(each.value))
+            )
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if [ast.unparse(target) for target in targets] == ["CODE"]:
+                yield str(node.value.value)
+
+
+def codes(*folders: Path) -> set[str]:
+    return {code for folder in folders for path in folder.rglob("*.py") for code in calls(path)}
+
+
+def test_every_code_has_a_sentence_and_no_sentence_lacks_a_code() -> None:
+    rules = {rule.code for rule in (*PLAN_RULES, *RESOURCE_RULES, *STACK_RULES)}
+    assert set(finding_codes()) == codes(REPO / "components", REPO / "stacks") | rules
+    assert codes(IN_JOBS) <= set(job_codes()) | set(finding_codes())
+    assert set(job_codes()) <= codes(IN_JOBS)
+    assert all(text.endswith(".") for text in (*finding_codes().values(), *job_codes().values()))
+
+
+def test_each_finding_of_a_plan_is_known(demo_plan: Plan) -> None:
+    for finding in demo_plan.findings:
+        assert finding.code in finding_codes() or finding.code.startswith(TRAINER)
+
+
+def test_a_code_without_a_finding_says_what_it_reports() -> None:
+    rule = meaning("data.protection-order", compared=False)
+    assert "What protects or decrypts retained data is not deleted before it." in rule
+    assert "Nothing found" in rule
+    assert "add --against" in meaning("data.lost", compared=False)
+    assert "Nothing found" in meaning("data.lost", compared=True)
+    assert "gangway job submit" in meaning("job.claim", compared=False)
+    assert "job.settings.batch_gpu" in meaning("trainer.batch-gpu", compared=False)
+    assert meaning("trainer.nothing", compared=False) == meaning("no.such-code", compared=False) == ""
+
+
+# Input on the wire -> argument in Python.
+ARGUMENTS = {
+    "tags": "tags",
+    "labels": "labels",
+    "userLabels": "user_labels",
+    "resourceLabels": "resource_labels",
+    "metadata": "metadata",
+}
+# gcp: `tags` are those of the network, and `labels` of a notification channel are its settings.
+WORDS = {
+    "aws": ("tags",),
+    "gcp": ("user_labels", "resource_labels", "labels"),
+    "azure-native": ("tags",),
+    "openstack": ("metadata", "tags"),
+}
+
+
+# The provider puts an object anew, and an empty one, where nothing but its metadata change.
+LEFT_ALONE = {"openstack:objectstorage:ContainerObject"}
+
+
+@pytest.mark.slow
+def test_every_type_of_the_table_takes_its_tags_so() -> None:
+    table = {of_type: field for of_type, field in types_with_tags().items() if of_type.partition(":")[0] in WORDS}
+    assert len(table) > 100
+    assert {t: field for t, field in table.items() if ARGUMENTS[field] not in sdk_arguments(t)} == {}
+
+
+def test_whatever_gangway_declares_and_takes_tags_is_in_it(plans: dict[str, Plan]) -> None:
+    declared = {kind(resource.type) for plan in plans.values() for resource in plan.resources}
+    judged = {of_type for of_type in declared if of_type.partition(":")[0] in WORDS}
+    assert len(judged) > 100
+    for of_type in sorted(judged - LEFT_ALONE):
+        taken = sdk_arguments(of_type)
+        word = next((word for word in WORDS[of_type.partition(":")[0]] if word in taken), None)
+        field = tags_field(of_type)
+        assert (None if field is None else ARGUMENTS[field]) == word, of_type

@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from gangway.components.estimate.cost import Declared
 from gangway.stacks.base.rule import UNKNOWN, Limits, ResourceRule, kind
 from gangway.stacks.plan.rules.guardrails import BLOCK_ENDS, BUDGET_PRESENT, RESOURCE_RULES, STACK_RULES
-from gangway.stacks.plan.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V2, NO_PUBLIC_ADDRESS, SHIELDED
-from gangway.stacks.plan.rules.tags import REQUIRED_TAGS, types_with_tags
+from gangway.stacks.plan.rules.resource_rules import (
+    CLEAN_REGION,
+    ENCRYPTED,
+    IMDS_V2,
+    NO_PUBLIC_ADDRESS,
+    REQUIRED_TAGS,
+    SHIELDED,
+    types_with_tags,
+)
 
 INSTANCE, VOLUME = "aws:ec2/instance:Instance", "aws:ebs/volume:Volume"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"

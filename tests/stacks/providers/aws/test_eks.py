@@ -12,7 +12,7 @@ import yaml
 from gangway.components.core.findings import InputError, Severity
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import Plan, make_plan
-from gangway.stacks.providers.aws.eks_plan import add_second_zone
+from gangway.stacks.providers.aws.plan import add_second_zone
 from gangway.stacks.recording import PlannedResource
 
 Edit = Callable[[dict[str, Any]], object]

@@ -8,7 +8,7 @@ import pytest
 
 from gangway.stacks.providers.azure import component_factory
 from gangway.stacks.providers.azure.component_factory import push_password
-from gangway.stacks.providers.azure.resource_manager import API_URL
+from gangway.stacks.providers.azure.lookups import API_URL
 from gangway.stacks.recording import PlaceholderCloud, record
 
 HOST = "azurendv5spot1a2b3c4d.azurecr.io"

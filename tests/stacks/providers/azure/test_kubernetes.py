@@ -17,8 +17,7 @@ from gangway.components.kubernetes.spec import GPU, INFINIBAND, JOBS_ONLY, POOL_
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan, make_plan
 from gangway.stacks.providers.azure.kubernetes import get_kubeconfig
-from gangway.stacks.providers.azure.kubernetes_plan import SPOT_KEY, priorities
-from gangway.stacks.providers.azure.plan import plan
+from gangway.stacks.providers.azure.plan import SPOT_KEY, plan, priorities
 from gangway.stacks.recording import PlannedResource, Recording
 
 NDV5 = "aks-ndv5"

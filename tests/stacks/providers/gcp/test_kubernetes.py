@@ -12,8 +12,7 @@ from gangway.components.core.findings import InputError
 from gangway.components.kubernetes.spec import FABRIC, GPU, JOBS_ONLY, POOL_LABEL, TPU
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan, make_plan
-from gangway.stacks.providers.gcp.kubernetes_plan import cluster_spec, flavor_labels, tpu_host
-from gangway.stacks.providers.gcp.plan import plan
+from gangway.stacks.providers.gcp.plan import cluster_spec, flavor_labels, plan, tpu_host
 from gangway.stacks.recording import PlannedResource, Recording
 
 A3, POD = "gke-a3-jobset", "gke-tpu-v5e"

@@ -10,8 +10,7 @@ from gangway.components.core.findings import InputError, Severity
 from gangway.images.hosts import get_digest
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan, make_plan
-from gangway.stacks.providers.hosts.plan import plan
-from gangway.stacks.providers.hosts.user_data import installer, job_spec
+from gangway.stacks.providers.hosts.plan import installer, job_spec, plan
 
 Edited = Callable[..., StackConfig]
 

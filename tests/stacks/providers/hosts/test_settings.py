@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gangway.components.core.findings import InputError
 from gangway.stacks.base.registry import all_providers
-from gangway.stacks.config.secret_values import ENCRYPTED
+from gangway.stacks.config.provider_settings import ENCRYPTED
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan
 from gangway.stacks.providers.hosts.settings import HostsConfig

@@ -8,8 +8,7 @@ import pytest
 from gangway.components.hosts.wireguard import WIREGUARD_FILE
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan, make_plan
-from gangway.stacks.providers.hosts.plan import plan
-from gangway.stacks.providers.hosts.user_data import installer, job_spec
+from gangway.stacks.providers.hosts.plan import installer, job_spec, plan
 
 Edited = Callable[..., StackConfig]
 Told = Callable[..., dict[str, Any]]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from gangway.components.catalog.loader import CatalogFolder
 from gangway.components.catalog.schema import Fact
 from gangway.components.core.findings import InputError
-from gangway.stacks.base.provider import Program, Provider, TagRules
-from gangway.stacks.base.start import EXAMPLE_IMAGE, Start
+from gangway.stacks.base.provider import EXAMPLE_IMAGE, Program, Provider, Start, TagRules
 from gangway.stacks.config.stack_config import StackConfig
 
 from .settings import SETTINGS, toy_of

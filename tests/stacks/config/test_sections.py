@@ -9,7 +9,7 @@ import pytest
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.regions import RegionLimits
 from gangway.stacks.config.job_file import read_job_file
-from gangway.stacks.config.region_settings import parse_limits
+from gangway.stacks.config.sections import parse_limits
 from gangway.stacks.loading.loader import from_file
 
 JOB = "name: mine\ncommand: [python, train.py]\nmax_hours: 1\nregions: "
