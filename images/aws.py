@@ -2,8 +2,6 @@
 
 import base64
 import gzip
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from dataclasses import dataclass
 
 from gangway.components.core.job import AWS_NCCL_NET

@@ -28,7 +28,7 @@ from gangway.components.core.capacity import (
 )
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError, Severity
-from gangway.components.core.quotas import QuotaNeed, count_nodes, no_quota
+from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 
 __all__ = [
     "BLOCK_STOP_LEAD",

@@ -12,7 +12,6 @@ from gangway.components.catalog.schema import CardRun, EfaFabric, MachineType
 from gangway.components.core.capacity import RungPlan
 from gangway.components.core.job import AWS_NCCL_NET
 from gangway.components.core.outputs import register_outputs
-from gangway.components.core.queue_fabric import AWS_NCCL_NET
 
 __all__ = [
     "HEAD_IMAGE",

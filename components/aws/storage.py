@@ -14,10 +14,8 @@ from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError
 from gangway.components.core.image import CACHE_TAG, CONTENT_PREFIX
 from gangway.components.core.limits import check_tier, nearest_number
-from gangway.components.estimate.storage_sizes import fsx_sizes_around, fsx_steps, refuse_size
 from gangway.components.core.outputs import register_outputs
-from gangway.components.estimate.storage_sizes import fsx_sizes_around, fsx_steps
-from gangway.components.estimate.tiers import refuse_size
+from gangway.components.estimate.storage_sizes import fsx_sizes_around, fsx_steps, refuse_size
 
 __all__ = [
     "ImageRegistry",

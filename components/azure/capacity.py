@@ -19,7 +19,7 @@ from gangway.components.core.capacity import (
     not_sold,
 )
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.quotas import QuotaNeed, count_nodes, no_quota
+from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 
 __all__ = [
     "UP_TO_ON_DEMAND",

@@ -24,10 +24,8 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError, nearest
 from gangway.components.core.limits import Setting, check_tier, refuse_foreign
-from gangway.components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around, refuse_size
 from gangway.components.core.outputs import register_outputs
-from gangway.components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around
-from gangway.components.estimate.tiers import refuse_size
+from gangway.components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around, refuse_size
 
 __all__ = ["LustreFileSystem", "LustreFileSystemArgs", "LustrePlan", "plan_lustre"]
 

@@ -21,7 +21,7 @@ from gangway.components.core.capacity import (
     not_sold,
 )
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.quotas import QuotaNeed, count_nodes, no_quota
+from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 from gangway.components.gcp.fabric import plan_fabric_networks
 from gangway.components.gcp.slices import SlicePlan
 

@@ -15,10 +15,8 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import Setting, check_tier, nearest_number, refuse_foreign
-from gangway.components.estimate.storage_sizes import refuse_size, sizes_around
 from gangway.components.core.outputs import register_outputs
-from gangway.components.estimate.storage_sizes import sizes_around
-from gangway.components.estimate.tiers import refuse_size
+from gangway.components.estimate.storage_sizes import refuse_size, sizes_around
 from gangway.components.gcp.identity import DATA_READER, filesystem_name, get_bucket
 from gangway.components.gcp.network import declare_lock_callbacks
 

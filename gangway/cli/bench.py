@@ -99,9 +99,8 @@ def _preset(name: str) -> "TrainConfig":
 
 
 def _make(folder: Path) -> None:
-    from gangway.trainer.core.regular_files import check_reachable
     from gangway.bench.processes import writable_out
-    from gangway.trainer.core.file_errors import check_reachable
+    from gangway.trainer.core.regular_files import check_reachable
 
     check_reachable(folder)
     with writable_out(folder.parent):

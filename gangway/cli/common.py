@@ -165,7 +165,7 @@ def _params(command: Any) -> Iterator[Any]:
 
 
 def _check_reachable(context: Any, param: Any, value: Any) -> Any:
-    from gangway.trainer.core.file_errors import check_reachable
+    from gangway.trainer.core.regular_files import check_reachable
 
     if value != param.default:  # a default may never be used
         for path in value if isinstance(value, list | tuple) else [value]:

@@ -25,19 +25,13 @@ from gangway.cli.image import dockerfile, signature
 from gangway.cli.init import init
 from gangway.cli.jobs.commands import jobs as jobs_app
 from gangway.cli.jobs.stack import app as breaker_app
-from gangway.cli.runs.bench import app as bench_app
-from gangway.cli.runs.report import report
-from gangway.cli.runs.reproduce import reproduce
-from gangway.cli.runs.sign import sign
-from gangway.cli.signature import signature
-from gangway.cli.trainer import add_trainer
 from gangway.cli.records import reproduce, sign
 from gangway.cli.report import report
 from gangway.components.core.findings import InputError
 from gangway.stacks.base.extras import missing_extra
 from gangway.stacks.plan.gc_pause import without_gc
 from gangway.trainer.core.console import flush_output, output_failed
-from gangway.trainer.core.program import COMMANDS
+from gangway.trainer.core.host import COMMANDS
 
 EXIT_INTERRUPTED = 128 + 2
 """What a shell reports after SIGINT."""

@@ -23,7 +23,7 @@ from typing import IO, Self
 from gangway.components.core.findings import Finding, InputError, Severity
 from gangway.components.core.visible import visible
 from gangway.components.core.whole_files import FULL
-from gangway.trainer.core.file_errors import file_problem
+from gangway.trainer.core.regular_files import file_problem
 
 MOST_BYTES = 1_000_000
 """For files read completely; far more than they hold."""

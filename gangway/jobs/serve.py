@@ -16,10 +16,8 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.json_lines import lock
-from gangway.jobs.base import Engine, EngineAwayError, SubmitUnansweredError
 from gangway.components.core.whole_files import lock
-from gangway.jobs.base import EngineAwayError, SubmitUnansweredError
+from gangway.jobs.base import Engine, EngineAwayError, SubmitUnansweredError
 from gangway.jobs.boot_clock import boot_stamp, sec_since
 from gangway.jobs.registry import get_engine
 from gangway.jobs.remote import (

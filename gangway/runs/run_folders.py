@@ -16,16 +16,9 @@ from gangway.components.core.first_error import first_wrong
 from gangway.components.core.visible import all_visible, leaves, visible
 from gangway.runs.signatures import UNSIGNED, ForgedError, Signature, get_signature
 from gangway.trainer.core.host import program
-from gangway.trainer.core.regular_files import check_reachable, read_file, read_regular
+from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, check_reachable, read_file, read_regular
 from gangway.trainer.records.digest import WRONG_DIGEST, changed_since
 from gangway.trainer.records.run_record import RunRecord, get_writer
-from gangway.trainer.core.file_errors import check_reachable
-from gangway.trainer.core.program import program
-from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, read_file, read_regular
-from gangway.trainer.records.digest import WRONG_DIGEST
-from gangway.trainer.records.file_hashes import changed_since
-from gangway.trainer.records.other_version import get_writer
-from gangway.trainer.records.run_record import RunRecord
 
 RECORD = "run.json"
 STATS = "stats.jsonl"

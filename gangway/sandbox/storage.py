@@ -46,7 +46,7 @@ def _setting(setting: str, member: str = "", *, nested: bool = True, **renames: 
 
         def read_back() -> Mapping[str, Any]:
             answer: Mapping[str, Any] = aws.read("s3", f"Get{setting}", {"Bucket": bucket})
-            return answer[wrapper] if nested else answer  # type: ignore[no-any-return]  # boto3's answers have no types
+            return answer[wrapper] if nested else answer
 
         return Applied(bucket, wire.outputs(), parameters[wrapper], read_back)
 

@@ -9,11 +9,8 @@ from typing import Any, TypeVar
 from gangway.components.catalog.loader import Provider, load_provider
 from gangway.components.catalog.schema import MachinePrice, MachineType, Region
 from gangway.components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
-from gangway.components.core.findings import InputError
-from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume, fabric_variables
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume
-from gangway.components.core.queue_fabric import fabric_variables
+from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume, fabric_variables
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
 from gangway.stacks.config.job_settings import effective_config

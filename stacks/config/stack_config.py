@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from gangway.components.catalog.site import SiteConfig
 from gangway.components.core.findings import InputError
-from gangway.components.core.image_signature import ImageSignature, SignatureError, checked_signature, signed_name
+from gangway.components.core.image_reference import ImageSignature, SignatureError, checked_signature, signed_name
 from gangway.stacks.config.engine_settings import AnyEngine, KubernetesConfig, SlurmConfig, SystemdConfig
 from gangway.stacks.config.identity import is_valid_identity
 from gangway.stacks.config.section import Section

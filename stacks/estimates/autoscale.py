@@ -19,8 +19,7 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_costs import first_in_reach, rung_in_use, rung_lines, stops, unmet_caps
 from gangway.stacks.estimates.throughput import get_train_config, throughput
 from gangway.stacks.estimates.trainer_findings import node_of
-from gangway.trainer.config.control_bounds import misfits
-from gangway.trainer.config.refusals import refusals
+from gangway.trainer.config.refusals import bounds_misfits, refusals
 from gangway.trainer.config.values.control import Bounds, ControlSettings
 
 _PLACE = "gangway:job.autoscale"
@@ -303,7 +302,7 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
 def _check_run(config: StackConfig, machine: MachineType, bounds: Bounds) -> None:
     nodes, each = config.cluster.nodes, machine.num_accelerators.value
     trained, fewest = get_train_config(config, machine), max(1, nodes.min) * each
-    for found in misfits(bounds, trained, nodes.max * each, least_workers=fewest):
+    for found in bounds_misfits(bounds, trained, nodes.max * each, least_workers=fewest):
         raise InputError(
             f"{_BOUNDS}.{found.field}",
             found.problem,

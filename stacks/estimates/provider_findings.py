@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from gangway.components.catalog.billing import load_billing
-from gangway.components.catalog.jurisdictions import load_jurisdictions
+from gangway.components.catalog.geography import load_jurisdictions
 from gangway.components.catalog.loader import Provider, load_provider
 from gangway.components.catalog.offerings import region_findings, zone_findings
 from gangway.components.catalog.resolve import PriceQuote

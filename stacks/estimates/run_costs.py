@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 from gangway.components.catalog.billing import load_billing
 from gangway.components.catalog.geography import transfer_price
-from gangway.components.catalog.reliability import failures_per_hour
+from gangway.components.catalog.reliability import failure_band, failures_per_hour, load_reliability
 from gangway.components.catalog.resolve import PriceQuote
 from gangway.components.catalog.schema import Fact, MachineType, ServicePrice
-from gangway.components.catalog.reliability import failure_band, failures_per_hour, load_reliability
 from gangway.components.catalog.tables import least_taken
-from gangway.components.catalog.transfer import transfer_price
 from gangway.components.core.capacity import Spot
 from gangway.components.core.fields import Egress
 from gangway.components.estimate.cost import (
@@ -30,8 +28,18 @@ from gangway.components.estimate.cost import (
     of_resources,
     used_once,
 )
-from gangway.components.estimate.ladder import NEVER, LadderEstimate, LadderJob, LadderRung, Span, estimate_ladder
-from gangway.components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, estimate_spot, rate_per_hour
+from gangway.components.estimate.spot import (
+    NEVER,
+    SAVE_BYTES_PER_SEC,
+    LadderEstimate,
+    LadderJob,
+    LadderRung,
+    Span,
+    SpotEstimate,
+    estimate_ladder,
+    estimate_spot,
+    rate_per_hour,
+)
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.throughput import Band, Throughput, about, throughput

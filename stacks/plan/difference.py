@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gangway.components.catalog.replaces.table import Changed, load
+from gangway.components.catalog.replaces import Changed, load
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.first_error import first_wrong
 from gangway.components.core.pinned import STASH

@@ -351,7 +351,7 @@ def test_the_head_fills_and_puts_what_it_is_told(unit: Any, azure_head: AzureHea
     held = f"https://gwdemo.blob.core.windows.net/runs/demo/{azure_head.job.name}/breaker/held.json"
     assert fill.split()[-3:] == ["/etc/gangway/fallback.json", ended, held]
     files = machines.files_of(machines.rendered(azure_head))
-    assert "def reconcile(" in files["/opt/gangway/lib/images/node/fill_order.py"][1]
+    assert "def reconcile(" in files["/opt/gangway/lib/gangway/images/node/fill_order.py"][1]
     assert json.loads(files["/etc/gangway/fallback.json"][1]) == azure_head.fallback
     started = yaml.safe_load(machines.rendered(azure_head))["runcmd"][1][3:]
     services = ["rendezvous", "prometheus", "alive", "logs"]

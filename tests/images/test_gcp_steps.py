@@ -217,7 +217,7 @@ def test_the_head_fills_imports_and_puts_what_it_is_told(unit: Any, gcp_head: Gc
         f"gs://gangway-records/demo/{gcp_head.job.name}/breaker/held.json",
     ]
     files = machines.files_of(machines.rendered(gcp_head))
-    assert "def plan_fill(" in files["/opt/gangway/lib/images/node/fill_order.py"][1]
+    assert "def plan_fill(" in files["/opt/gangway/lib/gangway/images/node/fill_order.py"][1]
     assert yaml.safe_load(files["/etc/gangway/import.json"][1])["url"].endswith(":importData")
     assert unit(gcp_head, "gangway-data.service", "ExecStart") == [
         "/opt/gangway/bin/mount-lustre.sh",

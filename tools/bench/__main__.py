@@ -18,8 +18,6 @@ from types import FrameType
 from typing import NoReturn
 
 from gangway.trainer.config.arguments import Parser, count, path, positive
-from gangway.trainer.core.errors import TrainerError, nearest
-from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import check_folder, read_text_input, write_atomically
 from gangway.trainer.core.host import code_sha256, usable_cores

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from gangway.trainer.config.presets import preset
 from gangway.trainer.config.values.metric_names import FD_ENL0
-from gangway.trainer.core.openmp import WAIT_POLICY
+from gangway.trainer.core.host import WAIT_POLICY
 from gangway.trainer.records.quantity import Quantity
 from tools.bench.measuring import TITLES, Bench, absent, ahead, medians
 from tools.bench.results import Result
@@ -26,9 +26,8 @@ _SPINS = "GOMP_SPINCOUNT"
 _VARIABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         _PASSIVE: {WAIT_POLICY: "PASSIVE", _SPINS: "0"},
-        _SPINNING: {
-            _SPINS: "300000"
-        },  # libgomp's default where neither variable is set, see gangway.trainer.core.openmp
+        # libgomp's default where neither variable is set, see gangway.trainer.core.host.wait_passively
+        _SPINNING: {_SPINS: "300000"},
         _SINGLE: {},
     }
 )

@@ -20,10 +20,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.core.host import wait_passively
 from gangway.trainer.core.errors import TrainerError, nearest
-from gangway.trainer.core.openmp import wait_passively
+from gangway.trainer.core.host import wait_passively
 from gangway.trainer.records.stats_log import STATS_FILE, read_stats_log
 
 if TYPE_CHECKING:

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gangway.trainer.power.limits import POWER_FLAG
-from tools.gate.machine import Machine
-from tools.gate.outcome import Outcome, worst_difference
-from gangway.trainer.power.node import POWER_FLAG
 from tools.gate.outcome import Machine, Outcome, worst_difference
 from tools.gate.runs import DCGAN, FAMILIES, Gate, Speed, Trained
 

@@ -37,8 +37,7 @@ def this_machine(kind: Kind) -> Machine:
     """Looks at this machine; imports torch."""
     import torch
 
-    from gangway.trainer.core.cores import usable_cores
-    from gangway.trainer.core.host import versions
+    from gangway.trainer.core.host import usable_cores, versions
 
     gpus = tuple(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
     nccl = torch.cuda.nccl.version() if gpus and torch.distributed.is_nccl_available() else ()  # type: ignore[no-untyped-call]  # torch's has no annotations

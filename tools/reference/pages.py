@@ -24,21 +24,18 @@ from gangway.stacks.config.engines_file import EnginesFile
 from gangway.stacks.config.job_file import JobFile
 from gangway.stacks.config.paths import ROOT
 from gangway.stacks.loading.loader import stack_model
-from gangway.stacks.outputs import OUTPUTS
-from gangway.stacks.plan.finding_codes import finding_codes, job_codes
-from gangway.stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from gangway.stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES, finding_codes, job_codes
+from gangway.stacks.program import OUTPUTS
 from gangway.trainer.__main__ import _parser
-from gangway.trainer.config.parts.architectures import ARCHITECTURES
-from gangway.trainer.config.parts.losses import LOSSES
+from gangway.trainer.config.parts.choices import ARCHITECTURES, LOSSES
 from gangway.trainer.config.presets import CATALOGUE
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import Bounds, ControlSettings
-from gangway.trainer.config.values.flag_names import as_keys
-from gangway.trainer.config.values.layer_rates import LayerRate
-from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
+from gangway.trainer.config.values.schedules import LayerRate, Ramp, Schedules, Steps
 from gangway.trainer.config.values.segments import Segment
 from gangway.trainer.core.docstrings import summary
-from gangway.trainer.core.program import COMMANDS, MODULE
+from gangway.trainer.core.errors import as_keys
+from gangway.trainer.core.host import COMMANDS, MODULE
 from gangway.trainer.telemetry import prometheus
 from tools.reference.models import Keys, code, flat, page, section, table, text
 

@@ -12,8 +12,8 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import Bounds
 from gangway.trainer.control.guardrails import Machine
 from gangway.trainer.control.interval import Decision, Knobs, Value
-from gangway.trainer.core.cores import usable_cores
 from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.host import usable_cores
 from gangway.trainer.data.loader import Reading
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.precision import choose, slower_here

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from gangway.trainer.config.arguments import count
-from gangway.trainer.config.control_bounds import misfits
+from gangway.trainer.config.refusals import bounds_misfits
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import ControlSettings, Objective
 from gangway.trainer.core.console import warn
@@ -109,7 +109,7 @@ def check_control(settings: ControlSettings, config: TrainConfig, context: RunCo
     """Raises TrainerError for an objective without its figures, or bounds that exclude the run's initial values."""
     _check_objective(settings.objective, context)
     # A run may continue with fewer workers, whose shares are larger: values unusable in this session are idle bounds.
-    for found in misfits(settings.bounds, config, workers, least_workers=1):
+    for found in bounds_misfits(settings.bounds, config, workers, least_workers=1):
         raise TrainerError(
             place=f"{MORE_FLAG}: bounds.{found.field}",
             problem=found.problem,

@@ -24,10 +24,8 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.control.interval import Knobs
 from gangway.trainer.core.console import info
 from gangway.trainer.core.errors import TrainerError, WorkerFailedError
-from gangway.trainer.core.host import code_sha256, program, versions
 from gangway.trainer.core.files import write_atomically
-from gangway.trainer.core.host import code_sha256, versions
-from gangway.trainer.core.program import program
+from gangway.trainer.core.host import code_sha256, program, versions
 from gangway.trainer.data.loader import Sampler
 from gangway.trainer.data.verification import Verification, Verified
 from gangway.trainer.distributed.fabric import nccl_versions, unqualified

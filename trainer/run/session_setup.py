@@ -96,7 +96,7 @@ def _check_host(config: TrainConfig, workers: int, *, trains_here: bool) -> None
     free_gib = free_host_memory_gib()
     if needed_gib(config) <= free_gib:
         return
-    field = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= free_gib).field
+    field, _ = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= free_gib)
     parts = "weights, gradients, moments and average" if trains_here else "weights and average"
     owners = f"{workers} workers" if workers > 1 else "a worker"
     raise TrainerError(

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.domains import check_domains
-from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.data.loader import ImagesInMemory, check_domains
 from gangway.trainer.distributed.world import World
 from gangway.trainer.families.registry import get_family
 from gangway.trainer.networks.base import Network

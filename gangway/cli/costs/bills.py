@@ -16,9 +16,8 @@ from gangway.cli.common import choose, load_stack, print_json
 from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
-    from gangway.finops.audit.classify_orphans import Judged, Listing
+    from gangway.finops.audit.classify_orphans import Audit, Judged, Listing
     from gangway.finops.audit.state import State
-    from gangway.finops.audit.tables import Audit
 
 
 EXIT_MISSING = 1
@@ -151,7 +150,7 @@ def audit(
     """
     from rich.console import Console
 
-    from gangway.finops.audit.tables import audit_json, show_audit
+    from gangway.finops.audit.classify_orphans import audit_json, show_audit
     from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 
     if state is not None and no_state:
@@ -183,8 +182,7 @@ def audit(
 
 def run_audit(stack: str, provider: str, state: "State", listing: "Listing") -> "Audit":
     """Classify the provider's resources with the stack's tag, and price orphaned and retained ones; pure."""
-    from gangway.finops.audit.classify_orphans import classify_orphans, price
-    from gangway.finops.audit.tables import Audit, Row
+    from gangway.finops.audit.classify_orphans import Audit, Row, classify_orphans, price
     from gangway.stacks.base.registry import load_adapter
 
     cloud = load_adapter(provider, "audit")

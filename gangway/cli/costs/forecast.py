@@ -254,8 +254,7 @@ def when(
 
     Exit code 0: done. 1: the training does not fit before the deadline. 2: invalid options.
     """
-    from gangway.finops.forecasts.hours import Answer, answer_json, answer_lines, read_forecast
-    from gangway.sim.schedule.pauses import Work, plan_hours
+    from gangway.finops.forecasts.hours import Answer, Work, answer_json, answer_lines, plan_hours, read_forecast
 
     _check_number("--restart-sec", restart_sec, 0, 86_400)
     _check_number("--times", times, 1e-9, _MAX_TIMES)
@@ -335,10 +334,9 @@ def simulate(
     Exit code 0: done. 2: invalid options or file.
     """
     from gangway.components.estimate.statistics import FEWEST_PAIRS
-    from gangway.sim.schedule.comparison import compare
-    from gangway.sim.schedule.policies.registry import POLICIES, policy_named
+    from gangway.sim.comparison import answer_json, compare, show
+    from gangway.sim.schedule.policies import POLICIES, policy_named
     from gangway.sim.schedule.simulator import EndlessError
-    from gangway.sim.tables import answer_json, show
     from gangway.stacks.base.extras import require
 
     chosen = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]

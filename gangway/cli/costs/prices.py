@@ -85,10 +85,8 @@ def refresh(
     """
     from rich.console import Console
 
-    from gangway.components.catalog.overlay import OVERLAYS_VARIABLE, overlay_folder
-    from gangway.finops.prices.refresh import report_json, show_report
     from gangway.components.catalog.prices import OVERLAYS_VARIABLE, overlay_folder
-    from gangway.finops.prices.tables import report_json, show_report
+    from gangway.finops.prices.refresh import report_json, show_report
 
     chosen, folder, now = _regions(provider, region), overlay_folder(), datetime.now(UTC)
     if folder is None and not dry_run:

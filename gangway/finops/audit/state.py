@@ -15,8 +15,7 @@ import yaml
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.visible import all_visible
-from gangway.runs.errors import RunFailedError
-from gangway.runs.run_store import RunStore
+from gangway.runs.run_store import RunFailedError, RunStore
 from gangway.stacks.config.identity import project_name
 from gangway.trainer.core.regular_files import read_text_file
 

@@ -13,9 +13,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gangway.components.core.findings import InputError
-from gangway.runs.stats import read_stats
 from gangway.runs.run_folders import read_stats
-from gangway.sim.forecast.remaining_time import FEWEST_WINDOWS, Remaining, remaining
 from gangway.trainer.core.regular_files import read_regular
 
 FEWEST_WINDOWS: Final = 10

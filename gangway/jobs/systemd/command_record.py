@@ -21,10 +21,6 @@ from gangway.jobs.base import JobStatus, Phase, RunInterval
 from gangway.jobs.figures import FIGURES_FILE, MOST_BYTES, parse_report
 from gangway.jobs.job_record import EngineInfo, JobRecord, StartCounts, get_record
 from gangway.jobs.sites import Nodes
-from gangway.runs.end_record import EndedRecord, read_end
-from gangway.runs.errors import StoreFailedError
-from gangway.runs.run_store import RunStore
-from gangway.jobs.systemd.starts import Start, count_failures, count_starts, get_run_intervals, read_starts
 from gangway.runs.run_store import EndedRecord, RunStore, StoreFailedError, read_end
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.base.shared import get_machine, get_price

@@ -20,16 +20,12 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
 from gangway.components.core.visible import visible
 from gangway.images.shell import CONTAINER_NAME
-from gangway.runs.end_record import EndedRecord, read_end
-from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_folders import STATS
-from gangway.runs.run_store import RunStore
+from gangway.runs.run_store import EndedRecord, RunStore, StoreFailedError, read_end
 from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
-from gangway.trainer.core.program import MODULE, program
+from gangway.trainer.core.host import MODULE, program
 from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 from gangway.trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
-from gangway.runs.run_store import EndedRecord, RunStore, StoreFailedError, read_end
-from gangway.trainer.records.decisions import DecisionRecord
 
 RECORD_FILE, PROGRESS_FILE = "run.json", "progress.json"
 _MAX_BYTES = 64_000_000

@@ -20,10 +20,8 @@ from pydantic import model_validator as validator
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
-from gangway.components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
-from gangway.sim.forecast.accuracy import FEWEST, Accuracy, Drift, Judged, Skill, accuracy, detect, deviates, skill
 from gangway.components.core.whole_files import append_line, complete_lines, cut_half_line, half_line, lock
-from gangway.sim.forecast.accuracy import Judged
+from gangway.sim.forecast.accuracy import FEWEST, Accuracy, Drift, Judged, Skill, accuracy, detect, deviates, skill
 from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.series import Series
 from gangway.trainer.core.regular_files import open_file, read_file

@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gangway.components.catalog.job_traces import TraceStatistics
+from gangway.components.catalog.reliability import TraceStatistics
 from gangway.components.estimate.scaling import Network, StepModel, step_sec
 
 

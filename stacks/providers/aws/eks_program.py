@@ -26,10 +26,6 @@ from gangway.components.aws.node_pool import CapacityRungArgs, EfaNodePool, Rung
 from gangway.components.aws.storage import LustreFileSystem
 from gangway.components.core.capacity import RungPlan, plan_ladder
 from gangway.components.core.pinned import pinned, record_choice
-from gangway.components.kubernetes.fabric import fabric_config
-from gangway.components.kubernetes.namespaces import namespace_manifests
-from gangway.components.core.encryption_choice import record_choice
-from gangway.components.core.pinned import pinned
 from gangway.components.kubernetes.namespaces import fabric_config, namespace_manifests
 from gangway.components.kubernetes.queues import queue_manifests
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests

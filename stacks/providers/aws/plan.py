@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from gangway.components.aws.budget import plan_budget_alarms
 from gangway.components.aws.capacity import check_ladder, check_zones, ladder_zones
-from gangway.components.aws.capacity import check_ladder, check_zones, ladder_zones, preferred_zone
 from gangway.components.aws.eks_nodes import VERSIONS, check_version, get_flavor, node_of, service_cidr
 from gangway.components.aws.identity import partition_in
 from gangway.components.aws.launch import count_efa, efa_nccl
@@ -17,9 +16,7 @@ from gangway.components.catalog.loader import load
 from gangway.components.catalog.offerings import first_zone, zone_names
 from gangway.components.catalog.resolve import PriceQuote, stated_price
 from gangway.components.catalog.schema import MachineType, Region
-from gangway.components.core.capacity import CapacityBlock, preferred_zone
-from gangway.components.core.findings import InputError
-from gangway.components.core.capacity import CapacityBlock, OnDemand, Spot
+from gangway.components.core.capacity import CapacityBlock, OnDemand, Spot, preferred_zone
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY

@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gangway.components.aws.identity import parameter_name
-from gangway.components.aws.launch import count_efa, count_lustre_efa, efa_nccl
-from gangway.components.aws.node_pool import LIFECYCLE_HOOK
 import pulumi
 
+from gangway.components.aws.identity import SecretParameter, parameter_name
 from gangway.components.aws.launch import HeadNode, count_efa, count_lustre_efa, efa_nccl
 from gangway.components.aws.monitoring import NodeLogs
-from gangway.components.aws.secret_parameter import SecretParameter, parameter_name
+from gangway.components.aws.node_pool import LIFECYCLE_HOOK
 from gangway.components.aws.slurm import SlurmIdentity
 from gangway.components.aws.storage import LustreFileSystem
 from gangway.components.core.capacity import OnDemand, Spot

@@ -4,11 +4,16 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from gangway.components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
-from gangway.components.azure.capacity import LadderContext, QuotaContext, capacity_findings, ladder_quotas, rung_zones
-from gangway.components.azure.capacity import LADDER, LadderContext, capacity_findings, rung_zones
+from gangway.components.azure.capacity import (
+    LadderContext,
+    QuotaContext,
+    capacity_findings,
+    ladder_quotas,
+    rung_zones,
+)
 from gangway.components.azure.fabric import fabric_findings
 from gangway.components.azure.launch import Security, is_hpc_image
-from gangway.components.core.capacity import plan_ladder
+from gangway.components.core.capacity import LADDER, plan_ladder
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import yaml
 
-from gangway.components.azure.aks_pools import MAX_PODS, SPOT_TAINT, pool_name
+from gangway.components.azure.aks import MAX_PODS, SPOT_TAINT, pool_name
 from gangway.components.azure.budget import check_starts_on, plan_budget_alarms
 from gangway.components.azure.capacity import check_infiniband, check_ladder, check_proximity
 from gangway.components.azure.fabric import FabricPlan, plan_fabric
@@ -25,10 +25,9 @@ from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY
 from gangway.components.core.job import JobSpec
-from gangway.components.kubernetes.allocatable import aks_allocatable
 from gangway.components.kubernetes.manifest import Manifest
 from gangway.components.kubernetes.queues import queue_manifests
-from gangway.components.kubernetes.spec import GPU, JOBS, JOBS_ONLY, ClusterSpec, Flavor
+from gangway.components.kubernetes.spec import GPU, JOBS, JOBS_ONLY, ClusterSpec, Flavor, aks_allocatable
 from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node
 from gangway.stacks.base.shared import check_head, named_zone, nodes_meet, tag_policy

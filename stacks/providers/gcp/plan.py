@@ -8,8 +8,7 @@ from typing import cast
 from gangway.components.catalog.loader import Catalog, load_provider, load_tpus
 from gangway.components.catalog.offerings import first_zone, zone_names
 from gangway.components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
-from gangway.components.core.capacity import LADDER, AnyRung, OnDemand, Reservation, Spot, preferred_zone
-from gangway.components.core.capacity import AnyRung, FlexStart, OnDemand, Reservation, Spot
+from gangway.components.core.capacity import LADDER, AnyRung, FlexStart, OnDemand, Reservation, Spot, preferred_zone
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY, TAG
 from gangway.components.core.job import JobSpec
@@ -21,8 +20,7 @@ from gangway.components.gcp.monitoring import check_budget_emails, check_retenti
 from gangway.components.gcp.network import plan_network
 from gangway.components.gcp.slices import SlicePlan, plan_slice, slice_machine, slice_prices, worker_tflops
 from gangway.components.gcp.storage import plan_filestore, plan_lustre
-from gangway.components.kubernetes.allocatable import gke_allocatable
-from gangway.components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node
+from gangway.components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node, gke_allocatable
 from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node, is_static
 from gangway.stacks.base.shared import check_head, named_zone, nodes_meet, tag_policy

@@ -8,8 +8,7 @@ from typing import Any
 import pulumi
 import pulumi_command as command
 
-from gangway.components.core.member_key import member_key
-from gangway.components.core.munge_key import munge_key
+from gangway.components.core.member_key import member_key, munge_key
 from gangway.components.core.signing_key import signing_key
 from gangway.components.estimate.cost import CostComponent, Declared, from_fact
 from gangway.components.hosts.node_pool import MEMBER_KEY, MUNGE_KEY, SIGNING_KEY, HostArgs, HostPool

@@ -25,7 +25,7 @@ from gangway.components.core.findings import Finding, InputError
 from gangway.stacks.config.paths import ROOT
 from gangway.stacks.plan import plan as plan_module
 from gangway.stacks.plan.plan import Plan
-from gangway.trainer.core.program import COMMANDS
+from gangway.trainer.core.host import COMMANDS
 
 StackFile = Callable[[Callable[[dict[str, Any]], object]], Path]
 

@@ -9,15 +9,11 @@ from typing import Any, get_args
 import pytest
 
 from gangway.images.node.aws.notices import POLL_SEC, AwsNotices
-from gangway.images.node.azure.notices import _KINDS
-from gangway.images.node.notices import NoticeFile
-from gangway.trainer.preemption.notices import STALE_SEC, Kind, NoticesFile
 from gangway.images.node.azure.api import AzureApi
 from gangway.images.node.azure.notices import _KINDS, AzureNotices
 from gangway.images.node.gcp.notices import GcpNotices
 from gangway.images.node.notices import METADATA_URL, NoticeFile
-from gangway.trainer.preemption.notices import Kind
-from gangway.trainer.preemption.watcher import STALE_SEC, NoticesFile
+from gangway.trainer.preemption.notices import STALE_SEC, Kind, NoticesFile
 
 
 def test_what_a_machine_keeps_is_what_the_job_reads(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gangway.cli import main
-from gangway.components.catalog.replaces.table import load
+from gangway.components.catalog.replaces import load
 from gangway.components.core.findings import InputError, Severity
 from gangway.report.plans.show import show_difference
 from gangway.stacks.base.registry import get_provider

@@ -27,8 +27,8 @@ import json, sys
 import numpy as np, torch
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.data.loader import ImagesInMemory
-from gangway.trainer.steps.pipelining import divide
-from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.steps.sharding import divide
+from gangway.trainer.data.loader import ImagesInMemory
 from gangway.trainer.steps.sharding import divide
 from gangway.trainer.steps.replica_check import check_same
 from gangway.trainer.distributed.world import start_world

@@ -148,7 +148,7 @@ import numpy as np, torch
 from gangway.trainer.checkpoint.async_saver import PartSaver
 from gangway.trainer.checkpoint.store import load, state_digests
 from gangway.trainer.config.presets import PRESETS
-from gangway.trainer.data.images_in_memory import ImagesInMemory
+from gangway.trainer.data.loader import ImagesInMemory
 from gangway.trainer.distributed.sharded_modules import GatheredWindow
 from gangway.trainer.distributed.sharded_modules import local, whole
 from gangway.trainer.steps.sharding import shard

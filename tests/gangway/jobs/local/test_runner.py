@@ -381,7 +381,7 @@ def test_a_command_that_ends_as_interrupted_again_and_again_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would keep the turn for ever, for it is next to no time on nodes."""
-    begun_by_another(tmp_path, monkeypatch, "from gangway.jobs import attempts; attempts._LEAST_INTERRUPTIONS = 2")
+    begun_by_another(tmp_path, monkeypatch, "from gangway.jobs import base; base._LEAST_INTERRUPTIONS = 2")
     queue = LocalQueue(tmp_path / "queue")
     script = "echo x >>runs; [ $(wc -l <runs) != 2 ] || exit 1; [ $(wc -l <runs) -lt 9 ] || exit 0; exit 75"
     job_id = queue.submit(job(script, max_restarts=1, max_hours=0.1))

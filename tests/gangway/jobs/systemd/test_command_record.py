@@ -20,8 +20,7 @@ from gangway.images.render import TEMPLATES
 from gangway.images.specs import job_key
 from gangway.jobs.base import RunInterval
 from gangway.jobs.systemd.command_record import count_failures, count_starts, get_run_intervals, read_starts
-from gangway.runs.errors import StoreFailedError
-from gangway.runs.run_store import RunStore
+from gangway.runs.run_store import RunStore, StoreFailedError
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import make_plan
 

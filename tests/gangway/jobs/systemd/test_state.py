@@ -16,8 +16,8 @@ from gangway.components.core.job import Training
 from gangway.finops.audit import state
 from gangway.jobs.systemd.state import JobProgress, JobState, folder_lines, stack_lines
 from gangway.runs.run_store import RunStore
-from gangway.trainer.launch.failures import add_failure, mark_leaving, start_state
 from gangway.trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings, Mode, Objective, PolicyName
+from gangway.trainer.launch.failures import add_failure, mark_leaving, start_state
 from gangway.trainer.launch.node_state import JobFolder
 from gangway.trainer.records.decisions import DecisionRecord
 from gangway.trainer.rendezvous.lifecycle import Event
