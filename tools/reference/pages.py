@@ -330,8 +330,9 @@ def find_severities(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def find_outputs(provider: str) -> Iterator[tuple[str, str]]:
-    """Name of each output of a provider's stacks, and the kind of stack: job, slurm or kubernetes."""
+    """Name of each output of a provider's stacks, and the kind of stack, by the name of the function or its module."""
     for path in sorted((ROOT / "stacks" / "providers" / provider).glob("*.py")):
+        by_module = _BY_MODULE.get(path.stem, "job")
         for function in (node for node in _nodes(path) if isinstance(node, ast.FunctionDef)):
             if function.returns is None or ast.unparse(function.returns) != "Mapping[str, pulumi.Input[Any]]":
                 continue
@@ -339,4 +340,4 @@ def find_outputs(provider: str) -> Iterator[tuple[str, str]]:
                 if isinstance(made, ast.Dict):
                     for key, value in zip(made.keys, made.values, strict=True):
                         if isinstance(key, ast.Constant) and ast.unparse(value) != "None":
-                            yield str(key.value), _BY_MODULE.get(path.stem, "job")
+                            yield str(key.value), next((k for k in KINDS if k in function.name), by_module)
