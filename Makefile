@@ -71,7 +71,7 @@ gpu-gate: $(READY)  ## is the trainer right on the GPUs of this machine: gpu-gat
 	@$(BIN)/python -m tools.gate --json gpu-gate.json $(ARGS)
 
 drill: $(READY)  ## what a job loses by each fault: real processes, signals, cut cables (root; a quarter of an hour)
-	@$(BIN)/python -m tools.drill --markdown docs/fault-drill.md
+	@$(BIN)/python -m tools.drill --markdown docs/interruptions.md
 
 bench-plan: $(READY)  ## how long a plan takes, as a multiple of importing Pulumi's SDK (a minute)
 	@$(BIN)/python -m tools.plan_speed

@@ -24,7 +24,7 @@ from gangway.trainer.steps.compilation import Compilation
 SEGMENT_KNOBS = ("batch_size", "batch_gpu", "precision")
 """Knobs that change what a step computes: a new value is a new segment, recorded, and exact when resumed."""
 CLUSTER_KNOBS = ("nodes",)
-"""Knobs that no process of the run can turn: the wish is only reported, see docs/controller-stacks.md."""
+"""Knobs that no process of the run can turn: the wish is only reported, see docs/controller.md."""
 
 
 class Actuators:

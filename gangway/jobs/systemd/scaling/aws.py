@@ -13,7 +13,7 @@ from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_ta
 from gangway.stacks.config.stack_config import StackConfig
 
 SUSPENDS_LAUNCHES, AFTER_RESET = True, ""
-_FIX = "run it with the rights that docs/controller-stacks.md lists, on the stack's account"
+_FIX = "run it with the rights that docs/controller.md lists, on the stack's account"
 
 
 class AwsScaler:

@@ -20,7 +20,7 @@ from gangway.stacks.program import get_program
 SUSPENDS_LAUNCHES, AFTER_RESET = False, ""
 API_URL = "https://management.azure.com"
 TAGS_VERSION = "2021-04-01"
-_FIX = "az login, with the rights that docs/controller-stacks.md lists, on the stack's resource group"
+_FIX = "az login, with the rights that docs/controller.md lists, on the stack's resource group"
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
 _WITHOUT_NOTICE = (
     "Azure deletes nodes of a spot scale set without notice, so all progress since the last checkpoint would be lost"

@@ -20,7 +20,7 @@ from gangway.stacks.program import get_program
 
 SUSPENDS_LAUNCHES, AFTER_RESET = False, "the first group is smaller by those that left it"
 API_URL = "https://compute.googleapis.com"
-_FIX = "gcloud auth application-default login, with the rights that docs/controller-stacks.md lists, on the project"
+_FIX = "gcloud auth application-default login, with the rights that docs/controller.md lists, on the project"
 _RESIZED, _TAGGED = "compute.instanceGroupManagers.resize", "setTags"
 _GOING = ("DELETING", "ABANDONING")
 

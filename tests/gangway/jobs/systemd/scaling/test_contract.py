@@ -90,7 +90,7 @@ def test_what_the_provider_refuses_changes_nothing(world: Any, nodes: int) -> No
     world.refuse()
     with pytest.raises(InputError) as told:
         world.scaler.carry_out(found, NOW)
-    assert "docs/controller-stacks.md" in told.value.fix
+    assert "docs/controller.md" in told.value.fix
     assert world.asked == 4
 
 
@@ -111,7 +111,7 @@ class Nobody:
 def nobody(monkeypatch: pytest.MonkeyPatch) -> Nobody:
     """Logged in at both clouds."""
     made = Nobody()
-    monkeypatch.setattr("gangway.sessions.azure.open_session", lambda _: made)
+    monkeypatch.setattr("gangway.sessions.open_session", lambda _: made)
     monkeypatch.setattr("gangway.components.gcp.tpu.api.open_session", lambda _: made)
     return made
 
