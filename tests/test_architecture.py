@@ -80,6 +80,9 @@ def below(package: str) -> list[Path]:
     return [path for path in MODULES if path.is_relative_to(REPO / package)]
 
 
+_RUNS = "__name__ == '__main__'"
+
+
 def test_the_walk_sees_the_packages() -> None:
     """A rule over no files would hold for ever."""
     assert all(len(below(package)) >= 4 for package in PACKAGES)
@@ -169,6 +172,17 @@ def test_every_module_says_what_it_is() -> None:
         if len((ast.get_docstring(module) or "").partition("\n")[0]) <= 20:
             silent.append(name_of(path))
     assert silent == []
+
+
+def test_a_module_runs_when_all_of_it_is_defined() -> None:
+    """What follows `if __name__ == "__main__"` exists for importers only: the program itself would not find it."""
+    early = []
+    for path in MODULES:
+        module = find_nodes(path)[0]
+        assert isinstance(module, ast.Module)
+        guards = [one for one in module.body if isinstance(one, ast.If) and ast.unparse(one.test) == _RUNS]
+        early += [name_of(path) for guard in guards if guard is not module.body[-1]]
+    assert early == []
 
 
 def test_no_function_is_too_long_to_read() -> None:

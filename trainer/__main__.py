@@ -1,8 +1,8 @@
 """The trainer's command line.
 
     python -m gangway.trainer.launch --standalone --nproc-per-node 2 -m gangway.trainer train --preset dcgan-digits
-    --kimg 20 python -m gangway.trainer train --preset dcgan-digits --backend xla python -m gangway.trainer evaluate
-    --run-dir runs/dcgan-digits
+    python -m gangway.trainer train --preset dcgan-digits --kimg 20
+    python -m gangway.trainer evaluate --run-dir runs/dcgan-digits
 
 Exit codes: 0 done, 1 failed with a traceback or where another session is at work, 2 bad input, 3 the fabric is too slow
 to begin, 75 interrupted (start the same command again). Under torchrun every worker runs this file; local rank 0 alone
