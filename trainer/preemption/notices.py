@@ -89,8 +89,7 @@ class Interruption:
         """Install the handlers, in the main thread; a second signal during the checkpoint is harmless."""
         self._saved_size = self._file_size()  # a restarted worker does not save for an old notice
         if Ranks.under_torchrun():
-            # The kernel sends SIGTERM when the launcher is killed: this worker would train on, unobserved.
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+            _follow_launcher()
         self._reader, writer = os.pipe()
         for pipe in (self._reader, writer):
             os.set_blocking(pipe, False)
@@ -155,6 +154,11 @@ class Interruption:
 
 PATIENCE_SEC = 5.0  # After the signal: a step that ends within it leads to the regular stop of all workers
 _POLL_SEC = 0.1
+
+
+def _follow_launcher() -> None:
+    """Let the kernel send SIGTERM when the launcher is killed: this worker would train on, unobserved."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 class Leaving:

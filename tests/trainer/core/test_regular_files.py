@@ -99,13 +99,7 @@ OWN = {
     *("gangway/bench/pulumi_cli.py", "gangway/render/rendering.py", "gangway/report/comparison/tables.py"),
     *("stacks/config/paths.py", "stacks/estimates/run_context.py", "stacks/plan/rules/outside_rules.py"),
     *("trainer/data/packaged_data.py",),
-    *(
-        "gangway/bench/cloud.py",
-        "gangway/bench/local.py",
-        "gangway/bench/runner.py",
-        "gangway/bench/scaling.py",
-    ),  # what
-    *("gangway/bench/experiment/runner.py", "gangway/bench/reproduce/rerun.py"),
+    *("gangway/bench/cloud.py", "gangway/bench/local.py", "gangway/bench/runner.py"),  # what it wrote
     *("gangway/cli/demo.py", "gangway/cli/init.py", "gangway/jobs/local/run.py"),
     *("gangway/jobs/serve.py", "trainer/core/heartbeat.py", "trainer/launch/rendezvous.py"),
     *("trainer/preemption/notices.py", "trainer/telemetry/tracking.py", "trainer/checkpoint/samples.py"),
