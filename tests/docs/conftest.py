@@ -51,7 +51,7 @@ def copy_checkout(folder: Path) -> Path:
         source = REPO / name
         if source.is_dir():
             # Compiled modules come along: their times still fit.
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns(".venv"))
+            shutil.copytree(source, folder / name, symlinks=True, ignore=shutil.ignore_patterns(".venv"))
         else:
             shutil.copy2(source, folder / name)
     for samples in SAMPLES:
