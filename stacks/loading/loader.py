@@ -60,7 +60,7 @@ def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
             f"stack {stack_or_file!r}",
             f"{candidate.name} is in this folder, which is not a project: it has no {' and no '.join(missing)}",
             allowed=allowed,
-            fix=f"name the file, {candidate.name}; for a project, run gangway init DIR and move the file there",
+            fix=f"name the file, {candidate.name}; for a project, run `gangway init DIR` and move the file there",
         )
     raise InputError(f"stack {stack_or_file!r}", f"no file {candidate.name} in {stacks_dir}", allowed=allowed, fix=hint)
 

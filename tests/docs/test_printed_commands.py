@@ -120,6 +120,7 @@ NOT_RUN: dict[str, str] = {
     "gangway job submit FILE": "begins a process that outlives the command: tests/gangway/cli/jobs/test_jobs.py",
     "gangway job list": "of an engine elsewhere: tests/gangway/jobs/test_remote.py",
     "gangway job list --on {way.to}": "of a job that a move is taking there: tests/gangway/jobs/test_migration.py",
+    "gangway job wait": "of a job whose process or node is gone: tests/gangway/jobs",
     "gangway job wait {job_id}{named}": "of a job that was submitted: tests/gangway/cli/jobs/test_jobs.py",
     "gangway job logs -f {job_id}{named}": "of a job that was submitted: tests/gangway/cli/jobs/test_jobs.py",
     "gangway job {config.stack_name}": "needs a running stack: tests/gangway/cli/jobs/test_job.py",

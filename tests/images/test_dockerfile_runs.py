@@ -115,7 +115,8 @@ def test_the_trainer_runs_from_the_image_alone(image: Image, tmp_path: Path) -> 
     assert record["status"] == "done"
     assert record["versions"]["torch"] == locked_torch()
     assert list((run_dir / "checkpoints").glob("*.pt"))
-    where = image.run("python", "-c", "import torch, trainer; print(torch.__file__, trainer.__file__)").split()
+    program = "import torch, gangway.trainer as own; print(torch.__file__, own.__file__)"
+    where = image.run("python", "-c", program).split()
     assert all(Path(file).is_relative_to(image.root) for file in where)
     assert not list((image.root / "opt/gangway").rglob("__pycache__")), "the image's user may not write there"
 

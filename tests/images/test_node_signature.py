@@ -233,7 +233,7 @@ def test_a_node_without_it_gives_itself_up(booting: Any, gce: Any, azure_vm: Any
     assert done.returncode == 1
     assert not (tmp_path / "member.pem").exists()
     event = next(line for line in booting.events() if line["event"] == "node-given-up")
-    assert re.match("cannot read .*demo.*member-key, by which nodes know each other", event["reason"])
+    assert re.match("cannot read the member key .*demo.*member-key", event["reason"])
 
 
 def test_it_is_waited_for(member_on_aws: Any, tmp_path: Path) -> None:
