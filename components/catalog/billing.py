@@ -25,9 +25,7 @@ class ByUse(Frozen):
 
 
 class BillingDelay(Frozen):
-    """Typical hours from use until a budget counts its cost; providers promise no upper limit. `asks_every_hours`: how
-    often the stop polls; None if the budget calls it.
-    """
+    """Typical hours until a budget counts a cost. `asks_every_hours`: the stop's polling; None if the budget calls it."""
 
     least_hours: Fact[float]
     most_hours: Fact[float]

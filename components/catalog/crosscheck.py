@@ -25,11 +25,8 @@ SAME = 1e-3
 
 
 class Claims(Frozen):
-    """The claims of one catalogue about a machine type or TPU generation; None or empty where it has none.
-
-    Attributes:
-        on_demand: US dollars an hour by region; for a TPU generation, per chip.
-        zones: by region, spelled as in `Region.zones`. A list may be incomplete.
+    """The claims of one catalogue. `on_demand`: US dollars an hour by region, per chip for TPUs; `zones`: may be
+    incomplete.
     """
 
     vcpus: int | None = None
@@ -58,10 +55,7 @@ class Pair(Frozen):
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between our fact and another catalogue's. `field`: the fact, with its region if it has one; `ours`:
-    None if unknown; always None for zones, where only the missing ones matter; `why`: the reason given in the data;
-    empty if there is none.
-    """
+    """`field`: with its region, if any; `ours`: None if unknown, and for zones; `why`: given in the data, or empty."""
 
     source: str
     item: str
@@ -77,10 +71,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of comparing one provider's facts. `sources`: names of the compared catalogues; `compared`: number of
-    facts that another catalogue has too; `idle`: reasons without a difference (source, field and item), which also fail
-    the check.
-    """
+    """`compared`: facts that another catalogue has too; `idle`: reasons without a difference, which fail the check too."""
 
     sources: Mapping[str, Source]
     compared: int

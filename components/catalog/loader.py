@@ -97,9 +97,7 @@ class Catalog(Frozen):
         region: str = "",
         unfit: Mapping[str, str] = MappingProxyType({}),
     ) -> MachineType:
-        """The machine with `accelerator`. InputError: none or several; the fix: the cheapest in `region` not in
-        `unfit`.
-        """
+        """The machine with `accelerator`. InputError: none or several, with the cheapest in `region` not in `unfit`."""
         offers: dict[str, list[MachineType]] = {}
         for machine in self.machines.values():
             if machine.provider == provider:
@@ -193,9 +191,7 @@ class Catalog(Frozen):
 
 
 def misspelt_region(name: str, known: Collection[str]) -> str | None:
-    """The region that was meant if up to two letters are wrong. Numbers, first words and compass points must match:
-    eu-west-2 (London) is not eu-west-1, japanwest not japaneast, and data may be bound to a country.
-    """
+    """The region that was meant, with up to two wrong letters: never another number, first word or compass point."""
 
     def get_letters(region: str) -> str:
         return re.sub(r"[^a-z0-9]", "", region.lower())

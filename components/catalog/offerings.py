@@ -43,9 +43,7 @@ def region_findings(
     path: str = REGION,
     reserved: bool = False,
 ) -> Iterator[Finding]:
-    """Findings about `machine` in `region`; none if a list has it there. `known`: the catalogue's regions, the only
-    ones to propose; `reserved`: all capacity is reserved, so its owner knows better than a list.
-    """
+    """Findings about `machine` in `region`. `known`: regions to propose; `reserved`: the owner knows best."""
     offered = machine.offered
     if offered is None or offered.zones.value is None:
         why = "no list at hand" if offered is None else offered.zones.source

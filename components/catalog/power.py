@@ -41,9 +41,7 @@ class HostPower(Frozen):
 
 
 class PowerTable(Frozen):
-    """`waiting`: watts of an idle board with a context, by accelerator model; `waiting_others`: of other models, as a
-    share of the rating; `servers`: by accelerator model; `hosts`: by processor maker; `full_load_watts`: by machine.
-    """
+    """`waiting`: watts of an idle board by model; `waiting_others`: as a share of the rating; `servers`: by model."""
 
     training: TrainingPower
     busy_share: Fact[float]

@@ -237,10 +237,7 @@ def read_lists(path: Path) -> list[PriceList]:
 
 
 class _Prices(Sequence[Price], Generic[Price]):
-    """Prices by item; as a sequence, all of them.
-
-    `rows`: of prices.yaml; `regions`: the catalogue's, the home region first; `over`: an overlay's prices.
-    """
+    """Prices by item; as a sequence, all of them. `rows`: of prices.yaml; `regions`: the home region first."""
 
     _model: type[Price]
     _table: str

@@ -30,9 +30,7 @@ class Repair(Frozen):
 
 
 class ReliabilityTable(Frozen):
-    """`accelerator_hours`: between failures that stop a job, per accelerator with its share of the machine, by model;
-    `other_accelerator_hours` covers every other model.
-    """
+    """`accelerator_hours`: between failures that stop a job, by model; per accelerator with its share of the machine."""
 
     accelerator_hours: Mapping[str, Fact[float]]
     other_accelerator_hours: Fact[float]

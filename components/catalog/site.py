@@ -205,7 +205,6 @@ def _no_fact(site: SiteConfig, source: str) -> Fact[float | None]:
 
 
 def _stated_fact(site: SiteConfig, name: str, value: T, note: str = "") -> Fact[T]:
-    """A fact that only the stack file states."""
     source = f"stated by the stack file: {PLACE}.{name}{note}"
     return Fact[T](value=value, source=source, as_of=site.as_of, confidence="stated")
 
@@ -269,9 +268,8 @@ def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
 
 @dataclass(frozen=True)
 class SiteFabricPlan:
-    """Launch settings of a fabric. `link_layer`: the kernel's name: InfiniBand or Ethernet; empty without a fabric;
-    `gbps_each`: the rate that each must show; `hcas`: adapter names; empty for all that are up; `devices`: host devices
-    for the job's container.
+    """`link_layer`: InfiniBand or Ethernet, empty without a fabric; `hcas`: empty for all; `devices`: for the
+    container.
     """
 
     link_layer: str = ""
@@ -288,10 +286,7 @@ class SiteFabricPlan:
 
 
 def plan_site_fabric(fabric: SiteFabric | None, interface: str | None = None) -> SiteFabricPlan:
-    """The plan of a machine's fabric; None means TCP only. With NCCL_NET, NCCL fails instead of falling back to TCP
-    (NCCL's user guide, "NCCL_NET"); `=` makes names match exactly ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"), which gloo
-    does by default.
-    """
+    """None means TCP only. With NCCL_NET, NCCL fails instead of falling back to TCP; `=` matches names exactly."""
     env = {"NCCL_SOCKET_IFNAME": f"={interface}", "GLOO_SOCKET_IFNAME": interface} if interface else {}
     if fabric is None:
         return SiteFabricPlan(nccl_env=env)

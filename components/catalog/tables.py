@@ -55,7 +55,6 @@ def with_facts(model: type[BaseModel], row: Mapping[str, Any], sources: Mapping[
 
 
 def _nested_facts(field: Any, value: Any, sources: Mapping[str, Source]) -> Any:
-    """The facts of a model, of a tuple, or of the values of a mapping."""
     inner = get_args(field)
     if _is_a(field, Fact):
         return {"value": value["value"], **sources[value["source"]]}
@@ -142,11 +141,8 @@ def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float
 
 
 def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fact[float | None]:
-    """The share of such nodes interrupted within 720 hours, 0 to 1; None if unknown. The source names the bucket.
-
-    Another region's bucket is never used: prices carry over, shortages do not. The list gives the rate at which
-    capacity was reclaimed during the trailing month, not per node that ran all of it; equating the two is an
-    assumption, whatever the list's confidence.
+    """The share of such nodes interrupted within 720 hours (assumed: the rate of the trailing month); None if unknown.
+    Another region's bucket is never used: prices carry over, shortages do not.
     """
     row = table.rows.get(machine_type)
     bucket = None if row is None else row.by_region.value.get(region)
@@ -171,9 +167,7 @@ def least_taken(taken: Fact[float | None]) -> float:
 
 
 class Ici(Frozen):
-    """The links of a TPU chip. `ports`: links that share its bandwidth; `wraps_every`: a slice whose sides are all
-    multiples of this is a torus; `dcn_gbps`: between slices, per chip and direction; None if unknown.
-    """
+    """The links of a TPU chip. `ports`: share its bandwidth; `wraps_every`: sides that are multiples close a torus."""
 
     ports: Fact[int]
     wraps_every: Fact[int]
@@ -198,9 +192,7 @@ class Latency(Frozen):
 
 
 class LinkTable(Frozen):
-    """`links`: one accelerator's rate in one direction, Gbit/s, as its vendor states it, by model; `unknown` covers
-    every other model; `ici`: by TPU generation; `bus_share`: of nominal bandwidth that all-reduces reach.
-    """
+    """`links`: one accelerator's Gbit/s in one direction; `bus_share`: of nominal bandwidth that all-reduces reach."""
 
     links: Mapping[str, Fact[float | None]]
     ici: Mapping[str, Ici]

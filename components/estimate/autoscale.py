@@ -70,9 +70,7 @@ class State:
 
 @dataclass(frozen=True)
 class Decision:
-    """The wanted number. `reached`: all targets are expected to be met; `possible`: at the fast end of the interval;
-    `left_out_by`: the caller's setting that excludes numbers of nodes; empty for none.
-    """
+    """`possible`: targets are met at the fast end; `left_out_by`: the caller's setting that excludes node counts."""
 
     nodes: int
     reason: str
@@ -136,7 +134,6 @@ def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decisio
 
 
 def _faster_sizes(curve: Mapping[int, Rate]) -> Sequence[int]:
-    """Numbers of nodes that are faster than all smaller ones."""
     found: list[int] = []
     for nodes in sorted(curve):
         if not found or curve[nodes].mid > curve[found[-1]].mid:
@@ -160,7 +157,6 @@ def _scale_to_need(case: _Case) -> int:
 
 
 def _drop_unprofitable(case: _Case, wanted: int) -> int:
-    """Drop the last nodes if they bring too few images for their dollars and are not needed."""
     targets, curve, state, useful, _ = case
     least = targets.least_images_per_usd
     if least is None or not state.node_usd_per_hour:

@@ -41,7 +41,6 @@ class CostComponent:
     """One line of the bill.
 
     Attributes:
-        unit: of `quantity`, such as `node-hours` or `GiB-months`.
         quantity: units in use at any time.
         price: US dollars per unit, None if unknown.
         source: of the price, with its region.

@@ -65,7 +65,6 @@ class EnergyEstimate(_Estimate):
     unpublished; expected values also if the length is unknown.
 
     Attributes:
-        kwh: expected, at the mean draw.
         kwh_low: the shortest expected run, minus the estimate's error.
         kwh_high: the longest expected run, plus that error; at most the rating.
         kwh_most: all of `hours_most` at the rating.
@@ -118,10 +117,8 @@ class EmbodiedEstimate(_Estimate):
     """A run's share of the emissions of making its machines, gCO2e; None if unknown.
 
     Attributes:
-        gco2e: of the expected run.
         gco2e_low: the shortest expected run at the low end of the sources; `gco2e_high` likewise.
         gco2e_most: the maximum hours at the high end.
-        kg_per_machine: of making one, with `kg_low` and `kg_high`.
         machine_share: share of a whole machine per machine of the type.
     """
 

@@ -40,9 +40,8 @@ class Luggage:
 
 @dataclass(frozen=True)
 class Move:
-    """One possible move. `to`: the offer with the rest of the job on it, including the move's own hours; `saves`:
-    against staying, in the sort's unit; `hours`: of the move, without training; `traffic_usd`: expected; `traffic`: the
-    price per GiB used for it.
+    """`to`: the offer with the rest of the job, move included; `saves`: in the sort's unit; `traffic`: price per GiB
+    used.
     """
 
     to: Quoted

@@ -48,7 +48,6 @@ class Job:
     """A job to quote.
 
     Attributes:
-        hours: of undisturbed training, above 0.
         deadline_hours: from now, not below `hours`; None for no deadline.
         start_hours: from the request for nodes to the first step, paid like the rest.
         kimg: thousands of images, above 0; None if unknown, which omits figures per image.
@@ -96,8 +95,6 @@ class Quoted:
         hours: paid, expected: start, training, checkpoints, interruptions.
         wall_hours: expected until the job is done; longer than `hours` on spot, which is not always available.
         risk_hours: the part expected to be lost to repeated work and restarts.
-        spot: the estimate behind these hours; None if the rate is unknown, or nodes neither fail nor are interrupted.
-        rate: the interruption rate used; None for kinds that are not interrupted.
         in_time: probability to meet the deadline once the nodes are there, 0 to 1; None without a deadline or if
             unknown.
         footprint: energy and emissions; None if the region's PUE is unpublished or the job is never done.
@@ -105,7 +102,6 @@ class Quoted:
         missing: unknown figure that prevents any ranking; empty if none.
         unpriced: why the dollars are unknown or another region's, which prevents ranking by them; likewise.
         usd_high: at the highest price seen; None if unknown or another region's.
-        carried: transfer of the job's data; None if ignored.
     """
 
     offer: Offer
@@ -218,9 +214,7 @@ def _rate(offer: Offer, job: Job) -> Rate | None:
 def _expected_usd(
     offer: Offer, job: Job, hours: float, spot: SpotEstimate | None, rate: Rate | None
 ) -> tuple[float | None, str]:
-    """Expected dollars, and what they include beyond the job's expected hours. Terms and whole days count only the
-    training, so that the first start does not need a second term.
-    """
+    """Expected dollars, and what they include. Terms and whole days count training without the first start."""
     training = hours - job.start_hours
     price = offer.price.value
     if price is None or math.isinf(hours):
@@ -245,7 +239,6 @@ def _expected_usd(
 
 
 def _failure_note(offer: Offer, spot: SpotEstimate | None) -> str:
-    """Expected failures of nodes that are not interrupted."""
     if offer.failures is None or spot is None:
         return ""
     every = f"one in {1 / offer.failures.value:,.0f} node-hours, {offer.failures.confidence}"
@@ -257,7 +250,6 @@ def _often(times: float) -> str:
 
 
 def _interruption_note(offer: Offer, spot: SpotEstimate | None, rate: Rate | None) -> str:
-    """Expected interruptions and their source."""
     if spot is None or not spot.feasible or rate is None or rate.share is None:
         return ""
     if spot.interruptions == 0:
@@ -290,9 +282,7 @@ def _chance_by_deadline(offer: Offer, job: Job, spot: SpotEstimate | None) -> fl
 
 
 def spot_availability(offer: Offer) -> float:
-    """Share of the time with available nodes: for spot as in `gangway plan`, else all of it. A deadline is compared
-    with that share of its hours: the distribution of gaps is not modelled.
-    """
+    """Share of the time with available nodes; a deadline is compared with that share of its hours."""
     return load_reliability().spot.there.value if offer.kind == "spot" else 1.0
 
 
@@ -401,7 +391,6 @@ def rank(quoted: Iterable[Quoted], sort: Sort) -> Ranking:
 
 
 def _criteria(quoted: Quoted, sort: Sort) -> tuple[float, ...]:
-    """Smaller is better; the first difference decides."""
     usd = math.inf if quoted.own_usd is None else round(quoted.own_usd, DIGITS)
     carbon = math.inf if quoted.gco2e is None else round(quoted.gco2e, DIGITS)
     risk = quoted.risk_hours
@@ -409,7 +398,6 @@ def _criteria(quoted: Quoted, sort: Sort) -> tuple[float, ...]:
 
 
 def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> str:
-    """The reason for a rank: the difference to the best, and what the kind implies."""
     best = able[0]
     dollars = _difference_note(quoted.own_usd, best.own_usd, "dollars")
     emissions = _difference_note(quoted.gco2e, best.gco2e, "emissions")
@@ -426,7 +414,6 @@ def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> s
 
 
 def _saving_note(quoted: Quoted) -> str:
-    """The saving of spot against on demand in the same region, for the whole job."""
     offer = quoted.offer
     if offer.kind != "spot" or not offer.on_demand or not offer.price.value or quoted.spot is None:
         return ""

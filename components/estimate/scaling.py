@@ -23,10 +23,7 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Links:
-    """The links of an all-reduce between machines. `inside_gbps`: of one accelerator inside its machine, one direction;
-    infinite if unknown, for single-GPU machines; `between_gbps`: all network cards of one machine;
-    `inside_latency_sec`: per message inside; `between_latency_sec`: per message between machines.
-    """
+    """Links between and inside machines. `inside_gbps`: of one accelerator, one direction, infinite if unknown."""
 
     gpus_per_node: int
     inside_gbps: float
@@ -36,13 +33,7 @@ class Links:
     sources: tuple[str, ...] = ()
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
-        """Seconds of one all-reduce; 0 for one worker. `workers`: above 0, nodes filled in order; `num_bytes`: of each
-        worker's buffer; `algorithm`: between machines; inside it is a ring.
-
-        Messages are pipelined, so the slower link sets the pace and times do not add up. All workers form one ring
-        whose links carry nearly twice the message; between two nodes NCCL uses trees, and the message crosses once each
-        way.
-        """
+        """Seconds of one all-reduce; the slower link sets the pace. Between two nodes NCCL uses trees, not a ring."""
         in_node, nodes = min(workers, self.gpus_per_node), math.ceil(workers / self.gpus_per_node)
         gbit = num_bytes * 8e-9
         ring = 2 * (workers - 1) / workers * gbit
@@ -55,10 +46,7 @@ class Links:
 
 @dataclass(frozen=True)
 class StepModel:
-    """One step of a single worker. `compute_sec`: of the whole step; `gradient_bytes`: averaged by all workers in a
-    step; `serial_share`: of the compute that does not shrink with the batch, 0..1; `overlap`: share of the compute that
-    overlaps communication, 0..1; `algorithm`: between machines.
-    """
+    """`serial_share`: of the compute that does not shrink with the batch; `overlap`: share that overlaps communication."""
 
     compute_sec: float
     gradient_bytes: float
@@ -136,9 +124,7 @@ def efficiency(model: StepModel, network: Network, workers: int, mode: Mode) -> 
 
 
 def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], workers: int, mode: Mode) -> Spread:
-    """The efficiency of each round of one and of many workers. `one_sec`: seconds of a step of one worker, by round;
-    `many_sec`: of all workers, in the same rounds; `mode`: whether each had its own batch (weak) or a share of one.
-    """
+    """The efficiency of each round: seconds of a step of one worker, and of all workers, by round."""
     parts = 1 if mode == "weak" else workers
     values = [one / (parts * many) for one, many in zip(one_sec, many_sec, strict=True)]
     return Spread(statistics.median(values), min(values), max(values))
@@ -174,9 +160,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Torus:
-    """Slices of one TPU generation. `slices`: ascending, each with another number of chips; `link_gbps`: per link
-    between neighbours, one direction; `hop_sec`: per message over it; `sources`: of each figure.
-    """
+    """Slices of one TPU generation, ascending. `link_gbps`: between neighbours, one direction; `hop_sec`: per message."""
 
     slices: tuple[Slice, ...]
     link_gbps: float
@@ -184,9 +168,7 @@ class Torus:
     sources: tuple[str, ...] = ()
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
-        """Seconds of one all-reduce on the slice of that many chips; 0 for one chip. `workers`: chips: 1, or those of
-        one of `slices`; `num_bytes`: of each chip's buffer; `algorithm`: unused, slices have rings and lines.
-        """
+        """Seconds of one all-reduce on a slice with that many chips; `algorithm` is unused: rings and lines."""
         if workers == 1:
             return 0.0
         found = next(one for one in self.slices if one.chips == workers)
@@ -229,12 +211,7 @@ def get_torus(generation: str, topologies: Iterable[str]) -> Torus:
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices of one shape that average inside, then each chip's part between corresponding chips.
-
-    Attributes:
-        between_gbps: between slices, all chips of one together; infinite for one slice.
-        between_latency_sec: per message between slices.
-    """
+    """Slices of one shape that average inside, then between. `between_gbps`: all chips of one slice together."""
 
     torus: Torus
     chips: int

@@ -32,8 +32,6 @@ class Comparison:
         change: a share of the control (-0.1: a tenth less) if `is_relative`, else a difference in the figure's unit.
         low: lower end of the interval of `LEVEL`; None with too few pairs, or if all pairs of a group change alike.
         p_value: two-sided, of no change; None with too few pairs. After `correct`: Holm's, over its family.
-        fewest: complete pairs of the smallest group.
-        missing: pairs without a finite figure.
     """
 
     change: float

@@ -99,10 +99,7 @@ def refuse_size(
     tier: int | None,
     others: Iterable[int] = (),
 ) -> InputError:
-    """An error for `capacity_gib` with the nearest of `sizes`, or a tier of `others` that takes the size as it is.
-    `allowed`: text; `bill`: provider, region and service name, to which a tier is appended; `tier`: MB/s per TiB, None
-    if the service has only one.
-    """
+    """An error with the nearest of `sizes`, or a tier of `others`. `bill`: provider, region, service without its tier."""
     near = nearest_number(capacity_gib, sizes)
     fix = f"set capacity_gib: {near}{_price(bill, near, tier)}"
     for other in others:

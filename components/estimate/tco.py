@@ -48,8 +48,6 @@ class OnPremTable(Frozen):
         nodes_of_first_engineer: nodes that fill the first one's time; fewer take a share of it.
         accelerators_per_engineer: beyond those, per further operator.
         sold_share: share of the price in sellable parts: not cables, racks and installation.
-        resale_decline: yearly loss of value.
-        cost_of_capital: per year, as a share.
     """
 
     nodes: Mapping[str, OnPremNode]
@@ -86,9 +84,8 @@ class CloudSide:
 
 @dataclass(frozen=True)
 class OnPremSide:
-    """An owned node. `capex_usd`: with its share of the network; `resale_usd`: at the end, in today's dollars;
-    `colo_usd_per_hour`: space, cooling and power capacity; `ops_usd_per_hour`: staff, maintenance contract, spare
-    parts; `availability`: share of the hours in which it works; its inverse scales the number owned.
+    """`resale_usd`: in today's dollars; `availability`: share of hours in which it works; its inverse scales the
+    number.
     """
 
     capex_usd: float

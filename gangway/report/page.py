@@ -59,9 +59,7 @@ class ReportInputs:
 
 
 class _Problem(NamedTuple):
-    """A problem of the run or its plan, for the head of the page. `severity`: error or warning; `what`: the run, a
-    finding's path, or a resource; `fix`: may be empty; `anchor`: of the section with the details.
-    """
+    """For the head of the page. `what`: the run, a finding's path, or a resource; `anchor`: of the details."""
 
     severity: str
     what: str
@@ -274,21 +272,7 @@ def write_report(
     missing: Sequence[str] = (),
     signed: str = UNSIGNED.sentence,
 ) -> Path:
-    """Write `out_dir/report.html`, and its charts as PNG and SVG below `out_dir/plots`; return the page's path.
-
-    Renders everything before writing; each file is written atomically.
-
-    Args:
-        out_dir: created if missing.
-        plan: the JSON data of `gangway plan --json`.
-        sandbox: empty if the plan was not applied.
-        record: the run's.
-        stats: the parsed lines of the run's stats.jsonl, in order.
-        samples_png: grid of images from the trained generator, or None.
-        reals_png: grid of images from the data set, or None.
-        missing: missing files of the run, named first on the page.
-        signed: the record's signer, in words.
-
+    """Render everything, then write `out_dir/report.html` and its plots, each atomically; return the page's path.
     InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
     """
     curves = curve_charts(stats)

@@ -54,9 +54,7 @@ def changes(arms: Sequence[Arm]) -> dict[tuple[str, str], Comparison | None]:
 
 
 def compare(scenario: Scenario, policies: Sequence[type[Policy]], seeds: Sequence[int]) -> Iterator[Arm]:
-    """Simulate each policy on the same jobs and outages, without and with controllers if configured. Raises
-    EndlessError.
-    """
+    """Simulate each policy on the same jobs and outages, without and with controllers. Raises EndlessError."""
     plain = [scenario.jobs(seed) for seed in seeds]
     arms = [("", "", plain)]
     if scenario.controlled is not None:

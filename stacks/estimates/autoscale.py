@@ -31,9 +31,7 @@ _MAX_POINTS = 64
 def autoscale_findings(
     config: StackConfig, machine: MachineType, cost: CostEstimate | None, now: datetime
 ) -> Iterable[Finding]:
-    """Findings about autoscale. `cost`: None if nothing is priced. InputError: a deadline in the past, or a budget
-    below an hour of one node.
-    """
+    """InputError: a deadline in the past, or a budget below an hour of one node. `cost`: None if nothing is priced."""
     asked = config.work.autoscale
     if asked is None:
         return
@@ -139,9 +137,7 @@ def wanted_nodes(
 def _affordable(
     config: StackConfig, curve: Mapping[int, Rate], node_usd: float | None, state: State
 ) -> tuple[Mapping[int, Rate], str]:
-    """The node counts within the controller's limit of dollars an hour, and the reason if some are not. The fewest
-    nodes and reserved ones are always included.
-    """
+    """The node counts within the controller's dollars an hour (fewest and reserved ones always), and why some are not."""
     asked = config.work.controller
     bound, fewest = None if asked is None else asked.bounds.usd_per_hour, min(curve)
     if bound is None:
@@ -275,9 +271,7 @@ _ON_XLA = {
 
 
 def controller_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
-    """Findings about the controller. `cost`: None if nothing is priced. InputError: a bound that is impossible on this
-    machine, or at its price.
-    """
+    """InputError: a bound that is impossible on this machine, or at its price. `cost`: None if nothing is priced."""
     asked = config.work.controller
     if asked is None:
         return

@@ -52,9 +52,7 @@ SMALL_SHARE = 0.01
 def common_findings(
     config: StackConfig, machine: MachineType, cost: CostEstimate | None, *, shared: bool = False
 ) -> list[Finding]:
-    """Findings about batch, training, state, data, prices and budget. `cost`: None under the engine, which prices
-    nothing; `shared`: whether nodes share a run directory even without a file system.
-    """
+    """`cost`: None under the engine, which prices nothing; `shared`: nodes share a run directory without a file system."""
     unpriced = [
         *(_training(config, machine, cost) if config.trains else run_findings(config, machine, cost)),
         *([] if shared else _state(config)),
@@ -107,9 +105,7 @@ def _pins(config: StackConfig) -> Iterable[Finding]:
 
 
 def check_budget(config: StackConfig, cost: CostEstimate) -> None:
-    """InputError: one hour of the stack on its first rung costs more than the budget. Unknown prices and fallback rungs
-    do not count; `common_findings` reports both.
-    """
+    """InputError: one hour on the first rung exceeds the budget. Unknown prices and fallback rungs do not count."""
     least = cost.upfront + cost.hourly
     if config.budget.monthly_usd < least:
         bought = f" and the {cost.upfront:.2f} USD that `up` pays upfront" if cost.upfront else ""
@@ -132,9 +128,7 @@ def _basis(config: StackConfig, cost: CostEstimate) -> str:
 
 
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    """The global batch stays the same when nodes come and go: each worker needs an image, ideally all the same number.
-    If a discriminator looks at groups of images, groups are not split.
-    """
+    """The global batch stays the same when nodes come and go: each worker needs an image or group, ideally all alike."""
     trained, nodes = config.training.effective_config(), config.cluster.nodes
     batch_size, group, per_node = trained.batch_size, trained.group, machine.num_accelerators.value
     shared = "image" if group == 1 else f"group of {group} images (minibatch_std)"
@@ -266,9 +260,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
 
 
 def _misnamed_data(config: StackConfig, dataset: str, named: str) -> Finding | None:
-    """A folder with the name of another data set, whose shards the trainer would refuse. Only a warning, since the name
-    proves nothing; your image folders may have any name.
-    """
+    """A folder with the name of another data set, whose shards the trainer would refuse; the name proves nothing."""
     words = re.split(r"[^a-z0-9]+", named.lower())
     called = [name for name in _KNOWN_DATASETS if any(word.startswith(name) for word in words)]
     if not called or dataset in (*called, "folder"):
@@ -322,7 +314,6 @@ def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
 
 
 def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
-    """Whether the budget is enough for the most expensive fallback rung, which may be used at any time."""
     fallback, stack_hourly = most_expensive_rung(config, cost)
     budget, monthly = config.budget.monthly_usd, stack_hourly * HOURS_PER_MONTH + cost.upfront
     if fallback == rung_in_use(config, cost) or monthly <= budget:

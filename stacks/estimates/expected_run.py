@@ -54,11 +54,9 @@ class ExpectedRun:
     """A run on the nodes of the first rung in reach, with their start, checkpoints and interruptions.
 
     Attributes:
-        throughput: images a second, with their source.
         hours: for all images, at most max_hours; None if the speed is unknown or no machine comes.
         usd: for those hours; known prices only.
         share: share of the images within max_hours, 0..1.
-        memory: memory of a step on an accelerator; None without GPUs.
     """
 
     throughput: Throughput
@@ -73,9 +71,7 @@ class ExpectedRun:
 
 
 def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
-    """Hours and dollars of the run at the speed of `run_nodes`, by the bill of the first rung in reach; the upper end
-    at its highest prices.
-    """
+    """Hours and dollars by the bill of the first rung in reach; the upper end at its highest prices."""
     most, rate = config.work.max_hours, speed.images_per_second
     memory = worker_memory(config, machine) if config.trains else None
     if rate is None or first_in_reach(config, machine) is None:
@@ -193,9 +189,7 @@ def _projected(
     course: Course | None,
     workers: int,
 ) -> Iterable[Finding]:
-    """Compares max_hours with the least work at the accelerators' peak, which no run reaches, and then with the band:
-    an error if even its fast end is too slow.
-    """
+    """Compares max_hours with the least work at the peak, then with the band: an error if its fast end is too slow."""
     job, rate = config.training, speed.images_per_second
     if course is not None and (hours := job.kimg * 1000 * course.least_sec / workers / 3600) > job.max_hours:
         usual = hours if rate is None else _total_hours(config, machine, rate).mid
@@ -289,9 +283,7 @@ def _fewer_machines(config: StackConfig) -> str:
 
 
 def _idle_workers(machine: MachineType, trained: TrainConfig, workers: int) -> str:
-    """How many workers add almost no speed, in words; empty if all are useful. Launches and gradient averaging do not
-    shrink with more workers.
-    """
+    """How many workers add almost no speed, in words; empty if all are useful."""
     if machine.backend != "nccl":
         return ""
     try:
@@ -321,9 +313,7 @@ def _usual_rate(trained: TrainConfig, machine: MachineType, workers: int) -> flo
 
 
 def _find_halving_batch(config: StackConfig, machine: MachineType, trained: TrainConfig, waiting: float) -> int | None:
-    """The smallest doubling of the batch that halves the waiting and leaves enough steps; None if the trainer refuses
-    it.
-    """
+    """The smallest doubling of the batch that halves the waiting and leaves enough steps, if the trainer takes it."""
     batch_size = trained.batch_size * 2
     while batch_size * _MIN_STEPS <= trained.total_images:
         job = config.training.model_copy(update={"settings": {**config.training.settings, "batch_size": batch_size}})

@@ -72,9 +72,7 @@ def fabric_check(config: StackConfig, least_gbps: float | None) -> Iterable[Find
 
 
 def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> Iterable[Finding]:
-    """An explicit fabric check without effect: with a custom command, with one node, or with several nodes without a
-    fabric, which `why` names.
-    """
+    """An explicit fabric check without effect; `why` names what has no fabric, if there are several nodes."""
     is_explicit = "fabric_check" in config.cluster.model_fields_set and config.cluster.fabric_check.enabled
     reason = f"{'one node' if config.cluster.nodes.max < 2 else why} has no fabric to test"
     if config.own_command is not None:
@@ -88,9 +86,7 @@ def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> It
 def offering_findings(
     config: StackConfig, machine: MachineType, provider: Provider, zone: str, today: date
 ) -> Iterable[Finding]:
-    """Whether region and zones offer the cluster's machine type and those of its rungs. `zone`: the cluster's, may be
-    empty; `today`: to tell whether a list is old.
-    """
+    """Whether region and zones offer the cluster's machine type and those of its rungs. `zone`: may be empty."""
     catalog, ladder = load_provider(provider), plan_ladder(config.cluster.capacity)
     region, reserved = config.region, all(rung.reserved for rung in ladder)
     yield from region_findings(machine, region, catalog.regions, today, reserved=reserved)
@@ -108,9 +104,7 @@ def offering_findings(
 
 
 def ways_out(config: StackConfig, remaining: Mapping[str, str], fix: str = "") -> Iterable[Finding]:
-    """How data can leave a stack's network. `remaining`: ways that `egress: endpoints` leaves open on this provider ->
-    why; `fix`: how to close them.
-    """
+    """How data can leave the network. `remaining`: ways that `egress: endpoints` leaves open, with the reason."""
     path = "gangway:network.egress"
     if config.network.egress is Egress.NAT:
         yield Finding.info(

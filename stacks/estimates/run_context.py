@@ -32,10 +32,7 @@ def dockerfile_for(flavour: Flavour) -> str:
 
 
 def content_tag(dockerfile: str, root: Path = ROOT) -> str:
-    """The image's tag: `content-` and 16 hexadecimal digits of a hash, so that equal content is built once.
-
-    The content is the Dockerfile, the files that it copies, and .dockerignore, which filters those.
-    """
+    """A hash of the Dockerfile, the files that it copies, and .dockerignore, so that equal content is built once."""
     digest = hashlib.sha256(dockerfile.encode())
     copied = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
     for path in [root / ".dockerignore", *copied]:
@@ -76,16 +73,8 @@ def cloud_context(
     num_nodes: int | None = None,
     peak_tflops: Mapping[str, Fact[float | None]] | None = None,
 ) -> RunContext:
-    """The context of a run in the cloud, with the price of each kind of its capacity.
-
-    Args:
-        config: the stack.
-        machine: one node in the trainer's sense, which runs one launcher.
-        region: the stack's region.
-        rows: prices of the machine by region.
-        image_digest: digest of the trainer's image.
-        num_nodes: number of nodes; the stack's if omitted.
-        peak_tflops: peak of one worker by number format, if the trainer does not know the device.
+    """The context of a run in the cloud. `machine`: one node in the trainer's sense; `num_nodes`: the stack's if
+    omitted; `peak_tflops`: of one worker by number format, if the trainer does not know the device.
     """
     ladder = config.cluster.capacity
     kinds = tuple(rung.kind for rung in ladder)
@@ -141,10 +130,8 @@ def training_job(
     peak_tflops: Mapping[str, Fact[float | None]] | None = None,
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """The job of nodes that train. `state`: its folder on every node, shared between several nodes, so that any of them
-    can resume it; `data_dir`, `fabric_min_gbps`: as in `get_training`; `volumes` and `env`: for the fabric;
-    `num_nodes`: minimum and maximum, if a node of the stack file is several machines; `shutdown_timeout_sec`: fits into
-    30 s of notice, unless a cloud gives more.
+    """The job of nodes that train. `state`: its folder on every node, shared between several; `num_nodes`: if a node of
+    the stack file is several machines; `shutdown_timeout_sec`: fits into 30 s of notice.
     """
     least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
     context = cloud_context(config, machine, region, prices, image.rpartition("@")[2], most, peak_tflops)

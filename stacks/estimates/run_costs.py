@@ -196,16 +196,7 @@ def _egress(config: StackConfig, gib: float) -> Iterable[tuple[str, str, str, fl
 
 @dataclass(frozen=True)
 class Pace:
-    """Speed of a job and distance of its checkpoints.
-
-    Attributes:
-        checkpoint_kimg: distance of checkpoints in thousands of images.
-        images_per_second: speed of the whole job.
-        interval_sec: distance of checkpoints in seconds, at most the run or max_hours.
-        shortest_sec: lower end of the interval's band.
-        longest_sec: upper end of it.
-        source: source of the speed.
-    """
+    """Speed of a job and distance of its checkpoints, at most the run or max_hours; `..._sec` at the band's ends."""
 
     checkpoint_kimg: float
     images_per_second: float
@@ -224,16 +215,10 @@ class RungCost:
     """Cost of one rung, if all nodes come from it.
 
     Attributes:
-        position: index in the ladder.
-        kind: kind of capacity.
         num_nodes: nodes of the job on this rung; the other figures are for them.
         in_reach: whether machines can come; not if its price cap is below the lowest spot price seen.
         nodes_hourly: US dollars per hour of nodes and disks; None if a price is unknown, or out of reach.
         hourly: US dollars per hour of the whole stack; None likewise.
-        hourly_high: the same at the highest prices.
-        bound: whether these are bounds.
-        foreign_regions: other regions whose prices are used.
-        monthly: US dollars of 730 hours, with purchases and usage.
         run_hours: expected hours from the nodes' start to the run's end, at most max_hours; None if it never ends.
         run: US dollars of such a run; None if a price or the end is missing.
         share: expected share of the images by max_hours, 0..1; None likewise.
@@ -242,7 +227,6 @@ class RungCost:
             max_hours; without interruptions if their rate is unknown. None for a custom command, which is assumed to
             run for all of max_hours.
         taken: share of nodes interrupted within 720 hours; None for capacity that is not reclaimed.
-        failures: failures of one node per hour.
     """
 
     position: int
@@ -294,9 +278,7 @@ def rung_lines(config: StackConfig, lines: Sequence[CostComponent], position: in
 
 
 def rung_nodes(config: StackConfig, machine: MachineType, position: int) -> int:
-    """Nodes of the job on one rung: all on the first rung, and on each if a job never mixes rungs; on the others the
-    minimum. A queue's rungs all grow to the maximum.
-    """
+    """Nodes of the job on one rung: all on the first, or if rungs never mix; else the minimum. A queue's: all."""
     nodes = config.cluster.nodes
     is_whole = position == 0 or config.job is None or get_provider(config.provider).has_isolated_rungs(machine)
     return nodes.max if is_whole else nodes.min
@@ -315,9 +297,7 @@ class LowestSpot(NamedTuple):
 
 
 def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, LowestSpot]:
-    """Rungs whose price cap is below the lowest spot price seen, with that price: no machine comes. Bill, ladder,
-    expected run, budget and findings all exclude them. Unknown prices exclude nothing.
-    """
+    """Rungs that no machine comes to: their cap is below the lowest spot price seen. Unknown prices exclude nothing."""
     unmet, provider = {}, get_provider(config.provider)
     if not provider.caps_spot:
         return {}
@@ -420,9 +400,7 @@ def _interval_sec(config: StackConfig, images_per_second: float) -> float:
 
 
 def save_sec(config: StackConfig) -> float:
-    """How long training pauses for a checkpoint: by the stack file, else at the measured write speed. An upper bound,
-    since the trainer writes in the background.
-    """
+    """How long training pauses for a checkpoint: an upper bound, since the trainer writes in the background."""
     own = config.estimate.checkpoint_sec
     return state_gib(config.training.effective_config()) * (1 << 30) / SAVE_BYTES_PER_SEC if own is None else own
 
@@ -448,9 +426,7 @@ def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
 def price_ladder(
     config: StackConfig, machine: MachineType, lines: Sequence[CostComponent], job: Pace | None
 ) -> tuple[RungCost, ...]:
-    """Prices each rung of the ladder at the speed of its nodes. `job`: the pace on `run_nodes`; None for a custom
-    command.
-    """
+    """Prices each rung at the speed of its nodes. `job`: the pace on `run_nodes`; None for a custom command."""
     positions, unmet = range(len(config.cluster.capacity)), unmet_caps(config, machine)
     of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
     # Unknown prices of other lines are missing on every rung alike: findings report them for the whole bill.
@@ -473,9 +449,7 @@ def _rung(
     paid: float,
     rates: Mapping[int, float],
 ) -> RungCost:
-    """`own`: the lines of its nodes; None out of reach. `rates`: images a second by number of nodes; empty for a custom
-    command.
-    """
+    """`own`: the lines of its nodes, None out of reach; `rates`: by number of nodes, empty for a custom command."""
     rung, unknown = config.cluster.capacity[position], own is None or any(line.hourly is None for line in own)
     num_nodes = rung_nodes(config, machine, position)
     nodes_hourly = None if own is None or unknown else sum(line.hourly or 0.0 for line in own)
@@ -538,9 +512,7 @@ def stops(
     images_per_second: float,
     nodes_hourly: float = 0.0,
 ) -> SpotEstimate:
-    """The whole job at this speed on one rung, with checkpoints and interruptions, without the first start.
-    `nodes_hourly`: US dollars of all nodes.
-    """
+    """The whole job on one rung, with checkpoints and interruptions, without the first start."""
     fact = taken(config, machine) if isinstance(config.cluster.capacity[position], Spot) else None
     return estimate_spot(
         num_nodes,
@@ -555,9 +527,7 @@ def stops(
 
 
 def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungCost], paid: float) -> LadderEstimate:
-    """The cost of a training on all rungs together, for at most max_hours. If the interruption rate of spot is unknown,
-    only a lower and an upper bound. `paid`: dollars of a run that do not depend on its length.
-    """
+    """A training on all rungs for at most max_hours. `paid`: dollars of a run that do not depend on its length."""
     least, most = failure_band(machine)
     job = LadderJob(
         failures_per_hour=Span(least, rungs[0].failures.value, most),

@@ -34,9 +34,8 @@ _GRAPH_SHARE = 0.2
 
 
 class Assumed(NamedTuple):
-    """Assumptions about a run. `utilisation`: share of the accelerator's peak that a step's matrix products reach;
-    `launches`: kernel launches per operation of a step; `launch_sec`: time of one; `overlap`: share of the products'
-    time during which gradients travel; `hidden`: whether the host launches while the device computes.
+    """`utilisation`: share of the peak in matrix products; `overlap`: share of their time in which gradients travel;
+    `hidden`: whether the host launches while the device computes.
     """
 
     utilisation: float
@@ -91,8 +90,6 @@ class Throughput:
     """Speed of training, without checkpoints and interruptions.
 
     Attributes:
-        images_per_second: speed of the whole job; None if unknown.
-        provenance: measured in the stack file, projected, or unknown.
         source: basis of the figure, or why it is unknown.
         waiting: least and usual share of a step without matrix products; None if unknown.
     """
@@ -153,9 +150,7 @@ def worker_peak(trained: TrainConfig, machine: MachineType) -> WorkerPeak | None
 
 
 def throughput(config: StackConfig, machine: MachineType, num_nodes: int | None = None) -> Throughput:
-    """Measured, else projected. `num_nodes`: the stack's maximum if omitted. The stack file's measurement is for all
-    nodes; for fewer it is scaled like the projection.
-    """
+    """Measured, else projected. A measurement is for all nodes; for fewer it is scaled like the projection."""
     most = config.cluster.nodes.max
     num_nodes = most if num_nodes is None else num_nodes
     if config.own_command is not None:
@@ -194,9 +189,7 @@ def find_network(machine: MachineType, num_nodes: int) -> Network | None:
 
 
 class Work(NamedTuple):
-    """Work of a step at one size of the networks. `share`: share of the run's images at this size; `flop`: per real
-    image; `operations`: that the host starts per micro-batch; `gradient_bytes`: averaged over all workers.
-    """
+    """Work of a step at one network size. `share`: of the run's images; `operations`: per micro-batch."""
 
     share: float
     flop: float
@@ -208,8 +201,6 @@ class Step(NamedTuple):
     """A step, independent of the hardware.
 
     Attributes:
-        work: work at each size of the networks.
-        images: real images, over all workers.
         largest: real images of the worker with most, which the others wait for.
         starts: how often operations are started, once per micro-batch; less if they are replayed.
     """
@@ -233,9 +224,7 @@ def get_step(trained: TrainConfig, workers: int, span: Span | None = None) -> St
 
 
 class Leg(NamedTuple):
-    """A segment of a run, with constant batch and precision. `share`: share of the run's images; `tflops`: peak of one
-    worker at that precision.
-    """
+    """A segment of a run with constant batch and precision. `share`: of its images; `tflops`: peak of one worker."""
 
     share: float
     step: Step

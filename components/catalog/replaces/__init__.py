@@ -125,7 +125,6 @@ def _grows(before: Any, now: Any) -> bool:
 
 
 def _contains(outer: str, inner: str) -> bool:
-    """Whether one IP range contains another; False for anything else."""
     try:
         return IPv4Network(inner).subnet_of(IPv4Network(outer))
     except ValueError:

@@ -33,9 +33,8 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Work:
-    """The work. `hours`: remaining training, above 0; `restart_hours`: per start, paid like training; `is_running`: a
-    running job may continue at the first step without a start; `most_pauses`: once it trains, unlimited by default;
-    `deadline_hours`: from the first step, possibly within a step, at most the last step's end.
+    """`restart_hours`: per start, paid like training; `is_running`: needs no first start; `deadline_hours`: from the
+    first step.
     """
 
     hours: float

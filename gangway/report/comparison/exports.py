@@ -51,9 +51,7 @@ def report_json(
     signatures: Mapping[str, Mapping[str, str | None]],
     forecasts: Sequence[Kept] = (),
 ) -> str:
-    """Records and their table as a JSON object, every figure with its provenance. `table`: None if they do not fit one
-    table; `no_table`: the reason, else empty; `signatures`: by run id.
-    """
+    """Records and their table as JSON. `table`: None if they do not fit one, for the reason `no_table`."""
     data = {
         "table": table,
         "no_table": no_table,

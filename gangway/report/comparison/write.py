@@ -44,9 +44,7 @@ _KINDS: Final = ("pdf", "svg")
 
 
 class Grid(NamedTuple):
-    """A row's sample grid, of its first seed: no run is picked for its looks. `kind`: png, or jpeg if it was shrunk;
-    `remark`: how it was shrunk, else empty.
-    """
+    """A row's sample grid, of its first seed: no run is picked for its looks. `remark`: how it was shrunk, else empty."""
 
     label: str
     run: str
@@ -314,9 +312,6 @@ class ComparisonReport:
 def comparison_report(
     runs: Sequence[Run], group_by: str | None, half: Sequence[Path] = (), forecasts: Sequence[Kept] = ()
 ) -> ComparisonReport:
-    """Group the runs and fill the table. `runs`: at least one; `group_by`: names by commas, None for place and
-    treatment; `half`: directories of runs without a record; `forecasts`: of ledgers. InputError: not of one table, none
-    is finished, or an unknown name in `group_by`.
-    """
+    """Group the runs and fill the table. InputError: not of one table, none is finished, or an unknown name."""
     keys = parse_keys(group_by)
     return ComparisonReport(get_report(get_members(runs, half), keys), forecasts)

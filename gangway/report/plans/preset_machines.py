@@ -18,11 +18,8 @@ MACHINES = ("A100-80Gx8", "H100x8", "H200x8")
 
 @dataclass(frozen=True)
 class OnMachine:
-    """A preset's whole run on one machine. `needs_gib`: per accelerator at a step's peak, estimated
-    (gangway.stacks.estimates.trainer_findings); `images_per_second`: of the whole machine, projected, None without data
-    or memory; `hours`: of training alone, fast end first, None likewise; `usd`: of these hours, on demand at the list
-    price of `offer`, the cheapest of all regions and clouds; `fitting`: the largest micro-batch that fits if the
-    preset's does not.
+    """A preset's whole run on one machine. `images_per_second`, `hours`: projected, None without data or memory; `usd`:
+    on demand, at the cheapest offer; `fitting`: the largest micro-batch that fits if the preset's does not.
     """
 
     accelerator: str

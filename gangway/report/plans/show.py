@@ -101,9 +101,7 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
 
 
 def explain(plan: Plan, code: str, console: Console, *, compared: bool = False) -> None:
-    """Prints the plan's findings with this code, or what the code reports where there are none. `compared`: whether the
-    plan was compared with an earlier one. InputError: no finding has such a code.
-    """
+    """Prints the plan's findings with this code, or what the code reports. InputError: no finding has such a code."""
     found = [finding for finding in plan.findings if finding.code == code]
     if found:
         console.print(findings_table(found))

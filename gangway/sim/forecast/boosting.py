@@ -45,9 +45,7 @@ class QuantileBoosting:
     models: tuple[Any, ...]
 
     def predict(self, origins: "Integers") -> "Floats":
-        """Origins x steps x quantiles. Crossing quantiles are sorted, which never makes them worse (Chernozhukov,
-        Fernandez-Val, Galichon, Econometrica, 2010).
-        """
+        """Origins x steps x quantiles, sorted: that never makes quantiles worse (Chernozhukov et al., 2010)."""
         import numpy as np
 
         at = np.repeat(origins, self.horizon)

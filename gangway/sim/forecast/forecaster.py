@@ -83,9 +83,8 @@ class Adaptive:
     adaptation: float = ADAPTATION
 
     def offsets(self, scores: Sequence[float], delay: int) -> list[float]:
-        """The offset of each forecast, from the scores known by then; infinite before the first. `scores`: in the order
-        of the forecasts; those with unknown truth may be anything. `delay`: forecasts from one to its truth, at least
-        1; a forecast's own score is not used.
+        """Each forecast's offset, from the scores known by then; infinite before. `delay`: forecasts until a truth, 1
+        or more.
         """
         missed, aimed = 1 - self.level, 1 - self.level
         known: list[float] = []
@@ -113,9 +112,7 @@ _REFITS: Final = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """What to forecast, in steps of the series. `season`: period of the baseline; `level`: nominal coverage of the
-    intervals.
-    """
+    """What to forecast, in steps. `season`: period of the baseline; `level`: nominal coverage of the intervals."""
 
     horizon: int
     season: int
@@ -175,10 +172,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Backtest:
-    """Model and baseline at earlier origins, compared with the truth. `naive`: accuracy of the baseline; `gain`: skill
-    of the model, None if the baseline never errs; `drift`: of the model's one-step errors, against those that set its
-    intervals.
-    """
+    """Model and baseline at earlier origins. `gain`: None if the baseline never errs; `drift`: of one-step errors."""
 
     forecasts: tuple[Forecast, ...]
     baseline: tuple[Forecast, ...]
@@ -221,9 +215,7 @@ def forecast(series: Series, setting: Setting) -> tuple[Forecast, Forecast]:
 
 
 def backtest(series: Series, setting: Setting) -> Backtest:
-    """Back-test the last quarter of the history (at most 400 origins, fewer if training needs the rest). Fits the model
-    three times, only on values before those that set its intervals.
-    """
+    """Back-test the last quarter of the history, at most 400 origins, with three fits on values before the intervals'."""
     number, stride = len(series.values), setting.stride
     spare = number - setting.least_learnt - setting.least_calibration
     tested = max(setting.least_tested, min(number // 4, _MOST_ORIGINS * stride, spare))
@@ -261,9 +253,7 @@ class _Rolled:
 
 
 def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
-    """Forecasts at every stride from origin `first` to `last`, with one model, fitted on values before the calibration
-    values, which precede `first`; intervals then adapt to each truth.
-    """
+    """Forecasts at every stride with one model, fitted on values before the calibration values, which precede `first`."""
     import numpy as np
 
     stride = setting.stride

@@ -272,10 +272,7 @@ def _damaged(place: str, reason: str) -> InputError:
 
 @dataclass(frozen=True)
 class Standing:
-    """One series at one level. `of`: subject of the series, empty in old ledgers; `waiting`: number of forecasts with
-    unknown truth; `gain`: skill of the model, None without any, or if the baseline never errs; `drift`: of one-step
-    errors, the later half against the earlier, None if too few.
-    """
+    """One series at one level. `waiting`: forecasts with unknown truth; `drift`: later half against the earlier."""
 
     series: str
     of: str

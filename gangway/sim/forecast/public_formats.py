@@ -216,9 +216,7 @@ class _Availability(_Foreign):
 
 
 def read_history(path: Path, column: str | None = None) -> Series:
-    """Read a history. `column`: the value, if there are several; for prices MACHINE/ZONE. A history without a subject
-    gets the file's name. InputError: what is wrong, and where.
-    """
+    """Read a history; without a subject it gets the file's name. `column`: the value; for prices MACHINE/ZONE."""
     series = _read(file_text(path), str(path), column)
     return series if series.of else replace(series, of=visible(path.stem))
 

@@ -14,12 +14,9 @@ class Curve:
     """How fast a job trains.
 
     Attributes:
-        images_per_sec: of one GPU.
-        batch_size: global, as submitted.
         batch_max: limit for policies that move batches.
         noise_batch: the gradient-noise scale (critical batch), above which images are worth less; None if not measured:
             the batch stays.
-        gradient_bytes: averaged by all workers per step.
         serial_share: of a step's compute that more workers do not shorten, 0..1.
     """
 
@@ -55,12 +52,10 @@ class Ask:
     """What the scheduler knows of a job.
 
     Attributes:
-        submit_sec: from the trace's start.
         images: requested; it never trains on more.
         speeds: images per second on gpus_min, gpus_min + 1, ... gpus_max GPUs.
         goodputs: the same at the best batch, in images of the submitted one.
         group: its user or kind, for learning across jobs.
-        deadline_sec: from the trace's start; None for none.
     """
 
     name: str
@@ -136,9 +131,8 @@ def generate(
     elastic: int,
     seed: int,
 ) -> Sequence[Job]:
-    """Draw `number` jobs for a cluster of `num_gpus`. `num_gpus`: of the cluster; wider jobs are cut to it. `load`:
-    GPU-seconds of all jobs on their fewest GPUs, over those of the cluster during arrivals; above 0. `elastic`: most
-    over fewest GPUs of a job; 1 for fixed.
+    """Draw `number` jobs. `load`: GPU-seconds of all jobs over the cluster's during arrivals; `elastic`: most over
+    fewest.
     """
     draw = random.Random(f"jobs {seed}")
     sigma, mean_sec = statistics.log_spread.value, statistics.mean_sec.value
@@ -238,9 +232,7 @@ def submitted_job(run: Run, network: Network) -> Job:
 
 
 def controlled_job(run: Run, network: Network, gain: Gain) -> Job:
-    """The job with its controller. Images lost on its fewest GPUs before the controller settles are added to its work
-    once, since the settings survive restarts.
-    """
+    """The job with its controller; images lost before it settles are added to its work once."""
     before, counts = submitted_job(run, network), _counts(run.job.ask)
 
     def mended(was: float, best: float) -> float:

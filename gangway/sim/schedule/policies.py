@@ -109,9 +109,8 @@ LEAST_PATIENCE_SEC = 24 * 3600.0
 
 @dataclass
 class LengthModel:
-    """Share of the requested images after which a job ends: its logarithm by ridge regression on the logarithms of
-    length and GPUs (recursive least squares), plus the group's mean residual, shrunk to 0 for few jobs. `ridge`: of the
-    weights, which start at 0: full length; `shrink`: prior jobs with residual 0 in a group's mean.
+    """Share of the requested images after which a job ends: ridge regression of its logarithm (recursive least squares)
+    on those of length and GPUs, plus the group's mean residual, shrunk to 0.
     """
 
     ridge: float = 1.0

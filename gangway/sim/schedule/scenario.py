@@ -299,9 +299,7 @@ class Scenario:
 
 
 def build(config: ScenarioConfig, trace: TraceConfig | None = None) -> Scenario:
-    """Build a scenario with the catalogue's values. `trace`: the jobs if the file names one. InputError: an unknown
-    machine or region, a duplicate name, a job that is too wide.
-    """
+    """Build a scenario with the catalogue's values. InputError: unknown machine or region, duplicate name, too wide."""
     offers, network, notes = _from_catalogue(config.cluster.machine)
     cluster, more = _cluster(config.cluster, offers)
     notes += [*more, *config.assumptions]

@@ -29,9 +29,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Ended:
-    """A finished job. `moves`: stops or changes of GPUs by the policy; `kept_gpu_sec`: of training that counted;
-    `lost_gpu_sec`: starts, saves, and repeated training.
-    """
+    """A finished job. `moves`: by the policy; `kept_gpu_sec`: of training that counted; `lost_gpu_sec`: all else."""
 
     ask: Ask
     first_sec: float
@@ -120,9 +118,7 @@ def percentile(ascending: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class Stint:
-    """Times in seconds; the methods' count from `begun_sec`. `overhead_sec`: before the first step: the start, and the
-    save owed from a move; `interval_sec`: of training between saves, infinite for none.
-    """
+    """`overhead_sec`: before the first step; `interval_sec`: of training between saves, infinite for none."""
 
     begun_sec: float
     gpus: int
@@ -392,9 +388,7 @@ class _Simulation:
 
 
 def simulate(jobs: Sequence[Job], cluster: Cluster, policy: Policy, seed: int = 0) -> Outcome:
-    """Simulate from the first event to the last job's end. `jobs`: at least one, unique names, fewest GPUs within the
-    cluster; `policy`: a fresh instance; `seed`: of outages. Raises EndlessError.
-    """
+    """Simulate to the last job's end. `policy`: a fresh instance; `seed`: of outages. Raises EndlessError."""
     run = _Simulation(cluster, policy, seed)
     for job in sorted(jobs, key=lambda job: job.ask.submit_sec):
         run.push(job.ask.submit_sec, _Kind.COME, job)
