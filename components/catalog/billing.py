@@ -25,7 +25,7 @@ class ByUse(Frozen):
 
 
 class BillingDelay(Frozen):
-    """Typical hours until a budget counts a cost. `asks_every_hours`: the stop's polling; None if the budget calls it."""
+    """Typical hours until a budget counts a cost. `asks_every_hours`: the stop's polling; None without any."""
 
     least_hours: Fact[float]
     most_hours: Fact[float]

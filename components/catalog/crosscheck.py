@@ -71,7 +71,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Check:
-    """`compared`: facts that another catalogue has too; `idle`: reasons without a difference, which fail the check too."""
+    """`compared`: facts that another catalogue has too; `idle`: reasons without a difference, which fail too."""
 
     sources: Mapping[str, Source]
     compared: int

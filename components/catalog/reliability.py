@@ -30,7 +30,7 @@ class Repair(Frozen):
 
 
 class ReliabilityTable(Frozen):
-    """`accelerator_hours`: between failures that stop a job, by model; per accelerator with its share of the machine."""
+    """`accelerator_hours`: between failures that stop a job, per accelerator with its share of the machine."""
 
     accelerator_hours: Mapping[str, Fact[float]]
     other_accelerator_hours: Fact[float]

@@ -84,7 +84,7 @@ class CardRun(Frozen):
 
 
 class EfaFabric(Frozen):
-    """Elastic Fabric Adapters. `max_efa_interfaces`: EfaInfo.MaximumEfaInterfaces; `layout`: exactly what is declared."""
+    """Elastic Fabric Adapters. `max_efa_interfaces`: EfaInfo.MaximumEfaInterfaces; `layout`: as declared."""
 
     kind: Literal["efa"]
     max_efa_interfaces: Fact[int | None]

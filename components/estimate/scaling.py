@@ -46,7 +46,7 @@ class Links:
 
 @dataclass(frozen=True)
 class StepModel:
-    """`serial_share`: of the compute that does not shrink with the batch; `overlap`: share that overlaps communication."""
+    """`serial_share`: of the compute, does not shrink with the batch; `overlap`: overlaps communication."""
 
     compute_sec: float
     gradient_bytes: float
@@ -160,7 +160,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Torus:
-    """Slices of one TPU generation, ascending. `link_gbps`: between neighbours, one direction; `hop_sec`: per message."""
+    """Slices of one TPU generation, ascending. `link_gbps`: between neighbours, one direction."""
 
     slices: tuple[Slice, ...]
     link_gbps: float

@@ -99,7 +99,7 @@ def refuse_size(
     tier: int | None,
     others: Iterable[int] = (),
 ) -> InputError:
-    """An error with the nearest of `sizes`, or a tier of `others`. `bill`: provider, region, service without its tier."""
+    """An error with the nearest of `sizes`, or a tier of `others`. `bill`: provider, region, service."""
     near = nearest_number(capacity_gib, sizes)
     fix = f"set capacity_gib: {near}{_price(bill, near, tier)}"
     for other in others:

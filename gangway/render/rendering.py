@@ -47,7 +47,7 @@ class Source(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A figure on the page. `text`: the number, `unknown`, or `absent`; `hint`: in readable units; `footnote`: from 1."""
+    """A figure on the page. `text`: the number, `unknown`, or `absent`; `footnote`: of its source, from 1."""
 
     text: str
     unit: str

@@ -137,7 +137,7 @@ def wanted_nodes(
 def _affordable(
     config: StackConfig, curve: Mapping[int, Rate], node_usd: float | None, state: State
 ) -> tuple[Mapping[int, Rate], str]:
-    """The node counts within the controller's dollars an hour (fewest and reserved ones always), and why some are not."""
+    """The node counts within the controller's dollars an hour, and why some are not."""
     asked = config.work.controller
     bound, fewest = None if asked is None else asked.bounds.usd_per_hour, min(curve)
     if bound is None:

@@ -52,7 +52,7 @@ SMALL_SHARE = 0.01
 def common_findings(
     config: StackConfig, machine: MachineType, cost: CostEstimate | None, *, shared: bool = False
 ) -> list[Finding]:
-    """`cost`: None under the engine, which prices nothing; `shared`: nodes share a run directory without a file system."""
+    """`cost`: None under the engine; `shared`: nodes share a run directory without a file system."""
     unpriced = [
         *(_training(config, machine, cost) if config.trains else run_findings(config, machine, cost)),
         *([] if shared else _state(config)),
@@ -128,7 +128,7 @@ def _basis(config: StackConfig, cost: CostEstimate) -> str:
 
 
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    """The global batch stays the same when nodes come and go: each worker needs an image or group, ideally all alike."""
+    """The global batch stays the same when nodes come and go: each worker needs an image or group."""
     trained, nodes = config.training.effective_config(), config.cluster.nodes
     batch_size, group, per_node = trained.batch_size, trained.group, machine.num_accelerators.value
     shared = "image" if group == 1 else f"group of {group} images (minibatch_std)"

@@ -51,7 +51,7 @@ def remaining(
     level: float = 0.9,
     interruptions: Interruptions | None = None,
 ) -> Remaining:
-    """Forecast a job's remaining time. `windows`: seconds and images in order, without stops; at least FEWEST_WINDOWS."""
+    """Forecast a job's remaining time. `windows`: seconds and images in order; at least FEWEST_WINDOWS."""
     assert len(windows) >= FEWEST_WINDOWS, "whoever has fewer does not ask"
     images = sum(count for _, count in windows)
     naive = images_left * sum(seconds for seconds, _ in windows) / images

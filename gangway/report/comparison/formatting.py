@@ -71,7 +71,7 @@ def _exponent(value: float, digits: int) -> int:
 
 
 class CellWords(NamedTuple):
-    """`text`: the number, `absent`, or a dash; `unit`: only if not the column's; `values`: each run's, as a sentence."""
+    """`text`: the number, `absent`, or a dash; `unit`: if not the column's; `values`: each run's."""
 
     text: str
     unit: str = ""

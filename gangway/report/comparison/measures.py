@@ -132,7 +132,7 @@ def energy_key(members: Sequence[Member]) -> str:
 
 
 def quality_measures(members: Sequence[Member], always: Sequence[str] = ()) -> list[Measure]:
-    """A measure for each quality metric; values computed in different ways all become absent. `always`: has a column."""
+    """A measure for each quality metric; values computed in different ways all become absent."""
     by_name: dict[str, list[QualityRecord]] = {}
     for member in members:
         for quality in member.record.quality:

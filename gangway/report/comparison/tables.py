@@ -22,7 +22,7 @@ _SAME_LENGTH = 0.1
 
 
 class Task(BaseModel):
-    """What a row trained. `datasets`: with the resolutions that count as equal, empty for any; `remark`: assumptions."""
+    """What a row trained. `datasets`: with the resolutions that count as equal, empty for any."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -131,7 +131,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """`kind`: ours; change, of the row above against the control; or theirs, a paper's. `relative`: cells are changes."""
+    """`kind`: ours; change, of the row above against the control; or theirs. `relative`: cells are changes."""
 
     kind: Literal["ours", "change", "theirs"]
     label: str

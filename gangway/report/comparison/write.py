@@ -44,7 +44,7 @@ _KINDS: Final = ("pdf", "svg")
 
 
 class Grid(NamedTuple):
-    """A row's sample grid, of its first seed: no run is picked for its looks. `remark`: how it was shrunk, else empty."""
+    """A row's sample grid, of its first seed: no run is picked for its looks. `remark`: how it was shrunk."""
 
     label: str
     run: str

@@ -215,7 +215,7 @@ def forecast(series: Series, setting: Setting) -> tuple[Forecast, Forecast]:
 
 
 def backtest(series: Series, setting: Setting) -> Backtest:
-    """Back-test the last quarter of the history, at most 400 origins, with three fits on values before the intervals'."""
+    """Back-test the last quarter of the history, at most 400 origins, with three fits on earlier values."""
     number, stride = len(series.values), setting.stride
     spare = number - setting.least_learnt - setting.least_calibration
     tested = max(setting.least_tested, min(number // 4, _MOST_ORIGINS * stride, spare))
@@ -253,7 +253,7 @@ class _Rolled:
 
 
 def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
-    """Forecasts at every stride with one model, fitted on values before the calibration values, which precede `first`."""
+    """Forecasts at every stride with one model, fitted before the calibration values that precede `first`."""
     import numpy as np
 
     stride = setting.stride

@@ -22,7 +22,7 @@ Grants = dict[str, int]
 
 
 class JobView(NamedTuple):
-    """A submitted, unfinished job. `gpus`: 0 while it waits; `length_sec`: to its end on so many GPUs, by its request."""
+    """A submitted, unfinished job. `gpus`: 0 while it waits; `length_sec`: to its end, by its request."""
 
     ask: Ask
     gpus: int
