@@ -1,11 +1,10 @@
 """Resource types that cost nothing or are billed by use alone, and how late each provider's bills are."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from gangway.components.catalog.schema import Fact, Frozen
-from gangway.components.catalog.tables import read_table
+from gangway.components.catalog.tables import table_reader
 
 
 class FreeTypes(Frozen):
@@ -54,7 +53,4 @@ class BillingTable(Frozen):
         return next((row for row in self.by_use if kind in row.types), None)
 
 
-@cache
-def load_billing() -> BillingTable:
-    """The table, read once per process."""
-    return read_table(BillingTable, "billing")
+load_billing = table_reader(BillingTable, "billing")

@@ -136,8 +136,9 @@ def _facts(claims: Claims) -> Iterator[str]:
 
 
 def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]]) -> Iterator[Difference]:
-    machines, tpus = load_bundled(provider).machines, load_bundled_tpus() if provider == "gcp" else None
-    prices = {(price.machine_type, price.region): price.on_demand.value for price in load_bundled(provider).prices}
+    catalog = load_bundled(provider)
+    machines, tpus = catalog.machines, load_bundled_tpus() if (catalog.folder / "tpus.yaml").exists() else None
+    prices = {(price.machine_type, price.region): price.on_demand.value for price in catalog.prices}
     offered = {name: machine.offered for name, machine in machines.items()}
     if tpus is not None:
         prices |= {(price.generation, price.region): price.on_demand.value for price in tpus.prices}

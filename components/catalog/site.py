@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cache
 from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from gangway.components.catalog.loader import PROVIDERS, load_bundled
 from gangway.components.catalog.power import load_power
 from gangway.components.catalog.schema import Architecture, Fact, Frozen, MachinePrice, MachineType, Region
-from gangway.components.catalog.tables import read_table
+from gangway.components.catalog.tables import table_reader
 from gangway.components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Whole
 from gangway.components.core.findings import Finding, InputError, nearest_hint
 
@@ -133,10 +132,7 @@ class SiteMachine(MachineType):
     site_fabric: SiteFabric | None
 
 
-@cache
-def load_site_defaults() -> SiteDefaults:
-    """The assumptions, read once per process."""
-    return read_table(SiteDefaults, "site")
+load_site_defaults = table_reader(SiteDefaults, "site")
 
 
 def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = "") -> SiteMachine:

@@ -1,7 +1,7 @@
 """Reads YAML tables whose rows name their source; spot interruptions; accelerator links."""
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -86,6 +86,11 @@ def read_table(model: type[Model], name: str) -> Model:
     """A YAML file of this folder as `model`."""
     tables, sources = read_file(Path(__file__).parent / f"{name}.yaml")
     return model.model_validate(with_facts(model, tables, sources))
+
+
+def table_reader(model: type[Model], name: str) -> Callable[[], Model]:
+    """A function that returns a YAML file of this folder as `model`, read once per process."""
+    return cache(partial(read_table, model, name))
 
 
 Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]
@@ -202,10 +207,7 @@ class LinkTable(Frozen):
     efa_bus_share: Fact[float]
 
 
-@cache
-def load_links() -> LinkTable:
-    """The table, read once per process."""
-    return read_table(LinkTable, "links")
+load_links = table_reader(LinkTable, "links")
 
 
 def link_gbps(accelerator: str) -> Fact[float | None]:

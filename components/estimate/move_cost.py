@@ -14,20 +14,13 @@ from gangway.components.catalog.schema import Fact
 from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.quotes import Job, Quoted, Sort, quote
 from gangway.components.estimate.spot import RESTART_SEC
+from gangway.components.estimate.statistics import Band
 
 LEAST_SHARE: Final = 0.1
 """Minimum share of the cost of staying: a smaller saving is not worth a person's hour."""
 _BITS_PER_GIB = 8 * 2**30
 UNITS: Final[dict[Sort, str]] = {"cost": "USD", "carbon": "gCO2e", "risk": "h"}
 """What each sort saves; risk is the time from now to the last image."""
-
-
-class Band(NamedTuple):
-    """A figure and its range."""
-
-    low: float
-    mid: float
-    high: float
 
 
 @dataclass(frozen=True)

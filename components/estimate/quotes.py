@@ -4,22 +4,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from gangway.components.catalog.reliability import load_reliability
 from gangway.components.catalog.resolve import KINDS
 from gangway.components.estimate.data_transfer import Carried, DataAt, carried
-from gangway.components.estimate.energy import (
-    CarbonEstimate,
-    EmbodiedEstimate,
-    EnergyEstimate,
-    RunHours,
-    SciEstimate,
-    estimate_carbon,
-    estimate_embodied,
-    estimate_energy,
-    estimate_sci,
-)
+from gangway.components.estimate.energy import Footprint, RunHours, estimate_footprint
 from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.regions import Place
 from gangway.components.estimate.spot import (
@@ -64,15 +54,6 @@ class Job:
     data: DataAt | None = None
     start_hours: float = RESTART_SEC / 3600
     kimg: float | None = None
-
-
-class Footprint(NamedTuple):
-    """A job's energy, emissions and SCI. Maxima: rated power until the deadline, or else for the expected hours."""
-
-    energy: EnergyEstimate
-    carbon: CarbonEstimate
-    embodied: EmbodiedEstimate
-    sci: SciEstimate
 
 
 @dataclass(frozen=True)
@@ -292,13 +273,12 @@ def _block_days(hours: float) -> int | None:
 
 
 def _footprint(offer: Offer, job: Job, hours: float) -> Footprint | None:
+    """Maxima: rated power until the deadline, or else for the expected hours."""
     if offer.place is None or math.isinf(hours):
         return None
     run = RunHours(hours, hours, hours, max(hours, job.deadline_hours or 0.0))
-    energy = estimate_energy(offer.machine, job.num_nodes, run, offer.place)
-    carbon, embodied = estimate_carbon(energy, offer.place), estimate_embodied(offer.machine, job.num_nodes, run)
     kimg = None if job.kimg is None else (job.kimg, job.kimg, job.kimg)
-    return Footprint(energy, carbon, embodied, estimate_sci(carbon, embodied, kimg))
+    return estimate_footprint(offer.machine, job.num_nodes, run, offer.place, kimg)
 
 
 def _problem(offer: Offer, job: Job, hours: float, wall_hours: float, spot: SpotEstimate | None) -> str:

@@ -1,4 +1,4 @@
-"""Paired comparisons: the change, its 95 % interval, and the claim it supports; pure.
+"""Figures with a range; paired comparisons: the change, its 95 % interval, and the claim it supports; pure.
 
 A pair is a control and a treatment under the same conditions (seed, trace, time span). The test is Student's t on log
 ratios if every figure is positive, else on differences. It assumes independent pairs. Simulated with 6 to 30 pairs, the
@@ -7,7 +7,7 @@ of 2 (exponential) and 6 pairs in 89 %.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import mul
@@ -22,6 +22,19 @@ LEVEL: Final = 0.95
 _ROUNDING: Final = 1e-9
 """Relative difference below which changes are equal but for rounding."""
 _Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True)
+class Band:
+    """A figure with its range; `low` is the smallest."""
+
+    low: float
+    mid: float
+    high: float
+
+    def map(self, function: Callable[[float], float]) -> "Band":
+        """Applies a non-decreasing `function` to each figure."""
+        return Band(function(self.low), function(self.mid), function(self.high))
 
 
 @dataclass(frozen=True)

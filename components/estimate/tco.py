@@ -15,10 +15,9 @@ accelerators): no taxes, price changes or waiting.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 
 from gangway.components.catalog.schema import Fact, Frozen
-from gangway.components.catalog.tables import read_table
+from gangway.components.catalog.tables import table_reader
 from gangway.components.estimate.cost import HOURS_PER_MONTH
 
 HOURS_PER_YEAR = 12 * HOURS_PER_MONTH
@@ -63,10 +62,7 @@ class OnPremTable(Frozen):
     utilisation: Fact[float]
 
 
-@cache
-def load_onprem() -> OnPremTable:
-    """The assumptions, read once per process."""
-    return read_table(OnPremTable, "onprem")
+load_onprem = table_reader(OnPremTable, "onprem")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.whole_files import make_folder, write_whole
 from gangway.components.estimate.cost import foreign_note
 from gangway.render.rendering import Cell, Sources, duration, kimg_text, moment, number, render_template
-from gangway.report.decisions import Decided, find_decided
-from gangway.report.plots import Chart, cost_chart, curve_charts, quality_chart
+from gangway.report.decisions import find_decided
+from gangway.report.plots import cost_chart, curve_charts, quality_chart
 from gangway.runs.run_folders import hints, not_sealed
 from gangway.runs.signatures import UNSIGNED
 from gangway.trainer.core.regular_files import read_regular
@@ -38,24 +38,6 @@ class Picture(NamedTuple):
     png: bytes
     width: int
     height: int
-
-
-@dataclass(frozen=True)
-class ReportInputs:
-    """Everything a report needs, already read."""
-
-    plan: Mapping[str, Any]
-    sandbox: Sequence[SandboxRow]
-    record: RunRecord
-    curves: Sequence[Chart]
-    cost_chart: Chart | None
-    quality_charts: Sequence[Chart]
-    samples: Picture | None
-    reals: Picture | None
-    hints: Sequence[str] = ()
-    missing: Sequence[str] = ()
-    signed: str = UNSIGNED.sentence
-    decided: Decided | None = None
 
 
 class _Problem(NamedTuple):
@@ -84,14 +66,15 @@ def picture(png: bytes, place: str) -> Picture:
     return Picture(png, width, height)
 
 
-def render_page(inputs: ReportInputs) -> str:
-    """The whole HTML file with embedded styles and images."""
-    plan, record = inputs.plan, inputs.record
-    sources, counts = Sources(), Counter(str(row.status) for row in inputs.sandbox)
+def _page(
+    plan: Mapping[str, Any], sandbox: Sequence[SandboxRow], record: RunRecord, missing: Sequence[str], **shown: Any
+) -> str:
+    """The whole HTML file with embedded styles and images. `shown`: charts, pictures and notes, by the template."""
+    sources, counts = Sources(), Counter(str(row.status) for row in sandbox)
     programs = sorted({*record.versions, *plan["versions"]}, key=str.lower)
     # Cells are made when the template prints them, so footnotes are numbered in reading order.
     context = {
-        "i": inputs,
+        **shown,
         "plan": plan,
         "record": record,
         "sources": sources,
@@ -107,10 +90,10 @@ def render_page(inputs: ReportInputs) -> str:
             ("Peak memory", record.peak_memory_gib),
         ],
         "improvement": _improvement(record),
-        "wrong": _find_problems(inputs),
+        "wrong": _find_problems(plan, sandbox, record, missing),
         "tree": _tree(plan["resources"]),
         "findings": sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
-        "sandbox": sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
+        "sandbox": sorted(sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
         "status_counts": [(status, counts[status]) for status in reversed(_STATUSES) if counts[status]],
         "versions": [(name, record.versions.get(name, ""), plan["versions"].get(name, "")) for name in programs],
     }
@@ -126,15 +109,17 @@ def render_page(inputs: ReportInputs) -> str:
     return render_template("report.html.j2", ("report.css",), filters, context)
 
 
-def _find_problems(inputs: ReportInputs) -> list[_Problem]:
-    record, found = inputs.record, []
+def _find_problems(
+    plan: Mapping[str, Any], sandbox: Sequence[SandboxRow], record: RunRecord, missing: Sequence[str]
+) -> list[_Problem]:
+    found = []
     if record.status != "done":
         done = f"{kimg_text(record.images)} of {kimg_text(record.config.total_images)} kimg"
         text = f"is {record.status}, at {done}: every figure below is of a part of it"
         found.append(
             _Problem("error", f"run {record.id}", text, "the same train command goes on with it", "interruptions")
         )
-    for name in inputs.missing:
+    for name in missing:
         found.append(
             _Problem("error", f"run {record.id}", f"has no {name}", "what comes of it is not below", "samples")
         )
@@ -143,7 +128,7 @@ def _find_problems(inputs: ReportInputs) -> list[_Problem]:
         for metric in record.quality
         if (text := _quality_warning(metric))
     ]
-    for row in inputs.sandbox:
+    for row in sandbox:
         if row.status in ("refused", "different"):
             found.append(
                 _Problem("error", row.name, f"{row.type} was {row.status} in the sandbox", row.note, "sandbox")
@@ -153,7 +138,7 @@ def _find_problems(inputs: ReportInputs) -> list[_Problem]:
     ]
     found += [
         _Problem(finding["severity"], finding["path"], finding["message"], finding["fix"] or "", "plan-findings")
-        for finding in inputs.plan["findings"]
+        for finding in plan["findings"]
         if finding["severity"] != "info"
     ]
     return sorted(found, key=lambda one: _SEVERITIES.index(one.severity))
@@ -279,21 +264,19 @@ def write_report(
     cost = cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
     quality = [chart for metric in record.quality if (chart := quality_chart(metric))]
     decided = find_decided(record, stats, "decisions")
-    html = render_page(
-        ReportInputs(
-            plan=plan,
-            sandbox=sandbox,
-            record=record,
-            curves=curves,
-            cost_chart=cost,
-            quality_charts=quality,
-            samples=_read(samples_png) if samples_png else None,
-            reals=_read(reals_png) if reals_png else None,
-            missing=missing,
-            signed=signed,
-            hints=hints(stats),
-            decided=decided,
-        )
+    html = _page(
+        plan,
+        sandbox,
+        record,
+        missing,
+        curves=curves,
+        cost_chart=cost,
+        quality_charts=quality,
+        samples=_read(samples_png) if samples_png else None,
+        reals=_read(reals_png) if reals_png else None,
+        signed=signed,
+        hints=hints(stats),
+        decided=decided,
     )
     charts = [*quality, *curves, *([cost] if cost else [])]
     files = {

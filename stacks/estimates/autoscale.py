@@ -6,13 +6,15 @@ change on its machines.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from math import ceil, floor, inf
 
 from gangway.components.catalog.schema import MachineType
 from gangway.components.core.capacity import plan_rung
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.estimate.autoscale import Decision, Rate, State, Targets, decide
+from gangway.components.estimate.autoscale import Decision, State, decide
 from gangway.components.estimate.cost import CostEstimate, foreign_mark
+from gangway.components.estimate.statistics import Band
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.sections import AutoscaleConfig
 from gangway.stacks.config.stack_config import StackConfig
@@ -65,7 +67,7 @@ def why_not_scaled(config: StackConfig, machine: MachineType) -> str:
     return ""
 
 
-def find_curve(config: StackConfig, machine: MachineType) -> Mapping[int, Rate]:
+def find_curve(config: StackConfig, machine: MachineType) -> Mapping[int, Band]:
     """Images a second by number of nodes, with checkpoints and interruptions; empty if unknown."""
     least, most = config.cluster.nodes.min, config.cluster.nodes.max
     steps = min(most - least, _MAX_POINTS - 1)
@@ -74,7 +76,7 @@ def find_curve(config: StackConfig, machine: MachineType) -> Mapping[int, Rate]:
     for nodes in numbers:
         band = throughput(config, machine, nodes).images_per_second
         if band is not None:
-            found[nodes] = Rate(*(_net_rate(config, machine, nodes, each) for each in (band.low, band.mid, band.high)))
+            found[nodes] = band.map(partial(_net_rate, config, machine, nodes))
     return {nodes: rate for nodes, rate in found.items() if rate.mid > 0}
 
 
@@ -89,7 +91,7 @@ def wanted_nodes(
     config: StackConfig,
     machine: MachineType,
     cost: CostEstimate | None,
-    curve: Mapping[int, Rate],
+    curve: Mapping[int, Band],
     now: datetime,
     *,
     images_done: float = 0.0,
@@ -117,26 +119,22 @@ def wanted_nodes(
         around_usd_per_hour=around_usd,
         paid_nodes=nodes if reserved else 0,
         restart_sec=config.estimate.restart_sec,
-    )
-    targets = Targets(
-        deadline=asked.deadline is not None,
         images_per_sec=asked.images_per_sec,
-        budget=asked.budget_usd is not None,
         least_images_per_usd=asked.least_images_per_usd,
         hold_sec=asked.hold_minutes * 60,
     )
     paid, why = _affordable(config, curve, node_usd, state)
-    found = decide(targets, paid, state)
+    found = decide(paid, state)
     if why:
         found = replace(found, reason=f"{found.reason}; {why}", left_out_by=_DOLLARS)
-    has_dollars = why or targets.budget or targets.least_images_per_usd is not None
+    has_dollars = why or asked.budget_usd is not None or asked.least_images_per_usd is not None
     mark = foreign_mark(cost.in_use) if cost is not None and has_dollars else ""
     return replace(found, reason=f"{found.reason}{mark}") if mark else found
 
 
 def _affordable(
-    config: StackConfig, curve: Mapping[int, Rate], node_usd: float | None, state: State
-) -> tuple[Mapping[int, Rate], str]:
+    config: StackConfig, curve: Mapping[int, Band], node_usd: float | None, state: State
+) -> tuple[Mapping[int, Band], str]:
     """The node counts within the controller's dollars an hour, and why some are not."""
     asked = config.work.controller
     bound, fewest = None if asked is None else asked.bounds.usd_per_hour, min(curve)

@@ -4,7 +4,7 @@ and how the bill covers them. Pure.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
 from typing import Any, Final
@@ -321,18 +321,24 @@ def is_billable(kind: str) -> bool:
     return not kind.startswith(("gangway:", "pulumi:"))
 
 
+def find_coverage(kind: str, name: str, inputs: Mapping[str, Any], priced: Container[str]) -> Coverage:
+    """How the bill covers a resource. `priced`: keys of resources with a line, as of `get_key`."""
+    table = load_billing()
+    if get_key(kind, name) in priced:
+        return Coverage.PRICED
+    if table.free_of(kind, inputs) is not None:
+        return Coverage.FREE
+    return Coverage.NOWHERE if table.by_use_of(kind) is None else Coverage.BY_USE
+
+
 def coverage(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> dict[str, Coverage]:
-    """How the bill covers each resource, by `get_key`."""
-    priced, table = {key for line in lines for key in line.of}, load_billing()
-
-    def of(resource: Declared) -> Coverage:
-        if get_key(resource.type, resource.name) in priced:
-            return Coverage.PRICED
-        if table.free_of(resource.type, resource.inputs) is not None:
-            return Coverage.FREE
-        return Coverage.NOWHERE if table.by_use_of(resource.type) is None else Coverage.BY_USE
-
-    return {get_key(one.type, one.name): of(one) for one in resources if is_billable(one.type)}
+    """How the bill covers each billable resource, by `get_key`."""
+    priced = {key for line in lines for key in line.of}
+    return {
+        get_key(one.type, one.name): find_coverage(one.type, one.name, one.inputs, priced)
+        for one in resources
+        if is_billable(one.type)
+    }
 
 
 def unpriced(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> Iterable[Finding]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pulumi
 
-from gangway.components.catalog.power import life_hours, machine_emissions
+from gangway.components.catalog.power import load_embodied, machine_emissions
 from gangway.components.catalog.resolve import Kind, resolve_price, stated_price
 from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from gangway.components.core.capacity import AnyRung, CapacityBlock, Reservation
@@ -100,7 +100,7 @@ def cloud_context(
         embodied_kg_per_accelerator=_quantity(each(made.kg), "kg"),
         embodied_kg_low=_band_end(each(made.low), "low"),
         embodied_kg_high=_band_end(each(made.high), "high"),
-        accelerator_life_hours=_quantity(life_hours(), "h"),
+        accelerator_life_hours=_quantity(load_embodied().life_hours, "h"),
         accelerator_watts=_quantity(machine.accelerator_watts, "W"),
         accelerator_tflops={numbers: _quantity(peak, "TFLOP/s") for numbers, peak in (peak_tflops or {}).items()},
         accelerator_utilisation=_utilisation(config, machine, num_nodes),

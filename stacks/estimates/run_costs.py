@@ -4,7 +4,7 @@ the stack file declares: traffic, log lines, stored data. Pure.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -40,9 +40,10 @@ from gangway.components.estimate.spot import (
     estimate_spot,
     rate_per_hour,
 )
+from gangway.components.estimate.statistics import Band
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.throughput import Band, Throughput, about, throughput
+from gangway.stacks.estimates.throughput import Throughput, about, throughput
 from gangway.trainer.config.network_size import state_gib
 
 _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
@@ -204,10 +205,6 @@ class Pace:
     shortest_sec: float
     longest_sec: float
     source: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

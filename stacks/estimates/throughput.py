@@ -3,14 +3,15 @@ work of a step, the accelerator's peak, waiting, and the links between workers, 
 batch and precision. Pure.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from gangway.components.catalog.schema import MachineType
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.scaling import Network, StepModel, get_links, get_slices, step_sec
+from gangway.components.estimate.statistics import Band
 from gangway.components.gcp.slices import plan_slice, worker_tflops
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.trainer.config.network_size import (
@@ -59,23 +60,6 @@ _LEAST_WAITING = Assumed(SLOW.utilisation, FAST.launches, FAST.launch_sec, FAST.
 """The assumptions with the smallest share of waiting in the band."""
 
 
-@dataclass(frozen=True)
-class Band:
-    """A figure with its range; `low` is the smallest."""
-
-    low: float
-    mid: float
-    high: float
-
-    def over(self, number: float) -> "Band":
-        """`number` divided by the band, so that low becomes high."""
-        return Band(number / self.high, number / self.mid, number / self.low)
-
-    def map(self, function: Callable[[float], float]) -> "Band":
-        """Applies a non-decreasing `function` to each figure."""
-        return Band(function(self.low), function(self.mid), function(self.high))
-
-
 def about(number: float) -> str:
     """Rounds to two digits, the precision of a projection.
 
@@ -103,10 +87,6 @@ class Throughput:
     def usual_waiting(self) -> float:
         """The usual share of a step in which nothing is computed; 0 if unknown."""
         return 0.0 if self.waiting is None else self.waiting[1]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return asdict(self)
 
 
 class WorkerPeak(NamedTuple):

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gangway.components.estimate.offers import find_offers, get_carriers
+from gangway.components.estimate.statistics import Band
 from gangway.report.plans.show import usd
 from gangway.stacks.base.registry import sellers
 from gangway.stacks.estimates.common_findings import span
-from gangway.stacks.estimates.throughput import FAST, SLOW, Band, about, project
+from gangway.stacks.estimates.throughput import FAST, SLOW, about, project
 from gangway.trainer.config.segment_plan import stretches
 from gangway.trainer.config.step_memory import estimate, fitting_batch_gpu, least_gib
 from gangway.trainer.config.train_config import TrainConfig

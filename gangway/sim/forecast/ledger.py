@@ -138,11 +138,6 @@ class Entries:
         """Number of forecasts with unknown truth."""
         return len(self._of(name, level, of)) - len(self.scored(name, level, of))
 
-    def judged(self, name: str, level: float, of: str = "") -> tuple[list[Judged], list[Judged]]:
-        """The scored forecasts, of model and baseline."""
-        scored = self.scored(name, level, of)
-        return [each.model for each in scored], [each.baseline for each in scored]
-
     def others(self, series: Series) -> tuple[str, ...]:
         """Subjects of other forecasts with the series' name, if it has none of this one."""
         found = dict.fromkeys(line.of for line in self._said.values() if line.series == series.name)
@@ -293,10 +288,11 @@ class Standing:
 
 def standings(entries: Entries) -> list[Standing]:
     """Evaluate every series, in the ledger's order."""
-    return [_standing(entries, *kind) for kind in entries.kinds()]
+    return [find_standing(entries, *kind) for kind in entries.kinds()]
 
 
-def _standing(entries: Entries, name: str, level: float, of: str) -> Standing:
+def find_standing(entries: Entries, name: str, level: float, of: str) -> Standing:
+    """Evaluate one series at one level."""
     scored = entries.scored(name, level, of)
     model, baseline = [each.model for each in scored], [each.baseline for each in scored]
     return Standing(

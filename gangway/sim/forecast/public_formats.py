@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
@@ -74,7 +74,8 @@ def parse_job_log(text: str, place: str) -> JobLog:
     assert found is not None, "is_job_log was asked"
     jobs: list[LoggedJob] = []
     rows = 0
-    for rows, (line, row) in enumerate(_rows(text, place), 1):
+    reader = csv.DictReader(io.StringIO(text.partition("\n")[2]), _columns(text))
+    for rows, (line, row) in enumerate(csv_rows(reader, place, first=2), 1):
         try:
             job = found.read(row, rows)
             in_years(job.submitted)
@@ -126,14 +127,14 @@ def _columns(text: str) -> list[str]:
         return []
 
 
-def _rows(text: str, place: str) -> Iterator[tuple[int, _Row]]:
-    reader = csv.DictReader(io.StringIO(text.partition("\n")[2]), _columns(text))
+def csv_rows(reader: "csv.DictReader[str]", place: str, first: int = 1) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and cells of each row. `first`: line of the reader's text in the file. InputError: no CSV."""
     try:
         for row in reader:
-            yield reader.line_num + 1, row
+            yield reader.line_num + first - 1, row
     except csv.Error as error:
         raise InputError(
-            f"{place}, line {reader.line_num + 2}", f"begins a row that is no CSV: {error}",
+            f"{place}, line {reader.line_num + first}", f"begins a row that is no CSV: {error}",
             allowed="a row of cells for each job", fix="close its quotes",
         ) from None  # fmt: skip
 

@@ -7,7 +7,7 @@ save at its next start; jobs never move back to a cheaper rung.
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
 from typing import Any
@@ -49,11 +49,7 @@ class Outcome:
     jobs: Sequence[Ended]
     spans: Sequence[Span]
     there: Sequence[tuple[float, int]]
-    paid_gpu_sec: float
-    idle_gpu_sec: float
-    usd: float | None
-    kwh: float | None
-    gco2e: float | None
+    meter: Meter
 
 
 @dataclass(frozen=True)
@@ -75,28 +71,24 @@ class Figures:
     moves: int
     late: int
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON data."""
-        return asdict(self)
-
 
 def get_figures(outcome: Outcome) -> Figures:
     """Compute the figures of at least one job."""
     jobs = outcome.jobs
     hours = sorted((job.end_sec - job.ask.submit_sec) / 3600 for job in jobs)
     waits = [(job.first_sec - job.ask.submit_sec) / 3600 for job in jobs]
-    paid = outcome.paid_gpu_sec
+    meter, paid = outcome.meter, outcome.meter.paid_gpu_sec
     return Figures(
         makespan_hours=(max(job.end_sec for job in jobs) - min(job.ask.submit_sec for job in jobs)) / 3600,
         job_hours_mean=math.fsum(hours) / len(hours),
         job_hours_p95=percentile(hours, 0.95),
         wait_hours_mean=math.fsum(waits) / len(waits),
-        usd=outcome.usd,
-        kwh=outcome.kwh,
-        gco2e=outcome.gco2e,
+        usd=meter.usd,
+        kwh=meter.kwh,
+        gco2e=meter.gco2e,
         gpu_hours=paid / 3600,
         used_share=math.fsum(job.kept_gpu_sec for job in jobs) / paid,
-        idle_share=outcome.idle_gpu_sec / paid,
+        idle_share=meter.idle_gpu_sec / paid,
         lost_share=math.fsum(job.lost_gpu_sec for job in jobs) / paid,
         interruptions=sum(job.interruptions for job in jobs),
         moves=sum(job.moves for job in jobs),
@@ -408,16 +400,4 @@ def simulate(jobs: Sequence[Job], cluster: Cluster, policy: Policy, seed: int = 
                 run.push(now_sec + policy.review_sec, _Kind.REVIEW, None)
         if run.states:
             run.decide(now_sec)
-    meter = run.meter
-    return Outcome(
-        policy.name,
-        cluster.num_gpus,
-        run.ended,
-        run.spans,
-        run.changes,
-        meter.paid_gpu_sec,
-        meter.idle_gpu_sec,
-        meter.usd,
-        meter.kwh,
-        meter.gco2e,
-    )
+    return Outcome(policy.name, cluster.num_gpus, run.ended, run.spans, run.changes, run.meter)
