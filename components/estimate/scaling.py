@@ -11,13 +11,12 @@ from gangway.components.catalog.tables import FABRIC_FIELDS, link_gbps, load_lin
 from gangway.components.core.findings import InputError
 
 Mode = Literal["weak", "strong"]
-Algorithm = Literal["ring", "tree"]
 
 
 class Network(Protocol):
     """The time of an all-reduce over a network."""
 
-    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+    def all_reduce_sec(self, workers: int, num_bytes: float) -> float:
         """Seconds of one all-reduce of each worker's `num_bytes`; 0 for one worker."""
 
 
@@ -32,15 +31,14 @@ class Links:
     between_latency_sec: float
     sources: tuple[str, ...] = ()
 
-    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+    def all_reduce_sec(self, workers: int, num_bytes: float) -> float:
         """Seconds of one all-reduce; the slower link sets the pace. Between two nodes NCCL uses trees, not a ring."""
         in_node, nodes = min(workers, self.gpus_per_node), math.ceil(workers / self.gpus_per_node)
         gbit = num_bytes * 8e-9
         ring = 2 * (workers - 1) / workers * gbit
         between = {1: 0.0, 2: gbit}.get(nodes, ring)
         inside = ring if in_node > 1 else 0.0
-        steps = 2 * (nodes - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(nodes))
-        latency_sec = 2 * (in_node - 1) * self.inside_latency_sec + steps * self.between_latency_sec
+        latency_sec = 2 * (in_node - 1) * self.inside_latency_sec + 2 * (nodes - 1) * self.between_latency_sec
         return max(inside / self.inside_gbps, between / self.between_gbps) + latency_sec
 
 
@@ -52,7 +50,6 @@ class StepModel:
     gradient_bytes: float
     serial_share: float = 0.0
     overlap: float = 0.0
-    algorithm: Algorithm = "ring"
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ def step_sec(model: StepModel, network: Network, workers: int, mode: Mode) -> fl
     """Seconds of one step of so many workers."""
     share = 1.0 if mode == "weak" else model.serial_share + (1 - model.serial_share) / workers
     compute = model.compute_sec * share
-    travel = network.all_reduce_sec(workers, model.gradient_bytes, model.algorithm)
+    travel = network.all_reduce_sec(workers, model.gradient_bytes)
     return compute + max(0.0, travel - model.overlap * compute)
 
 
@@ -167,8 +164,8 @@ class Torus:
     hop_sec: float
     sources: tuple[str, ...] = ()
 
-    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
-        """Seconds of one all-reduce on a slice with that many chips; `algorithm` is unused: rings and lines."""
+    def all_reduce_sec(self, workers: int, num_bytes: float) -> float:
+        """Seconds of one all-reduce on a slice with that many chips."""
         if workers == 1:
             return 0.0
         found = next(one for one in self.slices if one.chips == workers)
@@ -220,11 +217,11 @@ class Slices:
     between_latency_sec: float
     sources: tuple[str, ...] = ()
 
-    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+    def all_reduce_sec(self, workers: int, num_bytes: float) -> float:
         """Seconds of one all-reduce. `workers`: of whole slices; `num_bytes`: of each worker's buffer."""
         inside, num = self.torus.all_reduce_sec(self.chips, num_bytes), workers // self.workers
-        steps = 2 * (num - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(num))
-        return inside + 2 * (num - 1) / num * num_bytes * 8e-9 / self.between_gbps + steps * self.between_latency_sec
+        between = num_bytes * 8e-9 / num / self.between_gbps + self.between_latency_sec
+        return inside + 2 * (num - 1) * between
 
 
 def get_slices(generation: str, topology: str, workers: int, num_slices: int) -> Slices:

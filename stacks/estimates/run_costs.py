@@ -51,10 +51,17 @@ _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
 _GIB_PER_TIB = 1024
 _SPOT_SETTINGS = ("taken_percent_per_month",)
 _TRAINING_SETTINGS = ("images_per_second", "checkpoint_sec", "restart_sec")
-BILLED_SETTINGS = (
-    *("source_gib", "source_region", "nat_gib", "log_gib", "download_gib", "run_bucket_gib", "image_gib"),
-    *("flow_log_gib", "key_operations"),
-)
+_USAGE = {
+    "nat_gib": "data through the NAT gateway",
+    "log_gib": "log lines",
+    "download_gib": "results that leave the cloud",
+    "run_bucket_gib": "contents of the run bucket",
+    "image_gib": "images in the registry",
+    "flow_log_gib": "flow logs",
+    "key_operations": "operations on the stack's key",
+}
+"""What each setting of a run's usage is about."""
+BILLED_SETTINGS = ("source_gib", "source_region", *_USAGE)
 """Settings of usage that a provider bills."""
 _FLOW_LOGS = {"flow-log-collection": "flow logs, a run", "flow-log-storage": "flow logs kept for a month, a run's"}
 _OPERATIONS = 10_000
@@ -86,20 +93,12 @@ def missing_usage(config: StackConfig) -> tuple[str, ...]:
     own = config.estimate
     if config.site is not None:
         return ()
-    is_foreign, idle = own.source_region != config.region, _unused_settings(config)
-    missing = {
-        "transfer of the data set from another region (source_region, source_gib)": _has_source(config)
-        and (own.source_region is None or (is_foreign and own.source_gib is None)),
-        "data through the NAT gateway (nat_gib)": not idle["nat_gib"] and own.nat_gib is None,
-        "log lines (log_gib)": own.log_gib is None,
-        "results that leave the cloud (download_gib)": own.download_gib is None,
-        "contents of the run bucket (run_bucket_gib)": own.run_bucket_gib is None,
-        "images in the registry (image_gib)": not idle["image_gib"] and own.image_gib is None,
-        "flow logs (flow_log_gib)": not idle["flow_log_gib"] and own.flow_log_gib is None,
-        "operations on the stack's key (key_operations)": not idle["key_operations"] and own.key_operations is None,
-        "requests, messages and calls": True,
-    }
-    return tuple(usage for usage, is_missing in missing.items() if is_missing)
+    idle, missing = _unused_settings(config), []
+    is_foreign = own.source_region is None or (own.source_region != config.region and own.source_gib is None)
+    if _has_source(config) and is_foreign:
+        missing.append("transfer of the data set from another region (source_region, source_gib)")
+    unsaid = (name for name in _USAGE if not idle.get(name) and getattr(own, name) is None)
+    return (*missing, *(f"{_USAGE[name]} ({name})" for name in unsaid), "requests, messages and calls")
 
 
 def idle_settings(config: StackConfig) -> dict[str, str]:

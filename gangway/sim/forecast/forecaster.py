@@ -42,15 +42,6 @@ def source_index(origin: int, step: int, season: int) -> int:
     return origin - 1 + step - seasons * season
 
 
-def seasonal_naive(values: Sequence[float], horizon: int, season: int) -> list[float]:
-    """Forecast `horizon` values, each as one season ago.
-
-    >>> seasonal_naive([1, 2, 3, 11, 12, 13], 4, 3)
-    [11, 12, 13, 11]
-    """
-    return [values[source_index(len(values), step, season)] for step in range(1, horizon + 1)]
-
-
 ADAPTATION = 0.02
 """Change of the target level per truth; 0: plain split conformal."""
 
@@ -75,29 +66,22 @@ def get_offset(scores: Sequence[float], level: float) -> float:
     return scores[min(max(rank, 1), len(scores)) - 1]
 
 
-@dataclass(frozen=True)
-class Adaptive:
-    """Offsets of one step ahead over time. `adaptation`: change of the target level per truth."""
-
-    level: float
-    adaptation: float = ADAPTATION
-
-    def offsets(self, scores: Sequence[float], delay: int) -> list[float]:
-        """Each forecast's offset, from the scores known by then; infinite before. `delay`: forecasts until a truth, 1
-        or more.
-        """
-        missed, aimed = 1 - self.level, 1 - self.level
-        known: list[float] = []
-        offsets: list[float] = []
-        for index in range(len(scores)):
-            num_known = index - delay
-            if num_known >= 0:
-                outside = scores[num_known] > offsets[num_known]
-                if math.isfinite(offsets[num_known]):
-                    aimed = min(max(aimed + self.adaptation * (missed - outside), 0.0), 1.0)
-                insort(known, scores[num_known])
-            offsets.append(get_offset(known, 1 - aimed) if known else math.inf)
-        return offsets
+def adaptive_offsets(scores: Sequence[float], level: float, delay: int) -> list[float]:
+    """Each forecast's offset, from the scores known by then; infinite before. `delay`: forecasts until a truth, 1 or
+    more.
+    """
+    missed, aimed = 1 - level, 1 - level
+    known: list[float] = []
+    offsets: list[float] = []
+    for index in range(len(scores)):
+        num_known = index - delay
+        if num_known >= 0:
+            outside = scores[num_known] > offsets[num_known]
+            if math.isfinite(offsets[num_known]):
+                aimed = min(max(aimed + ADAPTATION * (missed - outside), 0.0), 1.0)
+            insort(known, scores[num_known])
+        offsets.append(get_offset(known, 1 - aimed) if known else math.inf)
+    return offsets
 
 
 MOST_STEPS: Final = 2016
@@ -291,7 +275,7 @@ def _intervals(
         low, _, high = predicted[:, step - 1].T.tolist()
         at = [min(origin + step, number) - 1 for origin in origins.tolist()]  # of the last, another's truth: not used
         scores = [score(a, b, values[index]) for a, b, index in zip(low, high, at, strict=True)]
-        adjusted[:, step - 1] = Adaptive(setting.level).offsets(scores, delay=-(-step // setting.stride))
+        adjusted[:, step - 1] = adaptive_offsets(scores, setting.level, -(-step // setting.stride))
     middle = predicted[:, :, 1]
     # A shrinking interval always contains its middle.
     low_ends = np.maximum(np.minimum(predicted[:, :, 0] - adjusted, middle), floor)

@@ -244,8 +244,8 @@ POLICIES: Mapping[str, type[Policy]] = MappingProxyType(
 )
 
 
-def policy_named(name: str, place: str = "--policy") -> type[Policy]:
+def policy_named(name: str) -> type[Policy]:
     """Find a policy. InputError: unknown."""
     if name not in POLICIES:
-        raise InputError.not_among(place, "no such policy", name, POLICIES)
+        raise InputError.not_among("--policy", "no such policy", name, POLICIES)
     return POLICIES[name]
