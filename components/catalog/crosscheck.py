@@ -36,6 +36,11 @@ class Claims(Frozen):
     on_demand: Mapping[str, float] = {}
     zones: Mapping[str, tuple[str, ...]] = {}
 
+    @property
+    def num_facts(self) -> int:
+        """Facts that the catalogue states."""
+        return sum(getattr(self, name) is not None for name in FACTS) + len(self.on_demand) + len(self.zones)
+
 
 class Explained(Frozen):
     """Why a catalogue differs. `items`: our value and theirs for each difference that this explains."""
@@ -124,15 +129,9 @@ def check(provider: Provider, claims: Mapping[str, Mapping[str, Claims]] | None 
             explained.append(Difference(**{**vars(found), "why": why}))
         else:
             unexplained.append(found)
-    compared = sum(len(list(_facts(each))) for rows in compared_claims.values() for each in rows.values())
+    compared = sum(each.num_facts for rows in compared_claims.values() for each in rows.values())
     idle = tuple(key for key in known if key not in used) if claims is None else ()
     return Check(sources, compared, tuple(explained), tuple(unexplained), idle)
-
-
-def _facts(claims: Claims) -> Iterator[str]:
-    yield from (name for name in FACTS if getattr(claims, name) is not None)
-    yield from (f"on_demand {region}" for region in claims.on_demand)
-    yield from (f"zones {region}" for region in claims.zones)
 
 
 def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]]) -> Iterator[Difference]:

@@ -15,7 +15,7 @@ as an overlay (`gangway.components.catalog.prices`).
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -72,8 +72,8 @@ class Catalog(Frozen):
     """All facts. Look-ups raise InputError with the nearest known name."""
 
     machines: Mapping[str, MachineType]
-    prices: SkipValidation[Sequence[MachinePrice]]
-    services: SkipValidation[Sequence[ServicePrice]]
+    prices: SkipValidation[Iterable[MachinePrice]]
+    services: SkipValidation[Iterable[ServicePrice]]
     lustre: Mapping[str, LustreOffer]
     regions: Mapping[str, Region]
     folder: Path

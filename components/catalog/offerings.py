@@ -95,7 +95,8 @@ def service_findings(
     by_region = {region: zone_names(provider, region, words) for region, words in regions.items()}
     if zone in {name for names in by_region.values() for name in names}:
         return
-    nearby_zones = next((names for names in by_region.values() if names and _same_region(names[0], zone)), [])
+    part = zone.rpartition("-")[0]  # full names of zones end in a letter
+    nearby_zones = next((names for names in by_region.values() if names and names[0].rpartition("-")[0] == part), [])
     has_it = f"has it in {', '.join(nearby_zones)}" if nearby_zones else f"has it in {len(by_region)} other regions"
     doubt = _doubt(offered, today, complete=offered.complete != "none", reserved=False)
     if doubt:
@@ -106,11 +107,6 @@ def service_findings(
         yield Finding.error(
             "storage.not-in-zone", path, message, f"set {ZONE}: {nearby_zones[0]}" if nearby_zones else ask
         )
-
-
-def _same_region(zone: str, other_zone: str) -> bool:
-    """Compare the full names of two zones, which end in a letter."""
-    return zone.rpartition("-")[0] == other_zone.rpartition("-")[0]
 
 
 def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> str:

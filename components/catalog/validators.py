@@ -90,7 +90,11 @@ def judge(
             each, present.get(each.field, elsewhere.get(each.field))
         ):
             reasons[each] = reason
-    _refuse_contradictions(batch, reasons)
+    for field in (*PRICE_FIELDS, SERVICE_FIELD):
+        same = [each for each in batch if each.field == field and each not in reasons]
+        values = sorted({each.value for each in same})
+        if len(values) > 1:
+            reasons |= {each: f"stated twice: {', '.join(f'{v:g}' for v in values)}" for each in same}
     _refuse_against_others(batch, present, reasons)
     accepted = {each.field: each for each in batch if each not in reasons}
     return Verdict(tuple(accepted.values()), tuple(Refusal(each, reason) for each, reason in reasons.items()))
@@ -119,14 +123,6 @@ def _jump_problem(each: Observed, known: float | None) -> str:
     if known is None or known / LARGEST_JUMP <= each.value <= known * LARGEST_JUMP:
         return ""
     return f"more than {LARGEST_JUMP:g} times {'above' if each.value > known else 'below'} the {known:g} known so far"
-
-
-def _refuse_contradictions(batch: Sequence[Observed], reasons: dict[Observed, str]) -> None:
-    for field in (*PRICE_FIELDS, SERVICE_FIELD):
-        same = [each for each in batch if each.field == field and each not in reasons]
-        values = sorted({each.value for each in same})
-        if len(values) > 1:
-            reasons |= {each: f"stated twice: {', '.join(f'{v:g}' for v in values)}" for each in same}
 
 
 def _refuse_against_others(

@@ -36,15 +36,6 @@ def rate_per_hour(fraction_per_month: float) -> float:
     return -math.log1p(-fraction_per_month) / HOURS_PER_BUCKET
 
 
-def share_per_month(rate_per_hour: float) -> float:
-    """The monthly share of interrupted nodes for a measured rate.
-
-    >>> round(share_per_month(rate_per_hour(0.10)), 4)
-    0.1
-    """
-    return -math.expm1(-rate_per_hour * HOURS_PER_BUCKET)
-
-
 def mtbf_sec(num_nodes: int, fraction_per_month: float, failures_per_hour: float = 0.0) -> float:
     """Mean seconds between a job's interruptions; may be infinite. `failures_per_hour`: of one node."""
     rate = (rate_per_hour(fraction_per_month) + failures_per_hour) * num_nodes

@@ -37,7 +37,14 @@ def autoscale_findings(
     asked = config.work.autoscale
     if asked is None:
         return
-    _check_deadline(asked, now)
+    if asked.deadline is not None and asked.deadline <= now:
+        raise InputError(
+            f"{_PLACE}.deadline",
+            "in the past",
+            value=asked.deadline.isoformat(),
+            allowed=f"after {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            fix="write a later time, or leave it out",
+        )
     if cost is not None:
         _check_budget(config, machine, asked, cost)
     curve = find_curve(config, machine)
@@ -152,17 +159,6 @@ def _affordable(
         return curve, ""
     words = "less than the fewest nodes" if fewest > most else f"at most {max(paid)}"
     return paid, f"the controller's {_DOLLARS}, {bound:g}, allows {words}: {why}"
-
-
-def _check_deadline(asked: AutoscaleConfig, now: datetime) -> None:
-    if asked.deadline is not None and asked.deadline <= now:
-        raise InputError(
-            f"{_PLACE}.deadline",
-            "in the past",
-            value=asked.deadline.isoformat(),
-            allowed=f"after {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
-            fix="write a later time, or leave it out",
-        )
 
 
 def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleConfig, cost: CostEstimate) -> None:
@@ -282,10 +278,22 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
         yield Finding.warning(
             "controller.ignored", _BOUNDS, "of no effect: policy fixed changes nothing", "remove bounds, or the policy"
         )
-    yield from _ineffective_bounds(config, machine, asked.bounds)
+    ignored = _ignored(config, machine)
+    for name in asked.bounds.model_fields_set:
+        if getattr(asked.bounds, name) and name in ignored:
+            yield Finding.warning(
+                "controller.ignored", f"{_BOUNDS}.{name}", f"of no effect: {ignored[name]}", f"remove {name}"
+            )
     if cost is not None:
         yield from _over_bound(config, machine, asked.bounds, cost)
-    yield from _missing_meter(machine, asked)
+    if asked.objective in ("energy", "carbon") and machine.backend == "xla":
+        yield Finding.warning(
+            "controller.no-meter",
+            f"{_CONTROLLER}.objective",
+            f"{asked.objective} needs an energy meter, which TPUs do not offer to the trainer: the controller will "
+            "change nothing, and say so",
+            "set objective: time, or cost",
+        )
     yield from _excess_threads(machine, asked.bounds)
     yield from _refused_precisions(config, machine, asked.bounds)
     yield from _start_outside(config, machine, asked.bounds)
@@ -404,15 +412,6 @@ def _fixed_compile(config: StackConfig, machine: MachineType) -> str:
     return ""
 
 
-def _ineffective_bounds(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    ignored = _ignored(config, machine)
-    for name in bounds.model_fields_set:
-        if getattr(bounds, name) and name in ignored:
-            yield Finding.warning(
-                "controller.ignored", f"{_BOUNDS}.{name}", f"of no effect: {ignored[name]}", f"remove {name}"
-            )
-
-
 def _over_bound(config: StackConfig, machine: MachineType, bounds: Bounds, cost: CostEstimate) -> Iterable[Finding]:
     bound, nodes = bounds.usd_per_hour, config.cluster.nodes.max
     highest = max(_node_prices(config, machine, cost), default=0.0)
@@ -429,17 +428,6 @@ def _over_bound(config: StackConfig, machine: MachineType, bounds: Bounds, cost:
         f"rung{foreign_mark(cost.components)}, above {bound:g}: {keeps}",
         "lower cluster.nodes.max" if scaled else "lower cluster.nodes.max, or use job.autoscale if it can scale",
     )
-
-
-def _missing_meter(machine: MachineType, asked: ControlSettings) -> Iterable[Finding]:
-    if asked.objective in ("energy", "carbon") and machine.backend == "xla":
-        yield Finding.warning(
-            "controller.no-meter",
-            f"{_CONTROLLER}.objective",
-            f"{asked.objective} needs an energy meter, which TPUs do not offer to the trainer: the controller will "
-            "change nothing, and say so",
-            "set objective: time, or cost",
-        )
 
 
 def _excess_threads(machine: MachineType, bounds: Bounds) -> Iterable[Finding]:

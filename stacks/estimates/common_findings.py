@@ -356,28 +356,29 @@ def _stop_delay(config: StackConfig, cost: CostEstimate | None) -> Iterable[Find
 
 def money_findings(
     config: StackConfig, rungs: Sequence[RungCost], job: Pace | None, lines: Sequence[CostComponent], today: date
-) -> tuple[Finding, ...]:
+) -> Iterable[Finding]:
     """All findings about the estimate. `job`: None for a custom command, whose checkpoints are unknown."""
     rungs = [rung for rung in rungs if rung.in_reach]
-    return (
-        *(() if job is None else _interruptions(config, rungs, job)),
-        *_owned_blocks(config),
-        *stale_prices(lines, rungs, today),
-        *_missing_usage(config),
-        *_ignored_estimates(config),
-    )
-
-
-def _owned_blocks(config: StackConfig) -> Iterable[Finding]:
+    if job is not None:
+        yield from _interruptions(config, rungs, job)
     for position, rung in enumerate(config.cluster.capacity):
         if isinstance(rung, CapacityBlock) and not rung.purchase and rung.paid_usd_per_hour is None:
-            path = f"gangway:cluster.capacity[{position}].paid_usd_per_hour"
             yield Finding.warning(
                 "cost.block-not-included",
-                path,
+                f"gangway:cluster.capacity[{position}].paid_usd_per_hour",
                 f"the block {rung.id} was paid for earlier, and no total includes its cost",
                 "write its price per node hour in US dollars: paid_usd_per_hour",
             )
+    yield from stale_prices(lines, rungs, today)
+    if missing := missing_usage(config):
+        yield Finding.info(
+            "cost.usage-unsaid",
+            "gangway:estimate",
+            f"not in the estimate, because the amounts are unknown: {'; '.join(missing)}",
+            "write the amounts of an earlier run under gangway:estimate",
+        )
+    for name, why in idle_settings(config).items():
+        yield Finding.warning("estimate.ignored", f"gangway:estimate.{name}", f"of no effect: {why}", f"remove {name}")
 
 
 def _interruptions(config: StackConfig, rungs: Sequence[RungCost], job: Pace) -> Iterable[Finding]:
@@ -490,21 +491,6 @@ def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], toda
 
 def _first_name(names: Sequence[str]) -> str:
     return names[0].split(":")[0] + (", ..." if len(names) > 1 else "")
-
-
-def _missing_usage(config: StackConfig) -> Iterable[Finding]:
-    if missing := missing_usage(config):
-        yield Finding.info(
-            "cost.usage-unsaid",
-            "gangway:estimate",
-            f"not in the estimate, because the amounts are unknown: {'; '.join(missing)}",
-            "write the amounts of an earlier run under gangway:estimate",
-        )
-
-
-def _ignored_estimates(config: StackConfig) -> Iterable[Finding]:
-    for name, why in idle_settings(config).items():
-        yield Finding.warning("estimate.ignored", f"gangway:estimate.{name}", f"of no effect: {why}", f"remove {name}")
 
 
 def span(seconds: float) -> str:

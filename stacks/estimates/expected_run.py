@@ -141,7 +141,13 @@ def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate |
         return
     run = _Training(config, machine)
     if config.own_command is not None:
-        yield _own_command(config)
+        yield Finding.info(
+            "run.own-command",
+            "gangway:job.command",
+            f"the run is priced for all of max_hours, {config.work.max_hours:g} h: speed, time and energy of a custom "
+            "command are not forecast; its record shows them afterwards",
+            "choose max_hours close to the command's longest runtime",
+        )
     else:
         yield from _measured(run) if run.speed.provenance == "measured" else _projected(run)
         yield from _high_limit(run)
@@ -159,16 +165,6 @@ def _queue(config: StackConfig) -> Iterable[Finding]:
         f"a cluster with a queue, priced for a month with {whole} up; {nodes.min or 'none'} of them are up without "
         "jobs; the jobs themselves are not forecast",
         "submit a job: gangway job submit FILE",
-    )
-
-
-def _own_command(config: StackConfig) -> Finding:
-    return Finding.info(
-        "run.own-command",
-        "gangway:job.command",
-        f"the run is priced for all of max_hours, {config.work.max_hours:g} h: speed, time and energy of a custom "
-        "command are not forecast; its record shows them afterwards",
-        "choose max_hours close to the command's longest runtime",
     )
 
 

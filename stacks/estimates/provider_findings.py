@@ -430,14 +430,10 @@ def _regions(inputs: Any, provider: str, key: str = "") -> Iterable[str]:
             yield from _regions(value, provider, key)
     elif isinstance(inputs, str) and not is_unknown(inputs) and key in (*_REGIONS, *_ZONES):
         # The names of a site's regions are arbitrary.
-        word = inputs.replace(" ", "").lower() if load_jurisdictions().regions(provider) else inputs
-        region = _region_of_zone(word, provider)
+        known = load_jurisdictions().regions(provider)
+        word = inputs.replace(" ", "").lower() if known else inputs
+        # `us-east-2` for us-east-2a, `us-central1` for us-central1-a, and a region for itself.
+        parts = (word, word.rpartition("-")[0], word.rstrip("abcdefghijklmnopqrstuvwxyz"))
+        region = next((part for part in parts if part in known), None)
         if region is not None or key in _REGIONS:
             yield region or word
-
-
-def _region_of_zone(word: str, provider: str) -> str | None:
-    """`us-east-2` for us-east-2a, `us-central1` for us-central1-a, and a region for itself; else None."""
-    known = load_jurisdictions().regions(provider)
-    parts = (word, word.rpartition("-")[0], word.rstrip("abcdefghijklmnopqrstuvwxyz"))
-    return next((region for region in parts if region in known), None)

@@ -244,11 +244,6 @@ class RungCost:
     failures: Fact[float]
 
     @property
-    def sums(self) -> tuple[float | None, float | None, float | None]:
-        """US dollars of an hour, a month and a run."""
-        return self.hourly, self.monthly, self.run
-
-    @property
     def spot(self) -> SpotEstimate:
         """The interruptions of a training."""
         assert self.spot_if_trained is not None, "only for trainings"

@@ -182,12 +182,17 @@ def get_report(source: Source, keys: tuple[str, ...] | None) -> Report:
     groups = group_runs(done, keys)
     name, reason = _choose_table(done)
     config = done[0].record.config
+    labels = {group.members[0].name: group.label for group in groups}
+    differing = differences([group.members[0] for group in groups])
     return Report(
         title=next((member.title for member in done if member.title), f"{config.preset}, {config.kimg:g} kimg"),
         members=done,
         groups=groups,
         table=_table(name, reason, done, groups, "Row" if keys else "Arm" if name == "P3" else "Environment"),
-        settings=_settings(groups),
+        settings={
+            field: {labels[member.name]: value for value, members in values.items() for member in members}
+            for field, values in differing.items()
+        },
         missing=(*source.missing, *(_unfinished(member) for member in source.members if member not in done)),
     )
 
@@ -291,16 +296,6 @@ def _theirs(paper: Paper, of_theirs: Beside) -> list[Row]:
         )
         for row in of_theirs.rows
     ]
-
-
-def _settings(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
-    firsts = [group.members[0] for group in groups]
-    differ = differences(firsts)
-    labels = {group.members[0].name: group.label for group in groups}
-    return {
-        field: {labels[member.name]: value for value, members in values.items() for member in members}
-        for field, values in differ.items()
-    }
 
 
 def _unfinished(member: Member) -> Missing:

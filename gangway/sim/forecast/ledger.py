@@ -222,7 +222,10 @@ def open_ledger(path: Path) -> Iterator[Ledger]:
         file.seek(0)
         content = file.read()
         ledger = Ledger(path, file, _lines(path, complete_lines(content)))
-        _check_half(path, content)
+        # An interrupted write leaves the start of a line; anything else means that this is not a ledger.
+        half = half_line(content)
+        if half and not any(half.startswith(each) or each.startswith(half) for each in _BEGINNINGS):
+            raise _damaged(f"{path}, line {len(complete_lines(content)) + 1}", "it begins otherwise, and has no end")
         cut_half_line(file, content)
         yield ledger
 
@@ -237,13 +240,6 @@ def read_ledger(path: Path) -> Entries:
             fix="name the file",
         ) from None  # fmt: skip
     return Entries(path, _lines(path, complete_lines(content)))
-
-
-def _check_half(path: Path, content: bytes) -> None:
-    """An interrupted write leaves the start of a line; anything else means that this is not a ledger."""
-    half = half_line(content)
-    if half and not any(half.startswith(each) or each.startswith(half) for each in _BEGINNINGS):
-        raise _damaged(f"{path}, line {len(complete_lines(content)) + 1}", "it begins otherwise, and has no end")
 
 
 def _lines(path: Path, texts: Sequence[bytes]) -> list[_ForecastLine | _TruthLine]:
