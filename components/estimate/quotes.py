@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Literal, get_args
 
 from gangway.components.catalog.reliability import load_reliability
 from gangway.components.catalog.resolve import KINDS
+from gangway.components.catalog.schema import Fact
 from gangway.components.estimate.data_transfer import Carried, DataAt, carried
 from gangway.components.estimate.energy import Footprint, RunHours, estimate_footprint
 from gangway.components.estimate.offers import Offer
@@ -56,15 +56,8 @@ class Job:
     kimg: float | None = None
 
 
-@dataclass(frozen=True)
-class Rate:
-    """`share`: of nodes per month, None if unknown; `how`: published, given or assumed; the rest: its source."""
-
-    share: float | None
-    how: str
-    source: str
-    url: str = ""
-    as_of: date | None = None
+Rate = Fact[float] | Fact[float | None]
+"""A share of nodes per month, None if unknown: published, stated by the job, or assumed."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +113,7 @@ class Quoted:
 def quote(offer: Offer, job: Job) -> Quoted:
     """Quote the job on `offer`."""
     rate = _rate(offer, job)
-    share = None if rate is None else rate.share
+    share = None if rate is None else rate.value
     if share is not None and job.times_taken != 1:
         share = -math.expm1(job.times_taken * math.log1p(-share))  # at a multiple of its rate
     spot = _estimate_stops(offer, job, share)
@@ -182,14 +175,12 @@ def _estimate_stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate
 
 def _rate(offer: Offer, job: Job) -> Rate | None:
     """The published rate, else the given one, else the catalogue's assumption."""
-    fact, assumed = offer.interruptions, offer.assumed_interruptions
-    if fact is None:
-        return None
-    if fact.value is None and job.interruptions is not None:
-        return Rate(job.interruptions, "as given", "as given: nobody publishes it")
-    if fact.value is None and assumed is not None:
-        return Rate(assumed.value, "assumed", assumed.source, assumed.url, assumed.as_of)
-    return Rate(fact.value, fact.confidence, fact.source, fact.url, fact.as_of)
+    fact = offer.interruptions
+    if fact is None or fact.value is not None:
+        return fact
+    if job.interruptions is not None:
+        return Fact[float](value=job.interruptions, source="as given: nobody publishes it", confidence="stated")
+    return offer.assumed_interruptions or fact
 
 
 def _expected_usd(
@@ -231,13 +222,14 @@ def _often(times: float) -> str:
 
 
 def _interruption_note(offer: Offer, spot: SpotEstimate | None, rate: Rate | None) -> str:
-    if spot is None or not spot.feasible or rate is None or rate.share is None:
+    if spot is None or not spot.feasible or rate is None or rate.value is None:
         return ""
+    how = "as given" if rate.confidence == "stated" else rate.confidence
     if spot.interruptions == 0:
-        return f"never taken back ({rate.how})"
+        return f"never taken back ({how})"
     failures = "" if offer.failures is None else "; failures"
     return (
-        f"{_often(spot.interruptions)} interruptions expected ({share_in_words(rate.share)}, {rate.how}{failures}), "
+        f"{_often(spot.interruptions)} interruptions expected ({share_in_words(rate.value)}, {how}{failures}), "
         f"goodput {spot.goodput:.1%} with a checkpoint each {spot.interval_sec / 60:.0f} min; nodes can be had "
         f"{spot_availability(offer):.0%} of the time"
     )

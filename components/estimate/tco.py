@@ -8,8 +8,6 @@ accelerators): no taxes, price changes or waiting.
     onprem(H) = (capex - resale + A(H) * (kW * PUE * price of a kWh + colocation + operations)) / availability
     A(H)      = hours, each discounted to the beginning
     resale    = capex * share that can be sold * ((1 - decline) / (1 + r))^years
-    >>> round(reserved_break_even(reserved=18.83, on_demand=27.197), 2)
-    0.69
 """
 
 import math
@@ -174,12 +172,3 @@ def keeps_rule(cloud: CloudSide, onprem: OnPremSide, rate: float = 0.0) -> bool:
     """Whether the rule of thumb holds: at 70 and at 80 % use, owning pays within 12 to 24 months."""
     months = [break_even_months(cloud.at(share), onprem, rate) for share in RULE_UTILISATION]
     return all(RULE_MONTHS[0] <= month <= RULE_MONTHS[1] for month in months)
-
-
-def reserved_break_even(reserved: float, on_demand: float) -> float:
-    """The utilisation from which a reservation, paid whether used or not, is cheaper than paying by the hour.
-
-    >>> round(reserved_break_even(reserved=62.92, on_demand=98.32), 2)
-    0.64
-    """
-    return reserved / on_demand

@@ -20,6 +20,7 @@ from pydantic import model_validator as validator
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
+from gangway.components.core.visible import visible
 from gangway.components.core.whole_files import append_line, complete_lines, cut_half_line, half_line, lock
 from gangway.sim.forecast.accuracy import FEWEST, Accuracy, Drift, Judged, Skill, accuracy, detect, deviates, skill
 from gangway.sim.forecast.forecaster import Forecast, Setting
@@ -111,7 +112,7 @@ class Entries:
     """The content of a ledger."""
 
     def __init__(self, path: Path, lines: Sequence[_ForecastLine | _TruthLine]) -> None:
-        self._path = path
+        self.path = path
         self._said: dict[_Key, _ForecastLine] = {}
         self._came: dict[_Key, float] = {}
         for number, line in enumerate(lines, 1):
@@ -200,9 +201,9 @@ class Ledger(Entries):
             append_line(self._file, line.model_dump(mode="json"))
         except OSError as error:
             raise InputError(
-                str(self._path), f"cannot be written: {error.strerror}", fix="free some space, then try again"
+                str(self.path), f"cannot be written: {error.strerror}", fix="free some space, then try again"
             ) from None
-        self._take(line, str(self._path))
+        self._take(line, str(self.path))
 
 
 @contextmanager
@@ -265,6 +266,7 @@ def _damaged(place: str, reason: str) -> InputError:
 class Standing:
     """One series at one level. `waiting`: forecasts with unknown truth; `drift`: later half against the earlier."""
 
+    path: Path
     series: str
     of: str
     level: float
@@ -274,6 +276,16 @@ class Standing:
     baseline: Accuracy | None
     gain: Skill | None
     drift: Drift | None
+
+    @property
+    def name(self) -> str:
+        """Of the series, printable."""
+        return visible(f"{self.series} of {self.of}" if self.of else self.series)
+
+    @property
+    def source(self) -> str:
+        """Of its figures."""
+        return f"ledger {visible(self.path.name)}: what was published before, and the truth that came"
 
     def drifts_since(self) -> datetime | None:
         """The approximate start of the drift, if any."""
@@ -292,6 +304,7 @@ def find_standing(entries: Entries, name: str, level: float, of: str) -> Standin
     scored = entries.scored(name, level, of)
     model, baseline = [each.model for each in scored], [each.baseline for each in scored]
     return Standing(
+        path=entries.path,
         series=name,
         of=of,
         level=level,

@@ -28,25 +28,12 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A finished job. `moves`: by the policy; `kept_gpu_sec`: of training that counted; `lost_gpu_sec`: all else."""
-
-    ask: Ask
-    first_sec: float
-    end_sec: float
-    interruptions: int
-    moves: int
-    kept_gpu_sec: float
-    lost_gpu_sec: float
-
-
-@dataclass(frozen=True)
 class Outcome:
     """One policy's simulation, summed until the last job ends. `there`: available GPUs from each second on."""
 
     policy: str
     num_gpus: int
-    jobs: Sequence[Ended]
+    jobs: "Sequence[JobState]"
     spans: Sequence[Span]
     there: Sequence[tuple[float, int]]
     meter: Meter
@@ -177,14 +164,19 @@ def _stint(ask: Ask, cluster: Cluster, now_sec: float, gpus: int, *, owes_save: 
 
 
 @dataclass
-class _State:
+class JobState:
+    """A job's progress. `moves`: stops or changes by the policy; `kept_gpu_sec`: of training that counted;
+    `lost_gpu_sec`: starts, saves, and repeated training.
+    """
+
     job: Job
     images: float = 0.0
     stint: Stint | None = None
     slots: tuple[int, ...] = ()
     starts: int = 0
     owes_save: bool = False
-    first_sec: float | None = None
+    first_sec: float = math.inf
+    end_sec: float = math.inf
     waits_since_sec: float = 0.0
     waited_sec: float = 0.0
     interruptions: int = 0
@@ -192,8 +184,14 @@ class _State:
     kept_gpu_sec: float = 0.0
     lost_gpu_sec: float = 0.0
 
+    @property
+    def ask(self) -> Ask:
+        """What the scheduler knows of it."""
+        return self.job.ask
+
     def view(self, now_sec: float, cluster: Cluster, *, moves_batch: bool) -> JobView:
-        stint, service_sec, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.job.ask
+        """The job as a policy sees it."""
+        stint, service_sec, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.ask
 
         def length_sec(gpus: int) -> float:
             if stint is not None and gpus == stint.gpus:
@@ -232,8 +230,8 @@ class _Simulation:
     seed: int
     events: list[tuple[float, int, int, Any]] = field(default_factory=list)
     order: "count[int]" = field(default_factory=count)
-    states: dict[str, _State] = field(default_factory=dict)
-    ended: list[Ended] = field(default_factory=list)
+    states: dict[str, JobState] = field(default_factory=dict)
+    ended: list[JobState] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     changes: list[tuple[float, int]] = field(default_factory=list)
 
@@ -267,7 +265,7 @@ class _Simulation:
 
     def handle(self, now_sec: float, kind: _Kind, what: Any) -> None:
         if kind is _Kind.COME:
-            state = _State(what, waits_since_sec=now_sec)
+            state = JobState(what, waits_since_sec=now_sec)
             self.states[what.ask.name] = state
         elif kind is _Kind.NODE:
             self._node(now_sec, *what)
@@ -285,7 +283,7 @@ class _Simulation:
             if any(slot // self.cluster.gpus_per_node == node for slot in state.slots):
                 state.interruptions += 1
                 if state.interruptions > MOST_INTERRUPTIONS:
-                    raise EndlessError([state.job.ask.name])
+                    raise EndlessError([state.ask.name])
                 self._stop(state, now_sec, saved=saved)
 
     def _done(self, now_sec: float, name: str, starts: int) -> None:
@@ -295,40 +293,29 @@ class _Simulation:
             return
         self._stop(state, now_sec, saved=True, done=True)
         del self.states[name]
-        ask = state.job.ask
-        assert state.first_sec is not None, "it has run"
-        self.ended.append(
-            Ended(
-                ask,
-                state.first_sec,
-                now_sec,
-                state.interruptions,
-                state.moves,
-                state.kept_gpu_sec,
-                state.lost_gpu_sec,
-            )
-        )
-        self.policy.ended(ask, state.images)
+        state.end_sec = now_sec
+        self.ended.append(state)
+        self.policy.ended(state.ask, state.images)
 
-    def _stop(self, state: _State, now_sec: float, *, saved: bool, done: bool = False) -> None:
+    def _stop(self, state: JobState, now_sec: float, *, saved: bool, done: bool = False) -> None:
         assert state.stint is not None, "only a job that runs is stopped"
         for slot in state.slots:
             self.free[slot // self.cluster.gpus_per_node].add(slot)
-        self.spans.append(Span(state.job.ask.name, state.slots, state.stint.begun_sec, now_sec))
+        self.spans.append(Span(state.ask.name, state.slots, state.stint.begun_sec, now_sec))
         state.stop(now_sec, saved=saved, done=done)
 
     def decide(self, now_sec: float) -> None:
         """Apply the policy's decision."""
         pause_sec = self.cluster.start_sec + self.cluster.save_sec
         gpus = sum(self.there) * self.cluster.gpus_per_node
-        jobs = sorted(self.states.values(), key=lambda state: state.job.ask.submit_sec)
+        jobs = sorted(self.states.values(), key=lambda state: state.ask.submit_sec)
         moves_batch = self.policy.moves_batch
         views = tuple(state.view(now_sec, self.cluster, moves_batch=moves_batch) for state in jobs)
         view = View(now_sec, gpus, views, pause_sec)
         grants = self.policy.decide(view)
         self._check(grants, view)
         for state in jobs:
-            name = state.job.ask.name
+            name = state.ask.name
             if state.stint is not None and grants.get(name, 0) != state.stint.gpus:
                 state.moves += 1
                 self._stop(state, now_sec, saved=True)
@@ -347,17 +334,17 @@ class _Simulation:
         if sum(grants.values()) > view.gpus:
             raise ValueError(f"{self.policy.name}: {sum(grants.values())} GPUs given of {view.gpus}")
 
-    def _start(self, state: _State, now_sec: float, gpus: int) -> None:
+    def _start(self, state: JobState, now_sec: float, gpus: int) -> None:
         cluster = self.cluster
         state.slots = self._take(gpus)
         state.starts += 1
         state.waited_sec += now_sec - state.waits_since_sec
-        state.first_sec = now_sec if state.first_sec is None else state.first_sec
+        state.first_sec = min(state.first_sec, now_sec)
         moves_batch = self.policy.moves_batch
-        state.stint = _stint(state.job.ask, cluster, now_sec, gpus, owes_save=state.owes_save, moves_batch=moves_batch)
+        state.stint = _stint(state.ask, cluster, now_sec, gpus, owes_save=state.owes_save, moves_batch=moves_batch)
         state.owes_save = False
         ends_sec = now_sec + state.stint.length_sec(state.job.images - state.images)
-        self.push(ends_sec, _Kind.DONE, (state.job.ask.name, state.starts))
+        self.push(ends_sec, _Kind.DONE, (state.ask.name, state.starts))
 
     def _take(self, gpus: int) -> tuple[int, ...]:
         """Free GPUs: lower rungs first, then nodes in use, the fullest first."""
