@@ -247,7 +247,6 @@ def _regions(
 
 
 def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> MachineType:
-    """The row as a model. InputError: the row and the rule it breaks."""
     try:
         return model.model_validate(row)
     except ValidationError as error:
@@ -258,7 +257,6 @@ def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> Mac
 
 
 def _offered(folder: Path, table: str) -> dict[str, dict[str, Any]]:
-    """Where each machine is sold, by name; empty for a provider without such lists."""
     path = folder / "offered.yaml"
     if not path.exists():
         return {}

@@ -110,7 +110,6 @@ def service_findings(
 
 
 def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> str:
-    """Why a place's absence from the list proves nothing; empty if it does."""
     if not complete:
         return "that list is not complete"
     if offered.zones.as_of is None:

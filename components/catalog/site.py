@@ -219,7 +219,6 @@ def _fabric(site: SiteConfig) -> SiteFabric | None:
 
 
 def _host_watts(site: SiteConfig, accelerator: str) -> Fact[float]:
-    """The stated draw; else the catalogue's for the same accelerators and nearest vCPUs; else by vCPUs and memory."""
     if site.host_watts is not None:
         return _stated_fact(site, "host_watts", site.host_watts)
     alike = [machine for machine in _machines() if machine.accelerator == accelerator]

@@ -100,7 +100,7 @@ BUCKETS: Mapping[Bucket, float] = MappingProxyType(
     {"<5%": 0.05, "5-10%": 0.10, "10-15%": 0.15, "15-20%": 0.20, OPEN_BUCKET: 0.40}
 )
 """The rate used for each bucket: its upper end; for the open one, twice its lower end (an assumption)."""
-_LOWER_END: Mapping[float, float] = MappingProxyType({0.05: 0.0, 0.10: 0.05, 0.15: 0.10, 0.20: 0.15, 0.40: 0.20})
+_LOWER_END = dict(zip(BUCKETS.values(), (0.0, *BUCKETS.values()), strict=False))
 """The lower end of a bucket by the rate used for it."""
 
 
@@ -155,14 +155,8 @@ def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fac
         return table.unpublished
     fact, share = row.by_region, BUCKETS[bucket]
     counted = f"{bucket} in the trailing month, counted as {share:.0%} of nodes in 720 h"
-    return Fact[float | None](
-        value=share,
-        source=f"{fact.source}: {counted}",
-        url=fact.url,
-        as_of=fact.as_of,
-        read_on=fact.read_on,
-        confidence="assumed",
-    )
+    about = fact.model_dump(exclude={"value", "source", "confidence"})
+    return Fact[float | None](value=share, source=f"{fact.source}: {counted}", confidence="assumed", **about)
 
 
 def least_taken(taken: Fact[float | None]) -> float:

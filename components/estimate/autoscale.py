@@ -208,5 +208,4 @@ def _decided(rate: Band, state: State, nodes: int, why: str) -> Decision:
 
 
 def _format_number(number: float) -> str:
-    """To three significant digits."""
     return f"{float(f'{number:.3g}'):,.10g}"

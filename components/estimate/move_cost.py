@@ -128,7 +128,6 @@ def _value(quoted: Quoted, sort: Sort, job: Job) -> float:
 
 
 def _unknown(quoted: Quoted, sort: Sort, job: Job) -> str:
-    """What is missing for any saving; empty if nothing."""
     if _is_failing(quoted, job):
         return ""  # whatever it costs
     no_figure = f"no figure of its {sort}" if _figure(quoted, sort) is None else ""

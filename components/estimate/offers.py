@@ -64,6 +64,12 @@ class Offer:
     failures: Fact[float] | None = None
 
     @property
+    def rate(self) -> "Fact[float] | Fact[float | None] | None":
+        """`interruptions`, or else what is assumed."""
+        fact = self.interruptions
+        return fact if fact is None or fact.value is not None else self.assumed_interruptions or fact
+
+    @property
     def label(self) -> str:
         """Such as `aws us-east-1 p5.48xlarge spot`."""
         return f"{self.provider} {self.region} {self.machine.name} {self.kind}"

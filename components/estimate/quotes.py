@@ -148,7 +148,6 @@ def quote(offer: Offer, job: Job) -> Quoted:
 
 
 def _high_usd(offer: Offer, usd: float | None) -> float | None:
-    """The dollars at the highest price seen, in proportion to the price."""
     quoted = offer.quote
     if usd is None or quoted is None or not quoted.is_bounded or not quoted.usd or quoted.high is None:
         return None
@@ -175,12 +174,9 @@ def _estimate_stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate
 
 def _rate(offer: Offer, job: Job) -> Rate | None:
     """The published rate, else the given one, else the catalogue's assumption."""
-    fact = offer.interruptions
-    if fact is None or fact.value is not None:
-        return fact
-    if job.interruptions is not None:
+    if offer.interruptions is not None and offer.interruptions.value is None and job.interruptions is not None:
         return Fact[float](value=job.interruptions, source="as given: nobody publishes it", confidence="stated")
-    return offer.assumed_interruptions or fact
+    return offer.rate
 
 
 def _expected_usd(
@@ -260,7 +256,6 @@ def spot_availability(offer: Offer) -> float:
 
 
 def _block_days(hours: float) -> int | None:
-    """The shortest block of at least so many hours; None above the longest."""
     return next((days for days in BLOCK_DAYS if days * 24 >= hours), None)
 
 

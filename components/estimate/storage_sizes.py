@@ -108,7 +108,6 @@ def refuse_size(
 
 
 def _price(bill: tuple[Provider, str, str], size_gib: int, tier: int | None) -> str:
-    """Its price per month in brackets, with the region if it is another one's."""
     provider, region, service = bill
     price = load_provider(provider).service_price(provider, region, service if tier is None else f"{service}-{tier}")
     if price.usd.value is None:

@@ -145,7 +145,6 @@ def _find_problems(
 
 
 def _quality_warning(metric: QualityRecord) -> str:
-    """A warning if training made a metric worse; else empty."""
     before, after = metric.untrained.value, metric.trained.value
     if before is None or after is None or (after < before if metric.better == "lower" else after > before):
         return ""
@@ -165,7 +164,6 @@ def _improvement(record: RunRecord) -> str:
 
 
 def _tree(resources: Sequence[Mapping[str, Any]]) -> list[_Node]:
-    """Resources under their parents; one with an unknown parent is a root."""
     nodes = {row["urn"]: _Node(row["type"], row["name"], row["inputs"] or {}) for row in resources}
     roots: list[_Node] = []
     for row in resources:
@@ -182,7 +180,6 @@ def _price_cells(component: Mapping[str, Any], currency: str, sources: Sources) 
 
 
 def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
-    """The bill per hour, month and run; incomplete totals say so."""
     cost = plan["cost"]
     unpriced = [row["name"] for row in cost["components"] if row["hourly"] is None and not row.get("standby")]
     missing = f"no price for {', '.join(unpriced)}" if unpriced else ""

@@ -142,7 +142,6 @@ def wanted_nodes(
 def _affordable(
     config: StackConfig, curve: Mapping[int, Band], node_usd: float | None, state: State
 ) -> tuple[Mapping[int, Band], str]:
-    """The node counts within the controller's dollars an hour, and why some are not."""
     asked = config.work.controller
     bound, fewest = None if asked is None else asked.bounds.usd_per_hour, min(curve)
     if bound is None:
@@ -162,7 +161,6 @@ def _affordable(
 
 
 def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleConfig, cost: CostEstimate) -> None:
-    """InputError: the budget is below an hour of one node of the rung in use, or its price is unknown."""
     if asked.budget_usd is None or first_in_reach(config, machine) is None:
         return
     lines = rung_lines(config, cost.components, rung_in_use(config, cost))
@@ -186,7 +184,6 @@ def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleCon
 
 
 def _unmet_objective(config: StackConfig, asked: AutoscaleConfig, wanted: Decision, now: datetime) -> Finding:
-    """An error if even the fast end of the expected speed is too slow."""
     make = Finding.warning if wanted.possible else Finding.error
     keys = [name for name in ("deadline", "images_per_sec", "budget_usd") if getattr(asked, name) is not None]
     never = "will probably not be reached" if wanted.possible else "cannot be reached"
@@ -329,7 +326,6 @@ def _check_watts(machine: MachineType, bounds: Bounds) -> None:
 
 
 def _check_money(config: StackConfig, machine: MachineType, asked: ControlSettings, cost: CostEstimate) -> None:
-    """InputError: the fewest nodes on the cheapest rung exceed the limit per hour, or a needed price is unknown."""
     bound, each = asked.bounds.usd_per_hour, _node_prices(config, machine, cost)
     if not each:
         if asked.objective == "cost" or bound is not None:
@@ -401,7 +397,6 @@ def _ignored(config: StackConfig, machine: MachineType) -> dict[str, str]:
 
 
 def _fixed_compile(config: StackConfig, machine: MachineType) -> str:
-    """Why compilation of losses cannot be switched during the run; empty if it can."""
     trained = get_train_config(config, machine)
     if trained.compile == "off":
         return "the job's settings have compile: off"

@@ -76,7 +76,6 @@ def _training(config: StackConfig, machine: MachineType, cost: CostEstimate | No
 
 
 def _pins(config: StackConfig) -> Iterable[Finding]:
-    """Images by tag, which can change unnoticed, and a signature that plans do not verify."""
     bases = {spec.base_image for spec in DOCKERFILE_FLAVOURS.values()} if config.ready_image is None else ()
     for base in sorted(bases):
         if "@" not in pinned_image(base):
@@ -119,7 +118,6 @@ def check_budget(config: StackConfig, cost: CostEstimate) -> None:
 
 
 def _basis(config: StackConfig, cost: CostEstimate) -> str:
-    """The prices behind the totals, such as `the spot price of capacity[0]`, and other regions among them."""
     position = rung_in_use(config, cost)
     kind = config.cluster.capacity[position].kind
     # Reserved nodes cost the on-demand price, flex-start at most that; a block is paid in advance.
@@ -172,7 +170,6 @@ def _origin(config: StackConfig, field: str) -> str:
 
 
 def _add_batch_size(config: StackConfig, fix: str, workers: int) -> str:
-    """The fix; if the stack file sets batch_size, also the next size that these workers share evenly."""
     if "batch_size" not in config.training.settings:
         return fix
     batch_size = config.training.effective_config().batch_size
@@ -181,8 +178,6 @@ def _add_batch_size(config: StackConfig, fix: str, workers: int) -> str:
 
 
 def _idle_shares(batch_size: int, per_node: int, uneven: list[int], shared: str) -> str:
-    """How many workers idle at these node counts; after a few, only the worst of the rest."""
-
     def idle(num: int) -> float:  # estimated: a step takes as long as its largest share has images
         workers = num * per_node
         return 1 - batch_size / (ceil(batch_size / workers) * workers)
@@ -200,7 +195,6 @@ def _idle_shares(batch_size: int, per_node: int, uneven: list[int], shared: str)
 
 
 def _state(config: StackConfig) -> Iterable[Finding]:
-    """Checkpoints and data must be readable by all nodes, also later ones."""
     if config.storage is not None:
         return
     if config.cluster.nodes.max > 1:
@@ -329,7 +323,6 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
 
 
 def _stop_delay(config: StackConfig, cost: CostEstimate | None) -> Iterable[Finding]:
-    """How late the budget's stop comes, and what all nodes cost until then, if known."""
     budget, delay = config.budget, load_billing().delays.get(config.provider)
     if budget.stop_at_percent is None or delay is None:
         return

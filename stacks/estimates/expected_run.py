@@ -246,7 +246,6 @@ def _shorten(config: StackConfig, hours: float) -> str:
 
 
 def _mostly_waiting(run: _Training) -> Iterable[Finding]:
-    """Steps so short that they mostly wait, at every speed of the band."""
     speed = run.speed
     if speed.waiting is None or speed.images_per_second is None or speed.waiting[0] <= _MOSTLY:
         return
@@ -265,7 +264,6 @@ def _mostly_waiting(run: _Training) -> Iterable[Finding]:
 
 
 def _extra_accelerators(run: _Training) -> Iterable[Finding]:
-    """Accelerators that cost but add almost no speed, although steps mostly compute."""
     if run.course is None or not (idle := _idle_workers(run)):
         return
     yield Finding.warning(
@@ -281,7 +279,6 @@ def _fewer_machines(config: StackConfig) -> str:
 
 
 def _idle_workers(run: _Training) -> str:
-    """How many workers add almost no speed, in words; empty if all are useful."""
     if run.machine.backend != "nccl":
         return ""
     workers = run.workers

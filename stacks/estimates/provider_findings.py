@@ -167,7 +167,6 @@ def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> 
 
 
 def _unmet_cap(cap: float, lowest: LowestSpot, path: str, first: int | None) -> Finding:
-    """A cap below the lowest spot price seen; an error if no other rung has machines for the job."""
     source = f"{lowest.quote.source}, {lowest.quote.expected.dated}"
     make, so = Finding.warning, "the plan ignores this rung"
     if first is None:
@@ -182,7 +181,6 @@ def _unmet_cap(cap: float, lowest: LowestSpot, path: str, first: int | None) -> 
 
 
 def _low_cap(cap: float, spot: PriceQuote, path: str, machine: MachineType) -> Finding:
-    """A cap below the highest spot price seen: machines come less often."""
     seen = "seen" if spot.low is None else f"seen, {spot.low:g} to {spot.high:g} USD"
     counted = min(cap, spot.usd or cap)
     return Finding.info(

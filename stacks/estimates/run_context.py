@@ -179,7 +179,6 @@ def local_context(stack: str, run_id: str) -> RunContext:
 
 
 def _price(rung: AnyRung, num_nodes: int, rows: Sequence[MachinePrice], region: str) -> Quantity:
-    """The expected price of a node hour of a rung; reservations cost the on-demand price."""
     if isinstance(rung, CapacityBlock) and rung.upfront_usd and rung.starts_at and rung.ends_at:
         hours = (rung.ends_at - rung.starts_at).total_seconds() / 3600
         return Quantity(

@@ -83,7 +83,6 @@ def usage_lines(config: StackConfig, resources: Sequence[Declared] = ()) -> list
 
 
 def _billed_resources(setting: str, resources: Sequence[Declared]) -> list[Declared]:
-    """The resources that a usage setting is about."""
     table = load_billing()
     return [one for one in resources if (row := table.by_use_of(one.type)) is not None and setting in row.settings]
 
@@ -148,7 +147,6 @@ def _price(config: StackConfig, service: str) -> ServicePrice:
 
 
 def _data_transfer(config: StackConfig) -> Iterable[CostComponent]:
-    """The data set's transfer from another region, at the price of that pair of regions."""
     own = config.estimate
     if not _has_source(config) or own.source_gib is None or own.source_region in (None, config.region):
         return
@@ -175,7 +173,6 @@ def _run_usage(config: StackConfig) -> Iterable[tuple[str, str, str, float]]:
 
 
 def _stored_usage(config: StackConfig, resources: Sequence[Declared]) -> Iterable[tuple[str, str, str, float]]:
-    """Setting, label, service of the catalogue, and stored GiB."""
     own, bucket_service = config.estimate, get_provider(config.provider).bucket_service
     if own.run_bucket_gib is not None and bucket_service is not None:
         yield "run_bucket_gib", f"run bucket: {own.run_bucket_gib:g} GiB", bucket_service(resources), own.run_bucket_gib
@@ -325,7 +322,6 @@ def bill_in_reach(config: StackConfig, machine: MachineType, lines: Sequence[Cos
 
 
 def _unused_line(line: CostComponent, lowest: PriceQuote) -> CostComponent:
-    """A line of a rung out of reach. Its nodes show the lowest price seen, not the cap."""
     line = replace(line, quantity=0.0, hourly=0.0, standby=True, is_limit=False, price_high=None)
     if line.unit != "hours":
         return line

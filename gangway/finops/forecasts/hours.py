@@ -135,7 +135,6 @@ def _uninterrupted_hours(steps: int, step: float, work: Work, until: float) -> t
 
 
 def _remaining_hours(key: tuple[bool, int, int], step: float, work: Work) -> float:
-    """Remaining hours from a state, without another start."""
     _, used, starts = key
     return work.hours + starts * work.restart_hours - used * step
 

@@ -83,7 +83,6 @@ def _of(key: str) -> Callable[[Member], Points]:
 
 
 def _meters(member: Member) -> set[str]:
-    """How the run's power is known, by its last line that says so."""
     entries = (line["energy"] for line in reversed(member.ticks) if line.get("energy"))
     last: Mapping[str, tuple[float | None, str, str]] = next(entries, {})
     return {f"{provenance}: {method}" for joules, provenance, method in last.values() if joules is not None}

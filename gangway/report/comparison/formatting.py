@@ -135,7 +135,6 @@ def _spread(
 
 
 def _signed(text: str) -> str:
-    """Prefix the sign; zero has none."""
     zero = not text.partition(" ")[0].strip("0.")
     return text if zero or text[0] == "\N{MINUS SIGN}" else f"+{text}"
 

@@ -184,7 +184,6 @@ def _drawing(kept: Standing, name: str) -> Drawing:
 
 
 def _select_drawn(scored: Sequence[Scored]) -> list[Scored]:
-    """The last non-overlapping ones that fit a drawing, in order."""
     chosen: list[Scored] = []
     for each in reversed(scored):
         if chosen and sum(len(one.times) for one in chosen) + len(each.times) > _MOST_STEPS:

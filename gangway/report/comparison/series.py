@@ -186,7 +186,6 @@ def _method_conflicts(named: Sequence[tuple[str, Member]]) -> str:
 
 
 def _metering_methods(member: Member) -> dict[str, list[str]]:
-    """Metering methods by kind of device, such as cpu; several if the run's sessions differ."""
     found: dict[str, list[str]] = {}
     for device, figure in member.record.energy.devices.items():
         if figure.value is not None:

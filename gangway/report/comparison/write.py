@@ -181,7 +181,6 @@ def _plain(text: str) -> str:
 
 
 def _page(made: "ComparisonReport", grids: Sequence[Grid]) -> str:
-    """The whole HTML file: no script, nothing fetched."""
     report, sources = made.report, Sources()
 
     def told(row: Row, column: Measure) -> CellText | None:

@@ -57,7 +57,6 @@ def infracost(plan: Mapping[str, Any], past: Mapping[str, Any] | None = None, *,
 
 
 def _sorted(plan: Mapping[str, Any]) -> dict[Coverage, list[Mapping[str, Any]]]:
-    """A plan's billable resources by how they are paid."""
     priced = {key for line in plan["cost"]["components"] for key in line.get("of", ())}
     found: dict[Coverage, list[Mapping[str, Any]]] = {how: [] for how in Coverage}
     for one in plan["resources"]:
@@ -160,7 +159,6 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
 
 
 def _summary(plan: Mapping[str, Any], breakdown: Mapping[str, Any]) -> dict[str, Any]:
-    """A resource is priced by lines or by use, free, or unsupported (price unknown)."""
     detected = Counter(one["type"] for one in plan["resources"] if is_billable(one["type"]))
     rest = _sorted(plan)
     free, unsupported = _kinds(rest[Coverage.FREE]), _kinds(rest[Coverage.NOWHERE])

@@ -221,7 +221,6 @@ def marked(amount: float | None, bound: Bound, lines: Sequence[CostComponent]) -
 
 
 def _star(cost: CostEstimate) -> str:
-    """The footnote of starred sums; empty for none."""
     foreign = foreign_regions(cost.components)
     notes = [foreign_note(foreign)] if foreign else []
     if any(line.hourly is None for line in cost.components):
@@ -285,7 +284,6 @@ def _digits(value: float) -> str:
 
 
 def _other_intensities(carbon: CarbonEstimate) -> str:
-    """The two unused intensities, if published."""
     others = {"marginal": carbon.marginal_g_per_kwh, "market-based": carbon.market_g_per_kwh}
     known = [f"{name} {value:.0f} g/kWh" for name, value in others.items() if value is not None]
     return f"; {carbon.grid}, beside it and not counted: {', '.join(known)}" if known else ""

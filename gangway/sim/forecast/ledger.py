@@ -323,5 +323,4 @@ def _drift(errors: Sequence[float]) -> Drift | None:
 
 
 def _earlier(number: int) -> int:
-    """The number of reference errors: half of all, at least FEWEST."""
     return max(FEWEST, number // 2)

@@ -144,7 +144,6 @@ def _find_format(columns: Sequence[str]) -> _Format | None:
 
 
 def _moment(text: str) -> datetime:
-    """Logs have no time zone: assumes UTC."""
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 

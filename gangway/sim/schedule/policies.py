@@ -217,7 +217,6 @@ class Goodput(Policy):
         return {name: self._profitable_gpus(jobs[name], gpus, view) for name, gpus in grants.items()}
 
     def _profitable_gpus(self, job: JobView, gpus: int, view: View) -> int:
-        """The current GPUs if more do not pay for the restart."""
         if not job.gpus or gpus <= job.gpus:
             return gpus
         now, then = (job.ask.rate(count, moves_batch=True) for count in (job.gpus, gpus))

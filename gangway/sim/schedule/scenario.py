@@ -421,10 +421,7 @@ def _rung(one: RungConfig, offer: Offer | None, gpus: int, notes: list[str]) -> 
         notes.append(f"{one.kind}: ${usd[0]:.2f} a GPU-hour, {offer.quote.source} ({offer.price.confidence})")
     if gone is None and offer is not None:
         fails = 0.0 if offer.failures is None else offer.failures.value
-        known = None if offer.interruptions is None else offer.interruptions.value
-        assumed = None if offer.assumed_interruptions is None else offer.assumed_interruptions.value
-        taken = known if known is not None else assumed or 0.0
-        gone = fails + rate_per_hour(taken)
+        gone = fails + rate_per_hour(0.0 if offer.rate is None else offer.rate.value or 0.0)
         notes.append(f"{one.kind}: a node goes {gone:.2g} times an hour, taken or failed, by the catalogue")
     if gone and back is None:
         repair = load_reliability().repair.hours
