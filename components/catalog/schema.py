@@ -226,12 +226,8 @@ class LustreOffer(Frozen):
 
 
 class Region(Frozen):
-    """A region, its grid and its PUE. Estimates and rankings use only the average intensity.
-
-    Attributes:
-        grid: Electricity Maps' zone; empty if a stack file states its own intensity.
-        intensity_g_per_kwh: location-based average of the grid's consumption; None if unpublished.
-        market_g_per_kwh: market-based, after the provider's certificates and contracts; None if unpublished.
+    """A region, its grid (Electricity Maps' zone) and its PUE. Estimates and rankings use only the average, location-
+    based intensity; None if unpublished. `market_g_per_kwh`: after the provider's certificates and contracts.
     """
 
     name: str
@@ -248,12 +244,7 @@ AzureCapacityKind = Literal["reservation", "spot", "on-demand"]
 
 
 class InfinibandFabric(Frozen):
-    """Virtual functions of the hosts' InfiniBand adapters, one per accelerator.
-
-    Attributes:
-        partition_key: who shares a partition key; others cannot communicate.
-        largest_group: machines of one single-placement-group scale set, by default.
-    """
+    """One adapter per accelerator. `partition_key`: who shares one; `largest_group`: machines of one scale set."""
 
     kind: Literal["infiniband"]
     num_hcas: Fact[int]
@@ -333,12 +324,7 @@ class GpuDirectFabric(Frozen):
 
 
 class RoceFabric(Frozen):
-    """GPUDirect RDMA over converged Ethernet: MRDMA NICs, each in a subnet of one VPC with the RoCE profile.
-
-    Attributes:
-        num_host_nics: gVNICs for other traffic, each in its own VPC.
-        profile_suffix: the zonal network profile is called `{zone}{profile_suffix}`.
-    """
+    """GPUDirect RDMA: MRDMA NICs in subnets of one VPC. `profile_suffix`: of its profile, `{zone}{profile_suffix}`."""
 
     kind: Literal["roce"]
     num_gpu_nics: Fact[int]

@@ -26,15 +26,12 @@ class State:
     """The job at one time, and its targets.
 
     Attributes:
-        nodes: current number; None before the job starts.
         left_sec: until the deadline; infinite without one.
         left_usd: of the budget, which overrides the other targets; infinite without one.
         node_usd_per_hour: of one node; None if unknown, which disables decisions by money.
         around_usd_per_hour: of everything else, for any number of nodes.
         paid_nodes: paid whether used or not, such as reserved ones: never given up.
-        restart_sec: cost of a change.
         least_images_per_usd: what the last nodes must bring, unless other targets need them.
-        hold_sec: between two changes.
     """
 
     images_left: float

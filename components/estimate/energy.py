@@ -103,12 +103,8 @@ class CarbonEstimate:
 
 @dataclass(frozen=True)
 class EmbodiedEstimate:
-    """A run's share of the emissions of making its machines, gCO2e; None if unknown.
-
-    Attributes:
-        gco2e_low: the shortest expected run at the low end of the sources; `gco2e_high` likewise.
-        gco2e_most: the maximum hours at the high end.
-        machine_share: share of a whole machine per machine of the type.
+    """A run's share of the emissions of making its machines, gCO2e; None if unknown. `gco2e_most`: the maximum hours at
+    the high end; `machine_share`: of a whole machine per machine of the type.
     """
 
     gco2e: float | None

@@ -67,13 +67,7 @@ def net_share(mtbf_sec: float, interval_sec: float, save_sec: float, restart_sec
 
 @dataclass(frozen=True)
 class SpotEstimate:
-    """A job on capacity that is interrupted or fails.
-
-    Attributes:
-        goodput: share of paid time that makes progress, 0..1; 0 if it never ends.
-        hours: expected, from the first step to the last.
-        usd: expected cost of the nodes; None if the job never ends.
-    """
+    """A job on capacity that fails. `goodput`: share of paid time that makes progress; `usd`: None if it never ends."""
 
     mtbf_hours: float
     interval_sec: float
@@ -143,13 +137,7 @@ NEVER, ALWAYS = Span(0.0, 0.0, 0.0), Span(1.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class LadderRung:
-    """One rung.
-
-    Attributes:
-        usd_per_hour: of the whole stack on this rung; None if a price is unknown.
-        hours: of undisturbed training, all on this rung.
-        in_reach: False if no nodes can come.
-    """
+    """One rung. `usd_per_hour`: of the whole stack, None if unknown; `hours`: undisturbed, all on this rung."""
 
     usd_per_hour: float | None
     num_nodes: int
@@ -177,12 +165,7 @@ class LadderJob:
 
 @dataclass(frozen=True)
 class LadderEstimate:
-    """A job on a ladder. `low` and `high` are the extremes over all ends of the assumptions.
-
-    Attributes:
-        hours: expected, from the first start to the last step; infinite if the job is not expected to end, None if the
-            interruption rate is unknown.
-    """
+    """A job on a ladder. `hours`: infinite if it is not expected to end, None if the rate of losses is unknown."""
 
     shares: tuple[float, ...]
     hours: float | None

@@ -39,12 +39,8 @@ class Band:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The treatment against the control.
-
-    Attributes:
-        change: a share of the control (-0.1: a tenth less) if `is_relative`, else a difference in the figure's unit.
-        low: lower end of the interval of `LEVEL`; None with too few pairs, or if all pairs of a group change alike.
-        p_value: two-sided, of no change; None with too few pairs. After `correct`: Holm's, over its family.
+    """The treatment against the control. `change`: a share of the control if `is_relative`, else a difference; `low`:
+    of the interval of `LEVEL`, None with too few pairs; `p_value`: two-sided; after `correct` Holm's, over its family.
     """
 
     change: float

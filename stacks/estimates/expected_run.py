@@ -51,12 +51,8 @@ _MIN_STEPS = 5_000
 
 @dataclass(frozen=True)
 class ExpectedRun:
-    """A run on the nodes of the first rung in reach, with their start, checkpoints and interruptions.
-
-    Attributes:
-        hours: for all images, at most max_hours; None if the speed is unknown or no machine comes.
-        usd: for those hours; known prices only.
-        share: share of the images within max_hours, 0..1.
+    """A run on the nodes of the first rung in reach, with their start, checkpoints and interruptions. `hours`: at most
+    max_hours, None if unknown; `usd`: known prices only; `share`: of the images within max_hours.
     """
 
     throughput: Throughput

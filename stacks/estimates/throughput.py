@@ -71,12 +71,7 @@ def about(number: float) -> str:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Speed of training, without checkpoints and interruptions.
-
-    Attributes:
-        source: basis of the figure, or why it is unknown.
-        waiting: least and usual share of a step without matrix products; None if unknown.
-    """
+    """Speed of training, without checkpoints and interruptions. `waiting`: least and usual share of a step."""
 
     images_per_second: Band | None
     provenance: Literal["measured", "projected", "unknown"]
@@ -178,12 +173,7 @@ class Work(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step, independent of the hardware.
-
-    Attributes:
-        largest: real images of the worker with most, which the others wait for.
-        starts: how often operations are started, once per micro-batch; less if they are replayed.
-    """
+    """A step. `largest`: real images of the worker with most; `starts`: once per micro-batch, less if replayed."""
 
     work: tuple[Work, ...]
     images: int

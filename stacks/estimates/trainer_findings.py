@@ -140,11 +140,7 @@ _SOURCE = (
 
 @dataclass(frozen=True)
 class WorkerMemory:
-    """GiB on one accelerator at the peak of a step, of the worker with most images.
-
-    Attributes:
-        least: the minimum of a step, below which the trainer refuses to start.
-    """
+    """GiB on one accelerator at the peak of a step. `least`: the minimum, below which the trainer refuses to start."""
 
     total: float
     parameters: float

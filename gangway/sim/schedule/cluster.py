@@ -39,13 +39,8 @@ class Hourly:
 
 @dataclass(frozen=True)
 class Rung:
-    """Nodes of one kind of capacity.
-
-    Attributes:
-        gone_per_hour: rate of losing one node, interrupted or failed.
-        back_hours: mean time until such a node is available again.
-        notice_sec: warning before a node goes; one long enough for a checkpoint saves all work.
-        priced_in: the region of a price from elsewhere; empty otherwise.
+    """Nodes of one kind of capacity. `gone_per_hour`: losses of one node; `back_hours`: mean time until it is back;
+    `notice_sec`: enough for a checkpoint saves all work; `priced_in`: another region, or empty.
     """
 
     kind: str

@@ -54,13 +54,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Ask:
-    """What the scheduler knows of a job.
-
-    Attributes:
-        images: requested; it never trains on more.
-        speeds: images per second on gpus_min, gpus_min + 1, ... gpus_max GPUs.
-        goodputs: the same at the best batch, in images of the submitted one.
-        group: its user or kind, for learning across jobs.
+    """What the scheduler knows of a job. `images`: requested, never exceeded; `speeds`: images per second on gpus_min,
+    ... gpus_max GPUs; `goodputs`: at the best batch, in images of the submitted one.
     """
 
     name: str
