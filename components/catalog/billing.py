@@ -1,11 +1,10 @@
 """Resource types that cost nothing or are billed by use alone, and how late each provider's bills are."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from gangway.components.catalog.schema import Fact, Frozen
-from gangway.components.catalog.tables import read_table
+from gangway.components.catalog.tables import table_reader
 
 
 class FreeTypes(Frozen):
@@ -25,9 +24,7 @@ class ByUse(Frozen):
 
 
 class BillingDelay(Frozen):
-    """Typical hours from use until a budget counts its cost; providers promise no upper limit. `asks_every_hours`: how
-    often the stop polls; None if the budget calls it.
-    """
+    """Typical hours until a budget counts a cost. `asks_every_hours`: the stop's polling; None without any."""
 
     least_hours: Fact[float]
     most_hours: Fact[float]
@@ -56,7 +53,4 @@ class BillingTable(Frozen):
         return next((row for row in self.by_use if kind in row.types), None)
 
 
-@cache
-def load_billing() -> BillingTable:
-    """The table, read once per process."""
-    return read_table(BillingTable, "billing")
+load_billing = table_reader(BillingTable, "billing")

@@ -25,11 +25,8 @@ SAME = 1e-3
 
 
 class Claims(Frozen):
-    """The claims of one catalogue about a machine type or TPU generation; None or empty where it has none.
-
-    Attributes:
-        on_demand: US dollars an hour by region; for a TPU generation, per chip.
-        zones: by region, spelled as in `Region.zones`. A list may be incomplete.
+    """The claims of one catalogue. `on_demand`: US dollars an hour by region, per chip for TPUs; `zones`: may be
+    incomplete.
     """
 
     vcpus: int | None = None
@@ -38,6 +35,11 @@ class Claims(Frozen):
     accelerator_memory_gib: float | None = None
     on_demand: Mapping[str, float] = {}
     zones: Mapping[str, tuple[str, ...]] = {}
+
+    @property
+    def num_facts(self) -> int:
+        """Facts that the catalogue states."""
+        return sum(getattr(self, name) is not None for name in FACTS) + len(self.on_demand) + len(self.zones)
 
 
 class Explained(Frozen):
@@ -58,10 +60,7 @@ class Pair(Frozen):
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between our fact and another catalogue's. `field`: the fact, with its region if it has one; `ours`:
-    None if unknown; always None for zones, where only the missing ones matter; `why`: the reason given in the data;
-    empty if there is none.
-    """
+    """`field`: with its region, if any; `ours`: None if unknown, and for zones; `why`: given in the data, or empty."""
 
     source: str
     item: str
@@ -77,10 +76,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of comparing one provider's facts. `sources`: names of the compared catalogues; `compared`: number of
-    facts that another catalogue has too; `idle`: reasons without a difference (source, field and item), which also fail
-    the check.
-    """
+    """`compared`: facts that another catalogue has too; `idle`: reasons without a difference, which fail too."""
 
     sources: Mapping[str, Source]
     compared: int
@@ -133,20 +129,15 @@ def check(provider: Provider, claims: Mapping[str, Mapping[str, Claims]] | None 
             explained.append(Difference(**{**vars(found), "why": why}))
         else:
             unexplained.append(found)
-    compared = sum(len(list(_facts(each))) for rows in compared_claims.values() for each in rows.values())
+    compared = sum(each.num_facts for rows in compared_claims.values() for each in rows.values())
     idle = tuple(key for key in known if key not in used) if claims is None else ()
     return Check(sources, compared, tuple(explained), tuple(unexplained), idle)
 
 
-def _facts(claims: Claims) -> Iterator[str]:
-    yield from (name for name in FACTS if getattr(claims, name) is not None)
-    yield from (f"on_demand {region}" for region in claims.on_demand)
-    yield from (f"zones {region}" for region in claims.zones)
-
-
 def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]]) -> Iterator[Difference]:
-    machines, tpus = load_bundled(provider).machines, load_bundled_tpus() if provider == "gcp" else None
-    prices = {(price.machine_type, price.region): price.on_demand.value for price in load_bundled(provider).prices}
+    catalog = load_bundled(provider)
+    machines, tpus = catalog.machines, load_bundled_tpus() if (catalog.folder / "tpus.yaml").exists() else None
+    prices = {(price.machine_type, price.region): price.on_demand.value for price in catalog.prices}
     offered = {name: machine.offered for name, machine in machines.items()}
     if tpus is not None:
         prices |= {(price.generation, price.region): price.on_demand.value for price in tpus.prices}

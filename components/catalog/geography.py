@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from gangway.components.catalog.schema import Fact, Frozen
-from gangway.components.catalog.tables import Source, read_file, read_table, with_facts
+from gangway.components.catalog.tables import Source, read_file, read_table, table_reader, with_facts
 
 
 class Route(Frozen):
@@ -149,10 +149,7 @@ class GridTable(Frozen):
     grids: Mapping[str, Grid]
 
 
-@cache
-def load_grids() -> GridTable:
-    """The table, read once per process."""
-    return read_table(GridTable, "grids")
+load_grids = table_reader(GridTable, "grids")
 
 
 def on_grid(row: Mapping[str, Any], sources: Mapping[str, Source]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ as an overlay (`gangway.components.catalog.prices`).
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -72,8 +72,8 @@ class Catalog(Frozen):
     """All facts. Look-ups raise InputError with the nearest known name."""
 
     machines: Mapping[str, MachineType]
-    prices: SkipValidation[Sequence[MachinePrice]]
-    services: SkipValidation[Sequence[ServicePrice]]
+    prices: SkipValidation[Iterable[MachinePrice]]
+    services: SkipValidation[Iterable[ServicePrice]]
     lustre: Mapping[str, LustreOffer]
     regions: Mapping[str, Region]
     folder: Path
@@ -97,9 +97,7 @@ class Catalog(Frozen):
         region: str = "",
         unfit: Mapping[str, str] = MappingProxyType({}),
     ) -> MachineType:
-        """The machine with `accelerator`. InputError: none or several; the fix: the cheapest in `region` not in
-        `unfit`.
-        """
+        """The machine with `accelerator`. InputError: none or several, with the cheapest in `region` not in `unfit`."""
         offers: dict[str, list[MachineType]] = {}
         for machine in self.machines.values():
             if machine.provider == provider:
@@ -193,9 +191,7 @@ class Catalog(Frozen):
 
 
 def misspelt_region(name: str, known: Collection[str]) -> str | None:
-    """The region that was meant if up to two letters are wrong. Numbers, first words and compass points must match:
-    eu-west-2 (London) is not eu-west-1, japanwest not japaneast, and data may be bound to a country.
-    """
+    """The region that was meant, with up to two wrong letters: never another number, first word or compass point."""
 
     def get_letters(region: str) -> str:
         return re.sub(r"[^a-z0-9]", "", region.lower())
@@ -251,7 +247,6 @@ def _regions(
 
 
 def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> MachineType:
-    """The row as a model. InputError: the row and the rule it breaks."""
     try:
         return model.model_validate(row)
     except ValidationError as error:
@@ -262,7 +257,6 @@ def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> Mac
 
 
 def _offered(folder: Path, table: str) -> dict[str, dict[str, Any]]:
-    """Where each machine is sold, by name; empty for a provider without such lists."""
     path = folder / "offered.yaml"
     if not path.exists():
         return {}

@@ -43,9 +43,7 @@ def region_findings(
     path: str = REGION,
     reserved: bool = False,
 ) -> Iterator[Finding]:
-    """Findings about `machine` in `region`; none if a list has it there. `known`: the catalogue's regions, the only
-    ones to propose; `reserved`: all capacity is reserved, so its owner knows better than a list.
-    """
+    """Findings about `machine` in `region`. `known`: regions to propose; `reserved`: the owner knows best."""
     offered = machine.offered
     if offered is None or offered.zones.value is None:
         why = "no list at hand" if offered is None else offered.zones.source
@@ -97,7 +95,8 @@ def service_findings(
     by_region = {region: zone_names(provider, region, words) for region, words in regions.items()}
     if zone in {name for names in by_region.values() for name in names}:
         return
-    nearby_zones = next((names for names in by_region.values() if names and _same_region(names[0], zone)), [])
+    part = zone.rpartition("-")[0]  # full names of zones end in a letter
+    nearby_zones = next((names for names in by_region.values() if names and names[0].rpartition("-")[0] == part), [])
     has_it = f"has it in {', '.join(nearby_zones)}" if nearby_zones else f"has it in {len(by_region)} other regions"
     doubt = _doubt(offered, today, complete=offered.complete != "none", reserved=False)
     if doubt:
@@ -110,13 +109,7 @@ def service_findings(
         )
 
 
-def _same_region(zone: str, other_zone: str) -> bool:
-    """Compare the full names of two zones, which end in a letter."""
-    return zone.rpartition("-")[0] == other_zone.rpartition("-")[0]
-
-
 def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> str:
-    """Why a place's absence from the list proves nothing; empty if it does."""
     if not complete:
         return "that list is not complete"
     if offered.zones.as_of is None:

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 from gangway.components.catalog.schema import Fact, Frozen, MachineType
-from gangway.components.catalog.tables import read_table
+from gangway.components.catalog.tables import table_reader
 
 
 class TrainingPower(Frozen):
@@ -41,9 +40,7 @@ class HostPower(Frozen):
 
 
 class PowerTable(Frozen):
-    """`waiting`: watts of an idle board with a context, by accelerator model; `waiting_others`: of other models, as a
-    share of the rating; `servers`: by accelerator model; `hosts`: by processor maker; `full_load_watts`: by machine.
-    """
+    """`waiting`: watts of an idle board by model; `waiting_others`: as a share of the rating; `servers`: by model."""
 
     training: TrainingPower
     busy_share: Fact[float]
@@ -55,10 +52,7 @@ class PowerTable(Frozen):
     full_load_watts: Fact[Mapping[str, float]]
 
 
-@cache
-def load_power() -> PowerTable:
-    """The table, read once per process."""
-    return read_table(PowerTable, "power")
+load_power = table_reader(PowerTable, "power")
 
 
 class WholeMachine(Frozen):
@@ -89,10 +83,7 @@ class MachineEmissions:
     share: float
 
 
-@cache
-def load_embodied() -> EmbodiedTable:
-    """The table, read once per process."""
-    return read_table(EmbodiedTable, "embodied")
+load_embodied = table_reader(EmbodiedTable, "embodied")
 
 
 def machine_emissions(machine: MachineType) -> MachineEmissions:
@@ -106,8 +97,3 @@ def machine_emissions(machine: MachineType) -> MachineEmissions:
         for fact in (whole.kg_co2e, whole.low, whole.high)
     )
     return MachineEmissions(kg, low, high, share)
-
-
-def life_hours() -> Fact[float]:
-    """Hours over which the emissions of a machine are spread."""
-    return load_embodied().life_hours

@@ -14,7 +14,7 @@ from datetime import date
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -138,7 +138,7 @@ def is_overlaid(fact: KnownPrice) -> bool:
     return fact.source.startswith(_MARK)
 
 
-def lay_over(base: Sequence[Row], over: Sequence[Row], key: str) -> tuple[Row, ...]:
+def lay_over(base: Iterable[Row], over: Sequence[Row], key: str) -> tuple[Row, ...]:
     """`base` updated with `over`'s prices; rows of new regions come last. `key` and `region` identify a row."""
     place = attrgetter(key, "region")
     newer = {place(row): row for row in over}
@@ -236,11 +236,8 @@ def read_lists(path: Path) -> list[PriceList]:
     return [PriceList(about_source(one), one) for one in tables["lists"]]
 
 
-class _Prices(Sequence[Price], Generic[Price]):
-    """Prices by item; as a sequence, all of them.
-
-    `rows`: of prices.yaml; `regions`: the catalogue's, the home region first; `over`: an overlay's prices.
-    """
+class _Prices(Iterable[Price], Generic[Price]):
+    """Prices by item; iterates over all of them. `rows`: of prices.yaml; `regions`: the home region first."""
 
     _model: type[Price]
     _table: str
@@ -306,16 +303,6 @@ class _Prices(Sequence[Price], Generic[Price]):
 
     def __iter__(self) -> Iterator[Price]:
         return (row for item in self._items for row in self.of(item))
-
-    def __len__(self) -> int:
-        return sum(len(self.of(item)) for item in self._items)
-
-    @overload
-    def __getitem__(self, index: int) -> Price: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Price]: ...
-    def __getitem__(self, index: int | slice) -> Price | Sequence[Price]:
-        return tuple(self)[index]
 
 
 class MachinePrices(_Prices[MachinePrice]):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from gangway.components.catalog.schema import Fact, Frozen, MachineType
-from gangway.components.catalog.tables import read_table
+from gangway.components.catalog.tables import read_table, table_reader
 
 
 class FailureBand(Frozen):
@@ -30,9 +30,7 @@ class Repair(Frozen):
 
 
 class ReliabilityTable(Frozen):
-    """`accelerator_hours`: between failures that stop a job, per accelerator with its share of the machine, by model;
-    `other_accelerator_hours` covers every other model.
-    """
+    """`accelerator_hours`: between failures that stop a job, per accelerator with its share of the machine."""
 
     accelerator_hours: Mapping[str, Fact[float]]
     other_accelerator_hours: Fact[float]
@@ -41,10 +39,7 @@ class ReliabilityTable(Frozen):
     repair: Repair
 
 
-@cache
-def load_reliability() -> ReliabilityTable:
-    """The table, read once per process."""
-    return read_table(ReliabilityTable, "reliability")
+load_reliability = table_reader(ReliabilityTable, "reliability")
 
 
 def failures_per_hour(machine: MachineType) -> Fact[float]:

@@ -22,13 +22,8 @@ KnownPrice = Fact[float | None]
 
 @dataclass(frozen=True)
 class PriceQuote:
-    """A price for a region, US dollars a unit.
-
-    Attributes:
-        priced_in: the region that the price is from; empty if there is none.
-        expected: the price to use; its value is None if unknown.
-        high: the highest seen; an upper bound unless it is another region's. None if unknown.
-        limit: why the price is an upper limit that may not be reached; empty if it is none.
+    """A price for a region, US dollars a unit. `high`: the highest seen, an upper bound unless another region's;
+    `limit`: why the price is an upper limit that may not be reached, or empty.
     """
 
     region: str

@@ -75,9 +75,7 @@ def dated(as_of: str, read_on: str, confidence: str) -> str:
 
 
 class CardRun(Frozen):
-    """Network cards `first` to `last` (inclusive) with the same layout. `devices`: the entries at device 0, 1, ... of
-    each card; empty leaves the card unused; `max_interfaces`: per card; None if unknown.
-    """
+    """Equal cards `first` to `last`. `devices`: at device 0, 1, ... of each card; `max_interfaces`: None if unknown."""
 
     first: int
     last: int
@@ -86,9 +84,7 @@ class CardRun(Frozen):
 
 
 class EfaFabric(Frozen):
-    """Elastic Fabric Adapters in Amazon's documented layout. `max_efa_interfaces`: EfaInfo.MaximumEfaInterfaces, on
-    some types not the number of cards; `layout`: the launch template declares exactly these devices.
-    """
+    """Elastic Fabric Adapters. `max_efa_interfaces`: EfaInfo.MaximumEfaInterfaces; `layout`: as declared."""
 
     kind: Literal["efa"]
     max_efa_interfaces: Fact[int | None]
@@ -154,7 +150,6 @@ class MachineType(Frozen):
         accelerator: model and number, such as `H100x8`, as in a stack file.
         accelerator_watts: board power of one accelerator; None if unpublished.
         host_watts: mean draw of everything else while training.
-        fabric: kernel-bypass network between machines; None if there is none.
         offered: where it is sold; None without a list, and for on-premises machines.
         accelerator_mean_watts: average draw, if its maker has measured it.
     """
@@ -216,10 +211,7 @@ class ServicePrice(Frozen):
 
 
 class LustreOffer(Frozen):
-    """Sizes and tiers of a managed Lustre file system. The EFA fields are set only if the provider supports it.
-    `efa_step_gib`: size step of an EFA file system by tier; `efa_excluded_families`: have EFA but cannot use it here;
-    `efa_client_interfaces`: EFAs that a machine type uses for it; `metadata_iops`: values to provision.
-    """
+    """`efa_step_gib`: size step by tier, with EFA; `efa_excluded_families`: their EFA is of no use here."""
 
     deployment_type: Fact[str]
     smallest_gib: Fact[int]
@@ -234,13 +226,8 @@ class LustreOffer(Frozen):
 
 
 class Region(Frozen):
-    """A region, its grid and its PUE. Estimates and rankings use only the average intensity.
-
-    Attributes:
-        grid: Electricity Maps' zone; empty if a stack file states its own intensity.
-        intensity_g_per_kwh: location-based average of the grid's consumption; None if unpublished.
-        marginal_g_per_kwh: emissions of one more kWh; None if unpublished.
-        market_g_per_kwh: market-based, after the provider's certificates and contracts; None if unpublished.
+    """A region, its grid (Electricity Maps' zone) and its PUE. Estimates and rankings use only the average, location-
+    based intensity; None if unpublished. `market_g_per_kwh`: after the provider's certificates and contracts.
     """
 
     name: str
@@ -257,15 +244,7 @@ AzureCapacityKind = Literal["reservation", "spot", "on-demand"]
 
 
 class InfinibandFabric(Frozen):
-    """Virtual functions of the hosts' InfiniBand adapters, one per accelerator.
-
-    Attributes:
-        num_hcas: a healthy machine shows all of them.
-        gbps_each: the rate that `ibstat` shows.
-        partition_key: who shares a partition key; others cannot communicate.
-        largest_group: machines of one single-placement-group scale set, by default.
-        largest_group_on_request: the same after Microsoft's support has raised it.
-    """
+    """One adapter per accelerator. `partition_key`: who shares one; `largest_group`: machines of one scale set."""
 
     kind: Literal["infiniband"]
     num_hcas: Fact[int]
@@ -286,12 +265,9 @@ class AzureMachineType(MachineType):
     """A size of virtual machine with GPUs. Its fabric is `infiniband`; `fabric`, which means EFA, stays None.
 
     Attributes:
-        infiniband: the GPUs' network between machines; None if they use the machine's Ethernet.
         runtime: the accelerators' software, which the trainer's image must match.
         topology_file: NCCL_TOPO_FILE on that image; None if it has none for the size.
         nccl_conf: what that image writes to /etc/nccl.conf for the size.
-        trusted_launch: None if unknown.
-        encryption_at_host: None if unknown.
         temporary_disk: whether its instance store is Azure's temporary disk, which the image mounts, and not NVMe.
         no_new_capacity: whether Microsoft has stopped adding this size to its data centres.
     """
@@ -338,9 +314,7 @@ CapacityKind = Literal["on-demand", "spot", "flex-start", "reservation"]
 
 
 class GpuDirectFabric(Frozen):
-    """GPUDirect-TCPX(O): extra gVNICs, each in its own VPC. `protocol`: tcpx or tcpxo, selects the NCCL plug-in;
-    `num_gpu_nics`: extra NICs and VPC networks, each with one subnet; `mtu_bytes`: of those networks.
-    """
+    """GPUDirect-TCPX(O): extra gVNICs, each in its own VPC. `protocol` selects the NCCL plug-in."""
 
     kind: Literal["gpudirect"]
     protocol: Fact[Literal["tcpx", "tcpxo"]]
@@ -350,14 +324,7 @@ class GpuDirectFabric(Frozen):
 
 
 class RoceFabric(Frozen):
-    """GPUDirect RDMA over converged Ethernet: MRDMA NICs, each in a subnet of one VPC with the RoCE profile.
-
-    Attributes:
-        num_gpu_nics: MRDMA NICs, and subnets of the RDMA network.
-        num_host_nics: gVNICs for other traffic, each in its own VPC.
-        mtu_bytes: of the RDMA network.
-        profile_suffix: the zonal network profile is called `{zone}{profile_suffix}`.
-    """
+    """GPUDirect RDMA: MRDMA NICs in subnets of one VPC. `profile_suffix`: of its profile, `{zone}{profile_suffix}`."""
 
     kind: Literal["roce"]
     num_gpu_nics: Fact[int]
@@ -371,9 +338,7 @@ GpuFabric: TypeAlias = Annotated[GpuDirectFabric | RoceFabric, Field(discriminat
 
 
 class GcpMachineType(MachineType):
-    """A Compute Engine machine type with GPUs. Its fabric is `gpu_fabric` (None if the GPUs share the machine's NIC);
-    `fabric`, which means EFA, stays None. `capacity`: the ways to buy it.
-    """
+    """A Compute Engine machine type. Its fabric is `gpu_fabric` (None: the GPUs share the NIC); `fabric` stays None."""
 
     gpu_fabric: GpuFabric | None
     capacity: Fact[tuple[CapacityKind, ...]]
@@ -409,12 +374,10 @@ class TpuGeneration(Frozen):
         prefix: the word before the number in an accelerator type, such as `v5litepod`.
         suffix_counts: what that number counts.
         devices_per_chip: PyTorch/XLA devices; 1 if the two TensorCores act as one.
-        chip_watts: peak draw; None if unpublished.
         chip_mean_watts: mean measured by Google; None if unpublished.
         host_watts: a VM of a multi-host slice, without its chips.
         topologies: all of a 2-D torus; of a 3-D torus, those smaller than a cube of 4x4x4.
         max_cubes: 3-D: larger topologies are AxBxC with A <= B <= C, multiples of 4, up to this many cubes; else 0.
-        max_side: the longest side of such a topology; 0 if there are none.
         api_type: AcceleratorConfig.type of the Cloud TPU API; None if that API does not create such slices.
     """
 

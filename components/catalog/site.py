@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cache
 from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from gangway.components.catalog.loader import PROVIDERS, load_bundled
 from gangway.components.catalog.power import load_power
 from gangway.components.catalog.schema import Architecture, Fact, Frozen, MachinePrice, MachineType, Region
-from gangway.components.catalog.tables import read_table
+from gangway.components.catalog.tables import table_reader
 from gangway.components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Whole
 from gangway.components.core.findings import Finding, InputError, nearest_hint
 
@@ -133,10 +132,7 @@ class SiteMachine(MachineType):
     site_fabric: SiteFabric | None
 
 
-@cache
-def load_site_defaults() -> SiteDefaults:
-    """The assumptions, read once per process."""
-    return read_table(SiteDefaults, "site")
+load_site_defaults = table_reader(SiteDefaults, "site")
 
 
 def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = "") -> SiteMachine:
@@ -205,7 +201,6 @@ def _no_fact(site: SiteConfig, source: str) -> Fact[float | None]:
 
 
 def _stated_fact(site: SiteConfig, name: str, value: T, note: str = "") -> Fact[T]:
-    """A fact that only the stack file states."""
     source = f"stated by the stack file: {PLACE}.{name}{note}"
     return Fact[T](value=value, source=source, as_of=site.as_of, confidence="stated")
 
@@ -224,7 +219,6 @@ def _fabric(site: SiteConfig) -> SiteFabric | None:
 
 
 def _host_watts(site: SiteConfig, accelerator: str) -> Fact[float]:
-    """The stated draw; else the catalogue's for the same accelerators and nearest vCPUs; else by vCPUs and memory."""
     if site.host_watts is not None:
         return _stated_fact(site, "host_watts", site.host_watts)
     alike = [machine for machine in _machines() if machine.accelerator == accelerator]
@@ -269,9 +263,8 @@ def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
 
 @dataclass(frozen=True)
 class SiteFabricPlan:
-    """Launch settings of a fabric. `link_layer`: the kernel's name: InfiniBand or Ethernet; empty without a fabric;
-    `gbps_each`: the rate that each must show; `hcas`: adapter names; empty for all that are up; `devices`: host devices
-    for the job's container.
+    """`link_layer`: InfiniBand or Ethernet, empty without a fabric; `hcas`: empty for all; `devices`: for the
+    container.
     """
 
     link_layer: str = ""
@@ -288,10 +281,7 @@ class SiteFabricPlan:
 
 
 def plan_site_fabric(fabric: SiteFabric | None, interface: str | None = None) -> SiteFabricPlan:
-    """The plan of a machine's fabric; None means TCP only. With NCCL_NET, NCCL fails instead of falling back to TCP
-    (NCCL's user guide, "NCCL_NET"); `=` makes names match exactly ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"), which gloo
-    does by default.
-    """
+    """None means TCP only. With NCCL_NET, NCCL fails instead of falling back to TCP; `=` matches names exactly."""
     env = {"NCCL_SOCKET_IFNAME": f"={interface}", "GLOO_SOCKET_IFNAME": interface} if interface else {}
     if fabric is None:
         return SiteFabricPlan(nccl_env=env)

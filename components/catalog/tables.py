@@ -1,7 +1,7 @@
 """Reads YAML tables whose rows name their source; spot interruptions; accelerator links."""
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -55,7 +55,6 @@ def with_facts(model: type[BaseModel], row: Mapping[str, Any], sources: Mapping[
 
 
 def _nested_facts(field: Any, value: Any, sources: Mapping[str, Source]) -> Any:
-    """The facts of a model, of a tuple, or of the values of a mapping."""
     inner = get_args(field)
     if _is_a(field, Fact):
         return {"value": value["value"], **sources[value["source"]]}
@@ -89,6 +88,11 @@ def read_table(model: type[Model], name: str) -> Model:
     return model.model_validate(with_facts(model, tables, sources))
 
 
+def table_reader(model: type[Model], name: str) -> Callable[[], Model]:
+    """A function that returns a YAML file of this folder as `model`, read once per process."""
+    return cache(partial(read_table, model, name))
+
+
 Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]
 OPEN_BUCKET: Bucket = ">20%"
 """The bucket without an upper end."""
@@ -96,7 +100,7 @@ BUCKETS: Mapping[Bucket, float] = MappingProxyType(
     {"<5%": 0.05, "5-10%": 0.10, "10-15%": 0.15, "15-20%": 0.20, OPEN_BUCKET: 0.40}
 )
 """The rate used for each bucket: its upper end; for the open one, twice its lower end (an assumption)."""
-_LOWER_END: Mapping[float, float] = MappingProxyType({0.05: 0.0, 0.10: 0.05, 0.15: 0.10, 0.20: 0.15, 0.40: 0.20})
+_LOWER_END = dict(zip(BUCKETS.values(), (0.0, *BUCKETS.values()), strict=False))
 """The lower end of a bucket by the rate used for it."""
 
 
@@ -142,11 +146,8 @@ def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float
 
 
 def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fact[float | None]:
-    """The share of such nodes interrupted within 720 hours, 0 to 1; None if unknown. The source names the bucket.
-
-    Another region's bucket is never used: prices carry over, shortages do not. The list gives the rate at which
-    capacity was reclaimed during the trailing month, not per node that ran all of it; equating the two is an
-    assumption, whatever the list's confidence.
+    """The share of such nodes interrupted within 720 hours (assumed: the rate of the trailing month); None if unknown.
+    Another region's bucket is never used: prices carry over, shortages do not.
     """
     row = table.rows.get(machine_type)
     bucket = None if row is None else row.by_region.value.get(region)
@@ -154,14 +155,8 @@ def share_taken(table: InterruptionTable, machine_type: str, region: str) -> Fac
         return table.unpublished
     fact, share = row.by_region, BUCKETS[bucket]
     counted = f"{bucket} in the trailing month, counted as {share:.0%} of nodes in 720 h"
-    return Fact[float | None](
-        value=share,
-        source=f"{fact.source}: {counted}",
-        url=fact.url,
-        as_of=fact.as_of,
-        read_on=fact.read_on,
-        confidence="assumed",
-    )
+    about = fact.model_dump(exclude={"value", "source", "confidence"})
+    return Fact[float | None](value=share, source=f"{fact.source}: {counted}", confidence="assumed", **about)
 
 
 def least_taken(taken: Fact[float | None]) -> float:
@@ -171,9 +166,7 @@ def least_taken(taken: Fact[float | None]) -> float:
 
 
 class Ici(Frozen):
-    """The links of a TPU chip. `ports`: links that share its bandwidth; `wraps_every`: a slice whose sides are all
-    multiples of this is a torus; `dcn_gbps`: between slices, per chip and direction; None if unknown.
-    """
+    """The links of a TPU chip. `ports`: share its bandwidth; `wraps_every`: sides that are multiples close a torus."""
 
     ports: Fact[int]
     wraps_every: Fact[int]
@@ -198,9 +191,7 @@ class Latency(Frozen):
 
 
 class LinkTable(Frozen):
-    """`links`: one accelerator's rate in one direction, Gbit/s, as its vendor states it, by model; `unknown` covers
-    every other model; `ici`: by TPU generation; `bus_share`: of nominal bandwidth that all-reduces reach.
-    """
+    """`links`: one accelerator's Gbit/s in one direction; `bus_share`: of nominal bandwidth that all-reduces reach."""
 
     links: Mapping[str, Fact[float | None]]
     ici: Mapping[str, Ici]
@@ -210,10 +201,7 @@ class LinkTable(Frozen):
     efa_bus_share: Fact[float]
 
 
-@cache
-def load_links() -> LinkTable:
-    """The table, read once per process."""
-    return read_table(LinkTable, "links")
+load_links = table_reader(LinkTable, "links")
 
 
 def link_gbps(accelerator: str) -> Fact[float | None]:

@@ -30,9 +30,8 @@ _SPOT: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high")
 
 @dataclass(frozen=True)
 class Observed:
-    """A price in a public list. `item`: machine type, TPU generation, or service of the catalogue; `value`: per `unit`,
-    in `currency`; `unit`: `hour`, for TPUs `chip-hour`, for services the catalogue's; anything else as the list has it;
-    `source`: title of the list; `as_of`: date of the list; for a live answer, the day it was asked for.
+    """A price in a public list. `unit`: `hour`, `chip-hour`, or the service's; `as_of`: for a live answer, the day
+    asked.
     """
 
     provider: str
@@ -84,23 +83,24 @@ def judge(
     unit: str,
     today: date,
 ) -> Verdict:
-    """Judge observed prices of one item in one region. `present`: known prices there; `elsewhere`: another region's,
-    the reference for a first price; `regions` and `unit`: the requested ones; `today`: decides whether a list is old.
-    """
+    """Judge prices of one item in one region. `elsewhere`: another region's, the reference for a first price."""
     reasons: dict[Observed, str] = {}
     for each in batch:
         if reason := _price_problem(each, regions, unit, today) or _jump_problem(
             each, present.get(each.field, elsewhere.get(each.field))
         ):
             reasons[each] = reason
-    _refuse_contradictions(batch, reasons)
+    for field in (*PRICE_FIELDS, SERVICE_FIELD):
+        same = [each for each in batch if each.field == field and each not in reasons]
+        values = sorted({each.value for each in same})
+        if len(values) > 1:
+            reasons |= {each: f"stated twice: {', '.join(f'{v:g}' for v in values)}" for each in same}
     _refuse_against_others(batch, present, reasons)
     accepted = {each.field: each for each in batch if each not in reasons}
     return Verdict(tuple(accepted.values()), tuple(Refusal(each, reason) for each, reason in reasons.items()))
 
 
 def _price_problem(each: Observed, regions: Collection[str], unit: str, today: date) -> str:
-    """What is wrong with a price by itself; empty if nothing."""
     age = (today - each.as_of).days
     checks = {
         "no number": not math.isfinite(each.value),
@@ -123,15 +123,6 @@ def _jump_problem(each: Observed, known: float | None) -> str:
     if known is None or known / LARGEST_JUMP <= each.value <= known * LARGEST_JUMP:
         return ""
     return f"more than {LARGEST_JUMP:g} times {'above' if each.value > known else 'below'} the {known:g} known so far"
-
-
-def _refuse_contradictions(batch: Sequence[Observed], reasons: dict[Observed, str]) -> None:
-    """Refuse both of two different prices for the same field."""
-    for field in (*PRICE_FIELDS, SERVICE_FIELD):
-        same = [each for each in batch if each.field == field and each not in reasons]
-        values = sorted({each.value for each in same})
-        if len(values) > 1:
-            reasons |= {each: f"stated twice: {', '.join(f'{v:g}' for v in values)}" for each in same}
 
 
 def _refuse_against_others(

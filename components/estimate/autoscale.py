@@ -1,15 +1,17 @@
 """Decides how many nodes a job needs: more if it will miss its targets, fewer if fewer suffice. Pure.
 
->>> curve = {1: Rate(90, 100, 110), 2: Rate(170, 190, 210), 4: Rate(300, 340, 380)}
->>> decide(Targets(deadline=True), curve, State(images_left=360_000, nodes=1, left_sec=2400)).nodes
+>>> curve = {1: Band(90, 100, 110), 2: Band(170, 190, 210), 4: Band(300, 340, 380)}
+>>> decide(curve, State(images_left=360_000, nodes=1, left_sec=2400)).nodes
 2
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from gangway.components.estimate.statistics import Band
 
 HEADROOM: Final = 0.9
 """Scale out until the job needs at most this share of the expected rate."""
@@ -20,33 +22,16 @@ oscillation.
 
 
 @dataclass(frozen=True)
-class Rate:
-    """Images a second on a number of nodes, including interruptions: expected, and the ends of its interval."""
-
-    low: float
-    mid: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Targets:
-    """The targets; at least one of the first three. `deadline`: all images must be done within `State.left_sec`;
-    `budget`: all must be paid from `State.left_usd`; overrides the other two; `least_images_per_usd`: what the last
-    nodes must bring, unless the other targets need them.
-    """
-
-    deadline: bool = False
-    images_per_sec: float | None = None
-    budget: bool = False
-    least_images_per_usd: float | None = None
-    hold_sec: float = 0.0
-
-
-@dataclass(frozen=True)
 class State:
-    """The job at one time. `nodes`: current number; None before the job starts; `node_usd_per_hour`: of one node; None
-    if unknown, which disables decisions by money; `around_usd_per_hour`: of everything else, for any number of nodes;
-    `paid_nodes`: paid whether used or not, such as reserved ones: never given up; `restart_sec`: cost of a change.
+    """The job at one time, and its targets.
+
+    Attributes:
+        left_sec: until the deadline; infinite without one.
+        left_usd: of the budget, which overrides the other targets; infinite without one.
+        node_usd_per_hour: of one node; None if unknown, which disables decisions by money.
+        around_usd_per_hour: of everything else, for any number of nodes.
+        paid_nodes: paid whether used or not, such as reserved ones: never given up.
+        least_images_per_usd: what the last nodes must bring, unless other targets need them.
     """
 
     images_left: float
@@ -58,6 +43,22 @@ class State:
     paid_nodes: int = 0
     since_change_sec: float = math.inf
     restart_sec: float = 0.0
+    images_per_sec: float | None = None
+    least_images_per_usd: float | None = None
+    hold_sec: float = 0.0
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether money limits the nodes."""
+        return math.isfinite(self.left_usd) and self.node_usd_per_hour is not None
+
+    def needed_rate(self, lost_sec: float = 0.0) -> float | None:
+        """Images a second to reach; None if only money matters."""
+        needs = [] if self.images_per_sec is None else [self.images_per_sec]
+        if math.isfinite(self.left_sec):
+            left_sec = self.left_sec - lost_sec
+            needs.append(self.images_left / left_sec if left_sec > 0 else math.inf)
+        return max(needs, default=None)
 
     def usd_per_hour(self, nodes: int) -> float:
         """US dollars an hour of everything with this number of nodes."""
@@ -70,9 +71,7 @@ class State:
 
 @dataclass(frozen=True)
 class Decision:
-    """The wanted number. `reached`: all targets are expected to be met; `possible`: at the fast end of the interval;
-    `left_out_by`: the caller's setting that excludes numbers of nodes; empty for none.
-    """
+    """`possible`: targets are met at the fast end; `left_out_by`: the caller's setting that excludes node counts."""
 
     nodes: int
     reason: str
@@ -80,39 +79,26 @@ class Decision:
     possible: bool
     left_out_by: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """The decision as plain JSON data."""
-        return asdict(self)
-
 
 class _Case(NamedTuple):
     """`useful`: numbers of nodes that are faster than all smaller ones; `current`: the fewest as fast as those now."""
 
-    targets: Targets
-    curve: Mapping[int, Rate]
+    curve: Mapping[int, Band]
     state: State
     useful: Sequence[int]
     current: int | None
 
-    def needed_rate(self, lost_sec: float = 0.0) -> float | None:
-        """Images a second to reach; None if only money matters."""
-        targets, state = self.targets, self.state
-        needs = [] if targets.images_per_sec is None else [targets.images_per_sec]
-        if targets.deadline:
-            left_sec = state.left_sec - lost_sec
-            needs.append(state.images_left / left_sec if left_sec > 0 else math.inf)
-        return max(needs, default=None)
 
-
-def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decision:
-    """Decide the number of nodes. `curve`: all allowed numbers. A nearer deadline never needs fewer nodes."""
+def decide(curve: Mapping[int, Band], state: State) -> Decision:
+    """Decide the number of nodes. `curve`: images a second, interruptions included, of all allowed numbers. A nearer
+    deadline never needs fewer nodes.
+    """
     useful = _faster_sizes(curve)
     current = None if state.nodes is None else _fewest_as_fast(useful, curve, state.nodes)
-    case = _Case(targets, curve, state, useful, current)
-    need = case.needed_rate()
-    if state.nodes in curve and state.nodes is not None and state.since_change_sec < targets.hold_sec:
+    case, need = _Case(curve, state, useful, current), state.needed_rate()
+    if state.nodes is not None and state.nodes in curve and state.since_change_sec < state.hold_sec:
         why = f"{state.since_change_sec / 60:.0f} min after the last change nothing is changed"
-        return _decided(case, state.nodes, why)
+        return _decided(curve[state.nodes], state, state.nodes, why)
     wanted = useful[-1] if need is None else _scale_to_need(case)
     trimmed = _drop_unprofitable(case, wanted)
     affordable = _apply_budget(case, trimmed)
@@ -132,11 +118,10 @@ def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decisio
         why = "enough, and fewer are not sure to be"
     else:
         why = "fewer are not expected to be enough" if nodes > state.nodes else "fewer are surely enough"
-    return _decided(case, nodes, why)
+    return _decided(curve[nodes], state, nodes, why)
 
 
-def _faster_sizes(curve: Mapping[int, Rate]) -> Sequence[int]:
-    """Numbers of nodes that are faster than all smaller ones."""
+def _faster_sizes(curve: Mapping[int, Band]) -> Sequence[int]:
     found: list[int] = []
     for nodes in sorted(curve):
         if not found or curve[nodes].mid > curve[found[-1]].mid:
@@ -144,7 +129,7 @@ def _faster_sizes(curve: Mapping[int, Rate]) -> Sequence[int]:
     return found
 
 
-def _fewest_as_fast(useful: Sequence[int], curve: Mapping[int, Rate], nodes: int) -> int:
+def _fewest_as_fast(useful: Sequence[int], curve: Mapping[int, Band], nodes: int) -> int:
     """The fewest nodes that are as fast as these; if these are not in the curve, as the nearest."""
     nearest = min(curve, key=lambda each: (abs(each - nodes), each))
     return next(each for each in useful if curve[each].mid >= curve[nearest].mid)
@@ -152,20 +137,19 @@ def _fewest_as_fast(useful: Sequence[int], curve: Mapping[int, Rate], nodes: int
 
 def _scale_to_need(case: _Case) -> int:
     """Scale out if the expected rate is too low, in if the low end for fewer nodes suffices."""
-    useful, curve, current = case.useful, case.curve, case.current
-    rate_now, rate_later = case.needed_rate() or 0.0, case.needed_rate(case.state.restart_sec) or 0.0
+    curve, state, useful, current = case
+    rate_now, rate_later = state.needed_rate() or 0.0, state.needed_rate(state.restart_sec) or 0.0
     if current is not None and curve[current].mid >= rate_now:
         return next((nodes for nodes in useful if nodes < current and curve[nodes].low * SURE >= rate_later), current)
     return next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= rate_later), useful[-1])
 
 
 def _drop_unprofitable(case: _Case, wanted: int) -> int:
-    """Drop the last nodes if they bring too few images for their dollars and are not needed."""
-    targets, curve, state, useful, _ = case
-    least = targets.least_images_per_usd
+    curve, state, useful, _ = case
+    least = state.least_images_per_usd
     if least is None or not state.node_usd_per_hour:
         return wanted
-    need = case.needed_rate(state.restart_sec) or 0.0
+    need = state.needed_rate(state.restart_sec) or 0.0
     enough = next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= need), useful[-1])
     worth = useful[0]
     for before, nodes in pairwise(useful):
@@ -180,8 +164,8 @@ def _apply_budget(case: _Case, wanted: int) -> int:
     runs shorter), else the next smaller one, else the cheapest. Grow only if the low end is affordable, so that a
     number that holds the budget is preferred: changing twice costs more than it saves.
     """
-    targets, curve, state, useful, current = case
-    if not targets.budget or state.node_usd_per_hour is None:
+    curve, state, useful, current = case
+    if not state.has_budget:
         return wanted
 
     def is_expected(nodes: int) -> bool:
@@ -198,23 +182,22 @@ def _apply_budget(case: _Case, wanted: int) -> int:
     return next((nodes for nodes in fitting if nodes >= wanted), max(fitting, default=cheapest))
 
 
-def _decided(case: _Case, nodes: int, why: str) -> Decision:
-    targets, state, rate, need = case.targets, case.state, case.curve[nodes], case.needed_rate()
+def _decided(rate: Band, state: State, nodes: int, why: str) -> Decision:
+    need = state.needed_rate()
 
     def reaches(images_per_sec: float) -> bool:
-        paid = state.usd(nodes, images_per_sec) <= state.left_usd or not targets.budget
-        return paid and (need is None or images_per_sec >= need)
+        return state.usd(nodes, images_per_sec) <= state.left_usd and (need is None or images_per_sec >= need)
 
     hours = [_format_number(state.images_left / each / 3600) for each in (rate.mid, rate.high, rate.low)]
     details = [
         f"{_format_number(rate.mid)} images/s ({_format_number(rate.low)} to {_format_number(rate.high)}) "
         f"take {hours[0]} h ({hours[1]} to {hours[2]})"
     ]
-    if targets.deadline:
+    if math.isfinite(state.left_sec):
         details.append(f"{_format_number(state.left_sec / 3600)} h are left")
-    if targets.images_per_sec is not None:
-        details.append(f"{_format_number(targets.images_per_sec)} images/s are asked for")
-    if targets.budget and state.node_usd_per_hour is not None:
+    if state.images_per_sec is not None:
+        details.append(f"{_format_number(state.images_per_sec)} images/s are asked for")
+    if state.has_budget:
         details.append(f"${state.usd(nodes, rate.mid):,.2f} of ${state.left_usd:,.2f}")
     was = "" if state.nodes in (None, nodes) else f"{state.nodes} -> "
     reason = f"{was}{nodes} node{'s' if nodes > 1 else ''}: {why}; {', '.join(details)}"
@@ -222,5 +205,4 @@ def _decided(case: _Case, nodes: int, why: str) -> Decision:
 
 
 def _format_number(number: float) -> str:
-    """To three significant digits."""
     return f"{float(f'{number:.3g}'):,.10g}"

@@ -41,7 +41,6 @@ class CostComponent:
     """One line of the bill.
 
     Attributes:
-        unit: of `quantity`, such as `node-hours` or `GiB-months`.
         quantity: units in use at any time.
         price: US dollars per unit, None if unknown.
         source: of the price, with its region.
@@ -131,24 +130,13 @@ def from_service(
 
 def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> CostComponent:
     """What a run uses up once, such as GiB through a gateway, priced per `unit` and not per hour."""
-    fact = price.usd
-    line = CostComponent(
-        name=name,
-        unit=price.unit,
-        quantity=quantity,
-        price=fact.value,
-        hourly=None if fact.value is None else 0.0,
-        source=fact.source,
-        as_of=fact.as_of_text,
-        read_on=fact.seen_on.isoformat(),
-        confidence=fact.confidence,
-        once=0.0 if fact.value is None else fact.value * quantity,
-    )
+    value = price.usd.value
+    line = from_fact(name, price.usd, quantity)
+    line = replace(line, unit=price.unit, hourly=None if value is None else 0.0, once=(value or 0.0) * quantity)
     return _stand_in(line, price, region)
 
 
 def _stand_in(line: CostComponent, price: ServicePrice, region: str) -> CostComponent:
-    """Mark the line if its price is another region's."""
     if price.region in (region, EVERYWHERE) or price.usd.value is None:
         return line
     return replace(line, source=f"{line.source} (price of {price.region})", priced_in=price.region)

@@ -26,15 +26,7 @@ class DataAt:
 
 @dataclass(frozen=True)
 class Carried:
-    """A transfer to one place.
-
-    Attributes:
-        usd: None if the price is unknown.
-        price: US dollars a GiB.
-        stream_hours: by one stream as measured between small machines; parallel streams or larger machines are faster.
-            None if unmeasured, and within a region.
-        route: the measurement.
-    """
+    """A transfer to one place. `price`: US dollars a GiB; `stream_hours`: by one stream; None within a region."""
 
     usd: float | None
     price: Fact[float | None]

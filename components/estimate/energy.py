@@ -5,11 +5,11 @@ rated power err by 27 to 37 % against meters, hence the band (studies in docs/de
 with embodied emissions it is Software Carbon Intensity's E * I + M.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from gangway.components.catalog.power import life_hours, load_power, machine_emissions
+from gangway.components.catalog.power import load_embodied, load_power, machine_emissions
 from gangway.components.catalog.schema import Fact, MachineType, Region
 
 
@@ -53,19 +53,11 @@ class RunHours(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Estimate:
-    def to_json(self) -> dict[str, Any]:
-        """The estimate as plain JSON data."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class EnergyEstimate(_Estimate):
+class EnergyEstimate:
     """Energy of a run in kWh: `it_kwh` for machines, `kwh` for the data centre. None if the accelerators' power is
     unpublished; expected values also if the length is unknown.
 
     Attributes:
-        kwh: expected, at the mean draw.
         kwh_low: the shortest expected run, minus the estimate's error.
         kwh_high: the longest expected run, plus that error; at most the rating.
         kwh_most: all of `hours_most` at the rating.
@@ -87,13 +79,9 @@ class EnergyEstimate(_Estimate):
     pue_as_of: str
     pue_confidence: str
 
-    def unknown(self, why: str) -> "EnergyEstimate":
-        """The estimate without a known mean draw."""
-        return replace(self, kwh=None, it_kwh=None, kwh_low=None, kwh_high=None, kwh_most=None, source=f"absent: {why}")
-
 
 @dataclass(frozen=True)
-class CarbonEstimate(_Estimate):
+class CarbonEstimate:
     """Location-based emissions of a run in gCO2e over its energy band; None if energy or mean intensity is unknown.
     Marginal and market-based intensities are informative; None if unpublished.
     """
@@ -114,15 +102,9 @@ class CarbonEstimate(_Estimate):
 
 
 @dataclass(frozen=True)
-class EmbodiedEstimate(_Estimate):
-    """A run's share of the emissions of making its machines, gCO2e; None if unknown.
-
-    Attributes:
-        gco2e: of the expected run.
-        gco2e_low: the shortest expected run at the low end of the sources; `gco2e_high` likewise.
-        gco2e_most: the maximum hours at the high end.
-        kg_per_machine: of making one, with `kg_low` and `kg_high`.
-        machine_share: share of a whole machine per machine of the type.
+class EmbodiedEstimate:
+    """A run's share of the emissions of making its machines, gCO2e; None if unknown. `gco2e_most`: the maximum hours at
+    the high end; `machine_share`: of a whole machine per machine of the type.
     """
 
     gco2e: float | None
@@ -209,7 +191,7 @@ def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
 def estimate_embodied(machine: MachineType, num_nodes: int, hours: RunHours | float) -> EmbodiedEstimate:
     """Spread the emissions of making the machines over their life, for `hours` on `num_nodes` of them."""
     run = hours if isinstance(hours, RunHours) else RunHours.exactly(hours)
-    made, life = machine_emissions(machine), life_hours()
+    made, life = machine_emissions(machine), load_embodied().life_hours
     g_per_kg_and_hour = num_nodes * 1000 / life.value
     return EmbodiedEstimate(
         gco2e=_product(made.kg.value, run.mid, g_per_kg_and_hour),
@@ -228,7 +210,7 @@ def estimate_embodied(machine: MachineType, num_nodes: int, hours: RunHours | fl
 
 
 @dataclass(frozen=True)
-class SciEstimate(_Estimate):
+class SciEstimate:
     """Software Carbon Intensity, (E * I + M) / R, gCO2e per 1,000 images; None if unknown. `..._most`: at most."""
 
     g_per_kimg: float | None
@@ -254,3 +236,31 @@ def estimate_sci(
 
 def _ratio(emitted: float | None, made: float | None, kimg: float) -> float | None:
     return None if emitted is None or made is None or kimg == 0 else (emitted + made) / kimg
+
+
+class Footprint(NamedTuple):
+    """Energy and emissions of a run."""
+
+    energy: EnergyEstimate
+    carbon: CarbonEstimate
+    embodied: EmbodiedEstimate
+    sci: SciEstimate
+
+
+def estimate_footprint(
+    machine: MachineType,
+    num_nodes: int,
+    hours: RunHours,
+    region: Region,
+    kimg: tuple[float, float, float] | None,
+    *,
+    waiting: float = 0.0,
+    unknown_power: str = "",
+) -> Footprint:
+    """All of the above for one run. `unknown_power`: why the mean draw is unknown; empty if it is known."""
+    energy = estimate_energy(machine, num_nodes, hours, region, waiting)
+    if unknown_power:
+        source = f"absent: {unknown_power}"
+        energy = replace(energy, kwh=None, it_kwh=None, kwh_low=None, kwh_high=None, kwh_most=None, source=source)
+    carbon, embodied = estimate_carbon(energy, region), estimate_embodied(machine, num_nodes, hours)
+    return Footprint(energy, carbon, embodied, estimate_sci(carbon, embodied, kimg))

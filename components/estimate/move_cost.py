@@ -14,20 +14,13 @@ from gangway.components.catalog.schema import Fact
 from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.quotes import Job, Quoted, Sort, quote
 from gangway.components.estimate.spot import RESTART_SEC
+from gangway.components.estimate.statistics import Band
 
 LEAST_SHARE: Final = 0.1
 """Minimum share of the cost of staying: a smaller saving is not worth a person's hour."""
 _BITS_PER_GIB = 8 * 2**30
 UNITS: Final[dict[Sort, str]] = {"cost": "USD", "carbon": "gCO2e", "risk": "h"}
 """What each sort saves; risk is the time from now to the last image."""
-
-
-class Band(NamedTuple):
-    """A figure and its range."""
-
-    low: float
-    mid: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -40,9 +33,8 @@ class Luggage:
 
 @dataclass(frozen=True)
 class Move:
-    """One possible move. `to`: the offer with the rest of the job on it, including the move's own hours; `saves`:
-    against staying, in the sort's unit; `hours`: of the move, without training; `traffic_usd`: expected; `traffic`: the
-    price per GiB used for it.
+    """`to`: the offer with the rest of the job, move included; `saves`: in the sort's unit; `traffic`: price per GiB
+    used.
     """
 
     to: Quoted
@@ -136,7 +128,6 @@ def _value(quoted: Quoted, sort: Sort, job: Job) -> float:
 
 
 def _unknown(quoted: Quoted, sort: Sort, job: Job) -> str:
-    """What is missing for any saving; empty if nothing."""
     if _is_failing(quoted, job):
         return ""  # whatever it costs
     no_figure = f"no figure of its {sort}" if _figure(quoted, sort) is None else ""

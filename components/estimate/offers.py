@@ -22,10 +22,7 @@ SOLD_BY: Mapping[Kind, tuple[str, ...]] = {"capacity-block": ("aws",), "flex-sta
 
 @dataclass(frozen=True)
 class Carrier:
-    """A machine type with the accelerator, and its provider's facts. `machine`: for TPUs a whole slice; `prices`: by
-    region; `regions` and `interruptions`: the provider's; `capacity`: the available kinds, as in a stack file; None for
-    all of them.
-    """
+    """A machine type and its provider's facts. `machine`: for TPUs a whole slice; `capacity`: None for all kinds."""
 
     machine: MachineType
     prices: Sequence[MachinePrice]
@@ -65,6 +62,12 @@ class Offer:
     assumed_interruptions: Fact[float] | None = field(default=None, repr=False)
     on_demand: float | None = None
     failures: Fact[float] | None = None
+
+    @property
+    def rate(self) -> "Fact[float] | Fact[float | None] | None":
+        """`interruptions`, or else what is assumed."""
+        fact = self.interruptions
+        return fact if fact is None or fact.value is not None else self.assumed_interruptions or fact
 
     @property
     def label(self) -> str:
@@ -160,7 +163,6 @@ def _offer(carrier: Carrier, region: str, kind: Kind) -> Offer:
 
 
 def _note(quote: PriceQuote) -> str:
-    """The uncertainty of the price."""
     said = [quote.limit] if quote.limit else []
     if quote.low != quote.high and not quote.limit:
         said.append(f"typical; seen from {quote.low:g} to {quote.high:g} USD")

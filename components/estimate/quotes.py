@@ -3,23 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from gangway.components.catalog.reliability import load_reliability
 from gangway.components.catalog.resolve import KINDS
+from gangway.components.catalog.schema import Fact
 from gangway.components.estimate.data_transfer import Carried, DataAt, carried
-from gangway.components.estimate.energy import (
-    CarbonEstimate,
-    EmbodiedEstimate,
-    EnergyEstimate,
-    RunHours,
-    SciEstimate,
-    estimate_carbon,
-    estimate_embodied,
-    estimate_energy,
-    estimate_sci,
-)
+from gangway.components.estimate.energy import Footprint, RunHours, estimate_footprint
 from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.regions import Place
 from gangway.components.estimate.spot import (
@@ -48,7 +38,6 @@ class Job:
     """A job to quote.
 
     Attributes:
-        hours: of undisturbed training, above 0.
         deadline_hours: from now, not below `hours`; None for no deadline.
         start_hours: from the request for nodes to the first step, paid like the rest.
         kimg: thousands of images, above 0; None if unknown, which omits figures per image.
@@ -67,24 +56,8 @@ class Job:
     kimg: float | None = None
 
 
-class Footprint(NamedTuple):
-    """A job's energy, emissions and SCI. Maxima: rated power until the deadline, or else for the expected hours."""
-
-    energy: EnergyEstimate
-    carbon: CarbonEstimate
-    embodied: EmbodiedEstimate
-    sci: SciEstimate
-
-
-@dataclass(frozen=True)
-class Rate:
-    """`share`: of nodes per month, None if unknown; `how`: published, given or assumed; the rest: its source."""
-
-    share: float | None
-    how: str
-    source: str
-    url: str = ""
-    as_of: date | None = None
+Rate = Fact[float] | Fact[float | None]
+"""A share of nodes per month, None if unknown: published, stated by the job, or assumed."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +69,6 @@ class Quoted:
         hours: paid, expected: start, training, checkpoints, interruptions.
         wall_hours: expected until the job is done; longer than `hours` on spot, which is not always available.
         risk_hours: the part expected to be lost to repeated work and restarts.
-        spot: the estimate behind these hours; None if the rate is unknown, or nodes neither fail nor are interrupted.
-        rate: the interruption rate used; None for kinds that are not interrupted.
         in_time: probability to meet the deadline once the nodes are there, 0 to 1; None without a deadline or if
             unknown.
         footprint: energy and emissions; None if the region's PUE is unpublished or the job is never done.
@@ -105,7 +76,6 @@ class Quoted:
         missing: unknown figure that prevents any ranking; empty if none.
         unpriced: why the dollars are unknown or another region's, which prevents ranking by them; likewise.
         usd_high: at the highest price seen; None if unknown or another region's.
-        carried: transfer of the job's data; None if ignored.
     """
 
     offer: Offer
@@ -143,7 +113,7 @@ class Quoted:
 def quote(offer: Offer, job: Job) -> Quoted:
     """Quote the job on `offer`."""
     rate = _rate(offer, job)
-    share = None if rate is None else rate.share
+    share = None if rate is None else rate.value
     if share is not None and job.times_taken != 1:
         share = -math.expm1(job.times_taken * math.log1p(-share))  # at a multiple of its rate
     spot = _estimate_stops(offer, job, share)
@@ -178,7 +148,6 @@ def quote(offer: Offer, job: Job) -> Quoted:
 
 
 def _high_usd(offer: Offer, usd: float | None) -> float | None:
-    """The dollars at the highest price seen, in proportion to the price."""
     quoted = offer.quote
     if usd is None or quoted is None or not quoted.is_bounded or not quoted.usd or quoted.high is None:
         return None
@@ -205,22 +174,15 @@ def _estimate_stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate
 
 def _rate(offer: Offer, job: Job) -> Rate | None:
     """The published rate, else the given one, else the catalogue's assumption."""
-    fact, assumed = offer.interruptions, offer.assumed_interruptions
-    if fact is None:
-        return None
-    if fact.value is None and job.interruptions is not None:
-        return Rate(job.interruptions, "as given", "as given: nobody publishes it")
-    if fact.value is None and assumed is not None:
-        return Rate(assumed.value, "assumed", assumed.source, assumed.url, assumed.as_of)
-    return Rate(fact.value, fact.confidence, fact.source, fact.url, fact.as_of)
+    if offer.interruptions is not None and offer.interruptions.value is None and job.interruptions is not None:
+        return Fact[float](value=job.interruptions, source="as given: nobody publishes it", confidence="stated")
+    return offer.rate
 
 
 def _expected_usd(
     offer: Offer, job: Job, hours: float, spot: SpotEstimate | None, rate: Rate | None
 ) -> tuple[float | None, str]:
-    """Expected dollars, and what they include beyond the job's expected hours. Terms and whole days count only the
-    training, so that the first start does not need a second term.
-    """
+    """Expected dollars, and what they include. Terms and whole days count training without the first start."""
     training = hours - job.start_hours
     price = offer.price.value
     if price is None or math.isinf(hours):
@@ -245,7 +207,6 @@ def _expected_usd(
 
 
 def _failure_note(offer: Offer, spot: SpotEstimate | None) -> str:
-    """Expected failures of nodes that are not interrupted."""
     if offer.failures is None or spot is None:
         return ""
     every = f"one in {1 / offer.failures.value:,.0f} node-hours, {offer.failures.confidence}"
@@ -257,14 +218,14 @@ def _often(times: float) -> str:
 
 
 def _interruption_note(offer: Offer, spot: SpotEstimate | None, rate: Rate | None) -> str:
-    """Expected interruptions and their source."""
-    if spot is None or not spot.feasible or rate is None or rate.share is None:
+    if spot is None or not spot.feasible or rate is None or rate.value is None:
         return ""
+    how = "as given" if rate.confidence == "stated" else rate.confidence
     if spot.interruptions == 0:
-        return f"never taken back ({rate.how})"
+        return f"never taken back ({how})"
     failures = "" if offer.failures is None else "; failures"
     return (
-        f"{_often(spot.interruptions)} interruptions expected ({share_in_words(rate.share)}, {rate.how}{failures}), "
+        f"{_often(spot.interruptions)} interruptions expected ({share_in_words(rate.value)}, {how}{failures}), "
         f"goodput {spot.goodput:.1%} with a checkpoint each {spot.interval_sec / 60:.0f} min; nodes can be had "
         f"{spot_availability(offer):.0%} of the time"
     )
@@ -290,25 +251,21 @@ def _chance_by_deadline(offer: Offer, job: Job, spot: SpotEstimate | None) -> fl
 
 
 def spot_availability(offer: Offer) -> float:
-    """Share of the time with available nodes: for spot as in `gangway plan`, else all of it. A deadline is compared
-    with that share of its hours: the distribution of gaps is not modelled.
-    """
+    """Share of the time with available nodes; a deadline is compared with that share of its hours."""
     return load_reliability().spot.there.value if offer.kind == "spot" else 1.0
 
 
 def _block_days(hours: float) -> int | None:
-    """The shortest block of at least so many hours; None above the longest."""
     return next((days for days in BLOCK_DAYS if days * 24 >= hours), None)
 
 
 def _footprint(offer: Offer, job: Job, hours: float) -> Footprint | None:
+    """Maxima: rated power until the deadline, or else for the expected hours."""
     if offer.place is None or math.isinf(hours):
         return None
     run = RunHours(hours, hours, hours, max(hours, job.deadline_hours or 0.0))
-    energy = estimate_energy(offer.machine, job.num_nodes, run, offer.place)
-    carbon, embodied = estimate_carbon(energy, offer.place), estimate_embodied(offer.machine, job.num_nodes, run)
     kimg = None if job.kimg is None else (job.kimg, job.kimg, job.kimg)
-    return Footprint(energy, carbon, embodied, estimate_sci(carbon, embodied, kimg))
+    return estimate_footprint(offer.machine, job.num_nodes, run, offer.place, kimg)
 
 
 def _problem(offer: Offer, job: Job, hours: float, wall_hours: float, spot: SpotEstimate | None) -> str:
@@ -401,7 +358,6 @@ def rank(quoted: Iterable[Quoted], sort: Sort) -> Ranking:
 
 
 def _criteria(quoted: Quoted, sort: Sort) -> tuple[float, ...]:
-    """Smaller is better; the first difference decides."""
     usd = math.inf if quoted.own_usd is None else round(quoted.own_usd, DIGITS)
     carbon = math.inf if quoted.gco2e is None else round(quoted.gco2e, DIGITS)
     risk = quoted.risk_hours
@@ -409,7 +365,6 @@ def _criteria(quoted: Quoted, sort: Sort) -> tuple[float, ...]:
 
 
 def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> str:
-    """The reason for a rank: the difference to the best, and what the kind implies."""
     best = able[0]
     dollars = _difference_note(quoted.own_usd, best.own_usd, "dollars")
     emissions = _difference_note(quoted.gco2e, best.gco2e, "emissions")
@@ -426,7 +381,6 @@ def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> s
 
 
 def _saving_note(quoted: Quoted) -> str:
-    """The saving of spot against on demand in the same region, for the whole job."""
     offer = quoted.offer
     if offer.kind != "spot" or not offer.on_demand or not offer.price.value or quoted.spot is None:
         return ""

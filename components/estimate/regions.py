@@ -42,9 +42,7 @@ class Place:
 
 @dataclass(frozen=True)
 class RegionLimits:
-    """The configured limits, checked by `check_name` and `check_jurisdiction`. `allow`: only these; empty for any;
-    `deny`: none of these; overrides the rest; `residency`: only in these countries or groups; empty for anywhere.
-    """
+    """Only `allow` (any if empty), none of `deny`, only in `residency`'s countries or groups (anywhere if empty)."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()

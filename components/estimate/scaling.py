@@ -11,22 +11,18 @@ from gangway.components.catalog.tables import FABRIC_FIELDS, link_gbps, load_lin
 from gangway.components.core.findings import InputError
 
 Mode = Literal["weak", "strong"]
-Algorithm = Literal["ring", "tree"]
 
 
 class Network(Protocol):
     """The time of an all-reduce over a network."""
 
-    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+    def all_reduce_sec(self, workers: int, num_bytes: float) -> float:
         """Seconds of one all-reduce of each worker's `num_bytes`; 0 for one worker."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """The links of an all-reduce between machines. `inside_gbps`: of one accelerator inside its machine, one direction;
-    infinite if unknown, for single-GPU machines; `between_gbps`: all network cards of one machine;
-    `inside_latency_sec`: per message inside; `between_latency_sec`: per message between machines.
-    """
+    """Links between and inside machines. `inside_gbps`: of one accelerator, one direction, infinite if unknown."""
 
     gpus_per_node: int
     inside_gbps: float
@@ -35,36 +31,25 @@ class Links:
     between_latency_sec: float
     sources: tuple[str, ...] = ()
 
-    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
-        """Seconds of one all-reduce; 0 for one worker. `workers`: above 0, nodes filled in order; `num_bytes`: of each
-        worker's buffer; `algorithm`: between machines; inside it is a ring.
-
-        Messages are pipelined, so the slower link sets the pace and times do not add up. All workers form one ring
-        whose links carry nearly twice the message; between two nodes NCCL uses trees, and the message crosses once each
-        way.
-        """
+    def all_reduce_sec(self, workers: int, num_bytes: float) -> float:
+        """Seconds of one all-reduce; the slower link sets the pace. Between two nodes NCCL uses trees, not a ring."""
         in_node, nodes = min(workers, self.gpus_per_node), math.ceil(workers / self.gpus_per_node)
         gbit = num_bytes * 8e-9
         ring = 2 * (workers - 1) / workers * gbit
         between = {1: 0.0, 2: gbit}.get(nodes, ring)
         inside = ring if in_node > 1 else 0.0
-        steps = 2 * (nodes - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(nodes))
-        latency_sec = 2 * (in_node - 1) * self.inside_latency_sec + steps * self.between_latency_sec
+        latency_sec = 2 * (in_node - 1) * self.inside_latency_sec + 2 * (nodes - 1) * self.between_latency_sec
         return max(inside / self.inside_gbps, between / self.between_gbps) + latency_sec
 
 
 @dataclass(frozen=True)
 class StepModel:
-    """One step of a single worker. `compute_sec`: of the whole step; `gradient_bytes`: averaged by all workers in a
-    step; `serial_share`: of the compute that does not shrink with the batch, 0..1; `overlap`: share of the compute that
-    overlaps communication, 0..1; `algorithm`: between machines.
-    """
+    """`serial_share`: of the compute, does not shrink with the batch; `overlap`: overlaps communication."""
 
     compute_sec: float
     gradient_bytes: float
     serial_share: float = 0.0
     overlap: float = 0.0
-    algorithm: Algorithm = "ring"
 
 
 @dataclass(frozen=True)
@@ -124,7 +109,7 @@ def step_sec(model: StepModel, network: Network, workers: int, mode: Mode) -> fl
     """Seconds of one step of so many workers."""
     share = 1.0 if mode == "weak" else model.serial_share + (1 - model.serial_share) / workers
     compute = model.compute_sec * share
-    travel = network.all_reduce_sec(workers, model.gradient_bytes, model.algorithm)
+    travel = network.all_reduce_sec(workers, model.gradient_bytes)
     return compute + max(0.0, travel - model.overlap * compute)
 
 
@@ -136,9 +121,7 @@ def efficiency(model: StepModel, network: Network, workers: int, mode: Mode) -> 
 
 
 def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], workers: int, mode: Mode) -> Spread:
-    """The efficiency of each round of one and of many workers. `one_sec`: seconds of a step of one worker, by round;
-    `many_sec`: of all workers, in the same rounds; `mode`: whether each had its own batch (weak) or a share of one.
-    """
+    """The efficiency of each round: seconds of a step of one worker, and of all workers, by round."""
     parts = 1 if mode == "weak" else workers
     values = [one / (parts * many) for one, many in zip(one_sec, many_sec, strict=True)]
     return Spread(statistics.median(values), min(values), max(values))
@@ -174,19 +157,15 @@ class Slice:
 
 @dataclass(frozen=True)
 class Torus:
-    """Slices of one TPU generation. `slices`: ascending, each with another number of chips; `link_gbps`: per link
-    between neighbours, one direction; `hop_sec`: per message over it; `sources`: of each figure.
-    """
+    """Slices of one TPU generation, ascending. `link_gbps`: between neighbours, one direction."""
 
     slices: tuple[Slice, ...]
     link_gbps: float
     hop_sec: float
     sources: tuple[str, ...] = ()
 
-    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
-        """Seconds of one all-reduce on the slice of that many chips; 0 for one chip. `workers`: chips: 1, or those of
-        one of `slices`; `num_bytes`: of each chip's buffer; `algorithm`: unused, slices have rings and lines.
-        """
+    def all_reduce_sec(self, workers: int, num_bytes: float) -> float:
+        """Seconds of one all-reduce on a slice with that many chips."""
         if workers == 1:
             return 0.0
         found = next(one for one in self.slices if one.chips == workers)
@@ -229,12 +208,7 @@ def get_torus(generation: str, topologies: Iterable[str]) -> Torus:
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices of one shape that average inside, then each chip's part between corresponding chips.
-
-    Attributes:
-        between_gbps: between slices, all chips of one together; infinite for one slice.
-        between_latency_sec: per message between slices.
-    """
+    """Slices of one shape that average inside, then between. `between_gbps`: all chips of one slice together."""
 
     torus: Torus
     chips: int
@@ -243,11 +217,11 @@ class Slices:
     between_latency_sec: float
     sources: tuple[str, ...] = ()
 
-    def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
+    def all_reduce_sec(self, workers: int, num_bytes: float) -> float:
         """Seconds of one all-reduce. `workers`: of whole slices; `num_bytes`: of each worker's buffer."""
         inside, num = self.torus.all_reduce_sec(self.chips, num_bytes), workers // self.workers
-        steps = 2 * (num - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(num))
-        return inside + 2 * (num - 1) / num * num_bytes * 8e-9 / self.between_gbps + steps * self.between_latency_sec
+        between = num_bytes * 8e-9 / num / self.between_gbps + self.between_latency_sec
+        return inside + 2 * (num - 1) * between
 
 
 def get_slices(generation: str, topology: str, workers: int, num_slices: int) -> Slices:

@@ -36,15 +36,6 @@ def rate_per_hour(fraction_per_month: float) -> float:
     return -math.log1p(-fraction_per_month) / HOURS_PER_BUCKET
 
 
-def share_per_month(rate_per_hour: float) -> float:
-    """The monthly share of interrupted nodes for a measured rate.
-
-    >>> round(share_per_month(rate_per_hour(0.10)), 4)
-    0.1
-    """
-    return -math.expm1(-rate_per_hour * HOURS_PER_BUCKET)
-
-
 def mtbf_sec(num_nodes: int, fraction_per_month: float, failures_per_hour: float = 0.0) -> float:
     """Mean seconds between a job's interruptions; may be infinite. `failures_per_hour`: of one node."""
     rate = (rate_per_hour(fraction_per_month) + failures_per_hour) * num_nodes
@@ -76,15 +67,7 @@ def net_share(mtbf_sec: float, interval_sec: float, save_sec: float, restart_sec
 
 @dataclass(frozen=True)
 class SpotEstimate:
-    """A job on capacity that is interrupted or fails.
-
-    Attributes:
-        mtbf_hours: mean time between interruptions of the job.
-        goodput: share of paid time that makes progress, 0..1; 0 if it never ends.
-        hours: expected, from the first step to the last.
-        lost_hours: expected, for repeated work and restarts.
-        usd: expected cost of the nodes; None if the job never ends.
-    """
+    """A job on capacity that fails. `goodput`: share of paid time that makes progress; `usd`: None if it never ends."""
 
     mtbf_hours: float
     interval_sec: float
@@ -116,13 +99,9 @@ def estimate_spot(
     save_sec: float = SAVE_SEC,
     restart_sec: float = RESTART_SEC,
 ) -> SpotEstimate:
-    """Estimate `hours` of undisturbed training on nodes that are interrupted or fail.
-
-    Expected time is hours * (1 + save/interval) / (1 - (interval/2 + restart) / MTBF). If that denominator is not above
-    zero, more is lost than done between two interruptions, and the job is not expected to end. `hours` excludes
-    checkpoints; `fraction_per_month`: share of nodes interrupted within 720 hours, in [0, 1); `failures_per_hour`: of
-    one node; `interval_sec`: between checkpoints, by default the best one; `save_sec`: pause at each; `restart_sec`:
-    from an interruption until training continues.
+    """Estimate `hours` of undisturbed training. `fraction_per_month`: share of nodes interrupted within 720 hours, in
+    [0, 1); `interval_sec`: between checkpoints, the best one by default. Infeasible if more is lost than done between
+    interruptions.
     """
     between = mtbf_sec(num_nodes, fraction_per_month, failures_per_hour)
     # Without interruptions the best interval is infinite: nothing is saved or lost.
@@ -158,16 +137,7 @@ NEVER, ALWAYS = Span(0.0, 0.0, 0.0), Span(1.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class LadderRung:
-    """One rung.
-
-    Attributes:
-        usd_per_hour: of the whole stack on this rung; None if a price is unknown.
-        hours: of undisturbed training, all on this rung.
-        interval_sec: between checkpoints; the best one if None.
-        taken_per_hour: interruptions of one node per hour.
-        in_reach: False if no nodes can come.
-        usd_high: US dollars an hour at the highest prices, if different.
-    """
+    """One rung. `usd_per_hour`: of the whole stack, None if unknown; `hours`: undisturbed, all on this rung."""
 
     usd_per_hour: float | None
     num_nodes: int
@@ -195,15 +165,7 @@ class LadderJob:
 
 @dataclass(frozen=True)
 class LadderEstimate:
-    """A job on a ladder. `low` and `high` are the extremes over all ends of the assumptions.
-
-    Attributes:
-        shares: of the time, by rung.
-        hours: expected, from the first start to the last step; infinite if the job is not expected to end, None if the
-            interruption rate is unknown.
-        interruptions: expected in that time; likewise.
-        usd: expected; likewise, and None if a price is unknown.
-    """
+    """A job on a ladder. `hours`: infinite if it is not expected to end, None if the rate of losses is unknown."""
 
     shares: tuple[float, ...]
     hours: float | None

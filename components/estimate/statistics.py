@@ -1,4 +1,4 @@
-"""Paired comparisons: the change, its 95 % interval, and the claim it supports; pure.
+"""Figures with a range; paired comparisons: the change, its 95 % interval, and the claim it supports; pure.
 
 A pair is a control and a treatment under the same conditions (seed, trace, time span). The test is Student's t on log
 ratios if every figure is positive, else on differences. It assumes independent pairs. Simulated with 6 to 30 pairs, the
@@ -7,7 +7,7 @@ of 2 (exponential) and 6 pairs in 89 %.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import mul
@@ -25,15 +25,22 @@ _Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The treatment against the control.
+class Band:
+    """A figure with its range; `low` is the smallest."""
 
-    Attributes:
-        change: a share of the control (-0.1: a tenth less) if `is_relative`, else a difference in the figure's unit.
-        low: lower end of the interval of `LEVEL`; None with too few pairs, or if all pairs of a group change alike.
-        p_value: two-sided, of no change; None with too few pairs. After `correct`: Holm's, over its family.
-        fewest: complete pairs of the smallest group.
-        missing: pairs without a finite figure.
+    low: float
+    mid: float
+    high: float
+
+    def map(self, function: Callable[[float], float]) -> "Band":
+        """Applies a non-decreasing `function` to each figure."""
+        return Band(function(self.low), function(self.mid), function(self.high))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The treatment against the control. `change`: a share of the control if `is_relative`, else a difference; `low`:
+    of the interval of `LEVEL`, None with too few pairs; `p_value`: two-sided; after `correct` Holm's, over its family.
     """
 
     change: float

@@ -99,10 +99,7 @@ def refuse_size(
     tier: int | None,
     others: Iterable[int] = (),
 ) -> InputError:
-    """An error for `capacity_gib` with the nearest of `sizes`, or a tier of `others` that takes the size as it is.
-    `allowed`: text; `bill`: provider, region and service name, to which a tier is appended; `tier`: MB/s per TiB, None
-    if the service has only one.
-    """
+    """An error with the nearest of `sizes`, or a tier of `others`. `bill`: provider, region, service."""
     near = nearest_number(capacity_gib, sizes)
     fix = f"set capacity_gib: {near}{_price(bill, near, tier)}"
     for other in others:
@@ -111,7 +108,6 @@ def refuse_size(
 
 
 def _price(bill: tuple[Provider, str, str], size_gib: int, tier: int | None) -> str:
-    """Its price per month in brackets, with the region if it is another one's."""
     provider, region, service = bill
     price = load_provider(provider).service_price(provider, region, service if tier is None else f"{service}-{tier}")
     if price.usd.value is None:

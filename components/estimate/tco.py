@@ -8,17 +8,14 @@ accelerators): no taxes, price changes or waiting.
     onprem(H) = (capex - resale + A(H) * (kW * PUE * price of a kWh + colocation + operations)) / availability
     A(H)      = hours, each discounted to the beginning
     resale    = capex * share that can be sold * ((1 - decline) / (1 + r))^years
-    >>> round(reserved_break_even(reserved=18.83, on_demand=27.197), 2)
-    0.69
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 
 from gangway.components.catalog.schema import Fact, Frozen
-from gangway.components.catalog.tables import read_table
+from gangway.components.catalog.tables import table_reader
 from gangway.components.estimate.cost import HOURS_PER_MONTH
 
 HOURS_PER_YEAR = 12 * HOURS_PER_MONTH
@@ -48,8 +45,6 @@ class OnPremTable(Frozen):
         nodes_of_first_engineer: nodes that fill the first one's time; fewer take a share of it.
         accelerators_per_engineer: beyond those, per further operator.
         sold_share: share of the price in sellable parts: not cables, racks and installation.
-        resale_decline: yearly loss of value.
-        cost_of_capital: per year, as a share.
     """
 
     nodes: Mapping[str, OnPremNode]
@@ -65,10 +60,7 @@ class OnPremTable(Frozen):
     utilisation: Fact[float]
 
 
-@cache
-def load_onprem() -> OnPremTable:
-    """The assumptions, read once per process."""
-    return read_table(OnPremTable, "onprem")
+load_onprem = table_reader(OnPremTable, "onprem")
 
 
 @dataclass(frozen=True)
@@ -86,9 +78,8 @@ class CloudSide:
 
 @dataclass(frozen=True)
 class OnPremSide:
-    """An owned node. `capex_usd`: with its share of the network; `resale_usd`: at the end, in today's dollars;
-    `colo_usd_per_hour`: space, cooling and power capacity; `ops_usd_per_hour`: staff, maintenance contract, spare
-    parts; `availability`: share of the hours in which it works; its inverse scales the number owned.
+    """`resale_usd`: in today's dollars; `availability`: share of hours in which it works; its inverse scales the
+    number.
     """
 
     capex_usd: float
@@ -181,12 +172,3 @@ def keeps_rule(cloud: CloudSide, onprem: OnPremSide, rate: float = 0.0) -> bool:
     """Whether the rule of thumb holds: at 70 and at 80 % use, owning pays within 12 to 24 months."""
     months = [break_even_months(cloud.at(share), onprem, rate) for share in RULE_UTILISATION]
     return all(RULE_MONTHS[0] <= month <= RULE_MONTHS[1] for month in months)
-
-
-def reserved_break_even(reserved: float, on_demand: float) -> float:
-    """The utilisation from which a reservation, paid whether used or not, is cheaper than paying by the hour.
-
-    >>> round(reserved_break_even(reserved=62.92, on_demand=98.32), 2)
-    0.64
-    """
-    return reserved / on_demand

@@ -20,8 +20,8 @@ from gangway.cli.common import OVERWRITE, TRUSTED_KEY, check_figures_folder, che
 from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
-    from gangway.report.comparison.ledgers import Kept
     from gangway.runs.run_folders import Run
+    from gangway.sim.forecast.ledger import Standing
 
 
 EXIT_NOTHING = 1
@@ -106,7 +106,7 @@ def report(
             _write_focus(found, out, billing_account, usd_per_hour, output)
 
 
-def _read_forecasts(ledgers: Sequence[Path] | None) -> "list[Kept]":
+def _read_forecasts(ledgers: Sequence[Path] | None) -> "list[Standing]":
     if not ledgers:
         return []
     from gangway.report.comparison.ledgers import read_ledgers
@@ -172,7 +172,7 @@ def _check_out(
         check_new_file(out, overwrite=overwrite)
 
 
-def _write_csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Kept]") -> None:
+def _write_csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Standing]") -> None:
     from gangway.report.comparison.exports import figures_csv
     from gangway.report.comparison.groups import get_members
 
@@ -201,7 +201,7 @@ def _write_tables(
     out: Path | None,
     group_by: str | None,
     figures: Path | None,
-    forecasts: "Sequence[Kept]",
+    forecasts: "Sequence[Standing]",
 ) -> None:
     from gangway.report.comparison.write import comparison_report
 
@@ -221,7 +221,7 @@ def _write_json(
     half: Sequence[Path],
     out: Path | None,
     group_by: str | None,
-    forecasts: "Sequence[Kept]",
+    forecasts: "Sequence[Standing]",
 ) -> None:
     """Write all data; if the runs do not fit into one table, without it, but with the reason."""
     from gangway.report.comparison.exports import report_json

@@ -82,9 +82,7 @@ def draw(
     svg_fonts: Literal["path", "none"] = "path",
     transparent: bool = False,
 ) -> bytes:
-    """Return the file's content. `panels` of `inches` each are stacked below a legend; `salt`: prefix of an SVG's ids;
-    `svg_fonts`: none keeps its text as text.
-    """
+    """The file's content: `panels` of `inches` each below a legend. `salt`: prefix of an SVG's ids."""
     buffer = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[kind]
     with mpl.rc_context(
@@ -136,9 +134,7 @@ def date_axis(axes: Axes) -> None:
 
 
 def name_rows(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None:
-    """Rows with names above, the first on top, at 0, 1, 2 ...; a row's bar spans from there to BAR. `axes`: without a
-    vertical scale; `rows`: names, cut to fit, and their values, never cut, which may be empty.
-    """
+    """Rows at 0, 1, ... with names above, the first on top. Names are cut to fit, values never."""
     for place, (name, value) in enumerate(rows):
         room = ROW_CHARACTERS - len(value)
         short = name if len(name) <= room else f"{name[: room - 3]}..."
@@ -157,10 +153,7 @@ def name_rows(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing for the page or as a file. `name`: of its files, without the suffix, unique on the page; `alt`: its
-    content in words and values; `caption`: the sentences below, with the source of its numbers; `legend_inches`: height
-    above the panels.
-    """
+    """For the page or a file. `name`: of its files, unique on the page; `alt`: its content in words and values."""
 
     name: str
     title: str

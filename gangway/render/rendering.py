@@ -47,9 +47,7 @@ class Source(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A figure on the page. `text`: the number, `unknown`, or `absent`; `hint`: in readable units, such as `4 min 12
-    s`, often empty; `reason`: why there is no number, else empty; `footnote`: number of its source, from 1.
-    """
+    """A figure on the page. `text`: the number, `unknown`, or `absent`; `footnote`: of its source, from 1."""
 
     text: str
     unit: str
@@ -79,10 +77,7 @@ class Sources:
         note: str = "",
         reason: str = "",
     ) -> Cell:
-        """A value with its provenance. `value`: None if unknown, see `reason`, or else `source`; `unit`: as in the
-        record: USD, J, gCO2e/kWh; `provenance`: of the record, or the confidence of the price catalogue; `source`:
-        instrument, model or document; `as_of`: ISO 8601 date; `note`: caveats of a comparison.
-        """
+        """A value with its provenance. `value`: None if unknown: see `reason`, or else `source`."""
         line = Source(_PROVENANCE_WORDS.get(provenance, provenance), source, as_of or "", note)
         footnote = self._numbers.setdefault(line, len(self._numbers) + 1)
         if value is None:

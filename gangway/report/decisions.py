@@ -48,9 +48,7 @@ _LOOKS: Mapping[Fate, _Look] = MappingProxyType(
 
 
 class Pace(NamedTuple):
-    """A run over its training. `seconds`: of training, at each line of statistics; `images_per_sec`: there, NaN leaves
-    a gap; `places`: the line before each decision; `neighbour_sec`: spans in which other processes took cores.
-    """
+    """A run over its training. `images_per_sec`: NaN leaves a gap; `places`: the line before each decision."""
 
     label: str
     seconds: Sequence[float]
@@ -77,9 +75,7 @@ class DecisionRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Decided:
-    """A controller on a page. `name`: of its ids, unique on the page; `choice`: who decided, in words, empty if
-    unknown; `drawing`: None without lines of statistics.
-    """
+    """A controller on a page. `name`: of its ids, unique on the page; `drawing`: None without lines of statistics."""
 
     name: str
     choice: str

@@ -15,8 +15,8 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.whole_files import make_folder, write_whole
 from gangway.components.estimate.cost import foreign_note
 from gangway.render.rendering import Cell, Sources, duration, kimg_text, moment, number, render_template
-from gangway.report.decisions import Decided, find_decided
-from gangway.report.plots import Chart, cost_chart, curve_charts, quality_chart
+from gangway.report.decisions import find_decided
+from gangway.report.plots import cost_chart, curve_charts, quality_chart
 from gangway.runs.run_folders import hints, not_sealed
 from gangway.runs.signatures import UNSIGNED
 from gangway.trainer.core.regular_files import read_regular
@@ -40,28 +40,8 @@ class Picture(NamedTuple):
     height: int
 
 
-@dataclass(frozen=True)
-class ReportInputs:
-    """Everything a report needs, already read."""
-
-    plan: Mapping[str, Any]
-    sandbox: Sequence[SandboxRow]
-    record: RunRecord
-    curves: Sequence[Chart]
-    cost_chart: Chart | None
-    quality_charts: Sequence[Chart]
-    samples: Picture | None
-    reals: Picture | None
-    hints: Sequence[str] = ()
-    missing: Sequence[str] = ()
-    signed: str = UNSIGNED.sentence
-    decided: Decided | None = None
-
-
 class _Problem(NamedTuple):
-    """A problem of the run or its plan, for the head of the page. `severity`: error or warning; `what`: the run, a
-    finding's path, or a resource; `fix`: may be empty; `anchor`: of the section with the details.
-    """
+    """For the head of the page. `what`: the run, a finding's path, or a resource; `anchor`: of the details."""
 
     severity: str
     what: str
@@ -86,14 +66,15 @@ def picture(png: bytes, place: str) -> Picture:
     return Picture(png, width, height)
 
 
-def render_page(inputs: ReportInputs) -> str:
-    """The whole HTML file with embedded styles and images."""
-    plan, record = inputs.plan, inputs.record
-    sources, counts = Sources(), Counter(str(row.status) for row in inputs.sandbox)
+def _page(
+    plan: Mapping[str, Any], sandbox: Sequence[SandboxRow], record: RunRecord, missing: Sequence[str], **shown: Any
+) -> str:
+    """The whole HTML file with embedded styles and images. `shown`: charts, pictures and notes, by the template."""
+    sources, counts = Sources(), Counter(str(row.status) for row in sandbox)
     programs = sorted({*record.versions, *plan["versions"]}, key=str.lower)
     # Cells are made when the template prints them, so footnotes are numbered in reading order.
     context = {
-        "i": inputs,
+        **shown,
         "plan": plan,
         "record": record,
         "sources": sources,
@@ -109,10 +90,10 @@ def render_page(inputs: ReportInputs) -> str:
             ("Peak memory", record.peak_memory_gib),
         ],
         "improvement": _improvement(record),
-        "wrong": _find_problems(inputs),
+        "wrong": _find_problems(plan, sandbox, record, missing),
         "tree": _tree(plan["resources"]),
         "findings": sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
-        "sandbox": sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
+        "sandbox": sorted(sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
         "status_counts": [(status, counts[status]) for status in reversed(_STATUSES) if counts[status]],
         "versions": [(name, record.versions.get(name, ""), plan["versions"].get(name, "")) for name in programs],
     }
@@ -128,15 +109,17 @@ def render_page(inputs: ReportInputs) -> str:
     return render_template("report.html.j2", ("report.css",), filters, context)
 
 
-def _find_problems(inputs: ReportInputs) -> list[_Problem]:
-    record, found = inputs.record, []
+def _find_problems(
+    plan: Mapping[str, Any], sandbox: Sequence[SandboxRow], record: RunRecord, missing: Sequence[str]
+) -> list[_Problem]:
+    found = []
     if record.status != "done":
         done = f"{kimg_text(record.images)} of {kimg_text(record.config.total_images)} kimg"
         text = f"is {record.status}, at {done}: every figure below is of a part of it"
         found.append(
             _Problem("error", f"run {record.id}", text, "the same train command goes on with it", "interruptions")
         )
-    for name in inputs.missing:
+    for name in missing:
         found.append(
             _Problem("error", f"run {record.id}", f"has no {name}", "what comes of it is not below", "samples")
         )
@@ -145,7 +128,7 @@ def _find_problems(inputs: ReportInputs) -> list[_Problem]:
         for metric in record.quality
         if (text := _quality_warning(metric))
     ]
-    for row in inputs.sandbox:
+    for row in sandbox:
         if row.status in ("refused", "different"):
             found.append(
                 _Problem("error", row.name, f"{row.type} was {row.status} in the sandbox", row.note, "sandbox")
@@ -155,14 +138,13 @@ def _find_problems(inputs: ReportInputs) -> list[_Problem]:
     ]
     found += [
         _Problem(finding["severity"], finding["path"], finding["message"], finding["fix"] or "", "plan-findings")
-        for finding in inputs.plan["findings"]
+        for finding in plan["findings"]
         if finding["severity"] != "info"
     ]
     return sorted(found, key=lambda one: _SEVERITIES.index(one.severity))
 
 
 def _quality_warning(metric: QualityRecord) -> str:
-    """A warning if training made a metric worse; else empty."""
     before, after = metric.untrained.value, metric.trained.value
     if before is None or after is None or (after < before if metric.better == "lower" else after > before):
         return ""
@@ -182,7 +164,6 @@ def _improvement(record: RunRecord) -> str:
 
 
 def _tree(resources: Sequence[Mapping[str, Any]]) -> list[_Node]:
-    """Resources under their parents; one with an unknown parent is a root."""
     nodes = {row["urn"]: _Node(row["type"], row["name"], row["inputs"] or {}) for row in resources}
     roots: list[_Node] = []
     for row in resources:
@@ -199,7 +180,6 @@ def _price_cells(component: Mapping[str, Any], currency: str, sources: Sources) 
 
 
 def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
-    """The bill per hour, month and run; incomplete totals say so."""
     cost = plan["cost"]
     unpriced = [row["name"] for row in cost["components"] if row["hourly"] is None and not row.get("standby")]
     missing = f"no price for {', '.join(unpriced)}" if unpriced else ""
@@ -274,42 +254,26 @@ def write_report(
     missing: Sequence[str] = (),
     signed: str = UNSIGNED.sentence,
 ) -> Path:
-    """Write `out_dir/report.html`, and its charts as PNG and SVG below `out_dir/plots`; return the page's path.
-
-    Renders everything before writing; each file is written atomically.
-
-    Args:
-        out_dir: created if missing.
-        plan: the JSON data of `gangway plan --json`.
-        sandbox: empty if the plan was not applied.
-        record: the run's.
-        stats: the parsed lines of the run's stats.jsonl, in order.
-        samples_png: grid of images from the trained generator, or None.
-        reals_png: grid of images from the data set, or None.
-        missing: missing files of the run, named first on the page.
-        signed: the record's signer, in words.
-
+    """Render everything, then write `out_dir/report.html` and its plots, each atomically; return the page's path.
     InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
     """
     curves = curve_charts(stats)
     cost = cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
     quality = [chart for metric in record.quality if (chart := quality_chart(metric))]
     decided = find_decided(record, stats, "decisions")
-    html = render_page(
-        ReportInputs(
-            plan=plan,
-            sandbox=sandbox,
-            record=record,
-            curves=curves,
-            cost_chart=cost,
-            quality_charts=quality,
-            samples=_read(samples_png) if samples_png else None,
-            reals=_read(reals_png) if reals_png else None,
-            missing=missing,
-            signed=signed,
-            hints=hints(stats),
-            decided=decided,
-        )
+    html = _page(
+        plan,
+        sandbox,
+        record,
+        missing,
+        curves=curves,
+        cost_chart=cost,
+        quality_charts=quality,
+        samples=_read(samples_png) if samples_png else None,
+        reals=_read(reals_png) if reals_png else None,
+        signed=signed,
+        hints=hints(stats),
+        decided=decided,
     )
     charts = [*quality, *curves, *([cost] if cost else [])]
     files = {

@@ -43,9 +43,7 @@ def _chart(name: str, alt: str, caption: str, inches: float, paint: Callable[[Ax
 
 
 def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart | None:
-    """Hourly cost by component, dearest first, unpriced ones last; None without data. `components`: as in the plan's
-    JSON: name, hourly (None if unknown), standby (optional); `currency`: such as USD.
-    """
+    """Hourly cost by component, dearest first, unpriced ones last; None without data."""
     if not components:
         return None
     rows = sorted(components, key=lambda row: -1.0 if row["hourly"] is None else row["hourly"], reverse=True)
@@ -133,10 +131,7 @@ class Mark:
 
 
 def curve_charts(stats: Sequence[Line]) -> list[Chart]:
-    """Losses, throughput and gradient norms; empty without data lines. `stats`: data lines {images, step, kimg,
-    images_per_sec, loss_g, loss_d, r1, grad_norm_g, grad_norm_d, world_size, session, ...} and event lines {event,
-    images, time, ...}.
-    """
+    """Losses, throughput and gradient norms; empty without data lines. `stats`: lines of stats.jsonl."""
     sessions = _sessions(stats)
     if not sessions:
         return []

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from rich.console import Console
@@ -37,7 +37,7 @@ class Arm:
         return {
             "policy": self.policy,
             "mean": {field.name: self.mean(field.name) for field in fields(Figures)},
-            "by_seed": [one.to_json() for one in self.figures],
+            "by_seed": [asdict(one) for one in self.figures],
         }
 
 
@@ -54,9 +54,7 @@ def changes(arms: Sequence[Arm]) -> dict[tuple[str, str], Comparison | None]:
 
 
 def compare(scenario: Scenario, policies: Sequence[type[Policy]], seeds: Sequence[int]) -> Iterator[Arm]:
-    """Simulate each policy on the same jobs and outages, without and with controllers if configured. Raises
-    EndlessError.
-    """
+    """Simulate each policy on the same jobs and outages, without and with controllers. Raises EndlessError."""
     plain = [scenario.jobs(seed) for seed in seeds]
     arms = [("", "", plain)]
     if scenario.controlled is not None:

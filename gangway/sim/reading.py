@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.foreign_files import foreign_file, foreign_path
-from gangway.sim.forecast.public_formats import JobLog, is_job_log, parse_job_log
+from gangway.sim.forecast.public_formats import JobLog, csv_rows, is_job_log, parse_job_log
 from gangway.sim.schedule.scenario import (
     MOST_JOBS,
     ClusterConfig,
@@ -55,11 +55,10 @@ def read_scenario(path: Path, gpus: int | None) -> Scenario:
             "--gpus", "not beside a scenario, which has its own", value=gpus, allowed="with a CSV file, or --generate",
             fix="leave it out, or change cluster.capacity in the file",
         )  # fmt: skip
-    config = _read_config(path)
-    if config.trace is None:
-        return _build(config, None, path)
-    beside = path.parent / config.trace
-    return _build(config, _read_trace(beside), path)
+    config = read_model(
+        path, ScenarioConfig, named="scenario", keys="cluster and jobs", folder="gangway/suites/scheduling"
+    )
+    return _build(config, None if config.trace is None else _read_trace(path.parent / config.trace), path)
 
 
 def generated(jobs: int, gpus: int, load: float) -> Scenario:
@@ -79,12 +78,6 @@ def _build(config: ScenarioConfig, trace: TraceConfig | None, path: Path) -> Sce
         raise mistake.within(str(path)) from None
 
 
-def _read_config(path: Path) -> ScenarioConfig:
-    return read_model(
-        path, ScenarioConfig, named="scenario", keys="cluster and jobs", folder="gangway/suites/scheduling"
-    )
-
-
 def _read_trace(path: Path) -> TraceConfig:
     """A CSV whose columns are the fields of `JobConfig`, empty cells unset; or a published cluster log."""
     text = _text(path)
@@ -92,7 +85,7 @@ def _read_trace(path: Path) -> TraceConfig:
         raise foreign
     if is_job_log(text):
         return _as_trace(parse_job_log(text, str(path)), path)
-    rows = _rows(text, path)
+    rows = [row for _, row in csv_rows(csv.DictReader(io.StringIO(text), restkey=_BEYOND), str(path))]
     columns = set(rows[0]) if rows else set()
     if not rows or "name" not in columns:
         found = text.split("\n", maxsplit=1)[0].strip()
@@ -117,17 +110,6 @@ def _read_trace(path: Path) -> TraceConfig:
         return TraceConfig.model_validate({"jobs": jobs})
     except ValidationError as error:
         raise ExceptionGroup(f"{path} is not valid", explain(error, TraceConfig, str(path), namespace="")) from None
-
-
-def _rows(text: str, path: Path) -> list[dict[str, Any]]:
-    reader = csv.DictReader(io.StringIO(text), restkey=_BEYOND)
-    try:
-        return list(reader)
-    except csv.Error as error:
-        raise InputError(
-            f"{path}, line {reader.line_num + 1}", f"begins a row that is no CSV: {error}",
-            allowed="a row of cells for each job", fix="close its quotes",
-        ) from None  # fmt: skip
 
 
 def _as_trace(log: JobLog, path: Path) -> TraceConfig:

@@ -6,13 +6,15 @@ change on its machines.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from math import ceil, floor, inf
 
 from gangway.components.catalog.schema import MachineType
 from gangway.components.core.capacity import plan_rung
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.estimate.autoscale import Decision, Rate, State, Targets, decide
+from gangway.components.estimate.autoscale import Decision, State, decide
 from gangway.components.estimate.cost import CostEstimate, foreign_mark
+from gangway.components.estimate.statistics import Band
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.sections import AutoscaleConfig
 from gangway.stacks.config.stack_config import StackConfig
@@ -31,13 +33,18 @@ _MAX_POINTS = 64
 def autoscale_findings(
     config: StackConfig, machine: MachineType, cost: CostEstimate | None, now: datetime
 ) -> Iterable[Finding]:
-    """Findings about autoscale. `cost`: None if nothing is priced. InputError: a deadline in the past, or a budget
-    below an hour of one node.
-    """
+    """InputError: a deadline in the past, or a budget below an hour of one node. `cost`: None if nothing is priced."""
     asked = config.work.autoscale
     if asked is None:
         return
-    _check_deadline(asked, now)
+    if asked.deadline is not None and asked.deadline <= now:
+        raise InputError(
+            f"{_PLACE}.deadline",
+            "in the past",
+            value=asked.deadline.isoformat(),
+            allowed=f"after {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            fix="write a later time, or leave it out",
+        )
     if cost is not None:
         _check_budget(config, machine, asked, cost)
     curve = find_curve(config, machine)
@@ -67,7 +74,7 @@ def why_not_scaled(config: StackConfig, machine: MachineType) -> str:
     return ""
 
 
-def find_curve(config: StackConfig, machine: MachineType) -> Mapping[int, Rate]:
+def find_curve(config: StackConfig, machine: MachineType) -> Mapping[int, Band]:
     """Images a second by number of nodes, with checkpoints and interruptions; empty if unknown."""
     least, most = config.cluster.nodes.min, config.cluster.nodes.max
     steps = min(most - least, _MAX_POINTS - 1)
@@ -76,7 +83,7 @@ def find_curve(config: StackConfig, machine: MachineType) -> Mapping[int, Rate]:
     for nodes in numbers:
         band = throughput(config, machine, nodes).images_per_second
         if band is not None:
-            found[nodes] = Rate(*(_net_rate(config, machine, nodes, each) for each in (band.low, band.mid, band.high)))
+            found[nodes] = band.map(partial(_net_rate, config, machine, nodes))
     return {nodes: rate for nodes, rate in found.items() if rate.mid > 0}
 
 
@@ -91,7 +98,7 @@ def wanted_nodes(
     config: StackConfig,
     machine: MachineType,
     cost: CostEstimate | None,
-    curve: Mapping[int, Rate],
+    curve: Mapping[int, Band],
     now: datetime,
     *,
     images_done: float = 0.0,
@@ -119,29 +126,22 @@ def wanted_nodes(
         around_usd_per_hour=around_usd,
         paid_nodes=nodes if reserved else 0,
         restart_sec=config.estimate.restart_sec,
-    )
-    targets = Targets(
-        deadline=asked.deadline is not None,
         images_per_sec=asked.images_per_sec,
-        budget=asked.budget_usd is not None,
         least_images_per_usd=asked.least_images_per_usd,
         hold_sec=asked.hold_minutes * 60,
     )
     paid, why = _affordable(config, curve, node_usd, state)
-    found = decide(targets, paid, state)
+    found = decide(paid, state)
     if why:
         found = replace(found, reason=f"{found.reason}; {why}", left_out_by=_DOLLARS)
-    has_dollars = why or targets.budget or targets.least_images_per_usd is not None
+    has_dollars = why or asked.budget_usd is not None or asked.least_images_per_usd is not None
     mark = foreign_mark(cost.in_use) if cost is not None and has_dollars else ""
     return replace(found, reason=f"{found.reason}{mark}") if mark else found
 
 
 def _affordable(
-    config: StackConfig, curve: Mapping[int, Rate], node_usd: float | None, state: State
-) -> tuple[Mapping[int, Rate], str]:
-    """The node counts within the controller's limit of dollars an hour, and the reason if some are not. The fewest
-    nodes and reserved ones are always included.
-    """
+    config: StackConfig, curve: Mapping[int, Band], node_usd: float | None, state: State
+) -> tuple[Mapping[int, Band], str]:
     asked = config.work.controller
     bound, fewest = None if asked is None else asked.bounds.usd_per_hour, min(curve)
     if bound is None:
@@ -160,19 +160,7 @@ def _affordable(
     return paid, f"the controller's {_DOLLARS}, {bound:g}, allows {words}: {why}"
 
 
-def _check_deadline(asked: AutoscaleConfig, now: datetime) -> None:
-    if asked.deadline is not None and asked.deadline <= now:
-        raise InputError(
-            f"{_PLACE}.deadline",
-            "in the past",
-            value=asked.deadline.isoformat(),
-            allowed=f"after {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
-            fix="write a later time, or leave it out",
-        )
-
-
 def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleConfig, cost: CostEstimate) -> None:
-    """InputError: the budget is below an hour of one node of the rung in use, or its price is unknown."""
     if asked.budget_usd is None or first_in_reach(config, machine) is None:
         return
     lines = rung_lines(config, cost.components, rung_in_use(config, cost))
@@ -196,7 +184,6 @@ def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleCon
 
 
 def _unmet_objective(config: StackConfig, asked: AutoscaleConfig, wanted: Decision, now: datetime) -> Finding:
-    """An error if even the fast end of the expected speed is too slow."""
     make = Finding.warning if wanted.possible else Finding.error
     keys = [name for name in ("deadline", "images_per_sec", "budget_usd") if getattr(asked, name) is not None]
     never = "will probably not be reached" if wanted.possible else "cannot be reached"
@@ -275,9 +262,7 @@ _ON_XLA = {
 
 
 def controller_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
-    """Findings about the controller. `cost`: None if nothing is priced. InputError: a bound that is impossible on this
-    machine, or at its price.
-    """
+    """InputError: a bound that is impossible on this machine, or at its price. `cost`: None if nothing is priced."""
     asked = config.work.controller
     if asked is None:
         return
@@ -290,10 +275,22 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
         yield Finding.warning(
             "controller.ignored", _BOUNDS, "of no effect: policy fixed changes nothing", "remove bounds, or the policy"
         )
-    yield from _ineffective_bounds(config, machine, asked.bounds)
+    ignored = _ignored(config, machine)
+    for name in asked.bounds.model_fields_set:
+        if getattr(asked.bounds, name) and name in ignored:
+            yield Finding.warning(
+                "controller.ignored", f"{_BOUNDS}.{name}", f"of no effect: {ignored[name]}", f"remove {name}"
+            )
     if cost is not None:
         yield from _over_bound(config, machine, asked.bounds, cost)
-    yield from _missing_meter(machine, asked)
+    if asked.objective in ("energy", "carbon") and machine.backend == "xla":
+        yield Finding.warning(
+            "controller.no-meter",
+            f"{_CONTROLLER}.objective",
+            f"{asked.objective} needs an energy meter, which TPUs do not offer to the trainer: the controller will "
+            "change nothing, and say so",
+            "set objective: time, or cost",
+        )
     yield from _excess_threads(machine, asked.bounds)
     yield from _refused_precisions(config, machine, asked.bounds)
     yield from _start_outside(config, machine, asked.bounds)
@@ -329,7 +326,6 @@ def _check_watts(machine: MachineType, bounds: Bounds) -> None:
 
 
 def _check_money(config: StackConfig, machine: MachineType, asked: ControlSettings, cost: CostEstimate) -> None:
-    """InputError: the fewest nodes on the cheapest rung exceed the limit per hour, or a needed price is unknown."""
     bound, each = asked.bounds.usd_per_hour, _node_prices(config, machine, cost)
     if not each:
         if asked.objective == "cost" or bound is not None:
@@ -401,7 +397,6 @@ def _ignored(config: StackConfig, machine: MachineType) -> dict[str, str]:
 
 
 def _fixed_compile(config: StackConfig, machine: MachineType) -> str:
-    """Why compilation of losses cannot be switched during the run; empty if it can."""
     trained = get_train_config(config, machine)
     if trained.compile == "off":
         return "the job's settings have compile: off"
@@ -410,15 +405,6 @@ def _fixed_compile(config: StackConfig, machine: MachineType) -> str:
     if not trained.batch_gpu and config.cluster.nodes.max * machine.num_accelerators.value > 1:
         return "with several workers, the compiled graphs average gradients and cannot change"
     return ""
-
-
-def _ineffective_bounds(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    ignored = _ignored(config, machine)
-    for name in bounds.model_fields_set:
-        if getattr(bounds, name) and name in ignored:
-            yield Finding.warning(
-                "controller.ignored", f"{_BOUNDS}.{name}", f"of no effect: {ignored[name]}", f"remove {name}"
-            )
 
 
 def _over_bound(config: StackConfig, machine: MachineType, bounds: Bounds, cost: CostEstimate) -> Iterable[Finding]:
@@ -437,17 +423,6 @@ def _over_bound(config: StackConfig, machine: MachineType, bounds: Bounds, cost:
         f"rung{foreign_mark(cost.components)}, above {bound:g}: {keeps}",
         "lower cluster.nodes.max" if scaled else "lower cluster.nodes.max, or use job.autoscale if it can scale",
     )
-
-
-def _missing_meter(machine: MachineType, asked: ControlSettings) -> Iterable[Finding]:
-    if asked.objective in ("energy", "carbon") and machine.backend == "xla":
-        yield Finding.warning(
-            "controller.no-meter",
-            f"{_CONTROLLER}.objective",
-            f"{asked.objective} needs an energy meter, which TPUs do not offer to the trainer: the controller will "
-            "change nothing, and say so",
-            "set objective: time, or cost",
-        )
 
 
 def _excess_threads(machine: MachineType, bounds: Bounds) -> Iterable[Finding]:

@@ -52,9 +52,7 @@ SMALL_SHARE = 0.01
 def common_findings(
     config: StackConfig, machine: MachineType, cost: CostEstimate | None, *, shared: bool = False
 ) -> list[Finding]:
-    """Findings about batch, training, state, data, prices and budget. `cost`: None under the engine, which prices
-    nothing; `shared`: whether nodes share a run directory even without a file system.
-    """
+    """`cost`: None under the engine; `shared`: nodes share a run directory without a file system."""
     unpriced = [
         *(_training(config, machine, cost) if config.trains else run_findings(config, machine, cost)),
         *([] if shared else _state(config)),
@@ -78,7 +76,6 @@ def _training(config: StackConfig, machine: MachineType, cost: CostEstimate | No
 
 
 def _pins(config: StackConfig) -> Iterable[Finding]:
-    """Images by tag, which can change unnoticed, and a signature that plans do not verify."""
     bases = {spec.base_image for spec in DOCKERFILE_FLAVOURS.values()} if config.ready_image is None else ()
     for base in sorted(bases):
         if "@" not in pinned_image(base):
@@ -107,9 +104,7 @@ def _pins(config: StackConfig) -> Iterable[Finding]:
 
 
 def check_budget(config: StackConfig, cost: CostEstimate) -> None:
-    """InputError: one hour of the stack on its first rung costs more than the budget. Unknown prices and fallback rungs
-    do not count; `common_findings` reports both.
-    """
+    """InputError: one hour on the first rung exceeds the budget. Unknown prices and fallback rungs do not count."""
     least = cost.upfront + cost.hourly
     if config.budget.monthly_usd < least:
         bought = f" and the {cost.upfront:.2f} USD that `up` pays upfront" if cost.upfront else ""
@@ -123,7 +118,6 @@ def check_budget(config: StackConfig, cost: CostEstimate) -> None:
 
 
 def _basis(config: StackConfig, cost: CostEstimate) -> str:
-    """The prices behind the totals, such as `the spot price of capacity[0]`, and other regions among them."""
     position = rung_in_use(config, cost)
     kind = config.cluster.capacity[position].kind
     # Reserved nodes cost the on-demand price, flex-start at most that; a block is paid in advance.
@@ -132,9 +126,7 @@ def _basis(config: StackConfig, cost: CostEstimate) -> str:
 
 
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    """The global batch stays the same when nodes come and go: each worker needs an image, ideally all the same number.
-    If a discriminator looks at groups of images, groups are not split.
-    """
+    """The global batch stays the same when nodes come and go: each worker needs an image or group."""
     trained, nodes = config.training.effective_config(), config.cluster.nodes
     batch_size, group, per_node = trained.batch_size, trained.group, machine.num_accelerators.value
     shared = "image" if group == 1 else f"group of {group} images (minibatch_std)"
@@ -178,7 +170,6 @@ def _origin(config: StackConfig, field: str) -> str:
 
 
 def _add_batch_size(config: StackConfig, fix: str, workers: int) -> str:
-    """The fix; if the stack file sets batch_size, also the next size that these workers share evenly."""
     if "batch_size" not in config.training.settings:
         return fix
     batch_size = config.training.effective_config().batch_size
@@ -187,8 +178,6 @@ def _add_batch_size(config: StackConfig, fix: str, workers: int) -> str:
 
 
 def _idle_shares(batch_size: int, per_node: int, uneven: list[int], shared: str) -> str:
-    """How many workers idle at these node counts; after a few, only the worst of the rest."""
-
     def idle(num: int) -> float:  # estimated: a step takes as long as its largest share has images
         workers = num * per_node
         return 1 - batch_size / (ceil(batch_size / workers) * workers)
@@ -206,7 +195,6 @@ def _idle_shares(batch_size: int, per_node: int, uneven: list[int], shared: str)
 
 
 def _state(config: StackConfig) -> Iterable[Finding]:
-    """Checkpoints and data must be readable by all nodes, also later ones."""
     if config.storage is not None:
         return
     if config.cluster.nodes.max > 1:
@@ -266,9 +254,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
 
 
 def _misnamed_data(config: StackConfig, dataset: str, named: str) -> Finding | None:
-    """A folder with the name of another data set, whose shards the trainer would refuse. Only a warning, since the name
-    proves nothing; your image folders may have any name.
-    """
+    """A folder with the name of another data set, whose shards the trainer would refuse; the name proves nothing."""
     words = re.split(r"[^a-z0-9]+", named.lower())
     called = [name for name in _KNOWN_DATASETS if any(word.startswith(name) for word in words)]
     if not called or dataset in (*called, "folder"):
@@ -322,7 +308,6 @@ def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
 
 
 def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
-    """Whether the budget is enough for the most expensive fallback rung, which may be used at any time."""
     fallback, stack_hourly = most_expensive_rung(config, cost)
     budget, monthly = config.budget.monthly_usd, stack_hourly * HOURS_PER_MONTH + cost.upfront
     if fallback == rung_in_use(config, cost) or monthly <= budget:
@@ -338,7 +323,6 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
 
 
 def _stop_delay(config: StackConfig, cost: CostEstimate | None) -> Iterable[Finding]:
-    """How late the budget's stop comes, and what all nodes cost until then, if known."""
     budget, delay = config.budget, load_billing().delays.get(config.provider)
     if budget.stop_at_percent is None or delay is None:
         return
@@ -365,28 +349,29 @@ def _stop_delay(config: StackConfig, cost: CostEstimate | None) -> Iterable[Find
 
 def money_findings(
     config: StackConfig, rungs: Sequence[RungCost], job: Pace | None, lines: Sequence[CostComponent], today: date
-) -> tuple[Finding, ...]:
+) -> Iterable[Finding]:
     """All findings about the estimate. `job`: None for a custom command, whose checkpoints are unknown."""
     rungs = [rung for rung in rungs if rung.in_reach]
-    return (
-        *(() if job is None else _interruptions(config, rungs, job)),
-        *_owned_blocks(config),
-        *stale_prices(lines, rungs, today),
-        *_missing_usage(config),
-        *_ignored_estimates(config),
-    )
-
-
-def _owned_blocks(config: StackConfig) -> Iterable[Finding]:
+    if job is not None:
+        yield from _interruptions(config, rungs, job)
     for position, rung in enumerate(config.cluster.capacity):
         if isinstance(rung, CapacityBlock) and not rung.purchase and rung.paid_usd_per_hour is None:
-            path = f"gangway:cluster.capacity[{position}].paid_usd_per_hour"
             yield Finding.warning(
                 "cost.block-not-included",
-                path,
+                f"gangway:cluster.capacity[{position}].paid_usd_per_hour",
                 f"the block {rung.id} was paid for earlier, and no total includes its cost",
                 "write its price per node hour in US dollars: paid_usd_per_hour",
             )
+    yield from stale_prices(lines, rungs, today)
+    if missing := missing_usage(config):
+        yield Finding.info(
+            "cost.usage-unsaid",
+            "gangway:estimate",
+            f"not in the estimate, because the amounts are unknown: {'; '.join(missing)}",
+            "write the amounts of an earlier run under gangway:estimate",
+        )
+    for name, why in idle_settings(config).items():
+        yield Finding.warning("estimate.ignored", f"gangway:estimate.{name}", f"of no effect: {why}", f"remove {name}")
 
 
 def _interruptions(config: StackConfig, rungs: Sequence[RungCost], job: Pace) -> Iterable[Finding]:
@@ -499,21 +484,6 @@ def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], toda
 
 def _first_name(names: Sequence[str]) -> str:
     return names[0].split(":")[0] + (", ..." if len(names) > 1 else "")
-
-
-def _missing_usage(config: StackConfig) -> Iterable[Finding]:
-    if missing := missing_usage(config):
-        yield Finding.info(
-            "cost.usage-unsaid",
-            "gangway:estimate",
-            f"not in the estimate, because the amounts are unknown: {'; '.join(missing)}",
-            "write the amounts of an earlier run under gangway:estimate",
-        )
-
-
-def _ignored_estimates(config: StackConfig) -> Iterable[Finding]:
-    for name, why in idle_settings(config).items():
-        yield Finding.warning("estimate.ignored", f"gangway:estimate.{name}", f"of no effect: {why}", f"remove {name}")
 
 
 def span(seconds: float) -> str:

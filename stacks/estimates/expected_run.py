@@ -3,13 +3,14 @@ wait. Pure.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, floor, inf
-from typing import Any
 
 from gangway.components.catalog.schema import MachineType
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.estimate.cost import Bound, CostEstimate, foreign_mark
+from gangway.components.estimate.statistics import Band
 from gangway.stacks.config.sections import MOST_HOURS
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_costs import (
@@ -23,7 +24,6 @@ from gangway.stacks.estimates.run_costs import (
     stops,
 )
 from gangway.stacks.estimates.throughput import (
-    Band,
     Course,
     Throughput,
     about,
@@ -51,14 +51,8 @@ _MIN_STEPS = 5_000
 
 @dataclass(frozen=True)
 class ExpectedRun:
-    """A run on the nodes of the first rung in reach, with their start, checkpoints and interruptions.
-
-    Attributes:
-        throughput: images a second, with their source.
-        hours: for all images, at most max_hours; None if the speed is unknown or no machine comes.
-        usd: for those hours; known prices only.
-        share: share of the images within max_hours, 0..1.
-        memory: memory of a step on an accelerator; None without GPUs.
+    """A run on the nodes of the first rung in reach, with their start, checkpoints and interruptions. `hours`: at most
+    max_hours, None if unknown; `usd`: known prices only; `share`: of the images within max_hours.
     """
 
     throughput: Throughput
@@ -67,15 +61,9 @@ class ExpectedRun:
     share: Band | None = None
     memory: WorkerMemory | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return asdict(self)
-
 
 def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
-    """Hours and dollars of the run at the speed of `run_nodes`, by the bill of the first rung in reach; the upper end
-    at its highest prices.
-    """
+    """Hours and dollars by the bill of the first rung in reach; the upper end at its highest prices."""
     most, rate = config.work.max_hours, speed.images_per_second
     memory = worker_memory(config, machine) if config.trains else None
     if rate is None or first_in_reach(config, machine) is None:
@@ -111,26 +99,57 @@ def run_throughput(config: StackConfig, machine: MachineType) -> Throughput:
     return throughput(config, machine, run_nodes(config, machine))
 
 
+@dataclass(frozen=True)
+class _Training:
+    """A stack's training on the nodes of its first rung in reach."""
+
+    config: StackConfig
+    machine: MachineType
+
+    @cached_property
+    def speed(self) -> Throughput:
+        return run_throughput(self.config, self.machine)
+
+    @cached_property
+    def trained(self) -> TrainConfig:
+        return get_train_config(self.config, self.machine)
+
+    @cached_property
+    def workers(self) -> int:
+        return run_nodes(self.config, self.machine) * self.machine.num_accelerators.value
+
+    @cached_property
+    def course(self) -> Course | None:
+        return find_course(self.trained, self.machine, self.workers)
+
+    @property
+    def accelerators(self) -> str:
+        return f"{self.workers} x {get_model(self.machine)}"
+
+    def hours(self, rate: Band) -> Band:
+        return _total_hours(self.config, self.machine, rate)
+
+
 def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
     """Findings about the run. `cost`: None if nothing is priced."""
     if config.job is None:
         yield from _queue(config)
         return
+    run = _Training(config, machine)
     if config.own_command is not None:
-        yield from _own_command(config, machine, cost)
-        return
-    speed, trained = run_throughput(config, machine), get_train_config(config, machine)
-    workers = run_nodes(config, machine) * machine.num_accelerators.value
-    course = find_course(trained, machine, workers)
-    if speed.provenance == "measured":
-        yield from _measured(config, machine, speed, course, workers)
+        yield Finding.info(
+            "run.own-command",
+            "gangway:job.command",
+            f"the run is priced for all of max_hours, {config.work.max_hours:g} h: speed, time and energy of a custom "
+            "command are not forecast; its record shows them afterwards",
+            "choose max_hours close to the command's longest runtime",
+        )
     else:
-        yield from _projected(config, machine, speed, course, workers)
-    yield from _high_limit(config, machine, speed)
-    waiting = list(_mostly_waiting(config, machine, trained, speed))
-    yield from waiting or _extra_accelerators(config, machine, trained, course)
+        yield from _measured(run) if run.speed.provenance == "measured" else _projected(run)
+        yield from _high_limit(run)
+        yield from list(_mostly_waiting(run)) or _extra_accelerators(run)
     if cost is not None:
-        yield from _budget(config, expected_run(config, machine, speed, cost), cost)
+        yield from _budget(config, expected_run(config, machine, run.speed, cost), cost)
 
 
 def _queue(config: StackConfig) -> Iterable[Finding]:
@@ -145,72 +164,46 @@ def _queue(config: StackConfig) -> Iterable[Finding]:
     )
 
 
-def _own_command(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
-    yield Finding.info(
-        "run.own-command",
-        "gangway:job.command",
-        f"the run is priced for all of max_hours, {config.work.max_hours:g} h: speed, time and energy of a custom "
-        "command are not forecast; its record shows them afterwards",
-        "choose max_hours close to the command's longest runtime",
-    )
-    if cost is not None:
-        yield from _budget(config, expected_run(config, machine, run_throughput(config, machine), cost), cost)
-
-
-def _measured(
-    config: StackConfig,
-    machine: MachineType,
-    speed: Throughput,
-    course: Course | None,
-    workers: int,
-) -> Iterable[Finding]:
-    job, rate = config.training, speed.images_per_second
+def _measured(run: _Training) -> Iterable[Finding]:
+    job, rate = run.config.training, run.speed.images_per_second
     assert rate is not None, "a measured speed has a value"
-    if course is not None and rate.mid > (at_peak := workers / course.least_sec):
+    if run.course is not None and rate.mid > (at_peak := run.workers / run.course.least_sec):
         yield Finding.error(
             "estimate.beyond-peak",
             "gangway:estimate.images_per_second",
-            f"{rate.mid:,.0f} images/s are more than {workers} x {get_model(machine)} could compute at their peak, "
-            f"{at_peak:,.0f} ({course.peaks_in_words}; without penalties)",
+            f"{rate.mid:,.0f} images/s are more than {run.accelerators} could compute at their peak, "
+            f"{at_peak:,.0f} ({run.course.peaks_in_words}; without penalties)",
             "leave it out, or write the images a second of the whole job from its stats.jsonl",
         )
         return
-    hours = _total_hours(config, machine, rate).mid
+    hours = run.hours(rate).mid
     if _ALMOST_ALL * hours > job.max_hours and hours < inf:
         yield Finding.warning(
             "run.longer-than-max-hours",
             "gangway:job.max_hours",
             f"{job.kimg:g} kimg take {hours:,.1f} h at the {rate.mid:,.0f} images/s of gangway:estimate, but "
-            f"max_hours ends the run after {job.max_hours:g} h, with {_share(config, hours):.0%} of the images",
-            _shorten(config, hours),
+            f"max_hours ends the run after {job.max_hours:g} h, with {_share(run.config, hours):.0%} of the images",
+            _shorten(run.config, hours),
         )
 
 
-def _projected(
-    config: StackConfig,
-    machine: MachineType,
-    speed: Throughput,
-    course: Course | None,
-    workers: int,
-) -> Iterable[Finding]:
-    """Compares max_hours with the least work at the accelerators' peak, which no run reaches, and then with the band:
-    an error if even its fast end is too slow.
-    """
-    job, rate = config.training, speed.images_per_second
-    if course is not None and (hours := job.kimg * 1000 * course.least_sec / workers / 3600) > job.max_hours:
-        usual = hours if rate is None else _total_hours(config, machine, rate).mid
+def _projected(run: _Training) -> Iterable[Finding]:
+    """Compares max_hours with the least work at the peak, then with the band: an error if its fast end is too slow."""
+    job, rate, course = run.config.training, run.speed.images_per_second, run.course
+    if course is not None and (hours := job.kimg * 1000 * course.least_sec / run.workers / 3600) > job.max_hours:
+        usual = hours if rate is None else run.hours(rate).mid
         yield Finding.error(
             "run.cannot-finish",
             "gangway:job.kimg",
-            f"{job.kimg:g} kimg take at least {hours:,.1f} h, even at the peak of {workers} x {get_model(machine)} "
+            f"{job.kimg:g} kimg take at least {hours:,.1f} h, even at the peak of {run.accelerators} "
             f"({course.peaks_in_words}; without penalties), but max_hours ends the run after {job.max_hours:g} h; real "
             "runs take several times as long",
-            _shorten(config, usual),
+            _shorten(run.config, usual),
         )
         return
     if rate is None:
         return
-    band = _total_hours(config, machine, rate)
+    band = run.hours(rate)
     if _ALMOST_ALL * band.mid <= job.max_hours or band.mid == inf:
         return  # a finding on its rung reports a run that never ends
     never = job.kimg * 1000 / rate.high / 3600 > job.max_hours  # an error only where training alone takes too long
@@ -220,22 +213,23 @@ def _projected(
         "gangway:job.max_hours",
         f"{job.kimg:g} kimg are projected to take {band.low:,.3g} to {band.high:,.3g} h (usually {band.mid:,.3g} h, "
         f"{about(rate.low)} to {about(rate.high)} images/s), but max_hours ends the run after {job.max_hours:g} h, "
-        f"usually with {_share(config, band.mid):.0%} of the images{', and never with all' if never else ''}",
-        f"{_shorten(config, band.mid)}; or, if you have measured more, write gangway:estimate.images_per_second",
+        f"usually with {_share(run.config, band.mid):.0%} of the images{', and never with all' if never else ''}",
+        f"{_shorten(run.config, band.mid)}; or, if you have measured more, write gangway:estimate.images_per_second",
     )
 
 
-def _high_limit(config: StackConfig, machine: MachineType, speed: Throughput) -> Iterable[Finding]:
-    if speed.images_per_second is None or first_in_reach(config, machine) is None:
+def _high_limit(run: _Training) -> Iterable[Finding]:
+    rate, most = run.speed.images_per_second, run.config.work.max_hours
+    if rate is None or first_in_reach(run.config, run.machine) is None:
         return
-    slowest, most = _total_hours(config, machine, speed.images_per_second).high, config.work.max_hours
+    slowest = run.hours(rate).high
     if most <= _FAR_FACTOR * slowest or (enough := ceil(2 * slowest)) >= most:
         return
     yield Finding.info(
         "run.far-below-max-hours",
         "gangway:job.max_hours",
-        f"the run is expected to take at most {slowest:.2g} h ({speed.provenance}), but with this max_hours a job that "
-        f"hangs costs {most:g} h",
+        f"the run is expected to take at most {slowest:.2g} h ({run.speed.provenance}), but with this max_hours a job "
+        f"that hangs costs {most:g} h",
         f"set max_hours: {enough}",
     )
 
@@ -247,40 +241,32 @@ def _shorten(config: StackConfig, hours: float) -> str:
     return f"set {'; or '.join(fixes)}"
 
 
-def _mostly_waiting(
-    config: StackConfig, machine: MachineType, trained: TrainConfig, speed: Throughput
-) -> Iterable[Finding]:
-    """Steps so short that they mostly wait, at every speed of the band."""
+def _mostly_waiting(run: _Training) -> Iterable[Finding]:
+    speed = run.speed
     if speed.waiting is None or speed.images_per_second is None or speed.waiting[0] <= _MOSTLY:
         return
-    workers, model = run_nodes(config, machine) * machine.num_accelerators.value, get_model(machine)
-    course = find_course(trained, machine, workers)
-    assert course is not None, "a known speed has a course"
-    shares, idle = course.shares_in_words(workers), _idle_workers(machine, trained, workers)
-    larger = _find_halving_batch(config, machine, trained, speed.waiting[1])
+    assert run.course is not None, "a known speed has a course"
+    shares, idle = run.course.shares_in_words(run.workers), _idle_workers(run)
+    larger = _find_halving_batch(run, speed.waiting[1])
     least, usual = (floor(share * 100) for share in speed.waiting)
     batch = f"; job.settings: {{batch_size: {larger}}} halves it, but changes the training" if larger else ""
     yield Finding.warning(
         "speed.mostly-waiting",
         "gangway:cluster",
         f"{usual} % of a step ({least} % or more) is waiting, not computing: "
-        f"{shares} images on each of {workers} x {model}{f'; they train {idle}' if idle else ''}",
-        f"use {_fewer_machines(config)}{batch}",
+        f"{shares} images on each of {run.accelerators}{f'; they train {idle}' if idle else ''}",
+        f"use {_fewer_machines(run.config)}{batch}",
     )
 
 
-def _extra_accelerators(
-    config: StackConfig, machine: MachineType, trained: TrainConfig, course: Course | None
-) -> Iterable[Finding]:
-    """Accelerators that cost but add almost no speed, although steps mostly compute."""
-    workers = run_nodes(config, machine) * machine.num_accelerators.value
-    if course is None or not (idle := _idle_workers(machine, trained, workers)):
+def _extra_accelerators(run: _Training) -> Iterable[Finding]:
+    if run.course is None or not (idle := _idle_workers(run)):
         return
     yield Finding.warning(
         "speed.extra-accelerators",
         "gangway:cluster",
-        f"{workers} x {get_model(machine)} are projected to train {idle}",
-        f"use {_fewer_machines(config)}, or a larger batch, which changes the training",
+        f"{run.accelerators} are projected to train {idle}",
+        f"use {_fewer_machines(run.config)}, or a larger batch, which changes the training",
     )
 
 
@@ -288,14 +274,12 @@ def _fewer_machines(config: StackConfig) -> str:
     return "fewer machines" if config.cluster.nodes.max > 1 else "a smaller machine"
 
 
-def _idle_workers(machine: MachineType, trained: TrainConfig, workers: int) -> str:
-    """How many workers add almost no speed, in words; empty if all are useful. Launches and gradient averaging do not
-    shrink with more workers.
-    """
-    if machine.backend != "nccl":
+def _idle_workers(run: _Training) -> str:
+    if run.machine.backend != "nccl":
         return ""
+    workers = run.workers
     try:
-        usual = {count: _usual_rate(trained, machine, count) for count in {workers, *_halves(workers)}}
+        usual = {count: _usual_rate(run.trained, run.machine, count) for count in {workers, *_halves(workers)}}
     except InputError:
         return ""  # the speed of the machines' network is unknown
     enough = min(count for count, rate in usual.items() if rate >= _SAME_SPEED * usual[workers])
@@ -320,17 +304,15 @@ def _usual_rate(trained: TrainConfig, machine: MachineType, workers: int) -> flo
     return rates(course.legs, network, workers).mid
 
 
-def _find_halving_batch(config: StackConfig, machine: MachineType, trained: TrainConfig, waiting: float) -> int | None:
-    """The smallest doubling of the batch that halves the waiting and leaves enough steps; None if the trainer refuses
-    it.
-    """
-    batch_size = trained.batch_size * 2
+def _find_halving_batch(run: _Training, waiting: float) -> int | None:
+    """The smallest doubling of the batch that halves the waiting and leaves enough steps, if the trainer takes it."""
+    config, trained, batch_size = run.config, run.trained, run.trained.batch_size * 2
     while batch_size * _MIN_STEPS <= trained.total_images:
         job = config.training.model_copy(update={"settings": {**config.training.settings, "batch_size": batch_size}})
-        found = throughput(config.model_copy(update={"job": job}), machine).waiting
+        found = throughput(config.model_copy(update={"job": job}), run.machine).waiting
         if found is not None and found[1] <= waiting / 2:
             larger = trained.model_copy(update={"batch_size": batch_size})
-            fits = not any(refusals(larger, node_of(machine), config.cluster.nodes.min))
+            fits = not any(refusals(larger, node_of(run.machine), config.cluster.nodes.min))
             return batch_size if fits else None
         batch_size *= 2
     return None

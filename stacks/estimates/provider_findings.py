@@ -4,7 +4,7 @@ and how the bill covers them. Pure.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
 from typing import Any, Final
@@ -72,9 +72,7 @@ def fabric_check(config: StackConfig, least_gbps: float | None) -> Iterable[Find
 
 
 def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> Iterable[Finding]:
-    """An explicit fabric check without effect: with a custom command, with one node, or with several nodes without a
-    fabric, which `why` names.
-    """
+    """An explicit fabric check without effect; `why` names what has no fabric, if there are several nodes."""
     is_explicit = "fabric_check" in config.cluster.model_fields_set and config.cluster.fabric_check.enabled
     reason = f"{'one node' if config.cluster.nodes.max < 2 else why} has no fabric to test"
     if config.own_command is not None:
@@ -88,9 +86,7 @@ def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> It
 def offering_findings(
     config: StackConfig, machine: MachineType, provider: Provider, zone: str, today: date
 ) -> Iterable[Finding]:
-    """Whether region and zones offer the cluster's machine type and those of its rungs. `zone`: the cluster's, may be
-    empty; `today`: to tell whether a list is old.
-    """
+    """Whether region and zones offer the cluster's machine type and those of its rungs. `zone`: may be empty."""
     catalog, ladder = load_provider(provider), plan_ladder(config.cluster.capacity)
     region, reserved = config.region, all(rung.reserved for rung in ladder)
     yield from region_findings(machine, region, catalog.regions, today, reserved=reserved)
@@ -108,9 +104,7 @@ def offering_findings(
 
 
 def ways_out(config: StackConfig, remaining: Mapping[str, str], fix: str = "") -> Iterable[Finding]:
-    """How data can leave a stack's network. `remaining`: ways that `egress: endpoints` leaves open on this provider ->
-    why; `fix`: how to close them.
-    """
+    """How data can leave the network. `remaining`: ways that `egress: endpoints` leaves open, with the reason."""
     path = "gangway:network.egress"
     if config.network.egress is Egress.NAT:
         yield Finding.info(
@@ -173,7 +167,6 @@ def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> 
 
 
 def _unmet_cap(cap: float, lowest: LowestSpot, path: str, first: int | None) -> Finding:
-    """A cap below the lowest spot price seen; an error if no other rung has machines for the job."""
     source = f"{lowest.quote.source}, {lowest.quote.expected.dated}"
     make, so = Finding.warning, "the plan ignores this rung"
     if first is None:
@@ -188,7 +181,6 @@ def _unmet_cap(cap: float, lowest: LowestSpot, path: str, first: int | None) -> 
 
 
 def _low_cap(cap: float, spot: PriceQuote, path: str, machine: MachineType) -> Finding:
-    """A cap below the highest spot price seen: machines come less often."""
     seen = "seen" if spot.low is None else f"seen, {spot.low:g} to {spot.high:g} USD"
     counted = min(cap, spot.usd or cap)
     return Finding.info(
@@ -327,18 +319,24 @@ def is_billable(kind: str) -> bool:
     return not kind.startswith(("gangway:", "pulumi:"))
 
 
+def find_coverage(kind: str, name: str, inputs: Mapping[str, Any], priced: Container[str]) -> Coverage:
+    """How the bill covers a resource. `priced`: keys of resources with a line, as of `get_key`."""
+    table = load_billing()
+    if get_key(kind, name) in priced:
+        return Coverage.PRICED
+    if table.free_of(kind, inputs) is not None:
+        return Coverage.FREE
+    return Coverage.NOWHERE if table.by_use_of(kind) is None else Coverage.BY_USE
+
+
 def coverage(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> dict[str, Coverage]:
-    """How the bill covers each resource, by `get_key`."""
-    priced, table = {key for line in lines for key in line.of}, load_billing()
-
-    def of(resource: Declared) -> Coverage:
-        if get_key(resource.type, resource.name) in priced:
-            return Coverage.PRICED
-        if table.free_of(resource.type, resource.inputs) is not None:
-            return Coverage.FREE
-        return Coverage.NOWHERE if table.by_use_of(resource.type) is None else Coverage.BY_USE
-
-    return {get_key(one.type, one.name): of(one) for one in resources if is_billable(one.type)}
+    """How the bill covers each billable resource, by `get_key`."""
+    priced = {key for line in lines for key in line.of}
+    return {
+        get_key(one.type, one.name): find_coverage(one.type, one.name, one.inputs, priced)
+        for one in resources
+        if is_billable(one.type)
+    }
 
 
 def unpriced(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> Iterable[Finding]:
@@ -430,14 +428,10 @@ def _regions(inputs: Any, provider: str, key: str = "") -> Iterable[str]:
             yield from _regions(value, provider, key)
     elif isinstance(inputs, str) and not is_unknown(inputs) and key in (*_REGIONS, *_ZONES):
         # The names of a site's regions are arbitrary.
-        word = inputs.replace(" ", "").lower() if load_jurisdictions().regions(provider) else inputs
-        region = _region_of_zone(word, provider)
+        known = load_jurisdictions().regions(provider)
+        word = inputs.replace(" ", "").lower() if known else inputs
+        # `us-east-2` for us-east-2a, `us-central1` for us-central1-a, and a region for itself.
+        parts = (word, word.rpartition("-")[0], word.rstrip("abcdefghijklmnopqrstuvwxyz"))
+        region = next((part for part in parts if part in known), None)
         if region is not None or key in _REGIONS:
             yield region or word
-
-
-def _region_of_zone(word: str, provider: str) -> str | None:
-    """`us-east-2` for us-east-2a, `us-central1` for us-central1-a, and a region for itself; else None."""
-    known = load_jurisdictions().regions(provider)
-    parts = (word, word.rpartition("-")[0], word.rstrip("abcdefghijklmnopqrstuvwxyz"))
-    return next((region for region in parts if region in known), None)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pulumi
 
-from gangway.components.catalog.power import life_hours, machine_emissions
+from gangway.components.catalog.power import load_embodied, machine_emissions
 from gangway.components.catalog.resolve import Kind, resolve_price, stated_price
 from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from gangway.components.core.capacity import AnyRung, CapacityBlock, Reservation
@@ -32,10 +32,7 @@ def dockerfile_for(flavour: Flavour) -> str:
 
 
 def content_tag(dockerfile: str, root: Path = ROOT) -> str:
-    """The image's tag: `content-` and 16 hexadecimal digits of a hash, so that equal content is built once.
-
-    The content is the Dockerfile, the files that it copies, and .dockerignore, which filters those.
-    """
+    """A hash of the Dockerfile, the files that it copies, and .dockerignore, so that equal content is built once."""
     digest = hashlib.sha256(dockerfile.encode())
     copied = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
     for path in [root / ".dockerignore", *copied]:
@@ -76,16 +73,8 @@ def cloud_context(
     num_nodes: int | None = None,
     peak_tflops: Mapping[str, Fact[float | None]] | None = None,
 ) -> RunContext:
-    """The context of a run in the cloud, with the price of each kind of its capacity.
-
-    Args:
-        config: the stack.
-        machine: one node in the trainer's sense, which runs one launcher.
-        region: the stack's region.
-        rows: prices of the machine by region.
-        image_digest: digest of the trainer's image.
-        num_nodes: number of nodes; the stack's if omitted.
-        peak_tflops: peak of one worker by number format, if the trainer does not know the device.
+    """The context of a run in the cloud. `machine`: one node in the trainer's sense; `num_nodes`: the stack's if
+    omitted; `peak_tflops`: of one worker by number format, if the trainer does not know the device.
     """
     ladder = config.cluster.capacity
     kinds = tuple(rung.kind for rung in ladder)
@@ -111,7 +100,7 @@ def cloud_context(
         embodied_kg_per_accelerator=_quantity(each(made.kg), "kg"),
         embodied_kg_low=_band_end(each(made.low), "low"),
         embodied_kg_high=_band_end(each(made.high), "high"),
-        accelerator_life_hours=_quantity(life_hours(), "h"),
+        accelerator_life_hours=_quantity(load_embodied().life_hours, "h"),
         accelerator_watts=_quantity(machine.accelerator_watts, "W"),
         accelerator_tflops={numbers: _quantity(peak, "TFLOP/s") for numbers, peak in (peak_tflops or {}).items()},
         accelerator_utilisation=_utilisation(config, machine, num_nodes),
@@ -141,10 +130,8 @@ def training_job(
     peak_tflops: Mapping[str, Fact[float | None]] | None = None,
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """The job of nodes that train. `state`: its folder on every node, shared between several nodes, so that any of them
-    can resume it; `data_dir`, `fabric_min_gbps`: as in `get_training`; `volumes` and `env`: for the fabric;
-    `num_nodes`: minimum and maximum, if a node of the stack file is several machines; `shutdown_timeout_sec`: fits into
-    30 s of notice, unless a cloud gives more.
+    """The job of nodes that train. `state`: its folder on every node, shared between several; `num_nodes`: if a node of
+    the stack file is several machines; `shutdown_timeout_sec`: fits into 30 s of notice.
     """
     least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
     context = cloud_context(config, machine, region, prices, image.rpartition("@")[2], most, peak_tflops)
@@ -192,7 +179,6 @@ def local_context(stack: str, run_id: str) -> RunContext:
 
 
 def _price(rung: AnyRung, num_nodes: int, rows: Sequence[MachinePrice], region: str) -> Quantity:
-    """The expected price of a node hour of a rung; reservations cost the on-demand price."""
     if isinstance(rung, CapacityBlock) and rung.upfront_usd and rung.starts_at and rung.ends_at:
         hours = (rung.ends_at - rung.starts_at).total_seconds() / 3600
         return Quantity(

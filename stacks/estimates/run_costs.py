@@ -4,7 +4,7 @@ the stack file declares: traffic, log lines, stored data. Pure.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -40,9 +40,10 @@ from gangway.components.estimate.spot import (
     estimate_spot,
     rate_per_hour,
 )
+from gangway.components.estimate.statistics import Band
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.throughput import Band, Throughput, about, throughput
+from gangway.stacks.estimates.throughput import Throughput, about, throughput
 from gangway.trainer.config.network_size import state_gib
 
 _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
@@ -50,10 +51,17 @@ _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
 _GIB_PER_TIB = 1024
 _SPOT_SETTINGS = ("taken_percent_per_month",)
 _TRAINING_SETTINGS = ("images_per_second", "checkpoint_sec", "restart_sec")
-BILLED_SETTINGS = (
-    *("source_gib", "source_region", "nat_gib", "log_gib", "download_gib", "run_bucket_gib", "image_gib"),
-    *("flow_log_gib", "key_operations"),
-)
+_USAGE = {
+    "nat_gib": "data through the NAT gateway",
+    "log_gib": "log lines",
+    "download_gib": "results that leave the cloud",
+    "run_bucket_gib": "contents of the run bucket",
+    "image_gib": "images in the registry",
+    "flow_log_gib": "flow logs",
+    "key_operations": "operations on the stack's key",
+}
+"""What each setting of a run's usage is about."""
+BILLED_SETTINGS = ("source_gib", "source_region", *_USAGE)
 """Settings of usage that a provider bills."""
 _FLOW_LOGS = {"flow-log-collection": "flow logs, a run", "flow-log-storage": "flow logs kept for a month, a run's"}
 _OPERATIONS = 10_000
@@ -75,7 +83,6 @@ def usage_lines(config: StackConfig, resources: Sequence[Declared] = ()) -> list
 
 
 def _billed_resources(setting: str, resources: Sequence[Declared]) -> list[Declared]:
-    """The resources that a usage setting is about."""
     table = load_billing()
     return [one for one in resources if (row := table.by_use_of(one.type)) is not None and setting in row.settings]
 
@@ -85,20 +92,12 @@ def missing_usage(config: StackConfig) -> tuple[str, ...]:
     own = config.estimate
     if config.site is not None:
         return ()
-    is_foreign, idle = own.source_region != config.region, _unused_settings(config)
-    missing = {
-        "transfer of the data set from another region (source_region, source_gib)": _has_source(config)
-        and (own.source_region is None or (is_foreign and own.source_gib is None)),
-        "data through the NAT gateway (nat_gib)": not idle["nat_gib"] and own.nat_gib is None,
-        "log lines (log_gib)": own.log_gib is None,
-        "results that leave the cloud (download_gib)": own.download_gib is None,
-        "contents of the run bucket (run_bucket_gib)": own.run_bucket_gib is None,
-        "images in the registry (image_gib)": not idle["image_gib"] and own.image_gib is None,
-        "flow logs (flow_log_gib)": not idle["flow_log_gib"] and own.flow_log_gib is None,
-        "operations on the stack's key (key_operations)": not idle["key_operations"] and own.key_operations is None,
-        "requests, messages and calls": True,
-    }
-    return tuple(usage for usage, is_missing in missing.items() if is_missing)
+    idle, missing = _unused_settings(config), []
+    is_foreign = own.source_region is None or (own.source_region != config.region and own.source_gib is None)
+    if _has_source(config) and is_foreign:
+        missing.append("transfer of the data set from another region (source_region, source_gib)")
+    unsaid = (name for name in _USAGE if not idle.get(name) and getattr(own, name) is None)
+    return (*missing, *(f"{_USAGE[name]} ({name})" for name in unsaid), "requests, messages and calls")
 
 
 def idle_settings(config: StackConfig) -> dict[str, str]:
@@ -148,7 +147,6 @@ def _price(config: StackConfig, service: str) -> ServicePrice:
 
 
 def _data_transfer(config: StackConfig) -> Iterable[CostComponent]:
-    """The data set's transfer from another region, at the price of that pair of regions."""
     own = config.estimate
     if not _has_source(config) or own.source_gib is None or own.source_region in (None, config.region):
         return
@@ -175,7 +173,6 @@ def _run_usage(config: StackConfig) -> Iterable[tuple[str, str, str, float]]:
 
 
 def _stored_usage(config: StackConfig, resources: Sequence[Declared]) -> Iterable[tuple[str, str, str, float]]:
-    """Setting, label, service of the catalogue, and stored GiB."""
     own, bucket_service = config.estimate, get_provider(config.provider).bucket_service
     if own.run_bucket_gib is not None and bucket_service is not None:
         yield "run_bucket_gib", f"run bucket: {own.run_bucket_gib:g} GiB", bucket_service(resources), own.run_bucket_gib
@@ -196,16 +193,7 @@ def _egress(config: StackConfig, gib: float) -> Iterable[tuple[str, str, str, fl
 
 @dataclass(frozen=True)
 class Pace:
-    """Speed of a job and distance of its checkpoints.
-
-    Attributes:
-        checkpoint_kimg: distance of checkpoints in thousands of images.
-        images_per_second: speed of the whole job.
-        interval_sec: distance of checkpoints in seconds, at most the run or max_hours.
-        shortest_sec: lower end of the interval's band.
-        longest_sec: upper end of it.
-        source: source of the speed.
-    """
+    """Speed of a job and distance of its checkpoints, at most the run or max_hours; `..._sec` at the band's ends."""
 
     checkpoint_kimg: float
     images_per_second: float
@@ -214,26 +202,16 @@ class Pace:
     longest_sec: float
     source: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class RungCost:
     """Cost of one rung, if all nodes come from it.
 
     Attributes:
-        position: index in the ladder.
-        kind: kind of capacity.
         num_nodes: nodes of the job on this rung; the other figures are for them.
         in_reach: whether machines can come; not if its price cap is below the lowest spot price seen.
         nodes_hourly: US dollars per hour of nodes and disks; None if a price is unknown, or out of reach.
         hourly: US dollars per hour of the whole stack; None likewise.
-        hourly_high: the same at the highest prices.
-        bound: whether these are bounds.
-        foreign_regions: other regions whose prices are used.
-        monthly: US dollars of 730 hours, with purchases and usage.
         run_hours: expected hours from the nodes' start to the run's end, at most max_hours; None if it never ends.
         run: US dollars of such a run; None if a price or the end is missing.
         share: expected share of the images by max_hours, 0..1; None likewise.
@@ -242,7 +220,6 @@ class RungCost:
             max_hours; without interruptions if their rate is unknown. None for a custom command, which is assumed to
             run for all of max_hours.
         taken: share of nodes interrupted within 720 hours; None for capacity that is not reclaimed.
-        failures: failures of one node per hour.
     """
 
     position: int
@@ -262,11 +239,6 @@ class RungCost:
     spot_if_trained: SpotEstimate | None
     taken: Fact[float | None] | None
     failures: Fact[float]
-
-    @property
-    def sums(self) -> tuple[float | None, float | None, float | None]:
-        """US dollars of an hour, a month and a run."""
-        return self.hourly, self.monthly, self.run
 
     @property
     def spot(self) -> SpotEstimate:
@@ -294,9 +266,7 @@ def rung_lines(config: StackConfig, lines: Sequence[CostComponent], position: in
 
 
 def rung_nodes(config: StackConfig, machine: MachineType, position: int) -> int:
-    """Nodes of the job on one rung: all on the first rung, and on each if a job never mixes rungs; on the others the
-    minimum. A queue's rungs all grow to the maximum.
-    """
+    """Nodes of the job on one rung: all on the first, or if rungs never mix; else the minimum. A queue's: all."""
     nodes = config.cluster.nodes
     is_whole = position == 0 or config.job is None or get_provider(config.provider).has_isolated_rungs(machine)
     return nodes.max if is_whole else nodes.min
@@ -315,9 +285,7 @@ class LowestSpot(NamedTuple):
 
 
 def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, LowestSpot]:
-    """Rungs whose price cap is below the lowest spot price seen, with that price: no machine comes. Bill, ladder,
-    expected run, budget and findings all exclude them. Unknown prices exclude nothing.
-    """
+    """Rungs that no machine comes to: their cap is below the lowest spot price seen. Unknown prices exclude nothing."""
     unmet, provider = {}, get_provider(config.provider)
     if not provider.caps_spot:
         return {}
@@ -354,7 +322,6 @@ def bill_in_reach(config: StackConfig, machine: MachineType, lines: Sequence[Cos
 
 
 def _unused_line(line: CostComponent, lowest: PriceQuote) -> CostComponent:
-    """A line of a rung out of reach. Its nodes show the lowest price seen, not the cap."""
     line = replace(line, quantity=0.0, hourly=0.0, standby=True, is_limit=False, price_high=None)
     if line.unit != "hours":
         return line
@@ -420,9 +387,7 @@ def _interval_sec(config: StackConfig, images_per_second: float) -> float:
 
 
 def save_sec(config: StackConfig) -> float:
-    """How long training pauses for a checkpoint: by the stack file, else at the measured write speed. An upper bound,
-    since the trainer writes in the background.
-    """
+    """How long training pauses for a checkpoint: an upper bound, since the trainer writes in the background."""
     own = config.estimate.checkpoint_sec
     return state_gib(config.training.effective_config()) * (1 << 30) / SAVE_BYTES_PER_SEC if own is None else own
 
@@ -448,9 +413,7 @@ def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
 def price_ladder(
     config: StackConfig, machine: MachineType, lines: Sequence[CostComponent], job: Pace | None
 ) -> tuple[RungCost, ...]:
-    """Prices each rung of the ladder at the speed of its nodes. `job`: the pace on `run_nodes`; None for a custom
-    command.
-    """
+    """Prices each rung at the speed of its nodes. `job`: the pace on `run_nodes`; None for a custom command."""
     positions, unmet = range(len(config.cluster.capacity)), unmet_caps(config, machine)
     of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
     # Unknown prices of other lines are missing on every rung alike: findings report them for the whole bill.
@@ -473,9 +436,7 @@ def _rung(
     paid: float,
     rates: Mapping[int, float],
 ) -> RungCost:
-    """`own`: the lines of its nodes; None out of reach. `rates`: images a second by number of nodes; empty for a custom
-    command.
-    """
+    """`own`: the lines of its nodes, None out of reach; `rates`: by number of nodes, empty for a custom command."""
     rung, unknown = config.cluster.capacity[position], own is None or any(line.hourly is None for line in own)
     num_nodes = rung_nodes(config, machine, position)
     nodes_hourly = None if own is None or unknown else sum(line.hourly or 0.0 for line in own)
@@ -538,9 +499,7 @@ def stops(
     images_per_second: float,
     nodes_hourly: float = 0.0,
 ) -> SpotEstimate:
-    """The whole job at this speed on one rung, with checkpoints and interruptions, without the first start.
-    `nodes_hourly`: US dollars of all nodes.
-    """
+    """The whole job on one rung, with checkpoints and interruptions, without the first start."""
     fact = taken(config, machine) if isinstance(config.cluster.capacity[position], Spot) else None
     return estimate_spot(
         num_nodes,
@@ -555,9 +514,7 @@ def stops(
 
 
 def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungCost], paid: float) -> LadderEstimate:
-    """The cost of a training on all rungs together, for at most max_hours. If the interruption rate of spot is unknown,
-    only a lower and an upper bound. `paid`: dollars of a run that do not depend on its length.
-    """
+    """A training on all rungs for at most max_hours. `paid`: dollars of a run that do not depend on its length."""
     least, most = failure_band(machine)
     job = LadderJob(
         failures_per_hour=Span(least, rungs[0].failures.value, most),

@@ -3,14 +3,15 @@ work of a step, the accelerator's peak, waiting, and the links between workers, 
 batch and precision. Pure.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from gangway.components.catalog.schema import MachineType
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.scaling import Network, StepModel, get_links, get_slices, step_sec
+from gangway.components.estimate.statistics import Band
 from gangway.components.gcp.slices import plan_slice, worker_tflops
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.trainer.config.network_size import (
@@ -34,9 +35,8 @@ _GRAPH_SHARE = 0.2
 
 
 class Assumed(NamedTuple):
-    """Assumptions about a run. `utilisation`: share of the accelerator's peak that a step's matrix products reach;
-    `launches`: kernel launches per operation of a step; `launch_sec`: time of one; `overlap`: share of the products'
-    time during which gradients travel; `hidden`: whether the host launches while the device computes.
+    """`utilisation`: share of the peak in matrix products; `overlap`: share of their time in which gradients travel;
+    `hidden`: whether the host launches while the device computes.
     """
 
     utilisation: float
@@ -60,23 +60,6 @@ _LEAST_WAITING = Assumed(SLOW.utilisation, FAST.launches, FAST.launch_sec, FAST.
 """The assumptions with the smallest share of waiting in the band."""
 
 
-@dataclass(frozen=True)
-class Band:
-    """A figure with its range; `low` is the smallest."""
-
-    low: float
-    mid: float
-    high: float
-
-    def over(self, number: float) -> "Band":
-        """`number` divided by the band, so that low becomes high."""
-        return Band(number / self.high, number / self.mid, number / self.low)
-
-    def map(self, function: Callable[[float], float]) -> "Band":
-        """Applies a non-decreasing `function` to each figure."""
-        return Band(function(self.low), function(self.mid), function(self.high))
-
-
 def about(number: float) -> str:
     """Rounds to two digits, the precision of a projection.
 
@@ -88,14 +71,7 @@ def about(number: float) -> str:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Speed of training, without checkpoints and interruptions.
-
-    Attributes:
-        images_per_second: speed of the whole job; None if unknown.
-        provenance: measured in the stack file, projected, or unknown.
-        source: basis of the figure, or why it is unknown.
-        waiting: least and usual share of a step without matrix products; None if unknown.
-    """
+    """Speed of training, without checkpoints and interruptions. `waiting`: least and usual share of a step."""
 
     images_per_second: Band | None
     provenance: Literal["measured", "projected", "unknown"]
@@ -106,10 +82,6 @@ class Throughput:
     def usual_waiting(self) -> float:
         """The usual share of a step in which nothing is computed; 0 if unknown."""
         return 0.0 if self.waiting is None else self.waiting[1]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return asdict(self)
 
 
 class WorkerPeak(NamedTuple):
@@ -153,9 +125,7 @@ def worker_peak(trained: TrainConfig, machine: MachineType) -> WorkerPeak | None
 
 
 def throughput(config: StackConfig, machine: MachineType, num_nodes: int | None = None) -> Throughput:
-    """Measured, else projected. `num_nodes`: the stack's maximum if omitted. The stack file's measurement is for all
-    nodes; for fewer it is scaled like the projection.
-    """
+    """Measured, else projected. A measurement is for all nodes; for fewer it is scaled like the projection."""
     most = config.cluster.nodes.max
     num_nodes = most if num_nodes is None else num_nodes
     if config.own_command is not None:
@@ -194,9 +164,7 @@ def find_network(machine: MachineType, num_nodes: int) -> Network | None:
 
 
 class Work(NamedTuple):
-    """Work of a step at one size of the networks. `share`: share of the run's images at this size; `flop`: per real
-    image; `operations`: that the host starts per micro-batch; `gradient_bytes`: averaged over all workers.
-    """
+    """Work of a step at one network size. `share`: of the run's images; `operations`: per micro-batch."""
 
     share: float
     flop: float
@@ -205,14 +173,7 @@ class Work(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step, independent of the hardware.
-
-    Attributes:
-        work: work at each size of the networks.
-        images: real images, over all workers.
-        largest: real images of the worker with most, which the others wait for.
-        starts: how often operations are started, once per micro-batch; less if they are replayed.
-    """
+    """A step. `largest`: real images of the worker with most; `starts`: once per micro-batch, less if replayed."""
 
     work: tuple[Work, ...]
     images: int
@@ -233,9 +194,7 @@ def get_step(trained: TrainConfig, workers: int, span: Span | None = None) -> St
 
 
 class Leg(NamedTuple):
-    """A segment of a run, with constant batch and precision. `share`: share of the run's images; `tflops`: peak of one
-    worker at that precision.
-    """
+    """A segment of a run with constant batch and precision. `share`: of its images; `tflops`: peak of one worker."""
 
     share: float
     step: Step

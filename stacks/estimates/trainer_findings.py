@@ -64,9 +64,7 @@ def _to_settings(changes: Mapping[str, object]) -> str:
 
 
 def _segments(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    """An error for each segment that the stack's nodes cannot train, and a warning if only one number of nodes can. The
-    run would end at such a segment, on nodes that are paid for.
-    """
+    """Segments that the stack's nodes cannot train, where the run would end, or that only one number of nodes can."""
     per_node, nodes = machine.num_accelerators.value, config.cluster.nodes
     runs = [number * per_node for number in range(nodes.min, nodes.max + 1)]
     trained, before = get_train_config(config, machine), None
@@ -142,14 +140,7 @@ _SOURCE = (
 
 @dataclass(frozen=True)
 class WorkerMemory:
-    """GiB on one accelerator at the peak of a step, of the worker with most images.
-
-    Attributes:
-        total: sum of the following parts.
-        least: the minimum of a step, below which the trainer refuses to start.
-        has: the accelerator's memory; None if unknown.
-        images: images at once.
-    """
+    """GiB on one accelerator at the peak of a step. `least`: the minimum, below which the trainer refuses to start."""
 
     total: float
     parameters: float

@@ -3,7 +3,7 @@ credentials, network or CLI. Ids that do not exist yet are written `${Type.name.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -14,12 +14,10 @@ from gangway.components.estimate.energy import (
     CarbonEstimate,
     EmbodiedEstimate,
     EnergyEstimate,
+    Footprint,
     RunHours,
     SciEstimate,
-    estimate_carbon,
-    estimate_embodied,
-    estimate_energy,
-    estimate_sci,
+    estimate_footprint,
 )
 from gangway.components.estimate.spot import LadderEstimate
 from gangway.stacks.base.registry import get_provider
@@ -176,13 +174,13 @@ class Plan:
             },
             "rungs": [rung.to_json() for rung in self.rungs],
             "ladder": self.ladder_if_trained and {**self.ladder.to_json(), "assumptions": assumptions(self.rungs)},
-            "expected_run": self.expected.to_json(),
-            "checkpoints": self.pace_if_trained and self.pace.to_json(),
-            "energy": self.energy.to_json(),
+            "expected_run": asdict(self.expected),
+            "checkpoints": self.pace_if_trained and asdict(self.pace),
+            "energy": asdict(self.energy),
             "carbon": {
-                **self.carbon.to_json(),
-                "embodied": self.embodied.to_json(),
-                "sci": self.sci.to_json(),
+                **asdict(self.carbon),
+                "embodied": asdict(self.embodied),
+                "sci": asdict(self.sci),
             },
             "job": self.job or None,
             "team_access": [row.to_json() for row in self.team_access],
@@ -197,16 +195,18 @@ def run_program(config: StackConfig, cloud: Cloud, planned: Any = None) -> Recor
     return record(lambda: build(config, planned), cloud, config.stack)
 
 
-def _footprint(config: StackConfig, planned: Any, run: ExpectedRun) -> tuple[EnergyEstimate, EmbodiedEstimate]:
-    """Energy of the run, and its share of the machines' embodied emissions."""
-    machine, num_nodes, band = planned.machine, run_nodes(config, planned.machine), run.hours
-    most = config.work.max_hours
-    hours = RunHours.at_most(most) if band is None else RunHours(band.low, band.mid, band.high, most)
-    energy = estimate_energy(machine, num_nodes, hours, planned.region, run.throughput.usual_waiting)
-    if not config.trains:
-        subject = "a custom command" if config.job is not None else "a queue's jobs"
-        energy = energy.unknown(f"the power of {subject} is not known")
-    return energy, estimate_embodied(machine, num_nodes, hours)
+def _footprint(config: StackConfig, planned: Any, run: ExpectedRun) -> Footprint:
+    band, most = run.hours, config.work.max_hours
+    subject = "a custom command" if config.job is not None else "a queue's jobs"
+    return estimate_footprint(
+        planned.machine,
+        run_nodes(config, planned.machine),
+        RunHours.at_most(most) if band is None else RunHours(band.low, band.mid, band.high, most),
+        planned.region,
+        _kimg(config, run),
+        waiting=run.throughput.usual_waiting,
+        unknown_power="" if config.trains else f"the power of {subject} is not known",
+    )
 
 
 def _kimg(config: StackConfig, run: ExpectedRun) -> tuple[float, float, float] | None:
@@ -231,8 +231,7 @@ def make_plan(config: StackConfig) -> Plan:
         check_budget(config, cost)
         speed = run_throughput(config, planned.machine)
         run = expected_run(config, planned.machine, speed, cost)
-        energy, embodied = _footprint(config, planned, run)
-        carbon = estimate_carbon(energy, planned.region)
+        energy, carbon, embodied, sci = _footprint(config, planned, run)
         job = pace(config, speed) if config.trains else None
         rungs, paid = price_ladder(config, planned.machine, lines, job), cost.upfront + cost.once
         ladder = None if job is None else ladder_cost(config, planned.machine, rungs, paid)
@@ -257,6 +256,6 @@ def make_plan(config: StackConfig) -> Plan:
             energy=energy,
             carbon=carbon,
             embodied=embodied,
-            sci=estimate_sci(carbon, embodied, _kimg(config, run)),
+            sci=sci,
             job=program.result.get("job", {}),
         )

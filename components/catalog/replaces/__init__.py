@@ -20,25 +20,23 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from gangway.components.catalog.schema import Frozen
 
 FOLDER = Path(__file__).parent
 IMMUTABLE_INPUT = "cannot be changed"
 _WORDS = {"shrinks": "cannot shrink", "outside": "leaves the old range", "removed": "cannot be removed"}
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Generated(_Frozen):
+class Generated(Frozen):
     """A file of `tools/replacing_inputs.py`."""
 
     sources: tuple[str, ...] = Field(min_length=1)
     types: Mapping[str, tuple[str, ...]]
 
 
-class Condition(_Frozen):
+class Condition(Frozen):
     """One entry of conditions.yaml."""
 
     type: str
@@ -60,7 +58,7 @@ class Condition(_Frozen):
         return any(path == one.removesuffix("#") or path.startswith(f"{one}.") for one in self.inputs)
 
 
-class Conditions(_Frozen):
+class Conditions(Frozen):
     """The content of conditions.yaml."""
 
     read: date
@@ -125,7 +123,6 @@ def _grows(before: Any, now: Any) -> bool:
 
 
 def _contains(outer: str, inner: str) -> bool:
-    """Whether one IP range contains another; False for anything else."""
     try:
         return IPv4Network(inner).subnet_of(IPv4Network(outer))
     except ValueError:

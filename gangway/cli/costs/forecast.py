@@ -205,13 +205,14 @@ def _write(answer: "Answer", gauges: Path | None, out: Path | None, plot: Path |
 
 
 def _publish(answer: "Answer", path: Path) -> "Published":
-    from gangway.finops.forecasts.tables import get_figures
-    from gangway.sim.forecast.ledger import open_ledger
+    from gangway.finops.forecasts.tables import Published
+    from gangway.sim.forecast.ledger import find_standing, open_ledger
 
     with open_ledger(path) as ledger:
         others, settled = ledger.others(answer.series), ledger.settle(answer.series)
         added = ledger.add(answer.series, answer.setting, answer.model, answer.baseline, datetime.now(UTC))
-        return get_figures(ledger, answer, settled, others, added=added)
+        standing = find_standing(ledger, answer.series.name, answer.setting.level, answer.series.of)
+        return Published(added, others, settled, standing)
 
 
 def _print_answer(answer: "Answer", written: list[Path], *, as_json: bool) -> None:

@@ -33,9 +33,8 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Work:
-    """The work. `hours`: remaining training, above 0; `restart_hours`: per start, paid like training; `is_running`: a
-    running job may continue at the first step without a start; `most_pauses`: once it trains, unlimited by default;
-    `deadline_hours`: from the first step, possibly within a step, at most the last step's end.
+    """`restart_hours`: per start, paid like training; `is_running`: needs no first start; `deadline_hours`: from the
+    first step.
     """
 
     hours: float
@@ -136,7 +135,6 @@ def _uninterrupted_hours(steps: int, step: float, work: Work, until: float) -> t
 
 
 def _remaining_hours(key: tuple[bool, int, int], step: float, work: Work) -> float:
-    """Remaining hours from a state, without another start."""
     _, used, starts = key
     return work.hours + starts * work.restart_hours - used * step
 

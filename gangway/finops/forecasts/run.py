@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import fsum, inf, sqrt
+from math import fsum, sqrt
 from operator import mul
 from pathlib import Path
 from statistics import fmean
@@ -21,26 +21,11 @@ _MOST_WINDOWS: Final = 200
 _MOST_KEPT: Final = 0.95
 _DRAWS: Final = 1000
 _SEED: Final = 20260102
-_MOST_INTERRUPTIONS: Final = 10_000
-"""Per sample: a job with more never ends."""
-
-
-@dataclass(frozen=True)
-class Interruptions:
-    """Losses of a job by interruptions.
-
-    In seconds: mean time between them (infinite for never), between checkpoints, and from an interruption until
-    training resumes.
-    """
-
-    mtbf_sec: float = inf
-    interval_sec: float = 0.0
-    restart_sec: float = 0.0
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """Seconds until a job is done, possibly infinite. `naive_sec`: at the mean pace, without interruptions."""
+    """Seconds until a job is done, without interruptions. `naive_sec`: at the mean pace."""
 
     low_sec: float
     middle_sec: float
@@ -49,15 +34,8 @@ class Remaining:
     naive_sec: float
 
 
-def remaining(
-    windows: Sequence[tuple[float, float]],
-    images_left: float,
-    level: float = 0.9,
-    interruptions: Interruptions | None = None,
-) -> Remaining:
-    """Forecast a job's remaining time. `windows`: seconds and images of past windows in order, without stops; at least
-    FEWEST_WINDOWS.
-    """
+def remaining(windows: Sequence[tuple[float, float]], images_left: float, level: float = 0.9) -> Remaining:
+    """Forecast a job's remaining time. `windows`: seconds and images in order; at least FEWEST_WINDOWS."""
     assert len(windows) >= FEWEST_WINDOWS, "whoever has fewer does not ask"
     images = sum(count for _, count in windows)
     naive = images_left * sum(seconds for seconds, _ in windows) / images
@@ -71,8 +49,7 @@ def remaining(
         # More windows than observed scatter less, by the root.
         scatter = fmean(draw.choices(paces, k=min(coming, len(paces)))) - mean
         scatter *= min(1.0, len(paces) / coming) ** 0.5
-        pace = max(mean + spread * (known + scatter), min(paces))
-        found.append(_add_interruptions(images_left * pace, interruptions or Interruptions(), draw))
+        found.append(images_left * max(mean + spread * (known + scatter), min(paces)))
     found.sort()
     tail = round((1 - level) / 2 * _DRAWS)
     return Remaining(found[tail], found[_DRAWS // 2], found[-1 - tail], sum(found) / _DRAWS, naive)
@@ -89,21 +66,6 @@ def _spread(paces: Sequence[float]) -> float:
     # Estimates from few values are too small on average (Kendall, Biometrika, 1954).
     autocorrelation = min(max(autocorrelation + (1 + 3 * autocorrelation) / number, 0.0), _MOST_KEPT)
     return sqrt((1 + autocorrelation) / (1 - autocorrelation) * number / (number - 1))
-
-
-def _add_interruptions(seconds: float, lost: Interruptions, draw: random.Random) -> float:
-    """Seconds of training plus interruptions, each of which costs half an interval on average, and the restart."""
-    if lost.mtbf_sec == inf:
-        return seconds
-    if lost.interval_sec / 2 + lost.restart_sec >= lost.mtbf_sec:
-        return inf  # more is lost than done between two of them
-    at = 0.0
-    for _ in range(_MOST_INTERRUPTIONS):
-        at += draw.expovariate(1 / lost.mtbf_sec)
-        if at >= seconds:
-            return seconds
-        seconds += draw.uniform(0, lost.interval_sec) + lost.restart_sec
-    return inf
 
 
 _MOST_BYTES = 2**20

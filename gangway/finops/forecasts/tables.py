@@ -1,14 +1,14 @@
 """A forecast as tables, JSON, and a CSV for the launcher's `--start-when`."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from gangway.components.core.visible import visible
-from gangway.sim.forecast.accuracy import FALSE_ALARM_EVERY, Accuracy, Drift, Judged, Skill, accuracy, skill
+from gangway.sim.forecast.accuracy import FALSE_ALARM_EVERY, Accuracy, Drift, Skill
 from gangway.sim.forecast.forecaster import Backtest, Forecast, Setting
-from gangway.sim.forecast.ledger import Ledger, Settled, overlapping
+from gangway.sim.forecast.ledger import Settled, Standing
 from gangway.sim.forecast.series import Series, format_time, said_length
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ class Published:
     added: bool
     others: tuple[str, ...]
     settled: Settled
-    model: Accuracy | None
-    baseline: Accuracy | None
-    gain: Skill | None
+    standing: Standing
 
 
 @dataclass(frozen=True)
@@ -47,18 +45,6 @@ class Answer:
         steps = zip(self.model.middle, self.model.low, self.model.high, self.baseline.middle, strict=True)
         for index, values in enumerate(steps):
             yield (format_time(self.series.find_time(self.model.origin + index)), *values)
-
-
-def get_figures(ledger: Ledger, answer: Answer, settled: Settled, others: tuple[str, ...], *, added: bool) -> Published:
-    """The track record of the ledger's forecasts of this series and level."""
-    scored = ledger.scored(answer.series.name, answer.setting.level, answer.series.of)
-    model, baseline = [each.model for each in scored], [each.baseline for each in scored]
-
-    def of(judged: Sequence[Judged]) -> Accuracy | None:
-        return accuracy(judged, answer.setting.level) if judged else None
-
-    gain = skill(model, baseline, overlapping(scored)) if scored else None
-    return Published(added, others, settled, of(model), of(baseline), gain)
 
 
 def to_csv(answer: Answer) -> str:
@@ -100,9 +86,9 @@ def to_json(answer: Answer) -> dict[str, Any]:
             "added": published.added,
             "others": published.others,
             **asdict(published.settled),
-            "baseline": published.baseline and asdict(published.baseline),
-            "model": published.model and asdict(published.model),
-            "skill": skill_json(published.gain),
+            "baseline": published.standing.baseline and asdict(published.standing.baseline),
+            "model": published.standing.model and asdict(published.standing.model),
+            "skill": skill_json(published.standing.gain),
         },
     }
 
@@ -197,10 +183,11 @@ def _show_published(published: Published, series: Series, setting: Setting, cons
         this, *others = (visible(of) or "unnamed" for of in (series.of, *published.others[:_MOST_OTHERS]))
         subjects = f"{this}; other subjects: {', '.join(others)} (--of NAME sets the subject)"
         console.print(f"ledger: the first {series.name} of {subjects}", markup=False, highlight=False)
-    if published.model is not None and published.baseline is not None:
-        title = f"ledger: {published.model.forecasts} published forecasts with known true values"
-        console.print(_accuracy_table(title, published.baseline, published.model, setting.level))
-        console.print(_skill_line(published.gain), markup=False, highlight=False)
+    standing = published.standing
+    if standing.model is not None and standing.baseline is not None:
+        title = f"ledger: {standing.model.forecasts} published forecasts with known true values"
+        console.print(_accuracy_table(title, standing.baseline, standing.model, setting.level))
+        console.print(_skill_line(standing.gain), markup=False, highlight=False)
 
 
 def _number(value: float) -> str:

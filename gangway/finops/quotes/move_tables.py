@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gangway.components.catalog.geography import Route, load_routes
-from gangway.components.estimate.move_cost import UNITS, Advice, Band, Luggage, Move
+from gangway.components.estimate.move_cost import UNITS, Advice, Luggage, Move
 from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.quotes import Sort
+from gangway.components.estimate.statistics import Band
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,5 @@ def _route(origin: Offer, target: Offer) -> Route | None:
 
 
 def _finite(band: Band) -> dict[str, float | None]:
-    return {
-        name: value if abs(value) != float("inf") else None
-        for name, value in zip(("low", "value", "high"), band, strict=True)
-    }
+    ends = {"low": band.low, "value": band.mid, "high": band.high}
+    return {name: value if abs(value) != float("inf") else None for name, value in ends.items()}

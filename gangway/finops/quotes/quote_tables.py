@@ -114,9 +114,9 @@ def _interruptions(quoted: Quoted) -> dict[str, Any] | None:
     rate = quoted.rate
     if rate is None:
         return None
-    confidence = "unknown" if rate.share is None else "assumed" if rate.how == "as given" else rate.how
+    confidence = "unknown" if rate.value is None else "assumed" if rate.confidence == "stated" else rate.confidence
     return {
-        "value": rate.share,
+        "value": rate.value,
         "unit": "share of nodes a month",
         "source": rate.source,
         "url": rate.url,
@@ -406,7 +406,7 @@ def _number(value: float | None, spec: str) -> str:
 def _is_assumed(quoted: Quoted) -> bool:
     return (
         quoted.rate is not None
-        and quoted.rate.how == "assumed"
+        and quoted.rate.confidence == "assumed"
         and quoted.offer.interruptions is not None
         and (quoted.offer.interruptions.value is None)
     )
@@ -416,10 +416,10 @@ def _assumptions(ranking: Ranking) -> list[str]:
     sentences = {}
     for quoted in (*(quoted for quoted, _ in ranking.ranked), *ranking.infeasible):
         rate = quoted.rate
-        if rate is not None and rate.share is not None and _is_assumed(quoted):
+        if rate is not None and rate.value is not None and _is_assumed(quoted):
             sentences[quoted.offer.provider] = (
                 f"* {quoted.offer.provider} publishes no rate of interruptions for these: "
-                f"{share_in_words(rate.share)}, assumed: {rate.source} ({rate.as_of}); --interruptions states another"
+                f"{share_in_words(rate.value)}, assumed: {rate.source} ({rate.as_of}); --interruptions states another"
             )
     return list(sentences.values())
 

@@ -25,7 +25,6 @@ from gangway.components.estimate.tco import (
     keeps_rule,
     onprem_usd,
     onprem_usd_per_hour,
-    reserved_break_even,
 )
 from gangway.finops.quotes.tco_inputs import UNITS, Inputs
 from gangway.render.drawing import LIGHT, draw
@@ -135,7 +134,7 @@ def _commitments(inputs: Inputs) -> tuple[Commitment, ...]:
                     + inputs.cloud.fixed_usd_per_hour * discounted_hours(inputs.hours, rate)
                 ),
                 paid_hours=paid_hours,
-                pays_above=reserved_break_even(price, on_demand),
+                pays_above=price / on_demand,
                 onprem_months=break_even_months(always, inputs.onprem, rate),
             )
         )

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Sheet
+from matplotlib.lines import Line2D
 
 from gangway.render.drawing import BAR, PANEL_INCHES, ROW_INCHES, Drawing, Theme, legend_size, name_rows
 from gangway.render.rendering import number
@@ -82,7 +83,6 @@ def _of(key: str) -> Callable[[Member], Points]:
 
 
 def _meters(member: Member) -> set[str]:
-    """How the run's power is known, by its last line that says so."""
     entries = (line["energy"] for line in reversed(member.ticks) if line.get("energy"))
     last: Mapping[str, tuple[float | None, str, str]] = next(entries, {})
     return {f"{provenance}: {method}" for joules, provenance, method in last.values() if joules is not None}
@@ -155,8 +155,6 @@ def legend(sheet: Sheet, labels: Sequence[str], theme: Theme) -> None:
     """Row names above the panels with colour and dashes; none for a single row."""
     if len(labels) < 2:
         return
-    from matplotlib.lines import Line2D
-
     handles = []
     for place, label in enumerate(_wrapped(labels)):
         colour, dashes, marker = look(place, theme)
@@ -245,13 +243,11 @@ def _cell(group: Group, key: str) -> Spread:
 
 
 def _paint_front(
-    sheet: Sheet, axes: Sequence[object], theme: Theme, labels: Sequence[str],
+    sheet: Sheet, axes: Sequence[Axes], theme: Theme, labels: Sequence[str],
     cells: Mapping[str, tuple[Spread, Spread]], dominators: Mapping[str, str | None],
     clear_dominators: Mapping[str, str | None], key: str,
 ) -> None:  # fmt: skip
-    from matplotlib.axes import Axes
-
-    (panel,) = (one for one in axes if isinstance(one, Axes))
+    panel = axes[0]
     front = sorted(
         (time.value or 0.0, price.value or 0.0)
         for label, (time, price) in cells.items()
@@ -292,7 +288,7 @@ def timeline_drawing(groups: Sequence[Group]) -> Drawing:
     unit, per = _unit(drawn)
     left_out = f" {len(members) - len(drawn)} more runs are not drawn." if len(members) > len(drawn) else ""
 
-    def paint(sheet: Sheet, axes: Sequence[object], theme: Theme) -> None:
+    def paint(sheet: Sheet, axes: Sequence[Axes], theme: Theme) -> None:
         _paint_timeline(axes[0], theme, drawn, names, per, unit, label=stops <= _MOST_LABELS)
 
     spoken = "; ".join(
@@ -323,7 +319,7 @@ def _hours(member: Member, at: str) -> float:
 
 
 def _paint_timeline(
-    panel: object,
+    panel: Axes,
     theme: Theme,
     members: Sequence[Member],
     names: Mapping[str, str],
@@ -332,9 +328,6 @@ def _paint_timeline(
     *,
     label: bool,
 ) -> None:
-    from matplotlib.axes import Axes
-
-    assert isinstance(panel, Axes)
     rows = []
     for row, member in enumerate(members):
         spans = [

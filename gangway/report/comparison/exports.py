@@ -13,9 +13,10 @@ from typing import Any, get_args
 from gangway.finops.bill.focus import NUMBERS, TIMES, Version, exported_columns
 from gangway.finops.bill.reader import pyarrow_missing
 from gangway.report.comparison.groups import Member, workers
-from gangway.report.comparison.ledgers import Kept, as_columns
+from gangway.report.comparison.ledgers import as_columns
 from gangway.report.comparison.ledgers import as_json as ledger_json
 from gangway.report.comparison.measures import JOULES_PER_KWH, MEASURES, num_gpus
+from gangway.sim.forecast.ledger import Standing
 from gangway.trainer.records.decisions import CONTROLLER, Fate
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunRecord
@@ -49,11 +50,9 @@ def report_json(
     table: Mapping[str, Any] | None,
     no_table: str,
     signatures: Mapping[str, Mapping[str, str | None]],
-    forecasts: Sequence[Kept] = (),
+    forecasts: Sequence[Standing] = (),
 ) -> str:
-    """Records and their table as a JSON object, every figure with its provenance. `table`: None if they do not fit one
-    table; `no_table`: the reason, else empty; `signatures`: by run id.
-    """
+    """Records and their table as JSON. `table`: None if they do not fit one, for the reason `no_table`."""
     data = {
         "table": table,
         "no_table": no_table,
@@ -64,7 +63,7 @@ def report_json(
     return json.dumps(data, indent=2) + "\n"
 
 
-def figures_csv(members: Sequence[Member], forecasts: Sequence[Kept] = ()) -> str:
+def figures_csv(members: Sequence[Member], forecasts: Sequence[Standing] = ()) -> str:
     """One line per run with figures and provenance; unknown ones are empty. Lines repeat the ledgers' figures."""
     rows = [{**_line(member), **as_columns(forecasts)} for member in members]
     return _csv(tuple(rows[0]), rows)

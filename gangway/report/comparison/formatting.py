@@ -71,10 +71,7 @@ def _exponent(value: float, digits: int) -> int:
 
 
 class CellWords(NamedTuple):
-    """A cell as text. `text`: the number, `absent`, or a dash if a paper has none; `unit`: only if it is not the
-    column's; `spread`: of the runs, such as `± 0.3`, empty for a single one; `values`: each run's, as a sentence, empty
-    for a single one; `hint`: in readable units, such as `1 min 5 s`, often empty.
-    """
+    """`text`: the number, `absent`, or a dash; `unit`: if not the column's; `values`: each run's."""
 
     text: str
     unit: str = ""
@@ -111,9 +108,7 @@ def _difference(change: float) -> str:
 
 
 def _mean_and_spread(cell: Spread, print_it: Callable[[float], str], *, relative: bool) -> tuple[str, str]:
-    """A mean and its spread to the same number of decimals; the spread is empty if invisible. For a change with enough
-    pairs it is the interval, with the claim.
-    """
+    """A mean and its spread with equal decimals; for a change with enough pairs, its interval and claim."""
     low, high, compared, claim, kind = cell.low, cell.high, cell.compared, "", ""
     if compared is not None and compared.fewest >= FEWEST_PAIRS:
         claim = compared.verdict()
@@ -140,7 +135,6 @@ def _spread(
 
 
 def _signed(text: str) -> str:
-    """Prefix the sign; zero has none."""
     zero = not text.partition(" ")[0].strip("0.")
     return text if zero or text[0] == "\N{MINUS SIGN}" else f"+{text}"
 

@@ -64,10 +64,8 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True)
 class Member:
-    """A run of the report. `stats`: lines of its stats.jsonl, empty without one; `stack`: the suite's name for it, else
-    the record's, else `local`; `paper`: whose table the suite reproduces; `stack_usd`: of the whole stack, from its
-    suite; `control`: the first arm in its suite for its stack, with or without a run; `signed`: whether the record is,
-    in a word or two.
+    """A run of the report. `stack`: the suite's name for it, else the record's, else `local`; `paper`: whose table the
+    suite reproduces; `control`: the first arm in its suite for its stack.
     """
 
     record: RunRecord
@@ -178,9 +176,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Group:
-    """A row: runs that differ only in their seed. `stack`: of its first run, in the suite's words; `arm`: likewise,
-    empty without one; `remarks`: other differences within the row.
-    """
+    """A row: runs that differ only in their seed. `remarks`: other differences within the row."""
 
     label: str
     members: tuple[Member, ...]

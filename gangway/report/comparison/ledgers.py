@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,30 +28,11 @@ HEADINGS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Kept:
-    """One series of a ledger."""
-
-    path: Path
-    standing: Standing
-
-    @property
-    def name(self) -> str:
-        """Of the series, printable."""
-        one = self.standing
-        return visible(f"{one.series} of {one.of}" if one.of else one.series)
-
-    @property
-    def source(self) -> str:
-        """Of its figures."""
-        return f"ledger {visible(self.path.name)}: what was published before, and the truth that came"
-
-
-def read_ledgers(paths: Sequence[Path]) -> list[Kept]:
+def read_ledgers(paths: Sequence[Path]) -> list[Standing]:
     """Read every series of the files, each file once. InputError: unreadable, damaged, or without forecasts."""
     found = []
     for path in dict.fromkeys(paths):
-        of_file = [Kept(path, standing) for standing in standings(read_ledger(path))]
+        of_file = standings(read_ledger(path))
         if not of_file:
             fix = "name a file that forecasts were kept in, or leave it out"
             raise InputError(str(path), "a ledger without a forecast", allowed="one at least", fix=fix)
@@ -59,39 +40,38 @@ def read_ledgers(paths: Sequence[Path]) -> list[Kept]:
     return _correct_claims(found)
 
 
-def _correct_claims(found: Sequence[Kept]) -> list[Kept]:
+def _correct_claims(found: Sequence[Standing]) -> list[Standing]:
     """A table's rows are one family of claims."""
-    gains = [kept.standing.gain for kept in found]
+    gains = [kept.gain for kept in found]
     compared = correct({place: None if gain is None else gain.compared for place, gain in enumerate(gains)})
     return [
         kept if gain is None or one is None
-        else replace(kept, standing=replace(kept.standing, gain=replace(gain, compared=one)))
+        else replace(kept, gain=replace(gain, compared=one))
         for kept, gain, one in zip(found, gains, compared.values(), strict=True)
     ]  # fmt: skip
 
 
-def get_cells(kept: Kept, sources: Sources) -> list[CellText]:
+def get_cells(kept: Standing, sources: Sources) -> list[CellText]:
     """Cells under HEADINGS, every number with its source."""
-    one = kept.standing
-    waiting = f"{one.waiting} waiting for their truth" if one.waiting else ""
+    waiting = f"{kept.waiting} waiting for their truth" if kept.waiting else ""
     cell = partial(_cell_text, kept, sources)
-    cells = [cell(len(one.scored), str(len(one.scored)), waiting)]
-    if one.model is None or one.baseline is None:
+    cells = [cell(len(kept.scored), str(len(kept.scored)), waiting)]
+    if kept.model is None or kept.baseline is None:
         return cells + [cell(None, "none known yet", provenance="absent")] * (len(HEADINGS) - 1)
-    cells += [cell(each.mae, number(each.mae)) for each in (one.model, one.baseline)]
-    gain = one.gain
+    cells += [cell(each.mae, number(each.mae)) for each in (kept.model, kept.baseline)]
+    gain = kept.gain
     less = "the baseline never errs" if gain is None else _percent(gain.value)
-    within = one.model.coverage
+    within = kept.model.coverage
     return [
         *cells,
         cell(None if gain is None else gain.value, less, _gain_spread(gain)),
-        cell(within, f"{within:.1%}", f"of {one.level:.0%} promised"),
-        cell(None, *_drift(one)),
+        cell(within, f"{within:.1%}", f"of {kept.level:.0%} promised"),
+        cell(None, *_drift(kept)),
     ]
 
 
 def _cell_text(
-    kept: Kept, sources: Sources, value: float | None, text: str, spread: str = "", provenance: str = "measured"
+    kept: Standing, sources: Sources, value: float | None, text: str, spread: str = "", provenance: str = "measured"
 ) -> CellText:
     footnote = sources.cell(value, "1", provenance, kept.source).footnote
     tooltip = "\n".join(part for part in (f"{kept.name}: {text}", spread, f"{provenance}: {kept.source}") if part)
@@ -120,26 +100,25 @@ def _drift(one: Standing) -> tuple[str, str]:
     return lie, f"since about {format_time(since)}; by chance once in {FALSE_ALARM_EVERY:,.0f}"
 
 
-def as_json(kept: Kept) -> dict[str, Any]:
+def as_json(kept: Standing) -> dict[str, Any]:
     """As JSON data; unknown values are null."""
-    one = kept.standing
     return {
         "ledger": visible(str(kept.path)),
-        "series": one.series,
-        "of": one.of,
-        "level": one.level,
-        "scored": len(one.scored),
-        "waiting": one.waiting,
-        "model": one.model and asdict(one.model),
-        "baseline": one.baseline and asdict(one.baseline),
-        "skill": skill_json(one.gain),
-        "drift": one.drift and {**asdict(one.drift), "false_alarm_every": FALSE_ALARM_EVERY},
+        "series": kept.series,
+        "of": kept.of,
+        "level": kept.level,
+        "scored": len(kept.scored),
+        "waiting": kept.waiting,
+        "model": kept.model and asdict(kept.model),
+        "baseline": kept.baseline and asdict(kept.baseline),
+        "skill": skill_json(kept.gain),
+        "drift": kept.drift and {**asdict(kept.drift), "false_alarm_every": FALSE_ALARM_EVERY},
         "provenance": "measured",
         "source": kept.source,
     }
 
 
-def as_columns(found: Sequence[Kept]) -> dict[str, Any]:
+def as_columns(found: Sequence[Standing]) -> dict[str, Any]:
     """The figures as CSV cells of one line, numbered by series."""
     return {
         f"forecast_{place}_{name}": value
@@ -163,20 +142,20 @@ def _columns(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def ledger_drawings(found: Sequence[Kept]) -> tuple[list[Drawing], list[str]]:
+def ledger_drawings(found: Sequence[Standing]) -> tuple[list[Drawing], list[str]]:
     """A drawing per series, and a sentence for each without known truth."""
     drawings, lacking = [], []
     for place, kept in enumerate(found, 1):
-        if kept.standing.scored:
+        if kept.scored:
             drawings.append(_drawing(kept, f"forecast-{place}"))
         else:
             lacking.append(f"Forecasts of {kept.name}: no truth of a whole one is known yet")
     return drawings, lacking
 
 
-def _drawing(kept: Kept, name: str) -> Drawing:
-    drawn = _select_drawn(kept.standing.scored)
-    level = f"{kept.standing.level:.0%}"
+def _drawing(kept: Standing, name: str) -> Drawing:
+    drawn = _select_drawn(kept.scored)
+    level = f"{kept.level:.0%}"
     truths = [row for each in drawn for row in zip(each.model.low, each.model.truth, each.model.high, strict=True)]
     within = sum(low <= truth <= high for low, truth, high in truths)
     first, last = format_time(drawn[0].times[0]), format_time(drawn[-1].times[-1])
@@ -194,7 +173,7 @@ def _drawing(kept: Kept, name: str) -> Drawing:
         title=f"Forecasts of {kept.name}",
         alt=f"{kept.name} from {first} to {last}: {within} of {len(truths)} truths within the {level} intervals.",
         caption=(
-            f"The last {len(drawn)} of {len(kept.standing.scored)} published forecasts that do not overlap, and what "
+            f"The last {len(drawn)} of {len(kept.scored)} published forecasts that do not overlap, and what "
             f"came: {within} of {len(truths)} truths within. Measured: {kept.source}."
         ),
         panels=1,
@@ -205,7 +184,6 @@ def _drawing(kept: Kept, name: str) -> Drawing:
 
 
 def _select_drawn(scored: Sequence[Scored]) -> list[Scored]:
-    """The last non-overlapping ones that fit a drawing, in order."""
     chosen: list[Scored] = []
     for each in reversed(scored):
         if chosen and sum(len(one.times) for one in chosen) + len(each.times) > _MOST_STEPS:

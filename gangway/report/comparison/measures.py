@@ -15,11 +15,7 @@ _OLD = "not recorded by that version"
 
 
 def late_loss(member: Member, name: str) -> Quantity:
-    """Mean over the last tenth of the images, at least the last line. `name`: loss_g or loss_d.
-
-    The later lines count for images repeated after an interruption. Without stats.jsonl it is the record's last line;
-    the figure's note says which.
-    """
+    """Mean loss over the last tenth of the images, repeated work once; the record's last line without stats.jsonl."""
     known = _loss_points(member, name)
     if not known:
         return _record_loss(member, name)
@@ -64,9 +60,7 @@ HOLDS = (
 
 @dataclass(frozen=True)
 class Measure:
-    """A column. `better`: the direction of improvement, empty for none; `signed`: values may be zero or less, so
-    changes are differences, not per cent.
-    """
+    """A column. `signed`: values may be zero or less, so changes are differences, not per cent."""
 
     key: str
     label: str
@@ -138,9 +132,7 @@ def energy_key(members: Sequence[Member]) -> str:
 
 
 def quality_measures(members: Sequence[Member], always: Sequence[str] = ()) -> list[Measure]:
-    """A measure for each quality metric in order of appearance. Values computed in different ways are not mixed: all
-    become absent. `always`: metrics with a column even without runs, such as the papers'.
-    """
+    """A measure for each quality metric; values computed in different ways all become absent."""
     by_name: dict[str, list[QualityRecord]] = {}
     for member in members:
         for quality in member.record.quality:
@@ -168,9 +160,7 @@ def _quality_measure(name: str, records: Sequence[QualityRecord], there: Sequenc
 
 
 def scaling(members: Sequence[Member]) -> Measure:
-    """Images/s per worker relative to one worker alone, on the same machine type and device. Runs started by hand have
-    no machine type and are not compared. `members`: of one table and training.
-    """
+    """Images/s per worker relative to one worker alone, on the same (named) machine type and device."""
     alone: dict[tuple[str, str, str], list[Member]] = {}
     for member in members:
         if workers(member) == 1:

@@ -25,10 +25,8 @@ _MOST_POINTS = 240
 
 @dataclass(frozen=True)
 class Spread:
-    """One quantity over the runs of a row. `provenance`: the weakest of the values', absent without any; `source`: of
-    the values, else why there are none; `as_of`: the oldest source's date; `std`: sample standard deviation (n - 1) of
-    three values or more; `values`: each run's, in the row's order, by name; `compared`: of a change, instead of `std`:
-    its interval and the claim.
+    """One quantity over the runs of a row. `provenance`: the weakest; `as_of`: the oldest; `std`: sample standard
+    deviation of three values or more; `compared`: of a change, instead of `std`.
     """
 
     value: float | None
@@ -87,11 +85,7 @@ def get_spread(figures: Mapping[str, Quantity]) -> Spread:
 
 
 def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, signed: bool = False) -> Spread:
-    """The treatment's change against the control, in per cent or as a difference: seed by seed or, without common seeds
-    or with repeated ones, of the means as one pair. `seeds`: by the run's name; `signed`: may be zero or less: the
-    change is then a difference in its own unit (per cent in points), as for any quantity with a value that is not
-    positive.
-    """
+    """The treatment's change, in per cent or as a difference (`signed`): by common seeds, else mean against mean."""
     if control.value is None or treatment.value is None:
         absent = control if control.value is None else treatment
         return Spread.absent(control.unit if signed else "%", absent.source)
@@ -192,7 +186,6 @@ def _method_conflicts(named: Sequence[tuple[str, Member]]) -> str:
 
 
 def _metering_methods(member: Member) -> dict[str, list[str]]:
-    """Metering methods by kind of device, such as cpu; several if the run's sessions differ."""
     found: dict[str, list[str]] = {}
     for device, figure in member.record.energy.devices.items():
         if figure.value is not None:

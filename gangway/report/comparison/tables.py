@@ -22,10 +22,7 @@ _SAME_LENGTH = 0.1
 
 
 class Task(BaseModel):
-    """What a row trained. `said`: in the paper's words; `architectures`: networks of the same family, by the trainer's
-    names; `datasets`: data sets with the resolutions that count as equal, empty: any; `remark`: what is assumed where
-    the paper does not say.
-    """
+    """What a row trained. `datasets`: with the resolutions that count as equal, empty for any."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,9 +51,7 @@ class PaperRow(BaseModel):
 
 
 class Paper(BaseModel):
-    """A paper's table. `title`: of our table in its shape; `units`: where they differ from ours; `suite_only`: shown
-    only with runs of a suite that names it; `epochs`: of each run, None if unknown.
-    """
+    """A paper's table. `units`: where they differ from ours; `suite_only`: only with runs of a suite that names it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -78,9 +73,7 @@ def get_paper(name: Name) -> Paper:
 
 
 class Beside(NamedTuple):
-    """A paper's rows beside some runs. `notes`: caveats of the comparison; `left_out`: a sentence on hidden rows, and
-    why, empty for none.
-    """
+    """A paper's rows beside some runs. `left_out`: a sentence on hidden rows, and why; empty for none."""
 
     rows: tuple[PaperRow, ...]
     notes: tuple[str, ...]
@@ -138,10 +131,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table. `kind`: ours; change, of the row above against the control; or theirs, a paper's; `cells`: by
-    column's key, a paper may lack some; `runs`: ids behind it; `relative`: whether its cells are changes of another
-    row, in per cent or as a difference.
-    """
+    """`kind`: ours; change, of the row above against the control; or theirs. `relative`: cells are changes."""
 
     kind: Literal["ours", "change", "theirs"]
     label: str
@@ -154,10 +144,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """One of the papers' tables with our figures. `name`: P2 or P3; `rows_are`: heading of the first column; `rows`:
-    ours first, theirs last; `setting`: of the paper's runs, empty without its rows; `left_out`: a sentence on the
-    paper's rows of other tasks, empty for none.
-    """
+    """One of the papers' tables with our figures. `rows_are`: heading of the first column; `rows`: theirs last."""
 
     name: Name
     why: str
@@ -172,9 +159,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """A report on several runs, without its drawings. `title`: of the suite, or what was trained; `members`: finished
-    runs; `settings`: by row, the settings that differ; `missing`: runs without a record, and unfinished ones.
-    """
+    """A report on several runs. `settings`: by row, where they differ; `missing`: without a record, or unfinished."""
 
     title: str
     members: tuple[Member, ...]
@@ -197,12 +182,17 @@ def get_report(source: Source, keys: tuple[str, ...] | None) -> Report:
     groups = group_runs(done, keys)
     name, reason = _choose_table(done)
     config = done[0].record.config
+    labels = {group.members[0].name: group.label for group in groups}
+    differing = differences([group.members[0] for group in groups])
     return Report(
         title=next((member.title for member in done if member.title), f"{config.preset}, {config.kimg:g} kimg"),
         members=done,
         groups=groups,
         table=_table(name, reason, done, groups, "Row" if keys else "Arm" if name == "P3" else "Environment"),
-        settings=_settings(groups),
+        settings={
+            field: {labels[member.name]: value for value, members in values.items() for member in members}
+            for field, values in differing.items()
+        },
         missing=(*source.missing, *(_unfinished(member) for member in source.members if member not in done)),
     )
 
@@ -256,10 +246,7 @@ def _row(group: Group, measures: Sequence[Measure], note: str) -> Row:
 
 
 def _add_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collection[str]) -> list[Row]:
-    """Adds each treatment's change against its stack's control, if that has a finished run.
-
-    The control is the suite's first arm; without a suite it is the first row.
-    """
+    """Adds each change against its stack's control: the suite's first arm; without a suite, the first row."""
     found: list[Row] = []
     controls: dict[str, tuple[Row, Group]] = {}
     for row, group in zip(rows, groups, strict=True):
@@ -309,16 +296,6 @@ def _theirs(paper: Paper, of_theirs: Beside) -> list[Row]:
         )
         for row in of_theirs.rows
     ]
-
-
-def _settings(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
-    firsts = [group.members[0] for group in groups]
-    differ = differences(firsts)
-    labels = {group.members[0].name: group.label for group in groups}
-    return {
-        field: {labels[member.name]: value for value, members in values.items() for member in members}
-        for field, values in differ.items()
-    }
 
 
 def _unfinished(member: Member) -> Missing:

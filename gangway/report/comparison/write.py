@@ -19,12 +19,13 @@ from gangway.render.rendering import Sources, duration, kimg_text, moment, numbe
 from gangway.report.comparison.charts import curve_drawings, front_drawing, timeline_drawing
 from gangway.report.comparison.formatting import CellText, format_cell, heading
 from gangway.report.comparison.groups import Group, Member, get_members, parse_keys
-from gangway.report.comparison.ledgers import HEADINGS, Kept, get_cells, ledger_drawings
+from gangway.report.comparison.ledgers import HEADINGS, get_cells, ledger_drawings
 from gangway.report.comparison.measures import HOLDS, MEASURES, Measure, energy_key
 from gangway.report.comparison.series import Spread, add_note, get_spread, meters_note
 from gangway.report.comparison.tables import Report, Row, get_report
 from gangway.report.decisions import Decided, find_decided
 from gangway.runs.run_folders import Run, not_sealed
+from gangway.sim.forecast.ledger import Standing
 from gangway.trainer.core.host import program
 from gangway.trainer.core.regular_files import read_regular
 
@@ -44,9 +45,7 @@ _KINDS: Final = ("pdf", "svg")
 
 
 class Grid(NamedTuple):
-    """A row's sample grid, of its first seed: no run is picked for its looks. `kind`: png, or jpeg if it was shrunk;
-    `remark`: how it was shrunk, else empty.
-    """
+    """A row's sample grid, of its first seed: no run is picked for its looks. `remark`: how it was shrunk."""
 
     label: str
     run: str
@@ -92,7 +91,7 @@ def _jpeg(image: "Image.Image", budget: int) -> tuple[bytes, int, int, str]:
         image = image.resize((image.width // 2, image.height // 2))
 
 
-def as_markdown(report: Report, forecasts: Sequence[Kept] = ()) -> str:
+def as_markdown(report: Report, forecasts: Sequence[Standing] = ()) -> str:
     """The report as Markdown; names are escaped."""
     sources, table = Sources(), report.table
     seeds = sorted({seed for group in report.groups for seed in group.seeds})
@@ -139,12 +138,12 @@ def _lists(report: Report) -> list[str]:
     return parts
 
 
-def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
+def _forecasts(forecasts: Sequence[Standing], sources: Sources) -> list[str]:
     if not forecasts:
         return []
     rows = [
         [
-            _plain(f"{kept.name}, {kept.standing.level:.0%}"),
+            _plain(f"{kept.name}, {kept.level:.0%}"),
             *(
                 f"{_plain(f'{cell.text} ({cell.spread})' if cell.spread else cell.text)}[^{cell.footnote}]"
                 for cell in get_cells(kept, sources)
@@ -182,7 +181,6 @@ def _plain(text: str) -> str:
 
 
 def _page(made: "ComparisonReport", grids: Sequence[Grid]) -> str:
-    """The whole HTML file: no script, nothing fetched."""
     report, sources = made.report, Sources()
 
     def told(row: Row, column: Measure) -> CellText | None:
@@ -263,7 +261,7 @@ class ComparisonReport:
     """A report ready to be written. `forecasts`: of ledgers."""
 
     report: Report
-    forecasts: Sequence[Kept] = ()
+    forecasts: Sequence[Standing] = ()
 
     @cached_property
     def drawn(self) -> tuple[list[Drawing], list[str]]:
@@ -312,11 +310,8 @@ class ComparisonReport:
 
 
 def comparison_report(
-    runs: Sequence[Run], group_by: str | None, half: Sequence[Path] = (), forecasts: Sequence[Kept] = ()
+    runs: Sequence[Run], group_by: str | None, half: Sequence[Path] = (), forecasts: Sequence[Standing] = ()
 ) -> ComparisonReport:
-    """Group the runs and fill the table. `runs`: at least one; `group_by`: names by commas, None for place and
-    treatment; `half`: directories of runs without a record; `forecasts`: of ledgers. InputError: not of one table, none
-    is finished, or an unknown name in `group_by`.
-    """
+    """Group the runs and fill the table. InputError: not of one table, none is finished, or an unknown name."""
     keys = parse_keys(group_by)
     return ComparisonReport(get_report(get_members(runs, half), keys), forecasts)

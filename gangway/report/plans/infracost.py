@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from gangway.components.catalog.billing import load_billing
-from gangway.components.estimate.cost import HOURS_PER_MONTH, get_key
-from gangway.stacks.estimates.provider_findings import is_billable
+from gangway.components.estimate.cost import HOURS_PER_MONTH
+from gangway.stacks.estimates.provider_findings import Coverage, find_coverage, is_billable
 
 VERSION = "0.2"
 _DIGITS = 10
@@ -56,28 +56,12 @@ def infracost(plan: Mapping[str, Any], past: Mapping[str, Any] | None = None, *,
     }
 
 
-class _Sorted(NamedTuple):
-    """A plan's billable resources: free, paid by use (by unit), and unknown."""
-
-    free: list[Mapping[str, Any]]
-    by_use: list[tuple[Mapping[str, Any], str]]
-    unsupported: list[Mapping[str, Any]]
-
-
-def _sorted(plan: Mapping[str, Any]) -> _Sorted:
+def _sorted(plan: Mapping[str, Any]) -> dict[Coverage, list[Mapping[str, Any]]]:
     priced = {key for line in plan["cost"]["components"] for key in line.get("of", ())}
-    table, found = load_billing(), _Sorted([], [], [])
-    for resource in plan["resources"]:
-        kind = resource["type"]
-        if not is_billable(kind) or get_key(kind, resource["name"]) in priced:
-            continue
-        unit = table.by_use_of(kind)
-        if table.free_of(kind, resource["inputs"]) is not None:
-            found.free.append(resource)
-        elif unit is not None:
-            found.by_use.append((resource, unit.per.value))
-        else:
-            found.unsupported.append(resource)
+    found: dict[Coverage, list[Mapping[str, Any]]] = {how: [] for how in Coverage}
+    for one in plan["resources"]:
+        if is_billable(one["type"]):
+            found[find_coverage(one["type"], one["name"], one["inputs"], priced)].append(one)
     return found
 
 
@@ -88,11 +72,13 @@ def _breakdown(plan: Mapping[str, Any]) -> dict[str, Any]:
     rest = _sorted(plan)
     resources = [
         *(_resource(name, kind, lines) for (name, kind), lines in by_resource.items()),
-        *(_usage_resource(resource, per) for resource, per in rest.by_use),
+        *map(_usage_resource, rest[Coverage.BY_USE]),
     ]
     return {
         "resources": resources,
-        "freeResources": [{"name": one["name"], "resourceType": one["type"], "metadata": {}} for one in rest.free],
+        "freeResources": [
+            {"name": one["name"], "resourceType": one["type"], "metadata": {}} for one in rest[Coverage.FREE]
+        ],
         "totalHourlyCost": _total(resources, "hourlyCost"),
         "totalMonthlyCost": _total(resources, "monthlyCost"),
         "totalMonthlyUsageCost": _total(resources, "monthlyUsageCost"),
@@ -141,10 +127,12 @@ def _component(name: str, line: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _usage_resource(resource: Mapping[str, Any], per: str) -> dict[str, Any]:
+def _usage_resource(resource: Mapping[str, Any]) -> dict[str, Any]:
     """A usage-based resource whose usage the stack file does not give."""
+    usage = load_billing().by_use_of(resource["type"])
+    assert usage is not None, "sorted by that"
     empty = dict.fromkeys(("hourlyQuantity", "monthlyQuantity", "price", "hourlyCost", "monthlyCost"))
-    component = {"name": per, "unit": "use", **empty, "usageBased": True, "priceNotFound": False}
+    component = {"name": usage.per.value, "unit": "use", **empty, "usageBased": True, "priceNotFound": False}
     costs = dict.fromkeys(("hourlyCost", "monthlyCost", "monthlyUsageCost"))
     name, kind = resource["name"], resource["type"]
     return {"name": name, "resourceType": kind, "metadata": {}, **costs, "costComponents": [component]}
@@ -171,10 +159,9 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
 
 
 def _summary(plan: Mapping[str, Any], breakdown: Mapping[str, Any]) -> dict[str, Any]:
-    """A resource is priced by lines or by use, free, or unsupported (price unknown)."""
     detected = Counter(one["type"] for one in plan["resources"] if is_billable(one["type"]))
     rest = _sorted(plan)
-    free, unsupported = _kinds(rest.free), _kinds(rest.unsupported)
+    free, unsupported = _kinds(rest[Coverage.FREE]), _kinds(rest[Coverage.NOWHERE])
     supported = detected - free - unsupported
     by_use = [
         any(component.get("usageBased") for component in resource["costComponents"])

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gangway.components.estimate.offers import find_offers, get_carriers
+from gangway.components.estimate.statistics import Band
 from gangway.report.plans.show import usd
 from gangway.stacks.base.registry import sellers
 from gangway.stacks.estimates.common_findings import span
-from gangway.stacks.estimates.throughput import FAST, SLOW, Band, about, project
+from gangway.stacks.estimates.throughput import FAST, SLOW, about, project
 from gangway.trainer.config.segment_plan import stretches
 from gangway.trainer.config.step_memory import estimate, fitting_batch_gpu, least_gib
 from gangway.trainer.config.train_config import TrainConfig
@@ -18,11 +19,8 @@ MACHINES = ("A100-80Gx8", "H100x8", "H200x8")
 
 @dataclass(frozen=True)
 class OnMachine:
-    """A preset's whole run on one machine. `needs_gib`: per accelerator at a step's peak, estimated
-    (gangway.stacks.estimates.trainer_findings); `images_per_second`: of the whole machine, projected, None without data
-    or memory; `hours`: of training alone, fast end first, None likewise; `usd`: of these hours, on demand at the list
-    price of `offer`, the cheapest of all regions and clouds; `fitting`: the largest micro-batch that fits if the
-    preset's does not.
+    """A preset's whole run on one machine. `images_per_second`, `hours`: projected, None without data or memory; `usd`:
+    on demand, at the cheapest offer; `fitting`: the largest micro-batch that fits if the preset's does not.
     """
 
     accelerator: str

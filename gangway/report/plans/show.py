@@ -31,7 +31,7 @@ from gangway.report.plans.infracost import infracost
 from gangway.stacks.estimates.common_findings import span
 from gangway.stacks.estimates.run_costs import RungCost, assumptions, most_bound
 from gangway.stacks.estimates.throughput import about
-from gangway.stacks.plan.difference import Change, Delta, Difference, Effect
+from gangway.stacks.plan.difference import Change, Difference, Effect
 from gangway.stacks.plan.plan import Plan
 from gangway.stacks.plan.rules.guardrails import finding_codes, job_codes, meaning
 from gangway.stacks.plan.team_access import TeamAccess
@@ -101,9 +101,7 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
 
 
 def explain(plan: Plan, code: str, console: Console, *, compared: bool = False) -> None:
-    """Prints the plan's findings with this code, or what the code reports where there are none. `compared`: whether the
-    plan was compared with an earlier one. InputError: no finding has such a code.
-    """
+    """Prints the plan's findings with this code, or what the code reports. InputError: no finding has such a code."""
     found = [finding for finding in plan.findings if finding.code == code]
     if found:
         console.print(findings_table(found))
@@ -223,7 +221,6 @@ def marked(amount: float | None, bound: Bound, lines: Sequence[CostComponent]) -
 
 
 def _star(cost: CostEstimate) -> str:
-    """The footnote of starred sums; empty for none."""
     foreign = foreign_regions(cost.components)
     notes = [foreign_note(foreign)] if foreign else []
     if any(line.hourly is None for line in cost.components):
@@ -263,17 +260,17 @@ def _maximum_text(plan: Plan) -> str:
 
 def _energy(plan: Plan) -> str:
     energy, carbon = plan.energy, plan.carbon
-    kwh = _range("kWh", energy.kwh, energy.kwh_low, energy.kwh_high, energy.kwh_most)
-    grams = (carbon.gco2e, carbon.gco2e_low, carbon.gco2e_high, carbon.gco2e_most)
     whole = "" if plan.config.job is not None else " a month with all nodes"
     intensity = carbon.intensity_g_per_kwh
     grid = "an unknown grid" if intensity is None else f"{intensity:.0f} g/kWh"
-    emissions = _range("kg CO2e", *map(_kilo, grams))
+    kwh, emissions = _range("kWh", energy, "kwh"), _range("kg CO2e", carbon, "gco2e", 1000)
     return f"energy{whole}: {kwh}; PUE {energy.pue:g}\nemissions: {emissions}; {grid}"
 
 
-def _range(unit: str, mid: float | None, low: float | None, high: float | None, most: float | None) -> str:
-    """`12 kWh expected (8 to 20), 31 at most`; without an expected run `unknown, 31 kWh at most`."""
+def _range(unit: str, estimate: object, name: str, per: float = 1) -> str:
+    """`12 kWh expected (8 to 20), 31 at most`; without an expected run `unknown, 31 kWh at most`. `per`: in a unit."""
+    figures: list[float | None] = [getattr(estimate, f"{name}{end}") for end in ("", "_low", "_high", "_most")]
+    mid, low, high, most = (figure if figure is None else figure / per for figure in figures)
     if most is None:
         return f"[bold]unknown[/] {unit}"
     if mid is None or low is None or high is None:
@@ -286,12 +283,7 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _kilo(value: float | None) -> float | None:
-    return None if value is None else value / 1000
-
-
 def _other_intensities(carbon: CarbonEstimate) -> str:
-    """The two unused intensities, if published."""
     others = {"marginal": carbon.marginal_g_per_kwh, "market-based": carbon.market_g_per_kwh}
     known = [f"{name} {value:.0f} g/kWh" for name, value in others.items() if value is not None]
     return f"; {carbon.grid}, beside it and not counted: {', '.join(known)}" if known else ""
@@ -299,12 +291,10 @@ def _other_intensities(carbon: CarbonEstimate) -> str:
 
 def _embodied(plan: Plan) -> str:
     made, sci = plan.embodied, plan.sci
-    kilograms = (made.gco2e, made.gco2e_low, made.gco2e_high, made.gco2e_most)
-    share = f"making the machines: {_range('kg CO2e', *map(_kilo, kilograms))}"
+    share = f"making the machines: {_range('kg CO2e', made, 'gco2e', 1000)}"
     if sci.g_per_kimg is None:
         return share
-    grams = _range("g CO2e", sci.g_per_kimg, sci.g_per_kimg_low, sci.g_per_kimg_high, sci.g_per_kimg_most)
-    return f"{share}\nSCI (1,000 images): {grams}"
+    return f"{share}\nSCI (1,000 images): {_range('g CO2e', sci, 'g_per_kimg')}"
 
 
 def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
@@ -428,7 +418,8 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: b
         said = _interruptions_text(rung, source=sources) if sources or rung.taken else ""
         stops = f"\n[dim]{escape(said)}[/]" if said else ""
         star = "*" if rung.foreign_regions else ""
-        hourly, month, run = (usd(each) if each is None else f"{usd(each)}{star}" for each in rung.sums)
+        sums = (rung.hourly, rung.monthly, rung.run)
+        hourly, month, run = (usd(each) if each is None else f"{usd(each)}{star}" for each in sums)
         figures = (hourly, month, hours, run)
         table.add_row(f"{rung.position}: {rung.kind}{stops}", *figures[: len(columns) - 1])
     return table
@@ -494,7 +485,12 @@ def sandbox_notes(rows: Iterable["SandboxRow"]) -> list[str]:
 def show_difference(difference: Difference, console: Console) -> None:
     """Print changed resources, figures and findings."""
     console.print(_resources(difference))
-    console.print(_figures(difference.figures))
+    table = Table(title="figures", title_justify="left")
+    for column in ("what", "before", "now", "change"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for figure in difference.figures:
+        table.add_row(figure.label, _number(figure.before), _number(figure.now), _number(figure.change, "+"))
+    console.print(table)
     for sign, colour, findings in (("+", "yellow", difference.findings_new), ("-", "green", difference.findings_gone)):
         for finding in findings:
             console.print(f"[{colour}]{sign} finding {escape(finding)}[/]", highlight=False)
@@ -532,15 +528,6 @@ def _label(change: Change) -> str:
         parts = [str(change.effect)]
     effects = f" [dim]{escape('; '.join(parts))}[/]" if parts else ""
     return f"{escape(kind)} {escape(change.name)}{effects}"
-
-
-def _figures(figures: Iterable[Delta]) -> Table:
-    table = Table(title="figures", title_justify="left")
-    for column in ("what", "before", "now", "change"):
-        table.add_column(column, justify="left" if column == "what" else "right")
-    for figure in figures:
-        table.add_row(figure.label, _number(figure.before), _number(figure.now), _number(figure.change, "+"))
-    return table
 
 
 def _number(value: float | None, sign: str = "") -> str:

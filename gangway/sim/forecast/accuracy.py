@@ -32,9 +32,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Means over all steps of all forecasts. `mae`: mean absolute error of the middle; `pinball`: mean pinball loss of
-    low, middle and high, at their quantiles: lower is better; `coverage`: share of truths within the interval.
-    """
+    """Means over all steps of all forecasts. `coverage`: share of truths within the interval."""
 
     forecasts: int
     mae: float
@@ -45,9 +43,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Skill:
-    """1 - error / error of the baseline: above 0 beats it, 1 is perfect. `compared`: mean absolute errors of blocks of
-    forecasts, the baseline's and the model's, in units of the baseline's mean: minus the skill.
-    """
+    """1 - error / error of the baseline: above 0 beats it, 1 is perfect. `compared`: errors of blocks of forecasts."""
 
     value: float
     compared: Comparison
@@ -131,9 +127,8 @@ _OVERSHOOT = 1.166
 
 @dataclass(frozen=True)
 class Drift:
-    """The result. `alarm`: number of the error whose sum passed the threshold, None for never; `began`: number of the
-    error after which the sum was last zero: the likely start of the shift; `upward`: whether truths lie above the
-    forecasts since; `threshold`: of the sum, in standard deviations.
+    """`alarm`: error whose sum passed the threshold; `began`: the likely start; `upward`: truths lie above the
+    forecasts.
     """
 
     alarm: int | None
@@ -167,9 +162,7 @@ def normal_scores(errors: Sequence[float], reference: Sequence[float]) -> list[f
 
 
 def deviates(errors: Sequence[float], reference: Sequence[float]) -> list[float]:
-    """Errors (truth - forecast) as normal deviates. `reference`: the preceding errors in order, at least FEWEST, of the
-    same model and also out of sample.
-    """
+    """Errors as normal deviates. `reference`: the preceding ones of the same model, out of sample, at least FEWEST."""
     assert len(reference) >= FEWEST, "whoever has fewer does not ask"
     unit = _long_run_deviation(normal_scores(reference, reference))
     margin = 1 / len(reference) ** 0.5  # by so much the reference's own middle may be wrong

@@ -45,9 +45,7 @@ class QuantileBoosting:
     models: tuple[Any, ...]
 
     def predict(self, origins: "Integers") -> "Floats":
-        """Origins x steps x quantiles. Crossing quantiles are sorted, which never makes them worse (Chernozhukov,
-        Fernandez-Val, Galichon, Econometrica, 2010).
-        """
+        """Origins x steps x quantiles, sorted: that never makes quantiles worse (Chernozhukov et al., 2010)."""
         import numpy as np
 
         at = np.repeat(origins, self.horizon)
@@ -115,11 +113,11 @@ def _features(
     mean = (sums[at] - sums[at - season]) / season
     change = (change_sums[at] - change_sums[at - season]) / season
     square = (square_sums[at] - square_sums[at - season]) / season
-    hour, weekday = _calendar(series, target)
+    seconds = series.start.timestamp() + target.astype(np.float64) * series.step.total_seconds()
     rows = [
         ahead.astype(np.float64),
-        hour,
-        weekday,
+        seconds % _DAY_SEC / 3600,
+        (seconds // _DAY_SEC + _THURSDAY) % _WEEK_DAYS,
         changes[last],  # by how much the baseline errs now
         change,
         np.sqrt(np.maximum(square - change**2, 0.0)),
@@ -129,26 +127,15 @@ def _features(
         changes[source],
     ]
     if weekly:
-        rows.append(_week_before(series, values, target, at) - base)
+        # The latest known value whole weeks before the target; unknown in the series' first week.
+        steps = int(_week(series))
+        before = target - steps * -(-(target + 1 - at) // steps)
+        rows.append(np.where(before >= 0, values[np.maximum(before, 0)], np.nan) - base)
     anchor: Floats = base + changes[last] * np.power(fading, ahead.astype(np.float64))
     return np.stack(rows, axis=1), anchor
-
-
-def _calendar(series: Series, index: "Integers") -> "tuple[Floats, Floats]":
-    seconds: Floats = series.start.timestamp() + index.astype("float64") * series.step.total_seconds()
-    return seconds % _DAY_SEC / 3600, (seconds // _DAY_SEC + _THURSDAY) % _WEEK_DAYS
 
 
 def _week(series: Series) -> float:
     """Steps in a week; infinite if not whole."""
     week, rest = divmod(_WEEK_DAYS * _DAY_SEC, series.step.total_seconds())
     return week if week and not rest else inf
-
-
-def _week_before(series: Series, values: "Floats", target: "Integers", at: "Integers") -> "Floats":
-    """The latest known value whole weeks before the target; unknown in the series' first week."""
-    import numpy as np
-
-    steps = int(_week(series))
-    source = target - steps * -(-(target + 1 - at) // steps)
-    return np.where(source >= 0, values[np.maximum(source, 0)], np.nan)

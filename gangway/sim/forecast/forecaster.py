@@ -42,15 +42,6 @@ def source_index(origin: int, step: int, season: int) -> int:
     return origin - 1 + step - seasons * season
 
 
-def seasonal_naive(values: Sequence[float], horizon: int, season: int) -> list[float]:
-    """Forecast `horizon` values, each as one season ago.
-
-    >>> seasonal_naive([1, 2, 3, 11, 12, 13], 4, 3)
-    [11, 12, 13, 11]
-    """
-    return [values[source_index(len(values), step, season)] for step in range(1, horizon + 1)]
-
-
 ADAPTATION = 0.02
 """Change of the target level per truth; 0: plain split conformal."""
 
@@ -75,30 +66,22 @@ def get_offset(scores: Sequence[float], level: float) -> float:
     return scores[min(max(rank, 1), len(scores)) - 1]
 
 
-@dataclass(frozen=True)
-class Adaptive:
-    """Offsets of one step ahead over time. `adaptation`: change of the target level per truth."""
-
-    level: float
-    adaptation: float = ADAPTATION
-
-    def offsets(self, scores: Sequence[float], delay: int) -> list[float]:
-        """The offset of each forecast, from the scores known by then; infinite before the first. `scores`: in the order
-        of the forecasts; those with unknown truth may be anything. `delay`: forecasts from one to its truth, at least
-        1; a forecast's own score is not used.
-        """
-        missed, aimed = 1 - self.level, 1 - self.level
-        known: list[float] = []
-        offsets: list[float] = []
-        for index in range(len(scores)):
-            num_known = index - delay
-            if num_known >= 0:
-                outside = scores[num_known] > offsets[num_known]
-                if math.isfinite(offsets[num_known]):
-                    aimed = min(max(aimed + self.adaptation * (missed - outside), 0.0), 1.0)
-                insort(known, scores[num_known])
-            offsets.append(get_offset(known, 1 - aimed) if known else math.inf)
-        return offsets
+def adaptive_offsets(scores: Sequence[float], level: float, delay: int) -> list[float]:
+    """Each forecast's offset, from the scores known by then; infinite before. `delay`: forecasts until a truth, 1 or
+    more.
+    """
+    missed, aimed = 1 - level, 1 - level
+    known: list[float] = []
+    offsets: list[float] = []
+    for index in range(len(scores)):
+        num_known = index - delay
+        if num_known >= 0:
+            outside = scores[num_known] > offsets[num_known]
+            if math.isfinite(offsets[num_known]):
+                aimed = min(max(aimed + ADAPTATION * (missed - outside), 0.0), 1.0)
+            insort(known, scores[num_known])
+        offsets.append(get_offset(known, 1 - aimed) if known else math.inf)
+    return offsets
 
 
 MOST_STEPS: Final = 2016
@@ -113,9 +96,7 @@ _REFITS: Final = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """What to forecast, in steps of the series. `season`: period of the baseline; `level`: nominal coverage of the
-    intervals.
-    """
+    """What to forecast, in steps. `season`: period of the baseline; `level`: nominal coverage of the intervals."""
 
     horizon: int
     season: int
@@ -175,10 +156,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Backtest:
-    """Model and baseline at earlier origins, compared with the truth. `naive`: accuracy of the baseline; `gain`: skill
-    of the model, None if the baseline never errs; `drift`: of the model's one-step errors, against those that set its
-    intervals.
-    """
+    """Model and baseline at earlier origins. `gain`: None if the baseline never errs; `drift`: of one-step errors."""
 
     forecasts: tuple[Forecast, ...]
     baseline: tuple[Forecast, ...]
@@ -221,9 +199,7 @@ def forecast(series: Series, setting: Setting) -> tuple[Forecast, Forecast]:
 
 
 def backtest(series: Series, setting: Setting) -> Backtest:
-    """Back-test the last quarter of the history (at most 400 origins, fewer if training needs the rest). Fits the model
-    three times, only on values before those that set its intervals.
-    """
+    """Back-test the last quarter of the history, at most 400 origins, with three fits on earlier values."""
     number, stride = len(series.values), setting.stride
     spare = number - setting.least_learnt - setting.least_calibration
     tested = max(setting.least_tested, min(number // 4, _MOST_ORIGINS * stride, spare))
@@ -261,9 +237,7 @@ class _Rolled:
 
 
 def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
-    """Forecasts at every stride from origin `first` to `last`, with one model, fitted on values before the calibration
-    values, which precede `first`; intervals then adapt to each truth.
-    """
+    """Forecasts at every stride with one model, fitted before the calibration values that precede `first`."""
     import numpy as np
 
     stride = setting.stride
@@ -301,7 +275,7 @@ def _intervals(
         low, _, high = predicted[:, step - 1].T.tolist()
         at = [min(origin + step, number) - 1 for origin in origins.tolist()]  # of the last, another's truth: not used
         scores = [score(a, b, values[index]) for a, b, index in zip(low, high, at, strict=True)]
-        adjusted[:, step - 1] = Adaptive(setting.level).offsets(scores, delay=-(-step // setting.stride))
+        adjusted[:, step - 1] = adaptive_offsets(scores, setting.level, -(-step // setting.stride))
     middle = predicted[:, :, 1]
     # A shrinking interval always contains its middle.
     low_ends = np.maximum(np.minimum(predicted[:, :, 0] - adjusted, middle), floor)

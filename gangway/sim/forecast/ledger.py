@@ -20,6 +20,7 @@ from pydantic import model_validator as validator
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
+from gangway.components.core.visible import visible
 from gangway.components.core.whole_files import append_line, complete_lines, cut_half_line, half_line, lock
 from gangway.sim.forecast.accuracy import FEWEST, Accuracy, Drift, Judged, Skill, accuracy, detect, deviates, skill
 from gangway.sim.forecast.forecaster import Forecast, Setting
@@ -111,7 +112,7 @@ class Entries:
     """The content of a ledger."""
 
     def __init__(self, path: Path, lines: Sequence[_ForecastLine | _TruthLine]) -> None:
-        self._path = path
+        self.path = path
         self._said: dict[_Key, _ForecastLine] = {}
         self._came: dict[_Key, float] = {}
         for number, line in enumerate(lines, 1):
@@ -137,11 +138,6 @@ class Entries:
     def waiting(self, name: str, level: float, of: str = "") -> int:
         """Number of forecasts with unknown truth."""
         return len(self._of(name, level, of)) - len(self.scored(name, level, of))
-
-    def judged(self, name: str, level: float, of: str = "") -> tuple[list[Judged], list[Judged]]:
-        """The scored forecasts, of model and baseline."""
-        scored = self.scored(name, level, of)
-        return [each.model for each in scored], [each.baseline for each in scored]
 
     def others(self, series: Series) -> tuple[str, ...]:
         """Subjects of other forecasts with the series' name, if it has none of this one."""
@@ -205,9 +201,9 @@ class Ledger(Entries):
             append_line(self._file, line.model_dump(mode="json"))
         except OSError as error:
             raise InputError(
-                str(self._path), f"cannot be written: {error.strerror}", fix="free some space, then try again"
+                str(self.path), f"cannot be written: {error.strerror}", fix="free some space, then try again"
             ) from None
-        self._take(line, str(self._path))
+        self._take(line, str(self.path))
 
 
 @contextmanager
@@ -227,7 +223,10 @@ def open_ledger(path: Path) -> Iterator[Ledger]:
         file.seek(0)
         content = file.read()
         ledger = Ledger(path, file, _lines(path, complete_lines(content)))
-        _check_half(path, content)
+        # An interrupted write leaves the start of a line; anything else means that this is not a ledger.
+        half = half_line(content)
+        if half and not any(half.startswith(each) or each.startswith(half) for each in _BEGINNINGS):
+            raise _damaged(f"{path}, line {len(complete_lines(content)) + 1}", "it begins otherwise, and has no end")
         cut_half_line(file, content)
         yield ledger
 
@@ -242,13 +241,6 @@ def read_ledger(path: Path) -> Entries:
             fix="name the file",
         ) from None  # fmt: skip
     return Entries(path, _lines(path, complete_lines(content)))
-
-
-def _check_half(path: Path, content: bytes) -> None:
-    """An interrupted write leaves the start of a line; anything else means that this is not a ledger."""
-    half = half_line(content)
-    if half and not any(half.startswith(each) or each.startswith(half) for each in _BEGINNINGS):
-        raise _damaged(f"{path}, line {len(complete_lines(content)) + 1}", "it begins otherwise, and has no end")
 
 
 def _lines(path: Path, texts: Sequence[bytes]) -> list[_ForecastLine | _TruthLine]:
@@ -272,11 +264,9 @@ def _damaged(place: str, reason: str) -> InputError:
 
 @dataclass(frozen=True)
 class Standing:
-    """One series at one level. `of`: subject of the series, empty in old ledgers; `waiting`: number of forecasts with
-    unknown truth; `gain`: skill of the model, None without any, or if the baseline never errs; `drift`: of one-step
-    errors, the later half against the earlier, None if too few.
-    """
+    """One series at one level. `waiting`: forecasts with unknown truth; `drift`: later half against the earlier."""
 
+    path: Path
     series: str
     of: str
     level: float
@@ -287,6 +277,16 @@ class Standing:
     gain: Skill | None
     drift: Drift | None
 
+    @property
+    def name(self) -> str:
+        """Of the series, printable."""
+        return visible(f"{self.series} of {self.of}" if self.of else self.series)
+
+    @property
+    def source(self) -> str:
+        """Of its figures."""
+        return f"ledger {visible(self.path.name)}: what was published before, and the truth that came"
+
     def drifts_since(self) -> datetime | None:
         """The approximate start of the drift, if any."""
         if self.drift is None or self.drift.alarm is None or self.drift.began is None:
@@ -296,13 +296,15 @@ class Standing:
 
 def standings(entries: Entries) -> list[Standing]:
     """Evaluate every series, in the ledger's order."""
-    return [_standing(entries, *kind) for kind in entries.kinds()]
+    return [find_standing(entries, *kind) for kind in entries.kinds()]
 
 
-def _standing(entries: Entries, name: str, level: float, of: str) -> Standing:
+def find_standing(entries: Entries, name: str, level: float, of: str) -> Standing:
+    """Evaluate one series at one level."""
     scored = entries.scored(name, level, of)
     model, baseline = [each.model for each in scored], [each.baseline for each in scored]
     return Standing(
+        path=entries.path,
         series=name,
         of=of,
         level=level,
@@ -321,5 +323,4 @@ def _drift(errors: Sequence[float]) -> Drift | None:
 
 
 def _earlier(number: int) -> int:
-    """The number of reference errors: half of all, at least FEWEST."""
     return max(FEWEST, number // 2)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
@@ -74,7 +74,8 @@ def parse_job_log(text: str, place: str) -> JobLog:
     assert found is not None, "is_job_log was asked"
     jobs: list[LoggedJob] = []
     rows = 0
-    for rows, (line, row) in enumerate(_rows(text, place), 1):
+    reader = csv.DictReader(io.StringIO(text.partition("\n")[2]), _columns(text))
+    for rows, (line, row) in enumerate(csv_rows(reader, place, first=2), 1):
         try:
             job = found.read(row, rows)
             in_years(job.submitted)
@@ -126,14 +127,14 @@ def _columns(text: str) -> list[str]:
         return []
 
 
-def _rows(text: str, place: str) -> Iterator[tuple[int, _Row]]:
-    reader = csv.DictReader(io.StringIO(text.partition("\n")[2]), _columns(text))
+def csv_rows(reader: "csv.DictReader[str]", place: str, first: int = 1) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and cells of each row. `first`: line of the reader's text in the file. InputError: no CSV."""
     try:
         for row in reader:
-            yield reader.line_num + 1, row
+            yield reader.line_num + first - 1, row
     except csv.Error as error:
         raise InputError(
-            f"{place}, line {reader.line_num + 2}", f"begins a row that is no CSV: {error}",
+            f"{place}, line {reader.line_num + first}", f"begins a row that is no CSV: {error}",
             allowed="a row of cells for each job", fix="close its quotes",
         ) from None  # fmt: skip
 
@@ -143,7 +144,6 @@ def _find_format(columns: Sequence[str]) -> _Format | None:
 
 
 def _moment(text: str) -> datetime:
-    """Logs have no time zone: assumes UTC."""
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
@@ -216,9 +216,7 @@ class _Availability(_Foreign):
 
 
 def read_history(path: Path, column: str | None = None) -> Series:
-    """Read a history. `column`: the value, if there are several; for prices MACHINE/ZONE. A history without a subject
-    gets the file's name. InputError: what is wrong, and where.
-    """
+    """Read a history; without a subject it gets the file's name. `column`: the value; for prices MACHINE/ZONE."""
     series = _read(file_text(path), str(path), column)
     return series if series.of else replace(series, of=visible(path.stem))
 

@@ -36,9 +36,7 @@ _EXAMPLE = "write 2026-12-01T00:00Z"
 
 @dataclass(frozen=True)
 class Series:
-    """Values at equal steps. `name`: of the value, with its unit, such as g_per_kwh; `note`: the source; `of`: the
-    subject, such as a machine in a zone, which tells series of one name apart.
-    """
+    """Values at equal steps. `name`: with its unit, such as g_per_kwh; `of`: tells series of one name apart."""
 
     name: str
     start: datetime

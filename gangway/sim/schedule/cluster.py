@@ -39,16 +39,8 @@ class Hourly:
 
 @dataclass(frozen=True)
 class Rung:
-    """Nodes of one kind of capacity.
-
-    Attributes:
-        kind: reserved, spot, on-demand, as in a stack file.
-        usd_per_gpu_hour: None if unknown.
-        always_paid: used or not, such as reserved nodes; others are paid while a job is on them.
-        gone_per_hour: rate of losing one node, interrupted or failed.
-        back_hours: mean time until such a node is available again.
-        notice_sec: warning before a node goes; one long enough for a checkpoint saves all work.
-        priced_in: the region of a price from elsewhere; empty otherwise.
+    """Nodes of one kind of capacity. `gone_per_hour`: losses of one node; `back_hours`: mean time until it is back;
+    `notice_sec`: enough for a checkpoint saves all work; `priced_in`: another region, or empty.
     """
 
     kind: str
@@ -73,9 +65,8 @@ class Power:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster. `power`: None if not published; `start_sec`: from getting GPUs to the first step, each time;
-    `save_sec`: pause of training per checkpoint; `interval_sec`: of training between checkpoints, None for the optimum
-    by the rungs' rates (Young, Daly), or none if no node is ever lost.
+    """`start_sec`: from getting GPUs to the first step; `interval_sec`: of training between checkpoints, None for the
+    best.
     """
 
     rungs: tuple[Rung, ...]
@@ -120,9 +111,7 @@ class Cluster:
 
 
 def outages(rung: Rung, node: int, seed: int) -> Iterator[tuple[float, bool]]:
-    """Yield (second, is present) for each change of a node from second 0. Every node has its own random stream, so all
-    policies meet the same outages. Both durations are exponential, hence memoryless: so is the first.
-    """
+    """Yield (second, is present) per change. Every node has its own random stream: all policies meet the same."""
     if rung.gone_per_hour == 0:
         yield 0.0, True
         return

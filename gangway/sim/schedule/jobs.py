@@ -4,9 +4,14 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
 
 from gangway.components.catalog.reliability import TraceStatistics
+from gangway.components.core.fields import Amount, PositiveNumber, PositiveWhole
 from gangway.components.estimate.scaling import Network, StepModel, step_sec
+from gangway.stacks.config.section import Section
 
 
 @dataclass(frozen=True)
@@ -14,12 +19,9 @@ class Curve:
     """How fast a job trains.
 
     Attributes:
-        images_per_sec: of one GPU.
-        batch_size: global, as submitted.
         batch_max: limit for policies that move batches.
         noise_batch: the gradient-noise scale (critical batch), above which images are worth less; None if not measured:
             the batch stays.
-        gradient_bytes: averaged by all workers per step.
         serial_share: of a step's compute that more workers do not shorten, 0..1.
     """
 
@@ -52,15 +54,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Ask:
-    """What the scheduler knows of a job.
-
-    Attributes:
-        submit_sec: from the trace's start.
-        images: requested; it never trains on more.
-        speeds: images per second on gpus_min, gpus_min + 1, ... gpus_max GPUs.
-        goodputs: the same at the best batch, in images of the submitted one.
-        group: its user or kind, for learning across jobs.
-        deadline_sec: from the trace's start; None for none.
+    """What the scheduler knows of a job. `images`: requested, never exceeded; `speeds`: images per second on gpus_min,
+    ... gpus_max GPUs; `goodputs`: at the best batch, in images of the submitted one.
     """
 
     name: str
@@ -136,19 +131,21 @@ def generate(
     elastic: int,
     seed: int,
 ) -> Sequence[Job]:
-    """Draw `number` jobs for a cluster of `num_gpus`. `num_gpus`: of the cluster; wider jobs are cut to it. `load`:
-    GPU-seconds of all jobs on their fewest GPUs, over those of the cluster during arrivals; above 0. `elastic`: most
-    over fewest GPUs of a job; 1 for fixed.
+    """Draw `number` jobs. `load`: GPU-seconds of all jobs over the cluster's during arrivals; `elastic`: most over
+    fewest.
     """
     draw = random.Random(f"jobs {seed}")
     sigma, mean_sec = statistics.log_spread.value, statistics.mean_sec.value
     widths, shares = zip(*statistics.gpus.value.items(), strict=True)
-    chances = _chances(statistics.ended_early.value)
+    # Each user's chance of early ends: a third of them three times the others', with the published mean.
+    mean = statistics.ended_early.value
+    often = min(1.0, 3 * mean / (1 + 2 / 3))
+    rarely = (mean - often / 3) * 3 / 2
     drawn = []
     for _ in range(number):
         fewest, user = min(draw.choices(widths, shares)[0], num_gpus), draw.randrange(USERS)
         works_sec = draw.lognormvariate(math.log(mean_sec) - sigma**2 / 2, sigma)
-        done = draw.uniform(LEAST_SHARE, 1) if draw.random() < chances[user] else 1.0
+        done = draw.uniform(LEAST_SHARE, 1) if draw.random() < (often if user % 3 == 0 else rarely) else 1.0
         drawn.append((fewest, user, works_sec, done))
     # Given their number, Poisson arrivals are uniform in time.
     until_sec = sum(fewest * works_sec for fewest, _, works_sec, _ in drawn) / (load * num_gpus)
@@ -169,34 +166,35 @@ def generate(
     return jobs
 
 
-def _chances(mean: float) -> list[float]:
-    """Each user's chance of early ends: a third of them three times the others', with the published mean."""
-    often = min(1.0, 3 * mean / (1 + 2 / 3))
-    rarely = (mean - often / 3) * 3 / 2
-    return [often if user % 3 == 0 else rarely for user in range(USERS)]
+class ControllerConfig(Section):
+    """Jobs with poor settings, with and without a controller.
 
-
-@dataclass(frozen=True)
-class Misfit:
-    """Which jobs are off. `data_bound_share`: of jobs limited by data to `data_bound_speed` of their speed;
-    `off_batch_share`: of jobs that train with `off_batch_size`, far from their noise scale.
+    Attributes:
+        data_bound_share: share of jobs limited by data loading.
+        data_bound_speed: their share of the full speed.
+        off_batch_share: share of jobs with a poor batch size.
+        off_batch_size: that batch size.
+        regained: share of the loss that a controller regains.
+        settle_sec: time before it has an effect.
+        overhead: share by which a controller slows every job.
     """
 
-    data_bound_share: float = 0.0
-    data_bound_speed: float = 1.0
-    off_batch_share: float = 0.0
-    off_batch_size: int = 1
+    data_bound_share: Annotated[Amount, Field(le=1)] = 0.0
+    data_bound_speed: Annotated[PositiveNumber, Field(le=1)] = 0.5
+    off_batch_share: Annotated[Amount, Field(le=1)] = 0.0
+    off_batch_size: PositiveWhole = 4096
+    regained: Annotated[Amount, Field(le=1)] = 0.8
+    settle_sec: Amount = 600.0
+    overhead: Annotated[Amount, Field(lt=1)] = 0.01
 
-
-@dataclass(frozen=True)
-class Gain:
-    """A controller's effect. `regained`: share of the loss, 0..1; `settle_sec`: training at the old speed until then;
-    `overhead`: share of all training, also of jobs that were right from the start.
-    """
-
-    regained: float
-    settle_sec: float
-    overhead: float
+    def in_words(self) -> str:
+        """The assumptions as text."""
+        return (
+            f"assumed: {self.data_bound_share:.0%} of the jobs run at {self.data_bound_speed:.0%} of their speed for "
+            f"want of data, {self.off_batch_share:.0%} with a batch of {self.off_batch_size}; fixed leaves that, "
+            f"resource aware regains {self.regained:.0%} of what is lost, {self.settle_sec:g} s of training after the "
+            f"start and for good, and slows every job by {self.overhead:.1%}"
+        )
 
 
 @dataclass(frozen=True)
@@ -219,13 +217,13 @@ class Run:
         return undisturbed if self.batch_size is None else max(undisturbed, self.curve.goodput(gpus, network))
 
 
-def drawn(jobs: Sequence[Job], curves: Sequence[Curve], misfit: Misfit, seed: int) -> Sequence[Run]:
+def drawn(jobs: Sequence[Job], curves: Sequence[Curve], controller: ControllerConfig, seed: int) -> Sequence[Run]:
     """Draw which jobs are off by seed and position only: the same ones for every policy."""
     draw, runs = random.Random(f"misfit {seed}"), []
     for job, curve in zip(jobs, curves, strict=True):
-        slow, off = draw.random() < misfit.data_bound_share, draw.random() < misfit.off_batch_share
-        speed = misfit.data_bound_speed if slow else 1.0
-        runs.append(Run(job, curve, speed, misfit.off_batch_size if off else None))
+        slow, off = draw.random() < controller.data_bound_share, draw.random() < controller.off_batch_share
+        speed = controller.data_bound_speed if slow else 1.0
+        runs.append(Run(job, curve, speed, controller.off_batch_size if off else None))
     return runs
 
 
@@ -237,14 +235,12 @@ def submitted_job(run: Run, network: Network) -> Job:
     return replace(run.job, ask=replace(run.job.ask, speeds=speeds, goodputs=goodputs))
 
 
-def controlled_job(run: Run, network: Network, gain: Gain) -> Job:
-    """The job with its controller. Images lost on its fewest GPUs before the controller settles are added to its work
-    once, since the settings survive restarts.
-    """
+def controlled_job(run: Run, network: Network, controller: ControllerConfig) -> Job:
+    """The job with its controller; images lost before it settles are added to its work once."""
     before, counts = submitted_job(run, network), _counts(run.job.ask)
 
     def mended(was: float, best: float) -> float:
-        return (was + gain.regained * max(0.0, best - was)) * (1 - gain.overhead)
+        return (was + controller.regained * max(0.0, best - was)) * (1 - controller.overhead)
 
     speeds = tuple(
         mended(was, run.best(gpus, network)) for gpus, was in zip(counts, before.ask.speeds, strict=True)
@@ -253,7 +249,7 @@ def controlled_job(run: Run, network: Network, gain: Gain) -> Job:
     was, now = before.ask.speeds[0], speeds[0]
 
     def work(images: float) -> float:
-        return images + max(0.0, min(gain.settle_sec * (now - was), images * (now / was - 1)))
+        return images + max(0.0, min(controller.settle_sec * (now - was), images * (now / was - 1)))
 
     ask = replace(run.job.ask, images=work(run.job.ask.images), speeds=speeds, goodputs=goodputs)
     return Job(ask, work(run.job.images))

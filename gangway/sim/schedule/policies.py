@@ -109,9 +109,8 @@ LEAST_PATIENCE_SEC = 24 * 3600.0
 
 @dataclass
 class LengthModel:
-    """Share of the requested images after which a job ends: its logarithm by ridge regression on the logarithms of
-    length and GPUs (recursive least squares), plus the group's mean residual, shrunk to 0 for few jobs. `ridge`: of the
-    weights, which start at 0: full length; `shrink`: prior jobs with residual 0 in a group's mean.
+    """Share of the requested images after which a job ends: ridge regression of its logarithm (recursive least squares)
+    on those of length and GPUs, plus the group's mean residual, shrunk to 0.
     """
 
     ridge: float = 1.0
@@ -218,7 +217,6 @@ class Goodput(Policy):
         return {name: self._profitable_gpus(jobs[name], gpus, view) for name, gpus in grants.items()}
 
     def _profitable_gpus(self, job: JobView, gpus: int, view: View) -> int:
-        """The current GPUs if more do not pay for the restart."""
         if not job.gpus or gpus <= job.gpus:
             return gpus
         now, then = (job.ask.rate(count, moves_batch=True) for count in (job.gpus, gpus))
@@ -245,8 +243,8 @@ POLICIES: Mapping[str, type[Policy]] = MappingProxyType(
 )
 
 
-def policy_named(name: str, place: str = "--policy") -> type[Policy]:
+def policy_named(name: str) -> type[Policy]:
     """Find a policy. InputError: unknown."""
     if name not in POLICIES:
-        raise InputError.not_among(place, "no such policy", name, POLICIES)
+        raise InputError.not_among("--policy", "no such policy", name, POLICIES)
     return POLICIES[name]

@@ -22,10 +22,7 @@ Grants = dict[str, int]
 
 
 class JobView(NamedTuple):
-    """A submitted, unfinished job. `gpus`: current, 0 while it waits; `images_done`: so far, work after the last
-    checkpoint is lost with a node; `length_sec`: from now to its end on so many GPUs by its request, includes starts
-    and saves.
-    """
+    """A submitted, unfinished job. `gpus`: 0 while it waits; `length_sec`: to its end, by its request."""
 
     ask: Ask
     gpus: int
@@ -60,9 +57,7 @@ class View:
 
 class Policy(ABC):
     """Decides whenever a job comes or ends, a node goes or returns, and every `review_sec`. An instance belongs to one
-    simulation and may keep state; it uses no clock and no unseeded randomness. `moves_batch`: whether jobs train with
-    the best batch for their GPUs, not the submitted one. `review_sec`: period of reviews without events; None for
-    never.
+    simulation; it uses no clock and no unseeded randomness. `moves_batch`: jobs train with the best batch.
     """
 
     name: ClassVar[str]
@@ -72,9 +67,7 @@ class Policy(ABC):
 
     @abstractmethod
     def decide(self, view: View) -> Grants:
-        """All grants from now on, at most `view.gpus` in total and within each job's bounds. A job whose number changes
-        is saved, stopped and restarted; an unchanged one continues.
-        """
+        """All grants, at most `view.gpus` and within each job's bounds; a job whose number changes restarts."""
 
     def ended(self, ask: Ask, images: float) -> None:
         """Learn from a job that ended after `images`."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from gangway.components.catalog.reliability import load_philly, load_reliability
 from gangway.components.core.fields import Amount, PositiveNumber, PositiveWhole
@@ -14,17 +14,14 @@ from gangway.components.estimate.offers import Carrier, Offer, find_offers
 from gangway.components.estimate.scaling import Links, Network, get_links
 from gangway.components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
 from gangway.sim.schedule.cluster import Cluster, Hourly, Power, Rung
-from gangway.sim.schedule.jobs import Ask, Curve, Gain, Job, Misfit, controlled_job, drawn, generate, submitted_job
+from gangway.sim.schedule.jobs import Ask, ControllerConfig, Curve, Job, controlled_job, drawn, generate, submitted_job
 from gangway.stacks.base.registry import get_provider, sellers
+from gangway.stacks.config.section import Section
 
 MOST_JOBS = 100_000
 _ONE_NODE = Links(1, 1e9, 1e9, 0.0, 0.0)
 """Without a machine there is no network: all-reduces take no time."""
 Kind = Literal["reserved", "spot", "on-demand"]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def _series(value: Any) -> Any:
@@ -46,7 +43,7 @@ def _seller(name: str) -> str:
     return name
 
 
-class MachineConfig(_Section):
+class MachineConfig(Section):
     """A machine type of the catalogue, whose values are the defaults.
 
     Attributes:
@@ -60,7 +57,7 @@ class MachineConfig(_Section):
     region: str = Field(examples=["us-east-1"])
 
 
-class RungConfig(_Section):
+class RungConfig(Section):
     """Nodes of one kind of capacity.
 
     Attributes:
@@ -80,7 +77,7 @@ class RungConfig(_Section):
     notice_sec: Amount = 0.0
 
 
-class PowerConfig(_Section):
+class PowerConfig(Section):
     """Power of one GPU with its share of the machine.
 
     Attributes:
@@ -96,7 +93,7 @@ class PowerConfig(_Section):
     gco2e_per_kwh: Series
 
 
-class ClusterConfig(_Section):
+class ClusterConfig(Section):
     """The cluster.
 
     Attributes:
@@ -120,7 +117,7 @@ class ClusterConfig(_Section):
     interval_sec: PositiveNumber | None = None
 
 
-class TrainingConfig(_Section):
+class TrainingConfig(Section):
     """How fast jobs train, unless a job says otherwise.
 
     Attributes:
@@ -140,38 +137,7 @@ class TrainingConfig(_Section):
     serial_share: Annotated[Amount, Field(le=1)] = 0.0
 
 
-class ControllerConfig(_Section):
-    """Jobs with poor settings, with and without a controller.
-
-    Attributes:
-        data_bound_share: share of jobs limited by data loading.
-        data_bound_speed: their share of the full speed.
-        off_batch_share: share of jobs with a poor batch size.
-        off_batch_size: that batch size.
-        regained: share of the loss that a controller regains.
-        settle_sec: time before it has an effect.
-        overhead: share by which a controller slows every job.
-    """
-
-    data_bound_share: Annotated[Amount, Field(le=1)] = 0.0
-    data_bound_speed: Annotated[PositiveNumber, Field(le=1)] = 0.5
-    off_batch_share: Annotated[Amount, Field(le=1)] = 0.0
-    off_batch_size: PositiveWhole = 4096
-    regained: Annotated[Amount, Field(le=1)] = 0.8
-    settle_sec: Amount = 600.0
-    overhead: Annotated[Amount, Field(lt=1)] = 0.01
-
-    def in_words(self) -> str:
-        """The assumptions as text."""
-        return (
-            f"assumed: {self.data_bound_share:.0%} of the jobs run at {self.data_bound_speed:.0%} of their speed for "
-            f"want of data, {self.off_batch_share:.0%} with a batch of {self.off_batch_size}; fixed leaves that, "
-            f"resource aware regains {self.regained:.0%} of what is lost, {self.settle_sec:g} s of training after the "
-            f"start and for good, and slows every job by {self.overhead:.1%}"
-        )
-
-
-class JobConfig(_Section):
+class JobConfig(Section):
     """A job, or a line of a CSV file. It needs either `hours` or `kimg`.
 
     Attributes:
@@ -223,14 +189,14 @@ class JobConfig(_Section):
         return self
 
 
-class TraceConfig(_Section):
+class TraceConfig(Section):
     """Jobs from a CSV file. `notes`: source and assumptions."""
 
     jobs: tuple[JobConfig, ...] = Field(min_length=1, max_length=MOST_JOBS)
     notes: tuple[str, ...] = ()
 
 
-class GenerateConfig(_Section):
+class GenerateConfig(Section):
     """Jobs drawn from published statistics.
 
     Attributes:
@@ -246,7 +212,7 @@ class GenerateConfig(_Section):
     elastic: Annotated[PositiveWhole, Field(le=64)] = 1
 
 
-class ScenarioConfig(_Section):
+class ScenarioConfig(Section):
     """A scenario for `gangway simulate`. It needs one of `jobs`, `trace` and `generate`.
 
     Attributes:
@@ -299,9 +265,7 @@ class Scenario:
 
 
 def build(config: ScenarioConfig, trace: TraceConfig | None = None) -> Scenario:
-    """Build a scenario with the catalogue's values. `trace`: the jobs if the file names one. InputError: an unknown
-    machine or region, a duplicate name, a job that is too wide.
-    """
+    """Build a scenario with the catalogue's values. InputError: unknown machine or region, duplicate name, too wide."""
     offers, network, notes = _from_catalogue(config.cluster.machine)
     cluster, more = _cluster(config.cluster, offers)
     notes += [*more, *config.assumptions]
@@ -321,16 +285,13 @@ def _with_controller(
     controller = config.controller
     if controller is None:
         return scenario
-    misfit = Misfit(
-        controller.data_bound_share, controller.data_bound_speed, controller.off_batch_share, controller.off_batch_size
-    )
-    gain = Gain(controller.regained, controller.settle_sec, controller.overhead)
 
     def fixed(seed: int) -> Sequence[Job]:
-        return [submitted_job(run, network) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
+        return [submitted_job(run, network) for run in drawn(scenario.jobs(seed), curves, controller, seed)]
 
     def controlled(seed: int) -> Sequence[Job]:
-        return [controlled_job(run, network, gain) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
+        runs = drawn(scenario.jobs(seed), curves, controller, seed)
+        return [controlled_job(run, network, controller) for run in runs]
 
     return replace(scenario, jobs=fixed, controlled=controlled, notes=(*scenario.notes, controller.in_words()))
 
@@ -460,10 +421,7 @@ def _rung(one: RungConfig, offer: Offer | None, gpus: int, notes: list[str]) -> 
         notes.append(f"{one.kind}: ${usd[0]:.2f} a GPU-hour, {offer.quote.source} ({offer.price.confidence})")
     if gone is None and offer is not None:
         fails = 0.0 if offer.failures is None else offer.failures.value
-        known = None if offer.interruptions is None else offer.interruptions.value
-        assumed = None if offer.assumed_interruptions is None else offer.assumed_interruptions.value
-        taken = known if known is not None else assumed or 0.0
-        gone = fails + rate_per_hour(taken)
+        gone = fails + rate_per_hour(0.0 if offer.rate is None else offer.rate.value or 0.0)
         notes.append(f"{one.kind}: a node goes {gone:.2g} times an hour, taken or failed, by the catalogue")
     if gone and back is None:
         repair = load_reliability().repair.hours

@@ -7,7 +7,7 @@ save at its next start; jobs never move back to a cheaper rung.
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
 from typing import Any
@@ -28,34 +28,15 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A finished job. `moves`: stops or changes of GPUs by the policy; `kept_gpu_sec`: of training that counted;
-    `lost_gpu_sec`: starts, saves, and repeated training.
-    """
-
-    ask: Ask
-    first_sec: float
-    end_sec: float
-    interruptions: int
-    moves: int
-    kept_gpu_sec: float
-    lost_gpu_sec: float
-
-
-@dataclass(frozen=True)
 class Outcome:
     """One policy's simulation, summed until the last job ends. `there`: available GPUs from each second on."""
 
     policy: str
     num_gpus: int
-    jobs: Sequence[Ended]
+    jobs: "Sequence[JobState]"
     spans: Sequence[Span]
     there: Sequence[tuple[float, int]]
-    paid_gpu_sec: float
-    idle_gpu_sec: float
-    usd: float | None
-    kwh: float | None
-    gco2e: float | None
+    meter: Meter
 
 
 @dataclass(frozen=True)
@@ -77,28 +58,24 @@ class Figures:
     moves: int
     late: int
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON data."""
-        return asdict(self)
-
 
 def get_figures(outcome: Outcome) -> Figures:
     """Compute the figures of at least one job."""
     jobs = outcome.jobs
     hours = sorted((job.end_sec - job.ask.submit_sec) / 3600 for job in jobs)
     waits = [(job.first_sec - job.ask.submit_sec) / 3600 for job in jobs]
-    paid = outcome.paid_gpu_sec
+    meter, paid = outcome.meter, outcome.meter.paid_gpu_sec
     return Figures(
         makespan_hours=(max(job.end_sec for job in jobs) - min(job.ask.submit_sec for job in jobs)) / 3600,
         job_hours_mean=math.fsum(hours) / len(hours),
         job_hours_p95=percentile(hours, 0.95),
         wait_hours_mean=math.fsum(waits) / len(waits),
-        usd=outcome.usd,
-        kwh=outcome.kwh,
-        gco2e=outcome.gco2e,
+        usd=meter.usd,
+        kwh=meter.kwh,
+        gco2e=meter.gco2e,
         gpu_hours=paid / 3600,
         used_share=math.fsum(job.kept_gpu_sec for job in jobs) / paid,
-        idle_share=outcome.idle_gpu_sec / paid,
+        idle_share=meter.idle_gpu_sec / paid,
         lost_share=math.fsum(job.lost_gpu_sec for job in jobs) / paid,
         interruptions=sum(job.interruptions for job in jobs),
         moves=sum(job.moves for job in jobs),
@@ -120,9 +97,7 @@ def percentile(ascending: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class Stint:
-    """Times in seconds; the methods' count from `begun_sec`. `overhead_sec`: before the first step: the start, and the
-    save owed from a move; `interval_sec`: of training between saves, infinite for none.
-    """
+    """`overhead_sec`: before the first step; `interval_sec`: of training between saves, infinite for none."""
 
     begun_sec: float
     gpus: int
@@ -189,14 +164,19 @@ def _stint(ask: Ask, cluster: Cluster, now_sec: float, gpus: int, *, owes_save: 
 
 
 @dataclass
-class _State:
+class JobState:
+    """A job's progress. `moves`: stops or changes by the policy; `kept_gpu_sec`: of training that counted;
+    `lost_gpu_sec`: starts, saves, and repeated training.
+    """
+
     job: Job
     images: float = 0.0
     stint: Stint | None = None
     slots: tuple[int, ...] = ()
     starts: int = 0
     owes_save: bool = False
-    first_sec: float | None = None
+    first_sec: float = math.inf
+    end_sec: float = math.inf
     waits_since_sec: float = 0.0
     waited_sec: float = 0.0
     interruptions: int = 0
@@ -204,8 +184,14 @@ class _State:
     kept_gpu_sec: float = 0.0
     lost_gpu_sec: float = 0.0
 
+    @property
+    def ask(self) -> Ask:
+        """What the scheduler knows of it."""
+        return self.job.ask
+
     def view(self, now_sec: float, cluster: Cluster, *, moves_batch: bool) -> JobView:
-        stint, service_sec, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.job.ask
+        """The job as a policy sees it."""
+        stint, service_sec, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.ask
 
         def length_sec(gpus: int) -> float:
             if stint is not None and gpus == stint.gpus:
@@ -244,8 +230,8 @@ class _Simulation:
     seed: int
     events: list[tuple[float, int, int, Any]] = field(default_factory=list)
     order: "count[int]" = field(default_factory=count)
-    states: dict[str, _State] = field(default_factory=dict)
-    ended: list[Ended] = field(default_factory=list)
+    states: dict[str, JobState] = field(default_factory=dict)
+    ended: list[JobState] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     changes: list[tuple[float, int]] = field(default_factory=list)
 
@@ -279,7 +265,7 @@ class _Simulation:
 
     def handle(self, now_sec: float, kind: _Kind, what: Any) -> None:
         if kind is _Kind.COME:
-            state = _State(what, waits_since_sec=now_sec)
+            state = JobState(what, waits_since_sec=now_sec)
             self.states[what.ask.name] = state
         elif kind is _Kind.NODE:
             self._node(now_sec, *what)
@@ -297,7 +283,7 @@ class _Simulation:
             if any(slot // self.cluster.gpus_per_node == node for slot in state.slots):
                 state.interruptions += 1
                 if state.interruptions > MOST_INTERRUPTIONS:
-                    raise EndlessError([state.job.ask.name])
+                    raise EndlessError([state.ask.name])
                 self._stop(state, now_sec, saved=saved)
 
     def _done(self, now_sec: float, name: str, starts: int) -> None:
@@ -307,40 +293,29 @@ class _Simulation:
             return
         self._stop(state, now_sec, saved=True, done=True)
         del self.states[name]
-        ask = state.job.ask
-        assert state.first_sec is not None, "it has run"
-        self.ended.append(
-            Ended(
-                ask,
-                state.first_sec,
-                now_sec,
-                state.interruptions,
-                state.moves,
-                state.kept_gpu_sec,
-                state.lost_gpu_sec,
-            )
-        )
-        self.policy.ended(ask, state.images)
+        state.end_sec = now_sec
+        self.ended.append(state)
+        self.policy.ended(state.ask, state.images)
 
-    def _stop(self, state: _State, now_sec: float, *, saved: bool, done: bool = False) -> None:
+    def _stop(self, state: JobState, now_sec: float, *, saved: bool, done: bool = False) -> None:
         assert state.stint is not None, "only a job that runs is stopped"
         for slot in state.slots:
             self.free[slot // self.cluster.gpus_per_node].add(slot)
-        self.spans.append(Span(state.job.ask.name, state.slots, state.stint.begun_sec, now_sec))
+        self.spans.append(Span(state.ask.name, state.slots, state.stint.begun_sec, now_sec))
         state.stop(now_sec, saved=saved, done=done)
 
     def decide(self, now_sec: float) -> None:
         """Apply the policy's decision."""
         pause_sec = self.cluster.start_sec + self.cluster.save_sec
         gpus = sum(self.there) * self.cluster.gpus_per_node
-        jobs = sorted(self.states.values(), key=lambda state: state.job.ask.submit_sec)
+        jobs = sorted(self.states.values(), key=lambda state: state.ask.submit_sec)
         moves_batch = self.policy.moves_batch
         views = tuple(state.view(now_sec, self.cluster, moves_batch=moves_batch) for state in jobs)
         view = View(now_sec, gpus, views, pause_sec)
         grants = self.policy.decide(view)
         self._check(grants, view)
         for state in jobs:
-            name = state.job.ask.name
+            name = state.ask.name
             if state.stint is not None and grants.get(name, 0) != state.stint.gpus:
                 state.moves += 1
                 self._stop(state, now_sec, saved=True)
@@ -359,17 +334,17 @@ class _Simulation:
         if sum(grants.values()) > view.gpus:
             raise ValueError(f"{self.policy.name}: {sum(grants.values())} GPUs given of {view.gpus}")
 
-    def _start(self, state: _State, now_sec: float, gpus: int) -> None:
+    def _start(self, state: JobState, now_sec: float, gpus: int) -> None:
         cluster = self.cluster
         state.slots = self._take(gpus)
         state.starts += 1
         state.waited_sec += now_sec - state.waits_since_sec
-        state.first_sec = now_sec if state.first_sec is None else state.first_sec
+        state.first_sec = min(state.first_sec, now_sec)
         moves_batch = self.policy.moves_batch
-        state.stint = _stint(state.job.ask, cluster, now_sec, gpus, owes_save=state.owes_save, moves_batch=moves_batch)
+        state.stint = _stint(state.ask, cluster, now_sec, gpus, owes_save=state.owes_save, moves_batch=moves_batch)
         state.owes_save = False
         ends_sec = now_sec + state.stint.length_sec(state.job.images - state.images)
-        self.push(ends_sec, _Kind.DONE, (state.job.ask.name, state.starts))
+        self.push(ends_sec, _Kind.DONE, (state.ask.name, state.starts))
 
     def _take(self, gpus: int) -> tuple[int, ...]:
         """Free GPUs: lower rungs first, then nodes in use, the fullest first."""
@@ -392,9 +367,7 @@ class _Simulation:
 
 
 def simulate(jobs: Sequence[Job], cluster: Cluster, policy: Policy, seed: int = 0) -> Outcome:
-    """Simulate from the first event to the last job's end. `jobs`: at least one, unique names, fewest GPUs within the
-    cluster; `policy`: a fresh instance; `seed`: of outages. Raises EndlessError.
-    """
+    """Simulate to the last job's end. `policy`: a fresh instance; `seed`: of outages. Raises EndlessError."""
     run = _Simulation(cluster, policy, seed)
     for job in sorted(jobs, key=lambda job: job.ask.submit_sec):
         run.push(job.ask.submit_sec, _Kind.COME, job)
@@ -414,16 +387,4 @@ def simulate(jobs: Sequence[Job], cluster: Cluster, policy: Policy, seed: int = 
                 run.push(now_sec + policy.review_sec, _Kind.REVIEW, None)
         if run.states:
             run.decide(now_sec)
-    meter = run.meter
-    return Outcome(
-        policy.name,
-        cluster.num_gpus,
-        run.ended,
-        run.spans,
-        run.changes,
-        meter.paid_gpu_sec,
-        meter.idle_gpu_sec,
-        meter.usd,
-        meter.kwh,
-        meter.gco2e,
-    )
+    return Outcome(policy.name, cluster.num_gpus, run.ended, run.spans, run.changes, run.meter)

@@ -1,6 +1,6 @@
 """The data of the catalogue, apart from the code: every value has a source, and known defects are absent."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Any, get_args
 
@@ -56,7 +56,7 @@ def facts(node: Any, path: str = "catalog") -> Iterator[tuple[str, Fact[Any]]]:
     elif isinstance(node, dict):
         for key, value in node.items():
             yield from facts(value, f"{path}[{key}]")
-    elif isinstance(node, Sequence) and not isinstance(node, str):
+    elif isinstance(node, Iterable) and not isinstance(node, str):
         for index, value in enumerate(node):
             yield from facts(value, f"{path}[{index}]")
 

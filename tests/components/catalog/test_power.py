@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.catalog.loader import PROVIDERS, load, load_provider, load_tpus
-from gangway.components.catalog.power import life_hours, load_embodied, load_power, machine_emissions
+from gangway.components.catalog.power import load_embodied, load_power, machine_emissions
 from gangway.components.catalog.schema import MachineType
 from gangway.components.estimate.energy import board_share, estimate_embodied, estimate_energy
 
@@ -86,8 +86,9 @@ def test_machines_with_a_source_and_those_without() -> None:
     assert machines["p5.48xlarge"].kg.confidence == "secondary", "NVIDIA's report was not read, others quote it"
     for unknown in ("p6e-gb200.36xlarge", "trn2.48xlarge", "Standard_ND128isr_GB300_v6"):
         assert machines[unknown].kg.value is None
-    assert life_hours().value == 4 * 365 * 24
-    assert life_hours().confidence == "assumed"
+    life = load_embodied().life_hours
+    assert life.value == 4 * 365 * 24
+    assert life.confidence == "assumed"
 
 
 def test_every_band_holds_its_figure() -> None:

@@ -1,5 +1,7 @@
 """Energy and carbon envelopes against figures worked out by hand."""
 
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from gangway.components.estimate.energy import (
     estimate_carbon,
     estimate_embodied,
     estimate_energy,
+    estimate_footprint,
     estimate_sci,
 )
 from gangway.components.gcp.slices import plan_slice, slice_machine
@@ -79,12 +82,12 @@ def test_the_json_is_what_the_plan_prints() -> None:
     catalog = load()
     region = catalog.region("eu-north-1", "aws")
     energy = estimate_energy(catalog.machine("g5.xlarge"), 1, 10, region)
-    assert list(energy.to_json()) == [
+    assert list(asdict(energy)) == [
         "kwh", "it_kwh", "pue", "kwh_low", "kwh_high", "kwh_most", "hours", "hours_most", "waiting", "source",
         "pue_source", "pue_as_of", "pue_confidence",
     ]  # fmt: skip
     assert "Green Software Foundation" in energy.pue_source
-    assert list(estimate_carbon(energy, region).to_json()) == [
+    assert list(asdict(estimate_carbon(energy, region))) == [
         "gco2e", "gco2e_low", "gco2e_high", "gco2e_most", "intensity_g_per_kwh", "method", "source", "as_of", "grid",
         "marginal_g_per_kwh", "marginal_source", "market_g_per_kwh", "market_source",
     ]  # fmt: skip
@@ -141,7 +144,8 @@ def test_without_a_speed_only_the_most_is_known() -> None:
     energy = estimate_energy(machine, 2, RunHours.at_most(12), region)
     assert (energy.kwh, energy.kwh_low, energy.kwh_high, energy.hours) == (None, None, None, None)
     assert energy.kwh_most == pytest.approx(17.52856 / 0.76 * 12)
-    assert energy.unknown("no matter").kwh_most is None
+    found = estimate_footprint(machine, 2, RunHours.at_most(12), region, None, unknown_power="no matter")
+    assert (found.energy.kwh_most, found.carbon.gco2e_most, found.energy.source) == (None, None, "absent: no matter")
 
 
 def test_a_board_that_waits_draws_less_and_never_less_than_idle() -> None:

@@ -22,7 +22,6 @@ from gangway.components.estimate.tco import (
     keeps_rule,
     load_onprem,
     onprem_usd,
-    reserved_break_even,
 )
 
 # 10 kW * 1.5 * 0.10 = 1.5 an hour of power; with 2.5 and 4 it runs at 8 an hour.
@@ -106,7 +105,7 @@ def test_nodes_that_bring_back_their_price_pay_at_once() -> None:
     [(18.83, 27.197, 0.69), (16.708, 24.48, 0.68), (62.92, 98.32, 0.64)],
 )
 def test_a_reservation_pays_above_its_share_of_the_price(reserved: float, on_demand: float, pays_above: float) -> None:
-    share = reserved_break_even(reserved, on_demand)
+    share = reserved / on_demand
     assert share == pytest.approx(pays_above, abs=0.005)
     # At that use both bills are the same.
     assert cloud_usd(CloudSide(reserved, 1.0), 8760) == pytest.approx(cloud_usd(CloudSide(on_demand, share), 8760))

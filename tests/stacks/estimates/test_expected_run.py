@@ -8,11 +8,12 @@ import pytest
 from gangway.components.catalog.loader import load
 from gangway.components.core.findings import Finding, Severity
 from gangway.components.estimate.cost import CostComponent, CostEstimate, estimate
+from gangway.components.estimate.statistics import Band
 from gangway.components.gcp.slices import plan_slice, slice_machine
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.expected_run import expected_run, run_findings
 from gangway.stacks.estimates.run_costs import pace
-from gangway.stacks.estimates.throughput import Band, throughput
+from gangway.stacks.estimates.throughput import throughput
 from gangway.stacks.plan.plan import Plan, make_plan
 from gangway.trainer.config.network_size import least_flop
 from gangway.trainer.config.presets import PRESETS

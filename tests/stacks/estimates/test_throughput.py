@@ -12,13 +12,13 @@ from gangway.components.catalog.loader import PROVIDERS, load, load_provider
 from gangway.components.catalog.schema import MachineType
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.scaling import Links, get_links, get_slices
+from gangway.components.estimate.statistics import Band
 from gangway.components.gcp.slices import plan_slice, slice_machine
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.throughput import (
     FAST,
     SLOW,
     USUAL,
-    Band,
     Leg,
     Step,
     Work,
@@ -183,14 +183,6 @@ def test_bands_are_in_order_and_more_nodes_are_slower_by_their_links_alone(
         assert more.products_sec <= less.products_sec
         travel = step_time(get_step(config, 8 * nodes + 8), tflops, links, 8 * nodes + 8, assumed)
         assert travel.whole_sec >= more.whole_sec
-
-
-@given(low=st.floats(1e-3, 1e3), more=st.floats(1, 10), most=st.floats(1, 10), number=st.floats(1e-3, 1e9))
-def test_hours_times_rate_are_the_images(low: float, more: float, most: float, number: float) -> None:
-    rate = Band(low, low * more, low * more * most)
-    time = rate.over(number)
-    assert time.low <= time.mid <= time.high
-    assert (time.low * rate.high, time.mid * rate.mid, time.high * rate.low) == pytest.approx((number,) * 3)
 
 
 @pytest.mark.parametrize("num_nodes", [1, 2])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gangway.finops.forecasts.hours import Ahead, Work, plan_hours
 
-VALUES = st.floats(0, 100)
+VALUES = st.floats(0, 100, allow_subnormal=False)
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""The remaining time of a job: exact where its pace is, honest where it scatters, and what interruptions add."""
+"""The remaining time of a job: exact where its pace is, and honest where it scatters."""
 
 import json
 import math
@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.estimate.spot import estimate_spot
-from gangway.finops.forecasts.run import FEWEST_WINDOWS, Interruptions, remaining
+from gangway.finops.forecasts.run import FEWEST_WINDOWS, remaining
 from gangway.sim.forecast.accuracy import Judged, accuracy, skill
 
 
@@ -58,21 +57,6 @@ def test_the_interval_holds_about_what_it_says(
         found = remaining(past, left)
         held += found.low_sec <= truth <= found.high_sec
     assert abs(held / trials - 0.9) <= 4 * math.sqrt(0.9 * 0.1 / trials)
-
-
-def test_interruptions_come_to_the_estimate_of_the_catalogue() -> None:
-    """The mean of the draws is the closed form of gangway.components.estimate.spot, without its saving: 20 h, one in 3
-    h."""
-    lost = Interruptions(mtbf_sec=3 * 3600, interval_sec=900, restart_sec=600)
-    found = remaining([(72.0, 72.0)] * 20, 72_000, interruptions=lost)
-    expected = estimate_spot(1, 1, 20, 0, failures_per_hour=1 / 3, interval_sec=900, save_sec=0, restart_sec=600)
-    assert found.mean_sec / 3600 == pytest.approx(expected.hours, rel=0.01)
-    assert found.low_sec < found.middle_sec < found.high_sec
-
-
-def test_a_job_that_loses_more_than_it_does_never_ends() -> None:
-    lost = Interruptions(mtbf_sec=60, interval_sec=0, restart_sec=600)
-    assert remaining([(60.0, 1.0)] * 20, 1000, interruptions=lost).low_sec == math.inf
 
 
 def test_the_back_test_on_a_measured_run() -> None:

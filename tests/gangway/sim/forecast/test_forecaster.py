@@ -20,9 +20,9 @@ from gangway.sim.forecast import forecaster
 from gangway.sim.forecast.accuracy import accuracy
 from gangway.sim.forecast.boosting import fit
 from gangway.sim.forecast.forecaster import (
-    Adaptive,
     Backtest,
     Setting,
+    adaptive_offsets,
     backtest,
     choose_season,
     choose_setting,
@@ -30,13 +30,16 @@ from gangway.sim.forecast.forecaster import (
     forecast,
     get_offset,
     score,
-    seasonal_naive,
     source_index,
 )
 from gangway.sim.forecast.series import Series
 from gangway.sim.forecast.synthetic import simulate
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def seasonal_naive(values: Sequence[float], horizon: int, season: int) -> list[float]:
+    return [values[source_index(len(values), step, season)] for step in range(1, horizon + 1)]
 
 
 def hourly(values: Sequence[float], step: timedelta = timedelta(hours=1)) -> Series:
@@ -287,7 +290,7 @@ def test_the_adaptive_offsets_keep_the_level_on_noise_and_after_a_shift() -> Non
     draw, level, number = random.Random(3), 0.9, 6000
     for spread_later in (1.0, 4.0):
         scores = [abs(draw.gauss(0, 1 if index < number // 2 else spread_later)) for index in range(number)]
-        offsets = Adaptive(level).offsets(scores, delay=4)
+        offsets = adaptive_offsets(scores, level, delay=4)
         later = range(number // 2 + 200, number // 2 + 1200)
         held = sum(scores[index] <= offsets[index] for index in later) / len(later)
         plain = sorted(scores[: number // 2])
@@ -300,10 +303,9 @@ def test_the_adaptive_offsets_keep_the_level_on_noise_and_after_a_shift() -> Non
 def test_no_offset_knows_a_score_before_its_truth(scores: list[float], delay: int, data: st.DataObject) -> None:
     kept = data.draw(st.integers(0, len(scores)))
     changed = scores[:kept] + [value + 1 for value in scores[kept:]]
-    adaptive = Adaptive(0.9)
     told = kept + delay
-    assert adaptive.offsets(scores, delay)[:told] == adaptive.offsets(changed, delay)[:told]
-    assert adaptive.offsets(scores, delay)[:delay] == [math.inf] * min(delay, len(scores))
+    assert adaptive_offsets(scores, 0.9, delay)[:told] == adaptive_offsets(changed, 0.9, delay)[:told]
+    assert adaptive_offsets(scores, 0.9, delay)[:delay] == [math.inf] * min(delay, len(scores))
 
 
 def test_the_true_quantiles_are_left_alone() -> None:

@@ -10,7 +10,7 @@ import pytest
 from gangway.components.core.findings import InputError
 from gangway.sim.forecast.accuracy import FEWEST, Judged, accuracy
 from gangway.sim.forecast.forecaster import Forecast, Setting
-from gangway.sim.forecast.ledger import Scored, Settled, open_ledger, overlapping, read_ledger, standings
+from gangway.sim.forecast.ledger import Entries, Scored, Settled, open_ledger, overlapping, read_ledger, standings
 from gangway.sim.forecast.series import Series
 
 NOW = datetime(2026, 12, 1, 4, tzinfo=UTC)
@@ -32,20 +32,25 @@ def path(tmp_path: Path, series: Series) -> Path:
     return tmp_path / "l.jsonl"
 
 
+def judged(ledger: Entries, name: str, level: float, of: str = "") -> tuple[list[Judged], list[Judged]]:
+    scored = ledger.scored(name, level, of)
+    return [each.model for each in scored], [each.baseline for each in scored]
+
+
 def test_a_forecast_is_judged_when_all_its_truth_is_known(path: Path, series: Series) -> None:
     with open_ledger(path) as ledger:
         assert ledger.settle(grown(series, 10.5)) == Settled(1, 0)
-        assert ledger.judged("jobs", 0.8) == ([], [])
+        assert judged(ledger, "jobs", 0.8) == ([], [])
     with open_ledger(path) as ledger:
         assert ledger.settle(grown(series, 10.5, 13.0)) == Settled(1, 0)
         assert ledger.settle(grown(series, 10.5, 13.0)) == Settled(0, 0)
-        model, baseline = ledger.judged("jobs", 0.8)
+        model, baseline = judged(ledger, "jobs", 0.8)
     found = accuracy(model, 0.8)
     assert (found.forecasts, found.mae, found.coverage) == (1, (0.5 + 2) / 2, 0.5)
     assert accuracy(baseline, 0.8).mae == (2.5 + 5) / 2
     with open_ledger(path) as ledger:
-        assert ledger.judged("jobs", 0.9) == ledger.judged("usd", 0.8) == ([], [])
-        assert ledger.judged("jobs", 0.8)[0] == model
+        assert judged(ledger, "jobs", 0.9) == judged(ledger, "usd", 0.8) == ([], [])
+        assert judged(ledger, "jobs", 0.8)[0] == model
 
 
 def test_lines_are_only_added(path: Path, series: Series) -> None:
@@ -63,10 +68,10 @@ def test_what_was_published_is_not_bettered_afterwards(path: Path, series: Serie
     """Neither a second forecast from the same time nor a revised truth changes a figure."""
     with open_ledger(path) as ledger:
         ledger.settle(grown(series, 10.5, 13.0))
-        before = ledger.judged("jobs", 0.8)
+        before = judged(ledger, "jobs", 0.8)
         assert not ledger.add(series, SETTING, BASELINE, MODEL, NOW)
         assert ledger.settle(grown(series, 10.5, 11.0)) == Settled(0, 1)
-        assert ledger.judged("jobs", 0.8) == before
+        assert judged(ledger, "jobs", 0.8) == before
 
 
 def test_series_of_one_name_are_told_apart_by_what_they_are_of(path: Path, series: Series) -> None:
@@ -82,9 +87,9 @@ def test_series_of_one_name_are_told_apart_by_what_they_are_of(path: Path, serie
         assert ledger.add(cheap, SETTING, MODEL, BASELINE, NOW)
         assert ledger.settle(grown(cheap, 1.0, 1.0)) == ledger.settle(grown(dear, 9.0, 9.0)) == Settled(2, 0)
     with open_ledger(path) as ledger:
-        (found,), (other,) = (ledger.judged("jobs", 0.8, of)[0] for of in ("p3/a", "g4dn/b"))
+        (found,), (other,) = (judged(ledger, "jobs", 0.8, of)[0] for of in ("p3/a", "g4dn/b"))
         assert (found.truth, other.truth) == ((9.0, 9.0), (1.0, 1.0))
-        assert (ledger.judged("jobs", 0.8), ledger.waiting("jobs", 0.8)) == (([], []), 1)
+        assert (judged(ledger, "jobs", 0.8), ledger.waiting("jobs", 0.8)) == (([], []), 1)
         assert ledger.settle(grown(series, 5.0, 5.0)) == Settled(2, 0), "unless one asks for just them"
 
 

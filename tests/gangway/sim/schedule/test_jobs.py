@@ -1,7 +1,5 @@
 """Jobs that are off, left alone and mended: by hand where one is alone, and what no controller can do."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +7,7 @@ from pydantic import ValidationError
 
 from gangway.components.estimate.scaling import Links
 from gangway.sim.comparison import changes, compare
-from gangway.sim.schedule.jobs import Ask, Curve, Gain, Job, Misfit, Run, controlled_job, drawn, submitted_job
+from gangway.sim.schedule.jobs import Ask, ControllerConfig, Curve, Job, Run, controlled_job, drawn, submitted_job
 from gangway.sim.schedule.policies import Fifo, Goodput
 from gangway.sim.schedule.scenario import Scenario, ScenarioConfig, build
 from gangway.sim.schedule.simulator import simulate
@@ -17,7 +15,11 @@ from tests.gangway.sim.schedule.builders import plain
 
 NETWORK = Links(8, 400.0, 3200.0, 15e-6, 3e-6)
 CURVE = Curve(1000.0, batch_size=256, batch_max=2048, noise_batch=2000.0, gradient_bytes=2e8, serial_share=0.02)
-GAIN = Gain(regained=0.5, settle_sec=600.0, overhead=0.0)
+GAIN = ControllerConfig(regained=0.5, settle_sec=600.0, overhead=0.0)
+
+
+def gain_of(**changes: float) -> ControllerConfig:
+    return GAIN.model_copy(update=changes)
 
 
 def job(images: float, gpus: tuple[int, int] = (1, 1)) -> Job:
@@ -36,7 +38,7 @@ def test_one_job_alone_by_hand() -> None:
     run = Run(job(3_600_000), CURVE, speed=0.5)
     assert seconds(submitted_job(run, NETWORK)) == pytest.approx(7200)
     assert seconds(controlled_job(run, NETWORK, GAIN)) == pytest.approx(600 + 3_300_000 / 750)
-    assert seconds(controlled_job(run, NETWORK, replace(GAIN, regained=1.0, settle_sec=0.0))) == pytest.approx(3600)
+    assert seconds(controlled_job(run, NETWORK, gain_of(regained=1.0, settle_sec=0.0))) == pytest.approx(3600)
 
 
 def test_a_job_that_ends_before_it_has_settled_gains_nothing() -> None:
@@ -45,14 +47,14 @@ def test_a_job_that_ends_before_it_has_settled_gains_nothing() -> None:
 
 
 def test_a_job_that_was_right_pays_for_its_controller_and_no_more() -> None:
-    run, dear = Run(job(3_600_000), CURVE), replace(GAIN, overhead=0.01)
+    run, dear = Run(job(3_600_000), CURVE), gain_of(overhead=0.01)
     assert seconds(submitted_job(run, NETWORK)) == pytest.approx(3600)
     assert seconds(controlled_job(run, NETWORK, dear)) == pytest.approx(3600 / 0.99)
 
 
 def test_a_batch_far_above_the_noise_scale_is_mended_by_the_controller_or_by_who_moves_batches() -> None:
     run = Run(job(1e7, (1, 16)), CURVE, batch_size=8192)
-    fixed, mended = submitted_job(run, NETWORK).ask, controlled_job(run, NETWORK, replace(GAIN, regained=1.0)).ask
+    fixed, mended = submitted_job(run, NETWORK).ask, controlled_job(run, NETWORK, gain_of(regained=1.0)).ask
     assert fixed.speeds[0] == pytest.approx(1000 * 2256 / 10192), "an image is worth a fifth (Pollux, equation 6)"
     assert mended.speeds == pytest.approx(fixed.goodputs)
     assert mended.goodputs == fixed.goodputs
@@ -60,7 +62,7 @@ def test_a_batch_far_above_the_noise_scale_is_mended_by_the_controller_or_by_who
 
 def test_a_small_batch_on_one_gpu_is_not_off() -> None:
     run = Run(job(1e7, (1, 16)), CURVE, batch_size=16)
-    fixed, mended = submitted_job(run, NETWORK).ask, controlled_job(run, NETWORK, replace(GAIN, regained=1.0)).ask
+    fixed, mended = submitted_job(run, NETWORK).ask, controlled_job(run, NETWORK, gain_of(regained=1.0)).ask
     assert mended.speeds[0] == fixed.speeds[0] > 1000
     assert mended.speeds[-1] > 2 * fixed.speeds[-1], "on sixteen a step of an image each is all gradients"
 
@@ -69,11 +71,13 @@ def test_a_small_batch_on_one_gpu_is_not_off() -> None:
     images=st.floats(1, 1e9),
     speed=st.floats(0.05, 1),
     batch=st.none() | st.integers(1, 9000),
-    gain=st.builds(Gain, st.floats(0, 1), st.floats(0, 1e5), st.floats(0, 0.5)),
+    gain=st.builds(
+        ControllerConfig, regained=st.floats(0, 1), settle_sec=st.floats(0, 1e5), overhead=st.floats(0, 0.5)
+    ),
     widest=st.integers(1, 9),
 )
 def test_a_controller_makes_nothing_better_than_right_and_costs_its_overhead_at_most(
-    images: float, speed: float, batch: int | None, gain: Gain, widest: int
+    images: float, speed: float, batch: int | None, gain: ControllerConfig, widest: int
 ) -> None:
     run = Run(job(images, (1, widest)), CURVE, speed, batch)
     fixed, mended = submitted_job(run, NETWORK), controlled_job(run, NETWORK, gain)
@@ -86,7 +90,8 @@ def test_a_controller_makes_nothing_better_than_right_and_costs_its_overhead_at_
 
 
 def test_the_same_jobs_are_off_by_seed() -> None:
-    jobs, misfit = [job(1.0)] * 2000, Misfit(0.3, 0.5, 0.2, 16)
+    misfit = ControllerConfig(data_bound_share=0.3, data_bound_speed=0.5, off_batch_share=0.2, off_batch_size=16)
+    jobs = [job(1.0)] * 2000
     runs = drawn(jobs, [CURVE] * 2000, misfit, 1)
     assert runs == drawn(jobs, [CURVE] * 2000, misfit, 1) != drawn(jobs, [CURVE] * 2000, misfit, 2)
     assert sum(run.speed == 0.5 for run in runs) / 2000 == pytest.approx(0.3, abs=0.05)

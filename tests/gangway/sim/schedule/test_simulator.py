@@ -70,7 +70,7 @@ def test_every_gpu_second_paid_is_used_idle_or_lost(policy: str, seed: int) -> N
     jobs, outcome = run(policy, seed)
     kept = sum(one.kept_gpu_sec for one in outcome.jobs)
     lost = sum(one.lost_gpu_sec for one in outcome.jobs)
-    assert outcome.paid_gpu_sec == pytest.approx(kept + lost + outcome.idle_gpu_sec)
+    assert outcome.meter.paid_gpu_sec == pytest.approx(kept + lost + outcome.meter.idle_gpu_sec)
     assert kept + lost == pytest.approx(sum((span.to_sec - span.from_sec) * len(span.slots) for span in outcome.spans))
     # Jobs of the builders scale without loss: an image is a GPU-second.
     assert kept == pytest.approx(sum(one.images for one in jobs))
