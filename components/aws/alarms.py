@@ -9,9 +9,6 @@ from pulumi_aws import cloudwatch
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import check_steps_alarm
 
-__all__ = ["NAMESPACE", "AlarmPlan", "CompositePlan", "check_groups", "events_group", "plan_alarms", "plan_no_steps"]
-
-
 NAMESPACE = "Gangway"
 # An alarm's expression takes ten metrics, one of which is not a group's.
 MAX_GROUPS = 9

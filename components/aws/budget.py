@@ -12,9 +12,6 @@ from gangway.components.aws.monitoring import declare_topic
 from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["Budget", "BudgetArgs", "CostTagActivation", "CostTagActivationArgs", "plan_budget_alarms"]
-
-
 RUNTIME = "python3.13"
 TIMEOUT_SEC = 60
 LOG_DAYS = 30

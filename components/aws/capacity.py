@@ -30,23 +30,6 @@ from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError, Severity
 from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 
-__all__ = [
-    "BLOCK_STOP_LEAD",
-    "LadderContext",
-    "QuotaContext",
-    "block_stop_time",
-    "capacity_findings",
-    "check_ladder",
-    "check_zones",
-    "helper_quota",
-    "ladder_quotas",
-    "ladder_zones",
-    "network_quotas",
-    "opening_times",
-    "rung_machines",
-    "storage_quota",
-]
-
 OFFERED = ("capacity-block", "reservation", "spot", "on-demand")
 """The kinds of capacity that EC2 sells."""
 

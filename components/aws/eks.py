@@ -28,8 +28,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.kubernetes.charts import AUTOSCALER_ACCOUNT, SYSTEM
 from gangway.components.kubernetes.spec import POOL_LABEL
 
-__all__ = ["EksCluster", "EksClusterArgs"]
-
 CLUSTER_POLICY = "AmazonEKSClusterPolicy"
 MACHINE_POLICIES = ("AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy")
 """Policies of a machine (EKS user guide, "Amazon EKS node IAM role"), out of its pods' reach."""

@@ -31,24 +31,6 @@ from gangway.components.kubernetes.spec import (
     eks_allocatable,
 )
 
-__all__ = [
-    "ROOT_DEVICE",
-    "SYSTEM_MACHINE",
-    "SYSTEM_NODES",
-    "JoinSpec",
-    "check_version",
-    "cluster_charts",
-    "get_flavor",
-    "group_pattern",
-    "group_tags",
-    "image_parameter",
-    "join_script",
-    "lustre_volume",
-    "node_labels",
-    "node_of",
-    "service_cidr",
-]
-
 VERSIONS = ("1.35", "1.36")
 """Kubernetes versions in EKS's standard support into 2027: an older one costs six times as much an hour."""
 SYSTEM_MACHINE, SYSTEM_NODES = "t3.large", 2

@@ -12,34 +12,6 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.signing_key import KEY_USES
 
-__all__ = [
-    "GROUP_ACTIONS",
-    "KEY_ACTIONS",
-    "LEAVE_ACTION",
-    "LOG_ACTIONS",
-    "OPEN_RESOURCES",
-    "PULL_ACTIONS",
-    "SESSION_ACTIONS",
-    "EncryptionKey",
-    "EncryptionKeyArgs",
-    "HeadIdentity",
-    "HeadIdentityArgs",
-    "NodeIdentity",
-    "NodeIdentityArgs",
-    "SecretParameter",
-    "SecretParameterArgs",
-    "Statement",
-    "allow",
-    "allow_on_groups",
-    "document",
-    "get_account",
-    "get_partition",
-    "instance_profile",
-    "parameter_name",
-    "partition_in",
-    "trust",
-]
-
 # Time to notice that encrypted data is still needed after a destroy; KMS allows 7 to 30.
 DELETION_DAYS = 30
 FSX_LINK_ROLES = "aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"

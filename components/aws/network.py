@@ -21,9 +21,6 @@ from gangway.components.core.fields import Egress
 from gangway.components.core.network import HeadPortsArgs, SlurmPortsArgs, private_network
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
-
-
 ANYWHERE = "0.0.0.0/0"
 GROUPS: Mapping[str, str] = MappingProxyType(
     {

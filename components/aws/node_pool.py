@@ -30,8 +30,6 @@ from gangway.components.catalog.schema import MachineType
 from gangway.components.core.capacity import RungPlan, plan_ladder, rung_from_args
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["LIFECYCLE_HOOK", "CapacityRungArgs", "EfaNodePool", "EfaNodePoolArgs", "RungNodesArgs"]
-
 FILL_MINUTES = 15
 FILL_WITHIN_MINUTES = 30
 EMPTY_MINUTES = 20

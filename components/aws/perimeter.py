@@ -24,8 +24,6 @@ from gangway.components.aws.identity import (
 from gangway.components.core.dependencies import after
 from gangway.components.core.signing_key import KEY_USES
 
-__all__ = ["ENDPOINT_SERVICES", "answered_names", "declare_dns_firewall", "endpoint_policy", "s3_endpoint_policy"]
-
 ENDPOINT_SERVICES: Mapping[str, str] = MappingProxyType(
     {
         "autoscaling": "a node's word about itself to its group",

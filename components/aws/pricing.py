@@ -20,9 +20,6 @@ from gangway.components.estimate.cost import (
     unknown_price,
 )
 
-__all__ = ["QUEUE_TAG", "Difference", "Ec2Client", "compare", "fetch_types", "not_offered", "price_resources"]
-
-
 Answer = Mapping[str, Any]
 Value = str | int | float | None
 

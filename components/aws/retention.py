@@ -2,8 +2,6 @@
 
 from gangway.components.core.retention import Retention, get_types
 
-__all__ = ["RETENTION"]
-
 _IN_BUCKET = "a setting of the bucket, deleted with it; without it the objects are less protected"
 
 RETENTION = Retention(

@@ -25,18 +25,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 from gangway.components.kubernetes.spec import RUNG_LABEL
 
-__all__ = [
-    "PODS_CIDR",
-    "SPOT_TAINT",
-    "AksCluster",
-    "AksClusterArgs",
-    "AksIdentity",
-    "AksIdentityArgs",
-    "AksNodePools",
-    "AksNodePoolsArgs",
-    "pool_name",
-]
-
 SYSTEM_MACHINE_TYPE = "Standard_D4s_v5"
 SYSTEM_NODES = (1, 3)
 """Minimum and maximum nodes of the system pool."""

@@ -18,9 +18,6 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 
-__all__ = ["MAX_MONTHS_AHEAD", "Budget", "BudgetArgs", "check_starts_on", "months_ahead", "plan_budget_alarms"]
-
-
 API = "https://management.azure.com"
 COSTS_VERSION, COMPUTE_VERSION, CLUSTER_VERSION = "2023-11-01", "2024-07-01", "2024-09-01"
 # Unclear: a copy of Microsoft's naming rules of 2020 says 80, 43 is recalled. A name that fits both.

@@ -21,20 +21,6 @@ from gangway.components.core.capacity import (
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 
-__all__ = [
-    "UP_TO_ON_DEMAND",
-    "LadderContext",
-    "QuotaContext",
-    "ScaleSetFields",
-    "capacity_findings",
-    "check_infiniband",
-    "check_ladder",
-    "check_proximity",
-    "ladder_quotas",
-    "plan_scale_set",
-    "rung_zones",
-]
-
 OFFERED = ("reservation", "spot", "on-demand")
 """The kinds of rungs in Azure, which has no capacity blocks and no queue."""
 UP_TO_ON_DEMAND = -1.0

@@ -10,8 +10,6 @@ from pulumi_azure_native import authorization
 
 from gangway.components.core.settling import Settling
 
-__all__ = ["CommonArgs", "common_inputs", "heeded", "replacing"]
-
 
 class CommonArgs(TypedDict):
     """Inputs of most components, and of their resources."""

@@ -29,21 +29,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 from gangway.components.core.tags import shortened
 
-__all__ = [
-    "EncryptionKey",
-    "EncryptionKeyArgs",
-    "Grantee",
-    "HeadIdentity",
-    "HeadIdentityArgs",
-    "KeyArgs",
-    "MemberKeyVault",
-    "MemberKeyVaultArgs",
-    "NodeIdentity",
-    "NodeIdentityArgs",
-    "ResourceGroup",
-    "ResourceGroupArgs",
-]
-
 MAX_VAULT_NAME = 24
 """Key vaults: 3 to 24 letters, digits and dashes."""
 MEMBER_DELETION_DAYS = 7

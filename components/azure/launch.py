@@ -13,28 +13,6 @@ from gangway.components.azure.capacity import ScaleSetFields
 from gangway.components.catalog.schema import AzureMachineType
 from gangway.components.core.findings import InputError
 
-__all__ = [
-    "ADMIN",
-    "ENTRA_LOGIN",
-    "ROOT_DISK_TYPE",
-    "Image",
-    "NodeLaunch",
-    "Security",
-    "boot_diagnostics",
-    "custom_data",
-    "identity_type",
-    "image_reference",
-    "is_hpc_image",
-    "linux_configuration",
-    "node_image",
-    "plan_image",
-    "plan_security",
-    "security_profile",
-    "vm_profile",
-    "with_version",
-]
-
-
 # RSA Laboratories, "The RSA Challenge Numbers": 617 digits, their sum 2738.
 MODULUS = int(
     "25195908475657893494027183240048398571429282126204032027777137836043662020707595556264018525880784"

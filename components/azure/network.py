@@ -16,8 +16,6 @@ from gangway.components.core.fields import Egress
 from gangway.components.core.network import HeadPortsArgs, private_network
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["PrivateEndpoints", "PrivateEndpointsArgs", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
-
 # Azure Bastion documentation, "Subnet": at least a /26, with this name.
 BASTION_PREFIX, BASTION_SUBNET = 26, "AzureBastionSubnet"
 ROLES = ("fabric", "head")

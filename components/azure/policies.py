@@ -9,28 +9,6 @@ from gangway.components.azure.fallback import HEAD_ACTIONS
 from gangway.components.core.blob_url import BlobUrl
 from gangway.components.core.findings import InputError
 
-__all__ = [
-    "ACR_PULL",
-    "BLOB_CONTRIBUTOR",
-    "BLOB_READER",
-    "COST_READER",
-    "KEY_USER",
-    "LOG_WRITER",
-    "RUN_WRITER_ACTIONS",
-    "SECRET_USER",
-    "STORAGE_CONTRIBUTOR",
-    "container_id",
-    "get_account",
-    "group_id",
-    "head_actions",
-    "import_log",
-    "importable",
-    "node_actions",
-    "role_id",
-    "stop_actions",
-]
-
-
 # Azure documentation, "Azure built-in roles": the same GUIDs in every tenant.
 ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
 BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"

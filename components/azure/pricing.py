@@ -19,8 +19,6 @@ from gangway.components.estimate.cost import (
 )
 from gangway.components.kubernetes.spec import RUNG_LABEL
 
-__all__ = ["disk_tier", "price_resources"]
-
 _AZURE = "azure-native"
 SCALE_SET = f"{_AZURE}:compute:VirtualMachineScaleSet"
 AGENT_POOL = f"{_AZURE}:containerservice:AgentPool"

@@ -6,8 +6,6 @@ from typing import Any
 from gangway.components.azure.policies import IMPORT_LOG
 from gangway.components.core.retention import Retention, get_types
 
-__all__ = ["RETENTION"]
-
 
 def _is_import_log(inputs: Mapping[str, Any]) -> bool:
     """Managed Lustre's import log, in the data set's account. Outputs call its name `name`."""

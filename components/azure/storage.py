@@ -18,18 +18,6 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 
-__all__ = [
-    "LOGIN_USER",
-    "FlowLogStore",
-    "FlowLogStoreArgs",
-    "ImageRegistry",
-    "ImageRegistryArgs",
-    "RunBucket",
-    "RunBucketArgs",
-    "declare_flow_log",
-    "plan_watcher",
-]
-
 MAX_ACCOUNT_NAME = 24
 OWN_GROUP = "NetworkWatcherRG"
 """The resource group of Azure's own watchers, one per region ("Enable or disable Azure Network Watcher")."""

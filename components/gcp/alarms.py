@@ -8,8 +8,6 @@ from types import MappingProxyType
 from gangway.components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
 from gangway.components.core.query_text import promql_any, promql_text
 
-__all__ = ["METRICS", "AlarmPlan", "MetricPlan", "metric_name", "plan_alarms"]
-
 GPU_IDLE_BELOW = 0.10
 # A group's size is a point a minute, visible some minutes later.
 DELAY_MINUTES = 4

@@ -15,9 +15,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.identity import GROUP_PERMISSIONS, RolePlan, account_id, declare_role, heeded
 from gangway.components.gcp.monitoring import check_budget_emails, declare_channels
 
-__all__ = ["Budget", "BudgetArgs", "plan_amount", "plan_budget_alarms"]
-
-
 STOP_PERMISSIONS = ("compute.instanceGroupManagers.list", "compute.instances.stop")
 """On the whole project."""
 POOL_PERMISSIONS = ("container.clusters.get", "container.clusters.update", "container.operations.get")

@@ -25,23 +25,6 @@ from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 from gangway.components.gcp.fabric import plan_fabric_networks
 from gangway.components.gcp.slices import SlicePlan
 
-__all__ = [
-    "LadderContext",
-    "Provisioning",
-    "QuotaContext",
-    "capacity_findings",
-    "check_ladder",
-    "check_reservation_project",
-    "ignored_settings",
-    "machine_quotas",
-    "plan_provisioning",
-    "pool_quotas",
-    "rung_zone",
-    "slice_quotas",
-    "storage_quota",
-    "zone_unnamed",
-]
-
 OFFERED = ("reservation", "flex-start", "spot", "on-demand")
 """The kinds of rungs that Compute Engine has."""
 

@@ -16,8 +16,6 @@ from gangway.components.gcp.gke_pools import usual_node
 from gangway.components.gcp.identity import IMAGE_READER, account_id
 from gangway.components.gcp.launch import SCOPES
 
-__all__ = ["ClusterIdentity", "ClusterIdentityArgs", "GkeCluster", "GkeClusterArgs"]
-
 SYSTEM_MACHINE_TYPE = "e2-standard-4"
 SYSTEM_NODES = (1, 3)
 """Minimum and maximum nodes of the system pool."""

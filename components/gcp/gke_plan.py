@@ -18,19 +18,6 @@ from gangway.components.gcp.launch import boot_disk_type
 from gangway.components.gcp.slices import SlicePlan, plan_slice
 from gangway.components.kubernetes.spec import HOST
 
-__all__ = [
-    "MAX_NAME",
-    "NodeKind",
-    "PoolPlan",
-    "gpu_nodes",
-    "network_levels",
-    "plan_pools",
-    "pods_cidr",
-    "pool_name",
-    "tpu_chips",
-    "tpu_nodes",
-]
-
 MAX_NAME = 40
 """Of clusters and node pools (GKE API, `Cluster.name` and `NodePool.name`)."""
 

@@ -15,31 +15,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 from gangway.components.core.tags import shortened
 
-__all__ = [
-    "DATA_READER",
-    "GROUP_PERMISSIONS",
-    "IMAGE_READER",
-    "RUN_WRITER",
-    "EncryptionKey",
-    "EncryptionKeyArgs",
-    "HeadIdentity",
-    "HeadIdentityArgs",
-    "NodeIdentity",
-    "NodeIdentityArgs",
-    "ProjectServices",
-    "ProjectServicesArgs",
-    "RolePlan",
-    "StackSecret",
-    "StackSecretArgs",
-    "account_id",
-    "declare_role",
-    "filesystem_name",
-    "get_bucket",
-    "get_prefix",
-    "heeded",
-    "plan_services",
-]
-
 SECRET_READER = "roles/secretmanager.secretAccessor"
 
 

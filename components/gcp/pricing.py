@@ -20,8 +20,6 @@ from gangway.components.gcp.gke_plan import tpu_chips
 from gangway.components.gcp.slices import SlicePlan, chip_prices, plan_slice
 from gangway.components.kubernetes.spec import RUNG_LABEL
 
-__all__ = ["price_resources"]
-
 TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 RESIZE_REQUEST = "gcp:compute/resizeRequest:ResizeRequest"

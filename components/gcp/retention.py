@@ -2,8 +2,6 @@
 
 from gangway.components.core.retention import Retention, get_types
 
-__all__ = ["RETENTION"]
-
 RETENTION = Retention(
     data={"gcp:storage:Bucket": "run records; not deleted unless empty. Its protections are inputs of the bucket"},
     keys={"gcp:kms:CryptoKey": "its deletion destroys every version, and objects encrypted with one become unreadable"},

@@ -11,17 +11,6 @@ from gangway.components.catalog.loader import load_tpus
 from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, TpuGeneration, TpuPrice
 from gangway.components.core.findings import InputError, nearest_hint
 
-__all__ = [
-    "SlicePlan",
-    "chip_prices",
-    "plan_slice",
-    "slice_machine",
-    "slice_prices",
-    "slice_topologies",
-    "worker_tflops",
-]
-
-
 PLACE = "gangway:cluster"
 CUBE_SIDE = 4
 MAX_LISTED = 10

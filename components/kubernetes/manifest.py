@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["OURS", "Manifest", "daemon_set", "manifest", "node_daemon"]
-
 Manifest = dict[str, Any]
 OURS: Mapping[str, str] = MappingProxyType({"app.kubernetes.io/managed-by": "gangway"})
 

@@ -11,8 +11,6 @@ from typing import Any
 from gangway.components.kubernetes.manifest import OURS, Manifest, manifest
 from gangway.components.kubernetes.spec import JOBS_ONLY, SIZE, ClusterSpec, Flavor, Team
 
-__all__ = ["KUEUE", "QUEUE", "queue_manifests", "tolerations"]
-
 KUEUE = "kueue.x-k8s.io/v1beta2"
 COHORT = "gangway"
 QUEUE = "main"

@@ -12,8 +12,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.kubernetes.charts import Chart
 from gangway.components.kubernetes.manifest import Manifest
 
-__all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterManifestsArgs"]
-
 _TIERS: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("ClusterRole", "PersistentVolume", "Topology", "WorkloadPriorityClass"), 0),

@@ -10,32 +10,6 @@ from typing import NamedTuple
 
 from gangway.components.core.findings import InputError
 
-__all__ = [
-    "EFA",
-    "FABRIC",
-    "FABRIC_KEY",
-    "GPU",
-    "HOST",
-    "INFINIBAND",
-    "JOBS",
-    "JOBS_ONLY",
-    "JOBS_POOL",
-    "POOL_LABEL",
-    "RUNG_LABEL",
-    "SIZE",
-    "TPU",
-    "UNCOUNTED",
-    "Allocatable",
-    "ClusterSpec",
-    "Flavor",
-    "Node",
-    "Team",
-    "aks_allocatable",
-    "check_teams",
-    "eks_allocatable",
-    "gke_allocatable",
-]
-
 GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
 """Pods request it to use the fabric on AWS; without it NCCL silently uses TCP."""

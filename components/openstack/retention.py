@@ -2,8 +2,6 @@
 
 from gangway.components.core.retention import Retention, get_types
 
-__all__ = ["RETENTION"]
-
 RETENTION = Retention(
     data={"openstack:objectstorage:Container": "run records; the object store refuses to delete it unless empty"},
     copies={"openstack:sharedfilesystem:Share": "nodes put records in the container"},

@@ -11,8 +11,6 @@ from importlib import import_module
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-__all__ = ["GOOGLE_API_URL", "TpuApi", "TpuError", "open_session", "status_error"]
-
 GOOGLE_API_URL = "https://tpu.googleapis.com"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 REQUEST_TIMEOUT_SEC = 60.0

@@ -15,8 +15,6 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.identity import DATA_READER, RUN_WRITER, account_id
 
-__all__ = ["PAUSES_SEC", "PERIOD_MINUTES", "WINDOW_SEC", "TpuReconciler", "TpuReconcilerArgs"]
-
 PAUSES_SEC = (0, 300, 600, 1200, 2400, 3600, 3600, 3600)
 """Pause since the latest re-creation within WINDOW_SEC; the first is immediate. Slices lost again after the last pause
 are given up: each attempt costs a boot without a step.

@@ -26,10 +26,7 @@ from gangway.components.kubernetes.spec import ClusterSpec
 from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import get_spec, is_static, topology_findings
 from gangway.stacks.base.shared import (
-    METRICS_PORT,
-    RENDEZVOUS_PORT,
     check_head,
-    head_host,
     named_zone,
     nodes_meet,
     queue_fabric,
@@ -38,21 +35,6 @@ from gangway.stacks.base.shared import (
 from gangway.stacks.config.engine_settings import KubernetesConfig, SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import training_job
-
-__all__ = [
-    "METRICS_PORT",
-    "MOUNT",
-    "RENDEZVOUS_PORT",
-    "AwsPlan",
-    "fabric_min_gbps",
-    "head_host",
-    "head_type",
-    "job_spec",
-    "paid_blocks",
-    "plan",
-    "purchases",
-    "run_dir",
-]
 
 MOUNT = "/fsx"
 NOTICE_SEC = 120
