@@ -4,34 +4,28 @@ machine.
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from gangway.components.catalog.loader import Provider, load_provider
 from gangway.components.catalog.schema import MachinePrice, MachineType, Region
 from gangway.components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
+from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume, fabric_variables
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
+from gangway.images.specs import Breaker
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
 from gangway.stacks.config.sections import CommandConfig
 from gangway.stacks.config.stack_config import StackConfig, image_signature
 
-Args = TypeVar("Args")
 RENDEZVOUS_PORT = 29400
 METRICS_PORT = 9400
 PCIE_BUS_GBPS = 80.0
 """Required bandwidth of GPUs that are connected over PCIe only: 10 GB/s. Eight of them reached 28 GB/s inside one
 machine with PCIe 5 (github.com/NVIDIA/nccl, issue 1639), independent of the network between machines.
 """
-
-
-def typed_args(kind: type[Args], values: Mapping[str, Any]) -> Args:
-    """A component's arguments from shared parts; unknown or missing ones are our bug."""
-    required, optional = vars(kind)["__required_keys__"], vars(kind)["__optional_keys__"]
-    assert required <= values.keys() <= required | optional, (kind, sorted(values.keys() ^ required))
-    return kind(**values)
 
 
 def get_site(config: StackConfig) -> SiteConfig:
@@ -110,6 +104,40 @@ def state_root(config: StackConfig, mount: str) -> str:
 def run_dir(config: StackConfig, mount: str) -> str:
     """The run's directory, the same on every node."""
     return f"{state_root(config, mount)}/runs/{config.stack}"
+
+
+def scrapes(config: StackConfig) -> bool:
+    """Whether the head runs Prometheus, whose image endpoints do not reach; metrics of a command are unknown."""
+    wanted = config.trains and config.head.prometheus_image is not None
+    return wanted and config.network.egress is Egress.NAT
+
+
+def machine_settings(config: StackConfig, job: JobSpec, bucket_url: str, mount: str) -> dict[str, Any]:
+    """User data settings of every machine. `mount`: of the file system, if any."""
+    return {
+        "stack": config.stack,
+        "job": job,
+        "image_registry": job.image.partition("/")[0],
+        "bucket_uri": f"{bucket_url}/{config.stack}",
+        "run_dir": run_dir(config, mount),
+        "max_hours": config.work.max_hours,
+    }
+
+
+def worker_settings(config: StackConfig, machine: MachineType, tags: Mapping[str, str]) -> dict[str, Any]:
+    """User data settings of workers in groups that replace them."""
+    return {
+        "scratch_mount_point": "/scratch" if machine.instance_store_gib.value else None,
+        "labels": container_labels(config, tags),
+        "terminate_when_done": config.work.terminate_when_done,
+        "breaker": Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
+    }
+
+
+def head_settings(config: StackConfig) -> dict[str, Any]:
+    """User data settings of a head node."""
+    prometheus_image = config.head.prometheus_image if scrapes(config) else None
+    return {"port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT, "prometheus_image": prometheus_image}
 
 
 def command_job(

@@ -47,7 +47,7 @@ def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[st
     parameter = {} if config.cluster.image_id else {"nodes": image_parameter(eks.version, planned.machine)}
     found = look_up_all(config, provider, parameter, builds=False)
     record_choice(config.stack, config.encryption)
-    common = ComponentFactory(config, planned, found, opts)
+    common = ComponentFactory(config, planned, opts, found)
     stack = _Factory(config, planned, eks, found, opts)
     key = common.key()
     runs = common.runs(key)

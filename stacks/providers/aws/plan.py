@@ -206,7 +206,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
             config,
             config.own_command,
             image,
-            run_dir=run_dir(config),
+            run_dir=shared.run_dir(config, MOUNT),
             state=state,
             accelerators=processes,
             shutdown_timeout_sec=SHUTDOWN_SEC,
@@ -219,7 +219,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
         load().get_prices(planned.machine.name),
         image,
         state=state,
-        run_dir=run_dir(config),
+        run_dir=shared.run_dir(config, MOUNT),
         data_dir=f"{MOUNT}/data" if shared.has_source(config) else "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
         at=shared.rendezvous(config, at_head=planned.head),
@@ -233,11 +233,6 @@ def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
     if not planned.head or not count_efa(planned.machine) or gbps is None:
         return None
     return shared.least_bus_gbps(config, planned.machine, gbps)
-
-
-def run_dir(config: StackConfig) -> str:
-    """The run directory, the same on every node."""
-    return shared.run_dir(config, MOUNT)
 
 
 def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:

@@ -21,7 +21,6 @@ from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import AzureMachineType, Region
 from gangway.components.core.blob_url import BlobUrl, read_blob_url
 from gangway.components.core.capacity import LADDER, preferred_zone
-from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY
 from gangway.components.core.job import JobSpec
@@ -230,12 +229,6 @@ def _source(config: StackConfig) -> BlobUrl | None:
     return source
 
 
-def scrapes(config: StackConfig) -> bool:
-    """Whether the head runs Prometheus; metrics of custom commands are unknown."""
-    wanted = config.trains and config.head.prometheus_image is not None
-    return wanted and config.network.egress is Egress.NAT
-
-
 def head_type(config: StackConfig) -> str:
     """The head node's machine type."""
     return config.head.machine_type or HEAD_MACHINE_TYPE
@@ -301,7 +294,7 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
         load_provider("azure").get_prices(planned.machine.name),
         image,
         state=shared.state_root(config, MOUNT),
-        run_dir=run_dir(config),
+        run_dir=shared.run_dir(config, MOUNT),
         data_dir=data_dir(planned) or "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
         at=at,
@@ -318,11 +311,6 @@ def data_dir(planned: AzurePlan) -> str | None:
 def fabric_min_gbps(config: StackConfig, planned: AzurePlan) -> float | None:
     """The minimum bus bandwidth for the job to start; None if there is no fabric to test."""
     return shared.least_bus_gbps(config, planned.machine, planned.fabric.gbps) if planned.fabric.num_hcas else None
-
-
-def run_dir(config: StackConfig) -> str:
-    """The run directory, the same on every node."""
-    return shared.run_dir(config, MOUNT)
 
 
 SPOT_KEY = SPOT_TAINT.partition("=")[0]

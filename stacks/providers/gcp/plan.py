@@ -377,7 +377,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         prices,
         image,
         state=shared.state_root(config, MOUNT),
-        run_dir=run_dir(config),
+        run_dir=shared.run_dir(config, MOUNT),
         data_dir=f"{MOUNT}/data" if shared.has_source(config) else "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
         at=shared.rendezvous(config, at_head=planned.meets),
@@ -410,11 +410,6 @@ def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:
 def queued_resource(config: StackConfig, planned: GcpPlan) -> str:
     """The full name of the stack's request for slices."""
     return f"projects/{planned.project}/locations/{planned.zone}/queuedResources/{config.stack}"
-
-
-def run_dir(config: StackConfig) -> str:
-    """The run directory, the same on every node."""
-    return shared.run_dir(config, MOUNT)
 
 
 # Values of the label that selects slices for pods (GKE documentation, "Deploy TPU workloads").
