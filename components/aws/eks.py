@@ -153,7 +153,8 @@ class EksCluster(pulumi.ComponentResource):
         )
         addons = [self._addon(cluster, addon, values) for addon, values in _ADDONS_BEFORE_NODES.items()]
         system = self._system_nodes(cluster, role_arn, addons)
-        ready = [self._autoscaler(cluster), self._dns(cluster, system)]
+        last = pulumi.ResourceOptions(parent=self, depends_on=[system])
+        ready = [self._autoscaler(cluster), self._addon(cluster, "coredns", None, last)]
         self.name = cluster.name
         self.endpoint = cluster.endpoint
         self.certificate_authority = cluster.certificate_authority.apply(lambda found: str(found.data))
@@ -249,7 +250,9 @@ class EksCluster(pulumi.ComponentResource):
             public_access_cidrs=outside or None,
         )
 
-    def _addon(self, cluster: eks.Cluster, addon: str, values: str | None) -> eks.Addon:
+    def _addon(
+        self, cluster: eks.Cluster, addon: str, values: str | None, opts: pulumi.ResourceOptions | None = None
+    ) -> eks.Addon:
         """The add-on in EKS's version for the cluster."""
         identities = None
         if addon == "vpc-cni":
@@ -265,18 +268,7 @@ class EksCluster(pulumi.ComponentResource):
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",
             tags=self._args["tags"],
-            opts=self._child,
-        )
-
-    def _dns(self, cluster: eks.Cluster, system: eks.NodeGroup) -> eks.Addon:
-        return eks.Addon(
-            f"{self._name}-coredns",
-            cluster_name=cluster.name,
-            addon_name="coredns",
-            resolve_conflicts_on_create="OVERWRITE",
-            resolve_conflicts_on_update="OVERWRITE",
-            tags=self._args["tags"],
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[system]),
+            opts=opts or self._child,
         )
 
     def _autoscaler(self, cluster: eks.Cluster) -> eks.PodIdentityAssociation:

@@ -16,7 +16,9 @@ from gangway.components.core.capacity import (
     RungPlan,
     Spot,
     check_kinds,
+    named_zones,
     not_sold,
+    same_reservations,
 )
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
@@ -162,11 +164,7 @@ def check_proximity(machine: AzureMachineType, wanted: bool, place: str = "proxi
 
 def rung_zones(rung: AnyRung | RungPlan, own: str) -> tuple[str, ...]:
     """The zones of a rung's scale set, by default `own`, the cluster's; empty if there are none, or for any."""
-    zones: tuple[str, ...] = getattr(rung, "zones", ())
-    zone: str | None = getattr(rung, "zone", None)
-    if zone is not None:
-        return (zone,)
-    return zones or ((own,) if own else ())
+    return named_zones(rung) or ((own,) if own else ())
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ class LadderContext:
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
     """All conflicts, rung by rung, of a ladder that `check_ladder` accepts."""
     found = [
-        *_same_reservation(rungs),
+        *same_reservations(rungs),
         *_same_rung(rungs),
         *_group_size(context),
         *_rungs_apart(rungs, context),
@@ -201,19 +199,6 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
         found += _zones(rung, path, context)
         found += _ignored(rung, path)
     return found
-
-
-def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
-    first: dict[str, int] = {}
-    for index, rung in enumerate(rungs):
-        # Azure's ids are case-insensitive.
-        if isinstance(rung, Reservation) and first.setdefault(rung.id.lower(), index) != index:
-            yield Finding.error(
-                "capacity.same-reservation",
-                f"{LADDER}[{index}].id",
-                f"{rung.id} is already what rung {first[rung.id.lower()]} uses",
-                "remove this rung",
-            )
 
 
 def _same_rung(rungs: Sequence[AnyRung]) -> Iterable[Finding]:

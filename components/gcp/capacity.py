@@ -18,7 +18,9 @@ from gangway.components.core.capacity import (
     RungPlan,
     Spot,
     check_kinds,
+    named_zones,
     not_sold,
+    same_reservations,
 )
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
@@ -121,9 +123,7 @@ def _check_market(rung: Spot | OnDemand, here: str) -> None:
 
 def rung_zone(rung: AnyRung | RungPlan, own: str) -> str:
     """The zone of a rung's nodes, by default `own`, the cluster's."""
-    zones: tuple[str, ...] = getattr(rung, "zones", ())
-    zone: str | None = getattr(rung, "zone", None)
-    return zone or next(iter(zones), own)
+    return next(iter(named_zones(rung)), own)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class LadderContext:
 
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
     """All conflicts, rung by rung, of a ladder that `check_ladder` accepts."""
-    found = list(_same_reservation(rungs))
+    found = list(same_reservations(rungs))
     machine, sold = context.machine, context.machine.capacity
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
@@ -169,18 +169,6 @@ def _separate_placement(rungs: Sequence[AnyRung], context: LadderContext) -> Ite
             "in the zone, and the job is as fast as the way between them",
             "keep one rung where that matters more than having nodes at all",
         )
-
-
-def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
-    first: dict[str, int] = {}
-    for index, rung in enumerate(rungs):
-        if isinstance(rung, Reservation) and first.setdefault(rung.id, index) != index:
-            yield Finding.error(
-                "capacity.same-reservation",
-                f"{LADDER}[{index}].id",
-                f"{rung.id} is already what rung {first[rung.id]} uses",
-                "remove this rung",
-            )
 
 
 def _zone(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:

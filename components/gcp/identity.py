@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_gcp import artifactregistry, kms, projects, secretmanager, serviceaccount, storage
+from pulumi_gcp import artifactregistry, kms, projects, secretmanager, serviceaccount, storage, workflows
 
 from gangway.components.core.dependencies import after
 from gangway.components.core.outputs import register_outputs
@@ -390,6 +390,61 @@ def declare_role(
         condition = projects.IAMMemberConditionArgs(title="the stack's own groups", expression=plan.condition)
     return projects.IAMMember(
         name, project=project, role=role.name, member=account.member, condition=condition, opts=opts
+    )
+
+
+def grant_roles(
+    name: str,
+    roles: Sequence[str],
+    account: serviceaccount.Account,
+    project: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
+) -> list[projects.IAMMember]:
+    """Predefined roles of `account` on the whole project."""
+    return [
+        projects.IAMMember(
+            f"{name}-{role.rpartition('/')[2].replace('.', '-')}",
+            project=project,
+            role=role,
+            member=account.member,
+            opts=opts,
+        )
+        for role in roles
+    ]
+
+
+class WorkflowArgs(TypedDict):
+    """The arguments of a component that a workflow needs."""
+
+    project: pulumi.Input[str]
+    region: str
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+def declare_workflow(
+    name: str,
+    args: WorkflowArgs,
+    description: str,
+    source: str,
+    variables: Mapping[str, pulumi.Input[str]],
+    email: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
+) -> workflows.Workflow:
+    """A workflow that is deleted with the stack. `source`: a YAML file of this package."""
+    return workflows.Workflow(
+        name,
+        project=args["project"],
+        region=args["region"],
+        description=description,
+        source_contents=source,
+        user_env_vars=variables,
+        service_account=email,
+        call_log_level="LOG_ERRORS_ONLY",
+        crypto_key_name=args.get("kms_key_name"),
+        deletion_protection=False,
+        labels=args["tags"],
+        opts=opts,
     )
 
 

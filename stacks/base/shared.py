@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from gangway.components.catalog.loader import Provider, load_provider
+from gangway.components.catalog.loader import Catalog, Provider, load_provider
 from gangway.components.catalog.schema import MachinePrice, MachineType, Region
 from gangway.components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
 from gangway.components.core.fields import Egress
@@ -52,6 +52,16 @@ def get_region(config: StackConfig) -> Region:
 def get_price(config: StackConfig, machine: SiteMachine) -> MachinePrice:
     """The owner's price of a machine hour, if the stack file has it."""
     return site_price(get_site(config), machine, config.region)
+
+
+def find_machine(config: StackConfig, catalog: Catalog, unfit: Mapping[str, str] = MappingProxyType({})) -> MachineType:
+    """The type of the nodes, by its name or accelerator. `unfit`: types to avoid, with the reason. InputError: none."""
+    cluster = config.cluster
+    if cluster.machine_type is not None:
+        return catalog.machine(cluster.machine_type, "gangway:cluster.machine_type")
+    assert cluster.accelerator is not None, "StackConfig requires one of the two"
+    place = "gangway:cluster.accelerator"
+    return catalog.machine_for(cluster.accelerator, config.provider, place, config.region, unfit)
 
 
 def check_head(provider: Provider, machine_type: str) -> None:
@@ -221,6 +231,18 @@ def steps_alarm_minutes(config: StackConfig) -> int | None:
 def image_place(config: StackConfig) -> str:
     """The setting that names an existing image."""
     return "gangway:image.prebuilt" if config.own_command is None else "gangway:job.image"
+
+
+def refused_image(config: StackConfig, allowed: str, registry: str) -> InputError:
+    """The error for an existing image that nodes cannot pull. `registry`: to which to push it."""
+    return InputError(
+        image_place(config),
+        "nodes cannot pull this image",
+        value=config.ready_image,
+        allowed=allowed,
+        fix=f"push the image to {registry}"
+        + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
+    )
 
 
 def head_host(config: StackConfig) -> str:

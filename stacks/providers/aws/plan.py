@@ -27,6 +27,7 @@ from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import get_spec, is_static, topology_findings
 from gangway.stacks.base.shared import (
     check_head,
+    find_machine,
     named_zone,
     nodes_meet,
     queue_fabric,
@@ -99,7 +100,7 @@ def plan(config: StackConfig) -> AwsPlan:
     """
     cluster = config.cluster
     region = load().region(config.region, "aws", "gangway:region")
-    machine = _machine(config)
+    machine = find_machine(config, load())
     check_head("aws", head_type(config))
     check_ladder(cluster.capacity, machine)
     check_zones(cluster.capacity, _get_zones(region))
@@ -135,14 +136,6 @@ def plan(config: StackConfig) -> AwsPlan:
     )
 
 
-def _machine(config: StackConfig) -> MachineType:
-    cluster = config.cluster
-    if cluster.machine_type is not None:
-        return load().machine(cluster.machine_type, "gangway:cluster.machine_type")
-    assert cluster.accelerator is not None, "StackConfig requires one of the two"
-    return load().machine_for(cluster.accelerator, "aws", "gangway:cluster.accelerator", config.region)
-
-
 def head_type(config: StackConfig) -> str:
     """The head node's machine type."""
     return config.head.machine_type or "t3.medium"
@@ -166,14 +159,8 @@ def _repository_arn(config: StackConfig) -> str | None:
         return None
     match = _ECR.fullmatch(image)
     if match is None or match[2] != config.region:
-        raise InputError(
-            "gangway:image.prebuilt" if config.own_command is None else "gangway:job.image",
-            "nodes cannot pull this image",
-            value=image,
-            allowed=f"<account>.dkr.ecr.{config.region}.amazonaws.com/<repository>@sha256:<digest>",
-            fix=f"push the image to ECR in {config.region}"
-            + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
-        )
+        allowed = f"<account>.dkr.ecr.{config.region}.amazonaws.com/<repository>@sha256:<digest>"
+        raise shared.refused_image(config, allowed, f"ECR in {config.region}")
     return f"arn:{partition_in(match[2])}:ecr:{match[2]}:{match[1]}:repository/{match[3]}"
 
 

@@ -93,7 +93,7 @@ def plan(config: StackConfig) -> AzurePlan:
     """
     own, cluster = _section(config), config.cluster
     region = load_provider("azure").region(config.region, "azure", "gangway:region")
-    machine = _machine(config)
+    machine = cast("AzureMachineType", shared.find_machine(config, load_provider("azure")))
     # First, since no other id would fix such a reservation.
     check_infiniband(machine, cluster.capacity, cluster.nodes.max, LADDER, "gangway:cluster.nodes.max")
     check_ladder(cluster.capacity)
@@ -152,15 +152,6 @@ def _check_name(config: StackConfig) -> None:
             allowed="single dashes with storage.source or encryption: customer-key",
             fix=f"rename the stack, for example to {re.sub('--+', '-', config.stack)}",
         )
-
-
-def _machine(config: StackConfig) -> AzureMachineType:
-    cluster, catalog = config.cluster, load_provider("azure")
-    if cluster.machine_type is not None:
-        return cast("AzureMachineType", catalog.machine(cluster.machine_type, "gangway:cluster.machine_type"))
-    assert cluster.accelerator is not None, "StackConfig requires one of the two"
-    found = catalog.machine_for(cluster.accelerator, "azure", "gangway:cluster.accelerator", config.region)
-    return cast("AzureMachineType", found)
 
 
 def _security(own: AzureConfig, machine: AzureMachineType, image_id: str | None, lustre: bool) -> Security:
@@ -241,14 +232,8 @@ def _registry_id(config: StackConfig) -> str | None:
         return None
     match, registry_id = _IMAGE.fullmatch(image), _section(config).registry_id
     if match is None:
-        raise InputError(
-            place,
-            "nodes cannot pull this image",
-            value=image,
-            allowed="<registry>.azurecr.io/<repository>@sha256:<digest>",
-            fix="push the image to Azure Container Registry"
-            + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
-        )
+        allowed = "<registry>.azurecr.io/<repository>@sha256:<digest>"
+        raise shared.refused_image(config, allowed, "Azure Container Registry")
     host, show = match["host"], f"copy it from `az acr show --name {match['host'].partition('-')[0]} --query id`"
     if registry_id is None:
         raise InputError(

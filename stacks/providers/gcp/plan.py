@@ -258,14 +258,12 @@ def _check_trains(config: StackConfig) -> None:
 
 def _machine(config: StackConfig) -> MachineType:
     cluster, catalog = config.cluster, load_provider("gcp")
-    if cluster.machine_type is not None:
-        return catalog.machine(cluster.machine_type, "gangway:cluster.machine_type")
-    assert cluster.accelerator is not None, "StackConfig requires one of the two"
     try:
         unfit = {} if cluster.image_id is not None or cluster.nodes.max < 2 else _machines_without_kernel(catalog)
-        return catalog.machine_for(cluster.accelerator, "gcp", "gangway:cluster.accelerator", config.region, unfit)
+        return shared.find_machine(config, catalog, unfit)
     except InputError as error:
-        if cluster.accelerator in {machine.accelerator for machine in catalog.machines.values()}:
+        known = {machine.accelerator for machine in catalog.machines.values()}
+        if cluster.machine_type is not None or cluster.accelerator in known:
             raise
         # The catalogue of machines has no slices.
         allowed = f"{error.allowed}; TPUs: {tpu_types()}"
@@ -346,14 +344,8 @@ def _repository_id(config: StackConfig) -> str | None:
         return None
     match = _IMAGE.fullmatch(image)
     if match is None or match[1] not in (config.region, *_MULTI_REGIONS):
-        raise InputError(
-            shared.image_place(config),
-            "nodes cannot pull this image",
-            value=image,
-            allowed=f"{config.region}-docker.pkg.dev/<project>/<repository>/<image>@sha256:<digest>",
-            fix=f"push the image to Artifact Registry in {config.region}"
-            + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
-        )
+        allowed = f"{config.region}-docker.pkg.dev/<project>/<repository>/<image>@sha256:<digest>"
+        raise shared.refused_image(config, allowed, f"Artifact Registry in {config.region}")
     return f"projects/{match[2]}/locations/{match[1]}/repositories/{match[3]}"
 
 
