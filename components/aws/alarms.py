@@ -256,7 +256,6 @@ _EVENT_ALARMS = (
 
 
 def _of_event(events: str, name: str, metric: MetricPlan, description: str) -> AlarmPlan:
-    """Rings once a node reported the event."""
     return AlarmPlan(name, description.format(events=events), "GreaterThanOrEqualToThreshold", 1, 900, 1, (metric,))
 
 

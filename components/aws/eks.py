@@ -6,7 +6,6 @@ Jobs run on `gangway.components.aws.node_pool.EfaNodePool`, whose machines join 
 
 import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
@@ -76,14 +75,12 @@ LOG_KINDS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 """All logs of a control plane."""
 CNI_ACCOUNT = "aws-node"
 SYSTEM_DISK_GIB = 40
-_ADDONS_BEFORE_NODES: Mapping[str, str | None] = MappingProxyType(
-    {
-        "eks-pod-identity-agent": None,
-        "kube-proxy": None,
-        # Without it nothing enforces a NetworkPolicy.
-        "vpc-cni": json.dumps({"enableNetworkPolicy": "true"}),
-    }
-)
+_ADDONS_BEFORE_NODES: Mapping[str, str | None] = {
+    "eks-pod-identity-agent": None,
+    "kube-proxy": None,
+    # Without it nothing enforces a NetworkPolicy.
+    "vpc-cni": json.dumps({"enableNetworkPolicy": "true"}),
+}
 
 
 class EksClusterArgs(TypedDict):
@@ -253,7 +250,6 @@ class EksCluster(pulumi.ComponentResource):
     def _addon(
         self, cluster: eks.Cluster, addon: str, values: str | None, opts: pulumi.ResourceOptions | None = None
     ) -> eks.Addon:
-        """The add-on in EKS's version for the cluster."""
         identities = None
         if addon == "vpc-cni":
             account = (SYSTEM, CNI_ACCOUNT)

@@ -458,7 +458,6 @@ class EfaNodePool(pulumi.ComponentResource):
         )
 
     def _subnets(self, rung: RungPlan) -> pulumi.Input[list[str]]:
-        """The subnets of the rung's zones, by default of the cluster's zone."""
         zones = self._args.get("zones")
         if zones is None:
             return self._args["subnet_ids"]

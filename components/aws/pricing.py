@@ -2,9 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from gangway.components.catalog.loader import Catalog
@@ -26,7 +25,7 @@ QUEUE_TAG = ("gangway:sized-by", "queue")
 """Tag of a group that a queue of jobs sizes."""
 GP3_MIBPS = 125
 """Throughput of a gp3 volume without extra cost (Amazon EBS user guide, "General Purpose SSD volumes")."""
-NOTHING_PAID: Mapping[str, PriceQuote] = MappingProxyType({})
+NOTHING_PAID: Mapping[str, PriceQuote] = {}
 _PERFORMANCE = re.compile(r"(?:Up to )?(?:(\d+)x )?([\d.]+) Gigabit$")
 
 
@@ -195,7 +194,7 @@ def _group(
     desired = group.inputs.get("desiredCapacity")
     # A closed group costs its price as soon as it opens.
     num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if desired is None else desired or 0)
-    disk, more_mibps = _root_gib(offers[0]), _root_mibps(offers[0]) - GP3_MIBPS
+    disk, mibps = _root_disk(offers[0])
     lines = [_node_price(group.name, market, name, num_nodes, prices, standby, cap_usd, paid) for name in machine_types]
     # The type that will launch is unknown: if one has no price the result is unknown, else the most expensive counts.
     dearest = max(lines, key=lambda price: math.inf if price.hourly is None else price.hourly)
@@ -203,7 +202,7 @@ def _group(
     yield dearest if dearest.price is None or highest <= dearest.price else replace(dearest, price_high=highest)
     label = f"{group.name}: root volumes, {disk:g} GiB a node"
     yield prices.service(label, "ebs-gp3", num_nodes * disk, standby=standby)
-    if more_mibps > 0:
+    if (more_mibps := mibps - GP3_MIBPS) > 0:
         label = f"{group.name}: root volumes, {more_mibps:g} MiB/s a node beyond gp3's own"
         yield prices.service(label, "ebs-gp3-throughput", num_nodes * more_mibps, standby=standby)
 
@@ -218,25 +217,17 @@ def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:
 
 
 def _opened_sizes(resources: Sequence[Declared]) -> dict[str, int]:
-    """Nodes per group id after a scheduled action has opened it."""
     schedules = [r.inputs for r in resources if r.type == "aws:autoscaling/schedule:Schedule"]
     return {inputs["autoscalingGroupName"]: int(inputs["maxSize"]) for inputs in schedules if inputs["maxSize"]}
 
 
-def _root_gib(template: Declared) -> float:
-    """Size of the root disk, the only one in our templates."""
+def _root_disk(template: Declared) -> tuple[float, float]:
+    """Size and throughput of the root disk, the only one in our templates."""
     (disk,) = template.inputs["blockDeviceMappings"]
-    return float(disk["ebs"]["volumeSize"])
-
-
-def _root_mibps(template: Declared) -> float:
-    """Its throughput."""
-    (disk,) = template.inputs["blockDeviceMappings"]
-    return float(disk["ebs"].get("throughput") or GP3_MIBPS)
+    return float(disk["ebs"]["volumeSize"]), float(disk["ebs"].get("throughput") or GP3_MIBPS)
 
 
 def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, list[Declared]]:
-    """The market of a group, and its launch templates: several if it is mixed."""
     mixed = group.inputs.get("mixedInstancesPolicy")
     if mixed is None:
         template = templates[group.inputs["launchTemplate"]["id"]]
@@ -248,7 +239,6 @@ def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, 
 
 
 def _spot_cap(group: Declared, template: Declared) -> float | None:
-    """Price cap of a spot node-hour; None for the on-demand price."""
     mixed = group.inputs.get("mixedInstancesPolicy")
     if mixed is None:
         cap = (template.inputs["instanceMarketOptions"].get("spotOptions") or {}).get("maxPrice")
@@ -335,26 +325,18 @@ def _price_resource(
 def _monitoring(resources: Sequence[Declared], prices: PriceList) -> Iterable[CostComponent]:
     """CloudWatch, one line per price. An alarm is billed by its expression's metrics, a metric from its first point."""
 
-    def line(label: str, service: str, kind: str, each: Callable[[Declared], int]) -> Iterable[CostComponent]:
+    def line(label: str, service: str, kind: str) -> Iterable[CostComponent]:
         found = [one for one in resources if one.type == f"aws:cloudwatch/{kind}"]
-        number = sum(map(each, found))
         if not found:
             return ()
+        # An alarm without an expression has one metric.
+        number = sum(sum("metric" in query for query in one.inputs.get("metricQueries") or ()) or 1 for one in found)
         return of_resources([prices.service(f"CloudWatch: {label}, {number}", service, number)], *found)
 
-    yield from line("dashboards", "dashboard", "dashboard:Dashboard", _one_each)
-    yield from line("metrics that alarms look at", "metric-alarm", "metricAlarm:MetricAlarm", _get_metrics)
-    yield from line("composite alarms", "composite-alarm", "compositeAlarm:CompositeAlarm", _one_each)
-    yield from line("metrics out of log lines", "metric", "logMetricFilter:LogMetricFilter", _one_each)
-
-
-def _one_each(_resource: Declared) -> int:
-    return 1
-
-
-def _get_metrics(alarm: Declared) -> int:
-    """Number of an alarm's metrics; one without an expression."""
-    return sum("metric" in query for query in alarm.inputs.get("metricQueries") or ()) or 1
+    yield from line("dashboards", "dashboard", "dashboard:Dashboard")
+    yield from line("metrics that alarms look at", "metric-alarm", "metricAlarm:MetricAlarm")
+    yield from line("composite alarms", "composite-alarm", "compositeAlarm:CompositeAlarm")
+    yield from line("metrics out of log lines", "metric", "logMetricFilter:LogMetricFilter")
 
 
 def _lustre(resource: Declared, prices: PriceList) -> Iterable[CostComponent]:
@@ -371,13 +353,13 @@ def _lustre(resource: Declared, prices: PriceList) -> Iterable[CostComponent]:
 
 
 def _instance(resource: Declared, template: Declared, prices: PriceList) -> Iterable[CostComponent]:
-    machine_type, disk = resource.inputs["instanceType"], _root_gib(template)
+    machine_type, (disk, _) = resource.inputs["instanceType"], _root_disk(template)
     yield prices.machines(f"{resource.name}: {machine_type}, on-demand", machine_type, 1)
     yield prices.service(f"{resource.name}: root volume, {disk:g} GiB", "ebs-gp3", disk)
 
 
 def _node_group(resource: Declared, template: Declared, prices: PriceList) -> Iterable[CostComponent]:
-    machine_type, disk = template.inputs["instanceType"], _root_gib(template)
+    machine_type, (disk, _) = template.inputs["instanceType"], _root_disk(template)
     number = int(resource.inputs["scalingConfig"]["desiredSize"])
     label = f"{resource.name}: {number} x {machine_type}, on-demand"
     yield prices.machines(label, machine_type, number)

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
-from types import MappingProxyType
 from typing import Any, Literal
 
 from gangway.components.catalog.schema import AzureMachineType
@@ -261,7 +260,6 @@ def _own_zone(context: LadderContext) -> Iterable[Finding]:
 
 
 def _published_zones(context: LadderContext) -> tuple[str, ...]:
-    """The region's zones that sell the machine type; empty if none are listed."""
     offered = context.machine.offered
     return () if offered is None else (offered.zones.value or {}).get(context.region, ())
 
@@ -281,7 +279,6 @@ def _no_such_zone(zone: str, path: str, context: LadderContext) -> Finding:
 
 
 def _zone_value(name: str, zone: str) -> str:
-    """A zone as written for `zone`, or for `zones`."""
     return f"'{zone}'" if name == "zone" else f"['{zone}']"
 
 
@@ -318,7 +315,6 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
 
 
 def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
-    """Settings of a spot rung that Azure lacks are reported."""
     if isinstance(rung, Spot) and "allocation" in rung.model_fields_set:
         yield Finding.warning(
             "capacity.ignored-setting",
@@ -333,16 +329,14 @@ SPOT_QUOTA = "Total Regional Low-priority vCPUs"
 """
 REGIONAL_QUOTA = "Total Regional vCPUs"
 """Counts all on-demand machines besides their family's quota ("Check vCPU quotas": two tiers)."""
-HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
-    {
-        "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),
-        "Standard_B2ms": (2, "Standard BS Family vCPUs"),
-        "Standard_B2s": (2, "Standard BS Family vCPUs"),
-        "Standard_D2as_v5": (2, "Standard DASv5 Family vCPUs"),
-        "Standard_D2s_v5": (2, "Standard DSv5 Family vCPUs"),
-        "Standard_D4s_v5": (4, "Standard DSv5 Family vCPUs"),
-    }
-)
+HEAD_QUOTAS: Mapping[str, tuple[int, str]] = {
+    "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),
+    "Standard_B2ms": (2, "Standard BS Family vCPUs"),
+    "Standard_B2s": (2, "Standard BS Family vCPUs"),
+    "Standard_D2as_v5": (2, "Standard DASv5 Family vCPUs"),
+    "Standard_D2s_v5": (2, "Standard DSv5 Family vCPUs"),
+    "Standard_D4s_v5": (4, "Standard DSv5 Family vCPUs"),
+}
 """By head machine type: vCPUs, and the family's quota as in `az vm list-usage`."""
 
 

@@ -51,17 +51,11 @@ HEALTH_INTERVAL_SEC, HEALTH_PROBES, HEALTH_GRACE_SEC = 30, 3, 3600
 
 def nobodys_key() -> str:
     """A key without a known private half as a line of `authorized_keys`: ssh-rsa of 2048 bits, Azure's minimum."""
-    blob = b"".join(
-        # RFC 4251, string: four bytes of length, then the content.
-        len(part).to_bytes(4, "big") + part
-        for part in (b"ssh-rsa", _number(EXPONENT), _number(MODULUS))
-    )
-    return f"ssh-rsa {base64.b64encode(blob).decode()} nobody"
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-
-def _number(value: int) -> bytes:
-    """RFC 4251, mpint, with a leading zero bit for a positive number."""
-    return value.to_bytes(value.bit_length() // 8 + 1, "big")
+    key = RSAPublicNumbers(EXPONENT, MODULUS).public_key()
+    return f"{key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()} nobody"
 
 
 # The `id` in `az image list`, `az sig image-definition list` and `az sig image-version list`.

@@ -77,7 +77,6 @@ def _market(profile: Mapping[str, Any]) -> str:
 
 
 def _agent_pool(pool: Declared, prices: PriceList) -> Iterable[CostComponent]:
-    """An AKS pool at its maximum."""
     inputs = pool.inputs
     reserved = inputs.get("capacityReservationGroupId")
     market = "reservation" if reserved else "spot" if inputs.get("scaleSetPriority") == "Spot" else "on-demand"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import NotRequired
 
 import pulumi
-from pulumi_azure_native import containerregistry, managedidentity, network, storage
+from pulumi_azure_native import containerregistry, network, storage
 
-from gangway.components.azure.common import CommonArgs, common_inputs, heeded, replacing
+from gangway.components.azure.common import CommonArgs, common_inputs, declare_identity, heeded, replacing
 from gangway.components.azure.identity import Grantee, KeyArgs
 from gangway.components.azure.names import letters
 from gangway.components.azure.policies import BLOB_CONTRIBUTOR, container_id
@@ -159,11 +159,7 @@ class FlowLogStore(pulumi.ComponentResource):
             tags=args["tags"],
             opts=child,
         )
-        identity = managedidentity.UserAssignedIdentity(
-            f"{name}-flows",
-            **common_inputs(args),
-            opts=child,
-        )
+        identity = declare_identity(f"{name}-flows", args, child)
         grantee = Grantee(name, "flows", identity.principal_id, args["subscription_id"], args["stack"], child)
         grant = grantee.may("write", BLOB_CONTRIBUTOR, account.id)
         self.account_id = account.id

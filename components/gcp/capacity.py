@@ -5,7 +5,6 @@ of Google's APIs, or of its console if those are unpublished.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from gangway.components.catalog.schema import GcpMachineType, RoceFabric
@@ -267,45 +266,39 @@ def _reserved_placement(rung: Reservation | OnDemand, path: str) -> Finding:
     )
 
 
-GPU_QUOTAS: Mapping[str, str] = MappingProxyType(
-    {
-        "a2-highgpu": "NVIDIA_A100_GPUS",
-        "a2-ultragpu": "NVIDIA_A100_80GB_GPUS",
-        "a3-highgpu": "NVIDIA_H100_GPUS",
-        "a3-megagpu": "NVIDIA_H100_MEGA_GPUS",
-        "a3-ultragpu": "NVIDIA_H200_GPUS",
-        "a4-highgpu": "NVIDIA_B200_GPUS",
-        "g2-standard": "NVIDIA_L4_GPUS",
-    }
-)
+GPU_QUOTAS: Mapping[str, str] = {
+    "a2-highgpu": "NVIDIA_A100_GPUS",
+    "a2-ultragpu": "NVIDIA_A100_80GB_GPUS",
+    "a3-highgpu": "NVIDIA_H100_GPUS",
+    "a3-megagpu": "NVIDIA_H100_MEGA_GPUS",
+    "a3-ultragpu": "NVIDIA_H200_GPUS",
+    "a4-highgpu": "NVIDIA_B200_GPUS",
+    "g2-standard": "NVIDIA_L4_GPUS",
+}
 """By series. A100 and L4 are in Compute Engine's discovery document (v1, `Quota.metric`), as is the form of preemptible
 ones; H100 to B200 are from projects (`gcloud compute regions describe`).
 """
-TPU_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "v5e": ("TPUV5sLitepodPerProjectPerZoneForTPUAPI", "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI"),
-        "v5p": ("TPUV5PPerProjectPerZoneForTPUAPI", "TPUV5PPreemptiblePerProjectPerZoneForTPUAPI"),
-        "v6e": ("TPUV6EPerProjectPerZoneForTPUAPI", "TPUV6EPreemptiblePerProjectPerZoneForTPUAPI"),
-    }
-)
+TPU_QUOTAS: Mapping[str, tuple[str, str]] = {
+    "v5e": ("TPUV5sLitepodPerProjectPerZoneForTPUAPI", "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI"),
+    "v5p": ("TPUV5PPerProjectPerZoneForTPUAPI", "TPUV5PPreemptiblePerProjectPerZoneForTPUAPI"),
+    "v6e": ("TPUV6EPerProjectPerZoneForTPUAPI", "TPUV6EPreemptiblePerProjectPerZoneForTPUAPI"),
+}
 """The TPU API's, by generation, on demand and preemptible: from errors and `gcloud beta quotas info` of projects. Other
 generations' names were not found.
 """
-POOL_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "v4": ("'TPU v4 PodSlice chips'", "'Preemptible TPU v4 PodSlice chips'"),
-        "v5e": (
-            "TPU_LITE_PODSLICE_V5 ('TPU v5 Lite PodSlice chips')",
-            "PREEMPTIBLE_TPU_LITE_PODSLICE_V5 ('Preemptible TPU v5 Lite Podslice chips')",
-        ),
-        "v5p": ("TPU-V5P-per-project-region", "PREEMPTIBLE-TPU-V5P-per-project-region"),
-        "v6e": (
-            "TPUS-PER-TPU-FAMILY-per-project-region (tpu_family: CT6E)",
-            "PREEMPTIBLE-TPU-V6E-per-project-region",
-        ),
-        "tpu7x": ("'TPUs per TPU family' (tpu_family: tpu7x)", "'Preemptible TPU slices tpu7x'"),
-    }
-)
+POOL_QUOTAS: Mapping[str, tuple[str, str]] = {
+    "v4": ("'TPU v4 PodSlice chips'", "'Preemptible TPU v4 PodSlice chips'"),
+    "v5e": (
+        "TPU_LITE_PODSLICE_V5 ('TPU v5 Lite PodSlice chips')",
+        "PREEMPTIBLE_TPU_LITE_PODSLICE_V5 ('Preemptible TPU v5 Lite Podslice chips')",
+    ),
+    "v5p": ("TPU-V5P-per-project-region", "PREEMPTIBLE-TPU-V5P-per-project-region"),
+    "v6e": (
+        "TPUS-PER-TPU-FAMILY-per-project-region (tpu_family: CT6E)",
+        "PREEMPTIBLE-TPU-V6E-per-project-region",
+    ),
+    "tpu7x": ("'TPUs per TPU family' (tpu_family: tpu7x)", "'Preemptible TPU slices tpu7x'"),
+}
 """Compute Engine's for GKE's node pools, in chips by region; in quotes the console's names (Compute Engine
 documentation, "Allocation quotas", and GKE's on TPUs, from public notes of 2026-07-14). Ids are from `gcloud quotas
 info` in August 2026.

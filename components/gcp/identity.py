@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from types import MappingProxyType
 from typing import NotRequired, TypedDict
 
 import pulumi
@@ -79,34 +78,30 @@ ALWAYS = (
     "serviceusage",
     "storage",
 )
-ON_REQUEST: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "lustre": ("lustre", "servicenetworking"),
-        "filestore": ("file",),
-        "tpu": ("tpu",),
-        "encryption": ("cloudkms",),
-        "keys": ("secretmanager",),
-        "kubernetes": ("container",),
-        "perimeter": ("accesscontextmanager",),
-        "stop": ("eventarc", "workflows", "workflowexecutions"),
-        "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
-    }
-)
+ON_REQUEST: Mapping[str, tuple[str, ...]] = {
+    "lustre": ("lustre", "servicenetworking"),
+    "filestore": ("file",),
+    "tpu": ("tpu",),
+    "encryption": ("cloudkms",),
+    "keys": ("secretmanager",),
+    "kubernetes": ("container",),
+    "perimeter": ("accesscontextmanager",),
+    "stop": ("eventarc", "workflows", "workflowexecutions"),
+    "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
+}
 """Optional parts of a stack, and their APIs."""
 
-AGENT_DOMAINS: Mapping[str, str] = MappingProxyType(
-    {
-        "compute": "compute-system",
-        "filestore": "cloud-filer",
-        "lustre": "gcp-sa-lustre",
-        "artifactregistry": "gcp-sa-artifactregistry",
-        "kubernetes": "container-engine-robot",
-        "pubsub": "gcp-sa-pubsub",
-        "secretmanager": "gcp-sa-secretmanager",
-        "tpu": "cloud-tpu",
-        "workflows": "gcp-sa-workflows",
-    }
-)
+AGENT_DOMAINS: Mapping[str, str] = {
+    "compute": "compute-system",
+    "filestore": "cloud-filer",
+    "lustre": "gcp-sa-lustre",
+    "artifactregistry": "gcp-sa-artifactregistry",
+    "kubernetes": "container-engine-robot",
+    "pubsub": "gcp-sa-pubsub",
+    "secretmanager": "gcp-sa-secretmanager",
+    "tpu": "cloud-tpu",
+    "workflows": "gcp-sa-workflows",
+}
 """Services that act in a project as `service-<number>@<domain>.iam.gserviceaccount.com`."""
 ROTATION_SEC = 90 * 24 * 3600
 # Time to notice that encrypted data is still needed after a destroy.
@@ -273,33 +268,30 @@ def filesystem_name(stack: str) -> str:
     return f"{plain[:4]}{sha256(stack.encode()).hexdigest()[:4]}"
 
 
-PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
-    {
-        "roles/container.defaultNodeServiceAccount": "logs, metrics and what a node tells its control plane: "
-        "none takes a policy; it reads no data",
-        "roles/logging.logWriter": "a log takes no policy; it only writes",
-        "roles/monitoring.metricWriter": "metrics take no policy; it only writes",
-        "roles/workflows.invoker": "a workflow takes no policy; it only starts them",
-        "roles/tpu.admin": "queued resources take no policy; with TPUs the budget's stop has it, which deletes them, "
-        "and what brings slices back, which deletes and makes them",
-        "cloudscheduler.jobs.get": "a schedule takes no policy; read only",
-        "cloudscheduler.jobs.pause": "a schedule takes no policy; only the budget's stop has it, with TPUs",
-        "compute.instanceGroupManagers.list": "read only; a list has no tag to go by; only the budget's stop has it",
-        "compute.instances.get": "read only; the workers are not known beforehand",
-        "compute.instances.list": "read only; instances have no narrower place to be listed in",
-        "compute.instances.stop": "the head's name is not known when the role is made; only the budget's stop has it",
-        "compute.zoneOperations.get": "read only; an operation is not known beforehand",
-        "container.clusters.get": "a cluster takes no policy; read only; only the budget's stop has it",
-        "container.clusters.update": "a cluster takes no policy; only the budget's stop has it, "
-        "which empties node pools",
-        "container.operations.get": "read only; an operation is not known beforehand",
-        "lustre.instances.get": "Managed Lustre takes no policy on an instance; read only",
-        "lustre.instances.importData": "Managed Lustre takes no policy on an instance",
-        "lustre.operations.get": "read only; an operation is not known beforehand",
-        "tpu.nodes.delete": "the nodes of a queued resource, which goes with them: neither takes a policy",
-        "tpu.queuedResources.delete": "queued resources take no policy; the hosts of slices that leave have it",
-    }
-)
+PROJECT_WIDE: Mapping[str, str] = {
+    "roles/container.defaultNodeServiceAccount": "logs, metrics and what a node tells its control plane: "
+    "none takes a policy; it reads no data",
+    "roles/logging.logWriter": "a log takes no policy; it only writes",
+    "roles/monitoring.metricWriter": "metrics take no policy; it only writes",
+    "roles/workflows.invoker": "a workflow takes no policy; it only starts them",
+    "roles/tpu.admin": "queued resources take no policy; with TPUs the budget's stop has it, which deletes them, "
+    "and what brings slices back, which deletes and makes them",
+    "cloudscheduler.jobs.get": "a schedule takes no policy; read only",
+    "cloudscheduler.jobs.pause": "a schedule takes no policy; only the budget's stop has it, with TPUs",
+    "compute.instanceGroupManagers.list": "read only; a list has no tag to go by; only the budget's stop has it",
+    "compute.instances.get": "read only; the workers are not known beforehand",
+    "compute.instances.list": "read only; instances have no narrower place to be listed in",
+    "compute.instances.stop": "the head's name is not known when the role is made; only the budget's stop has it",
+    "compute.zoneOperations.get": "read only; an operation is not known beforehand",
+    "container.clusters.get": "a cluster takes no policy; read only; only the budget's stop has it",
+    "container.clusters.update": "a cluster takes no policy; only the budget's stop has it, which empties node pools",
+    "container.operations.get": "read only; an operation is not known beforehand",
+    "lustre.instances.get": "Managed Lustre takes no policy on an instance; read only",
+    "lustre.instances.importData": "Managed Lustre takes no policy on an instance",
+    "lustre.operations.get": "read only; an operation is not known beforehand",
+    "tpu.nodes.delete": "the nodes of a queued resource, which goes with them: neither takes a policy",
+    "tpu.queuedResources.delete": "queued resources take no policy; the hosts of slices that leave have it",
+}
 """Every role and permission of our accounts on a whole project, and why there is nothing narrower."""
 
 
@@ -463,7 +455,6 @@ class _Machine:
         self.grants = self._usual()
 
     def _usual(self) -> list[pulumi.CustomResource]:
-        """The image, own runs, logs and metrics."""
         image = artifactregistry.RepositoryIamMember(
             f"{self._name}-image",
             repository=self._args["repository_id"],

@@ -140,7 +140,6 @@ def _pool_market(pool: Declared) -> str:
 
 
 def _pool_size(pool: Declared) -> int:
-    """A pool's billed nodes: a rung's maximum, the system's minimum."""
     sizes = pool.inputs["autoscaling"]
     of_rung = RUNG_LABEL in (pool.inputs["nodeConfig"].get("labels") or {})
     return int(sizes["maxNodeCount" if of_rung else "minNodeCount"])
@@ -230,7 +229,6 @@ def _machines(resources: Sequence[Declared]) -> int:
 
 
 def _is_first(pool: Declared) -> bool:
-    """Whether a pool is of the first rung, or of none."""
     rung = (pool.inputs["nodeConfig"].get("labels") or {}).get(RUNG_LABEL, "0-")
     return bool(rung.startswith("0-"))
 

@@ -31,7 +31,7 @@ POOL_LABEL, RUNG_LABEL = "gangway.dev/pool", "gangway.dev/rung"
 UNCOUNTED = ("hugepages-",)
 """Prefixes of resources that a pod may request without a quota."""
 JOBS_POOL = "jobs"
-JOBS: Mapping[str, str] = MappingProxyType({POOL_LABEL: JOBS_POOL})
+JOBS: Mapping[str, str] = {POOL_LABEL: JOBS_POOL}
 """Label of the nodes that run jobs, whatever their rung."""
 JOBS_ONLY = "gangway.dev/jobs-only"
 """Taint that keeps the cluster's own pods off job nodes."""
@@ -198,7 +198,6 @@ def _reserved_cpus(vcpus: int) -> float:
 
 
 def _stepped(amount: float, steps: tuple[tuple[float, float], ...]) -> float:
-    """The sum of a share of each step's width."""
     kept, rest = 0.0, amount
     for width, share in steps:
         kept += share * min(width, rest)

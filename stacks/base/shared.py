@@ -280,6 +280,13 @@ def get_training(
     )
 
 
+def lustre_args(config: StackConfig) -> dict[str, Any]:
+    """The arguments of every provider's `plan_lustre`."""
+    assert config.storage is not None, "only with a file system"
+    names = ("capacity_gib", "throughput_mbps_per_tib", "deployment", "efa", "metadata_iops")
+    return {**{name: getattr(config.storage, name) for name in names}, "region": config.region}
+
+
 def has_source(config: StackConfig) -> bool:
     """Whether the file system is filled from `storage.source`."""
     return config.storage is not None and config.storage.source is not None

@@ -59,7 +59,6 @@ def _why_dead(found: Mapping[str, Any]) -> str:
 
 
 def _node(queued: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The node in a queued resource, sent or received."""
     (spec,) = queued.get("tpu", {}).get("nodeSpec") or [{}]
     node: Mapping[str, Any] = spec.get("node", {})
     return node

@@ -72,8 +72,6 @@ def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[st
 
 @dataclass(frozen=True)
 class _Factory:
-    """The components that only EKS clusters have, one method each."""
-
     config: StackConfig
     planned: AwsPlan
     eks: EksPlan

@@ -110,15 +110,8 @@ def plan(config: StackConfig) -> AwsPlan:
     if eks is not None:
         zones = add_second_zone(zones, _get_zones(region))
     plan_network(config.network.cidr, len(zones))
-    if storage := config.storage:
-        plan_lustre(
-            storage.capacity_gib,
-            storage.throughput_mbps_per_tib,
-            deployment=storage.deployment,
-            efa=storage.efa,
-            metadata_iops=storage.metadata_iops,
-            region=config.region,
-        )
+    if config.storage:
+        plan_lustre(**shared.lustre_args(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     check_retention(config.observe.log_days, "gangway:observe.log_days")
     meets = eks is None and nodes_meet(config)

@@ -53,7 +53,6 @@ def head_user_data(config: StackConfig, names: pulumi.Output[Names]) -> pulumi.O
 
 
 def _common(config: StackConfig, names: Names) -> dict[str, Any]:
-    """The settings of every machine."""
     return {
         **machine_settings(config, names.job, f"s3://{names.bucket}", MOUNT),
         "region": config.region,

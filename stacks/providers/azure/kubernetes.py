@@ -1,6 +1,5 @@
 """The resources of a stack with `engine: kubernetes` on Azure: an AKS cluster with a queue."""
 
-import json
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from gangway.components.azure.aks_fabric import fabric_manifests, network_operat
 from gangway.components.azure.storage import ImageRegistry
 from gangway.components.core.lookup import Lookup, look_up, look_up_later
 from gangway.components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
+from gangway.components.kubernetes.manifest import kubeconfig_text
 from gangway.components.kubernetes.namespaces import fabric_config, namespace_manifests
 from gangway.components.kubernetes.queues import tolerations
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
@@ -155,22 +155,8 @@ def get_kubeconfig(credentials: str) -> str:
     found = {} if credentials.startswith("$") else yaml.safe_load(b64decode(credentials))
     clusters = found.get("clusters", [])
     name = clusters[0]["name"] if clusters else "cluster"
-    login = {
-        "apiVersion": "client.authentication.k8s.io/v1beta1",
-        "command": "kubelogin",
-        "args": ["get-token", "--login", "azurecli", "--server-id", AKS_SERVER],
-        "interactiveMode": "IfAvailable",
-    }
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": clusters,
-            "users": [{"name": name, "user": {"exec": login}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-            "current-context": name,
-        }
-    )
+    login = {"command": "kubelogin", "args": ["get-token", "--login", "azurecli", "--server-id", AKS_SERVER]}
+    return kubeconfig_text(name, clusters, login)
 
 
 def _install(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[str]) -> pulumi.Output[list[str]]:

@@ -107,7 +107,7 @@ def plan(config: StackConfig) -> AzurePlan:
     standing = config.engine.has_queue
     if standing:
         check_cluster(config, machine)
-    lustre = _lustre(config)
+    lustre = plan_lustre(**shared.lustre_args(config)) if config.storage else None
     plan_network(config.network.cidr, None if lustre is None else lustre.subnet_prefix_length)
     check_head("azure", head_type(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
@@ -181,20 +181,6 @@ def _zone(config: StackConfig, region: Region) -> tuple[str, str]:
     if config.storage is None or not region.zones:
         return "", ""
     return region.zones[0], f"the first of {region.name}"
-
-
-def _lustre(config: StackConfig) -> LustrePlan | None:
-    storage = config.storage
-    if storage is None:
-        return None
-    return plan_lustre(
-        storage.capacity_gib,
-        storage.throughput_mbps_per_tib,
-        deployment=storage.deployment,
-        efa=storage.efa,
-        metadata_iops=storage.metadata_iops,
-        region=config.region,
-    )
 
 
 def _source(config: StackConfig) -> BlobUrl | None:

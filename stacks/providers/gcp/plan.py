@@ -314,16 +314,7 @@ def _check_storage(config: StackConfig) -> None:
         own_key = config.encryption == "customer-key"
         plan_filestore(storage.capacity_gib, storage.tier or FILESTORE_TIER, customer_key=own_key)
         return
-    plan_lustre(
-        storage.capacity_gib,
-        storage.throughput_mbps_per_tib,
-        stack=config.stack,
-        deployment=storage.deployment,
-        efa=storage.efa,
-        metadata_iops=storage.metadata_iops,
-        export_runs=storage.export_runs,
-        region=config.region,
-    )
+    plan_lustre(**shared.lustre_args(config), stack=config.stack, export_runs=storage.export_runs)
 
 
 def imports(config: StackConfig, planned: GcpPlan) -> bool:

@@ -68,7 +68,6 @@ def head_user_data(config: StackConfig, planned: GcpPlan, names: pulumi.Output[N
 
 
 def _common(config: StackConfig, planned: GcpPlan, names: Names) -> dict[str, Any]:
-    """The settings of every machine."""
     return {
         **machine_settings(config, names.job, f"gs://{names.bucket}", MOUNT),
         "project": planned.project,

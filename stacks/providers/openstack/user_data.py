@@ -53,7 +53,6 @@ def secrets_content(
 
 
 def _common(config: StackConfig, planned: OpenstackPlan, names: Names) -> dict[str, Any]:
-    """The settings of every machine."""
     return {
         **machine_settings(config, names.job, names.bucket_url, MOUNT),
         "member_key": SECRETS_FILE if planned.member_key else None,
