@@ -17,6 +17,7 @@ from gangway.components.core.capacity import (
     check_kinds,
     named_zones,
     not_sold,
+    refuse_machine_types,
     same_reservations,
 )
 from gangway.components.core.findings import Finding, InputError
@@ -101,14 +102,8 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
 
 
 def _check_market(rung: Spot | OnDemand, here: str) -> None:
-    if rung.machine_types:
-        raise InputError(
-            f"{here}.machine_types",
-            "a rung is one scale set, which has one size, and sizes of two scale sets share no InfiniBand",
-            value=", ".join(rung.machine_types),
-            allowed="no further machine types",
-            fix="remove machine_types",
-        )
+    problem = "a rung is one scale set, which has one size, and sizes of two scale sets share no InfiniBand"
+    refuse_machine_types(rung, here, problem)
     if isinstance(rung, Spot) and rung.max_usd_per_hour is not None and rung.max_usd_per_hour < PRICE_STEP_USD:
         raise InputError(
             f"{here}.max_usd_per_hour",

@@ -291,6 +291,18 @@ def not_sold(rung: AnyRung, path: str, machine_type: str, sold: Sequence[str], s
         )
 
 
+def refuse_machine_types(rung: Spot | OnDemand, here: str, problem: str) -> None:
+    """InputError: further machine types, which this provider's rungs do not have."""
+    if rung.machine_types:
+        raise InputError(
+            f"{here}.machine_types",
+            problem,
+            value=", ".join(rung.machine_types),
+            allowed="no further machine types",
+            fix="remove machine_types",
+        )
+
+
 def same_reservations(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
     """Report rungs with a reservation or block of an earlier one, by id in any case."""
     first: dict[str, int] = {}

@@ -19,6 +19,7 @@ from gangway.components.core.capacity import (
     check_kinds,
     named_zones,
     not_sold,
+    refuse_machine_types,
     same_reservations,
 )
 from gangway.components.core.findings import Finding, InputError
@@ -102,14 +103,8 @@ def check_reservation_project(reservation: str, place: str) -> None:
 
 def _check_market(rung: Spot | OnDemand, here: str) -> None:
     """A managed instance group has one zone here, and its template one machine type."""
-    if rung.machine_types:
-        raise InputError(
-            f"{here}.machine_types",
-            "one machine type a cluster on Google Cloud: their GPU networks differ",
-            value=", ".join(rung.machine_types),
-            allowed="no further machine types",
-            fix="remove machine_types",
-        )
+    problem = "one machine type a cluster on Google Cloud: their GPU networks differ"
+    refuse_machine_types(rung, here, problem)
     if len(rung.zones) > 1:
         raise InputError(
             f"{here}.zones",

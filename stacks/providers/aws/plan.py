@@ -16,7 +16,7 @@ from gangway.components.catalog.loader import load
 from gangway.components.catalog.offerings import first_zone, zone_names
 from gangway.components.catalog.resolve import PriceQuote, stated_price
 from gangway.components.catalog.schema import MachineType, Region
-from gangway.components.core.capacity import CapacityBlock, OnDemand, Spot, preferred_zone
+from gangway.components.core.capacity import CapacityBlock, preferred_zone
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY
@@ -24,7 +24,7 @@ from gangway.components.core.job import JobSpec
 from gangway.components.estimate.cost import CostComponent, paid_once
 from gangway.components.kubernetes.spec import ClusterSpec
 from gangway.stacks.base import shared
-from gangway.stacks.base.cluster_queues import get_spec, is_static, topology_findings
+from gangway.stacks.base.cluster_queues import api_finding, check_machine_types, get_spec, is_static, topology_findings
 from gangway.stacks.base.shared import (
     check_head,
     find_machine,
@@ -221,7 +221,7 @@ def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType
     spec = get_spec(config, node_of(machine, config.cluster.root_volume_gib), flavor)
     version = engine.version or VERSIONS[-1]
     check_version(version, "gangway:engine.version")
-    _check_rungs(config)
+    check_machine_types(config, "kubernetes", "the autoscaler must know a group's machine type before it starts a node")
     _check_network(config)
     fabric = queue_fabric(config, machine, efa_nccl(machine), machine.network_gbps.value)
     return EksPlan(version, spec, service_cidr(config.network.cidr), engine.api_cidrs, engine.idle_minutes, fabric)
@@ -236,13 +236,7 @@ def add_second_zone(zones: tuple[str, ...], of_region: Sequence[str]) -> tuple[s
 
 def eks_findings(config: StackConfig, eks: EksPlan) -> Iterable[Finding]:
     """The findings of EKS clusters only."""
-    outside = f"and from {', '.join(eks.api_cidrs)}" if eks.api_cidrs else "only: `up` and `gangway job` need access"
-    yield Finding.info(
-        "kubernetes.api",
-        "gangway:engine.api_cidrs",
-        f"Kubernetes {eks.version} answers inside the network {outside}",
-        "" if eks.api_cidrs else "use a VPN, a machine inside, or api_cidrs with the addresses of your network",
-    )
+    yield api_finding(eks.version, eks.api_cidrs)
     yield from topology_findings(eks.spec.flavors[0])
     if config.storage is None:
         yield Finding.warning(
@@ -258,18 +252,6 @@ def eks_findings(config: StackConfig, eks: EksPlan) -> Iterable[Finding]:
             "pods mount the file system with its CSI driver, over TCP, which does not set up EFA",
             "set efa: false",
         )
-
-
-def _check_rungs(config: StackConfig) -> None:
-    for index, rung in enumerate(config.cluster.capacity):
-        if isinstance(rung, Spot | OnDemand) and rung.machine_types:
-            raise InputError(
-                f"gangway:cluster.capacity[{index}].machine_types",
-                "the autoscaler must know a group's machine type before it starts a node",
-                value=list(rung.machine_types),
-                allowed="left out with engine: kubernetes",
-                fix="leave machine_types out",
-            )
 
 
 def _check_network(config: StackConfig) -> None:

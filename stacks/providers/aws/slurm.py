@@ -10,7 +10,6 @@ from gangway.components.aws.launch import HeadNode, count_efa, count_lustre_efa,
 from gangway.components.aws.monitoring import NodeLogs
 from gangway.components.aws.node_pool import LIFECYCLE_HOOK
 from gangway.components.aws.slurm import SlurmIdentity
-from gangway.components.core.capacity import OnDemand, Spot
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.network import SlurmPortsArgs
@@ -18,6 +17,7 @@ from gangway.images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_dat
 from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
 from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
 from gangway.images.specs import Breaker, FileSystem
+from gangway.stacks.base.cluster_queues import check_machine_types
 from gangway.stacks.base.shared import head_host, queue_fabric
 from gangway.stacks.base.slurm_machine import slurm_machine
 from gangway.stacks.config.engine_settings import SlurmConfig
@@ -126,13 +126,7 @@ def check_slurm(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> N
             "gangway:network.egress", "Slurm is installed from Ubuntu's archive, which AWS's endpoints do not reach",
             value=str(config.network.egress), allowed="nat with engine: slurm", fix="write egress: nat",
         )  # fmt: skip
-    for index, rung in enumerate(config.cluster.capacity):
-        if isinstance(rung, Spot | OnDemand) and rung.machine_types:
-            raise InputError(
-                f"gangway:cluster.capacity[{index}].machine_types",
-                "all nodes of a Slurm partition have one machine type",
-                value=list(rung.machine_types), allowed="left out with engine: slurm", fix="leave machine_types out",
-            )  # fmt: skip
+    check_machine_types(config, "slurm", "all nodes of a Slurm partition have one machine type")
     # EC2 user guide, "View tags for your EC2 instances using instance metadata": such a key stops every launch.
     for key in config.tags:
         if " " in key or "/" in key:

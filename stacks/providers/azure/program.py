@@ -45,6 +45,11 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
         from gangway.stacks.providers.azure.kubernetes import build_cluster
 
         return build_cluster(stack, provider)
+    return _build_machines(stack)
+
+
+def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
+    config, planned = stack.config, stack.planned
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
@@ -54,13 +59,13 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     mount = storage.mount_point if storage else None
     signing = signing_key(config.stack)
-    members = stack.keys(network, found.tenant_id, signing.pem)
+    members = stack.keys(network, stack.found.tenant_id, signing.pem)
     names = pulumi.Output.all(
         job,
         runs.bucket_url,
         logs.ingestion_url,
         mount,
-        group.resource_group_name,
+        stack.group.resource_group_name,
         members.secret_url,
         members.signing_secret_url,
     ).apply(lambda known: Names(*known))
@@ -83,7 +88,7 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
         # An address, as Azure assigns no DNS name; all providers use this export name.
         "lustre_dns_name": storage.dns_name if storage else None,
         "mount_point": mount,
-        "resource_group": group.resource_group_name,
+        "resource_group": stack.group.resource_group_name,
         "zone": planned.zone,
         "log_group": logs.workspace_id,
         "dashboard": observed.dashboard_id,
