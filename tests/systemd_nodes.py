@@ -33,9 +33,10 @@ from gangway.jobs.base import JobStatus, Phase, Room, after
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import LOG_FILE, FolderEngine, read_job, read_status, write_status
 from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals
+from gangway.stacks.base.shared import run_dir
 from gangway.stacks.config.job_file import JobFile
 from gangway.stacks.loading.loader import from_file
-from gangway.stacks.providers.aws.plan import MOUNT, job_spec, plan, run_dir
+from gangway.stacks.providers.aws.plan import MOUNT, job_spec, plan
 from tests.conftest import REPO, Imds
 from tests.images.machines import OWN_DOCKER, files_of
 from tests.systemd_unit import Service
@@ -291,7 +292,7 @@ def _node_of(folder: Path, job: JobFile) -> AwsNodeSpec:
         region=config.region,
         image_registry=_IMAGE.partition("/")[0],
         bucket_uri=f"s3://runs/{config.stack}",
-        run_dir=run_dir(config),
+        run_dir=run_dir(config, MOUNT),
         file_system=FileSystem("lustre", "fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com@tcp:/abcdefgh", MOUNT),
         # A stack's least is longer than a test.
         max_hours=job.max_hours,

@@ -1,6 +1,6 @@
 """AWS: EFA clusters, FSx for Lustre, capacity, budgets, and what nodes need at boot."""
 
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gangway.components.core.public_names import importer
@@ -25,20 +25,18 @@ if TYPE_CHECKING:
     from gangway.components.aws.storage import LustreFileSystem as LustreFileSystem
     from gangway.components.aws.storage import RunBucket as RunBucket
 
-MODULES = MappingProxyType(
-    {
-        "budget": ("Budget", "CostTagActivation"),
-        "eks": ("EksCluster",),
-        "fleets": ("Ec2Fleet", "SpotFleet"),
-        "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "SecretParameter"),
-        "launch": ("HeadNode",),
-        "monitoring": ("NodeLogs", "Observability"),
-        "network": ("TrainingNetwork",),
-        "node_pool": ("EfaNodePool",),
-        "slurm": ("SlurmIdentity",),
-        "storage": ("ImageRegistry", "LustreFileSystem", "RunBucket"),
-    }
-)
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "budget": ("Budget", "CostTagActivation"),
+    "eks": ("EksCluster",),
+    "fleets": ("Ec2Fleet", "SpotFleet"),
+    "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "SecretParameter"),
+    "launch": ("HeadNode",),
+    "monitoring": ("NodeLogs", "Observability"),
+    "network": ("TrainingNetwork",),
+    "node_pool": ("EfaNodePool",),
+    "slurm": ("SlurmIdentity",),
+    "storage": ("ImageRegistry", "LustreFileSystem", "RunBucket"),
+}
 """The public components, by module."""
 __all__ = [name for names in MODULES.values() for name in names]
 

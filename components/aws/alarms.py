@@ -9,9 +9,6 @@ from pulumi_aws import cloudwatch
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import check_steps_alarm
 
-__all__ = ["NAMESPACE", "AlarmPlan", "CompositePlan", "check_groups", "events_group", "plan_alarms", "plan_no_steps"]
-
-
 NAMESPACE = "Gangway"
 # An alarm's expression takes ten metrics, one of which is not a group's.
 MAX_GROUPS = 9
@@ -259,7 +256,6 @@ _EVENT_ALARMS = (
 
 
 def _of_event(events: str, name: str, metric: MetricPlan, description: str) -> AlarmPlan:
-    """Rings once a node reported the event."""
     return AlarmPlan(name, description.format(events=events), "GreaterThanOrEqualToThreshold", 1, 900, 1, (metric,))
 
 

@@ -7,13 +7,10 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import budgets, cloudwatch, costexplorer, iam, lambda_, sns
 
-from gangway.components.aws.identity import OPEN_RESOURCES, allow, allow_on_groups, document, trust
+from gangway.components.aws.identity import OPEN_RESOURCES, allow, allow_on_groups, declare_role, document, trust
 from gangway.components.aws.monitoring import declare_topic
 from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
-
-__all__ = ["Budget", "BudgetArgs", "CostTagActivation", "CostTagActivationArgs", "plan_budget_alarms"]
-
 
 RUNTIME = "python3.13"
 TIMEOUT_SEC = 60
@@ -117,14 +114,11 @@ class Budget(pulumi.ComponentResource):
         )
 
     def _stop(self, topic: sns.Topic) -> None:
-        """The function, its role and log group, and its subscription to `topic`."""
         label, args, tags, child = f"{self._name}-stop", self._args, self._args["tags"], self._child
         key = args.get("kms_key_arn")
         group = cloudwatch.LogGroup(label, retention_in_days=LOG_DAYS, kms_key_id=key, tags=tags, opts=child)
-        trusted = pulumi.Output.json_dumps(trust("lambda.amazonaws.com"))
-        role = iam.Role(label, assume_role_policy=trusted, tags=tags, opts=child)
         policy = group.arn.apply(lambda arn: stop_policy(arn, args["tag_value"]))
-        permissions = iam.RolePolicy(label, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=child)
+        role, permissions = declare_role(label, trust("lambda.amazonaws.com"), policy, tags, child)
         # Without its permissions a call would stop nothing.
         function = self._function(label, role, group, permissions)
         # Only this topic may call it.

@@ -23,29 +23,14 @@ from gangway.components.core.capacity import (
     RungPlan,
     Spot,
     check_kinds,
+    named_zones,
     plan_ladder,
     plan_rung,
+    same_reservations,
 )
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError, Severity
 from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
-
-__all__ = [
-    "BLOCK_STOP_LEAD",
-    "LadderContext",
-    "QuotaContext",
-    "block_stop_time",
-    "capacity_findings",
-    "check_ladder",
-    "check_zones",
-    "helper_quota",
-    "ladder_quotas",
-    "ladder_zones",
-    "network_quotas",
-    "opening_times",
-    "rung_machines",
-    "storage_quota",
-]
 
 OFFERED = ("capacity-block", "reservation", "spot", "on-demand")
 """The kinds of capacity that EC2 sells."""
@@ -98,23 +83,16 @@ def rung_machines(rung: AnyRung | RungPlan, machine: MachineType, place: str = L
     return tuple(found.values())
 
 
-def get_zones(rung: AnyRung | RungPlan) -> tuple[str, ...]:
-    """The zones a rung names; empty for the cluster's own."""
-    zones: tuple[str, ...] = getattr(rung, "zones", ())
-    zone: str | None = getattr(rung, "zone", None)
-    return zones if zone is None else (zone,)
-
-
 def ladder_zones(rungs: Iterable[AnyRung], zone: str) -> tuple[str, ...]:
     """Every zone that needs a subnet: the cluster's first, then the rungs' in order."""
-    return tuple(dict.fromkeys([zone, *(name for rung in rungs for name in get_zones(rung))]))
+    return tuple(dict.fromkeys([zone, *(name for rung in rungs for name in named_zones(rung))]))
 
 
 def check_zones(rungs: Sequence[AnyRung | RungPlan], zones: Sequence[str], place: str = LADDER) -> None:
     """Check that all rungs' zones are in `zones`. InputError with the zone's path."""
     for index, rung in enumerate(rungs):
         single = isinstance(rung, CapacityBlock | Reservation)
-        for position, name in enumerate(get_zones(rung)):
+        for position, name in enumerate(named_zones(rung)):
             if name not in zones:
                 raise InputError.not_among(
                     f"{place}[{index}].{'zone' if single else f'zones[{position}]'}", "no such zone here", name, zones
@@ -157,7 +135,7 @@ class LadderContext:
 
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
     """All conflicts, rung by rung, of a ladder that `check_ladder` accepts."""
-    found = list(_same_reservation(rungs))
+    found = list(same_reservations(rungs))
     opens = opening_times(plan_ladder(tuple(rungs)))
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
@@ -173,19 +151,6 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
     return found
 
 
-def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
-    first: dict[str, int] = {}
-    for index, rung in enumerate(rungs):
-        id_ = rung.id if isinstance(rung, CapacityBlock | Reservation) else None
-        if id_ is not None and first.setdefault(id_, index) != index:
-            yield Finding.error(
-                "capacity.same-reservation",
-                f"{LADDER}[{index}].id",
-                f"{id_} is already what rung {first[id_]} uses",
-                "remove this rung",
-            )
-
-
 def _placement(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
     if plan_rung(rung).reserved and context.machine.fabric is not None:
         yield Finding.info(
@@ -197,7 +162,7 @@ def _placement(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Fin
 
 
 def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
-    zones = get_zones(rung)
+    zones = named_zones(rung)
     if isinstance(rung, CapacityBlock | Reservation) and not zones and context.zone_assumed:
         yield _zone_unnamed(rung, path, context.zone)
     if all(zone == context.zone for zone in zones):

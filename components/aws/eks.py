@@ -6,7 +6,6 @@ Jobs run on `gangway.components.aws.node_pool.EfaNodePool`, whose machines join 
 
 import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
@@ -27,8 +26,6 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.outputs import register_outputs
 from gangway.components.kubernetes.charts import AUTOSCALER_ACCOUNT, SYSTEM
 from gangway.components.kubernetes.spec import POOL_LABEL
-
-__all__ = ["EksCluster", "EksClusterArgs"]
 
 CLUSTER_POLICY = "AmazonEKSClusterPolicy"
 MACHINE_POLICIES = ("AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy")
@@ -78,14 +75,12 @@ LOG_KINDS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 """All logs of a control plane."""
 CNI_ACCOUNT = "aws-node"
 SYSTEM_DISK_GIB = 40
-_ADDONS_BEFORE_NODES: Mapping[str, str | None] = MappingProxyType(
-    {
-        "eks-pod-identity-agent": None,
-        "kube-proxy": None,
-        # Without it nothing enforces a NetworkPolicy.
-        "vpc-cni": json.dumps({"enableNetworkPolicy": "true"}),
-    }
-)
+_ADDONS_BEFORE_NODES: Mapping[str, str | None] = {
+    "eks-pod-identity-agent": None,
+    "kube-proxy": None,
+    # Without it nothing enforces a NetworkPolicy.
+    "vpc-cni": json.dumps({"enableNetworkPolicy": "true"}),
+}
 
 
 class EksClusterArgs(TypedDict):
@@ -155,7 +150,8 @@ class EksCluster(pulumi.ComponentResource):
         )
         addons = [self._addon(cluster, addon, values) for addon, values in _ADDONS_BEFORE_NODES.items()]
         system = self._system_nodes(cluster, role_arn, addons)
-        ready = [self._autoscaler(cluster), self._dns(cluster, system)]
+        last = pulumi.ResourceOptions(parent=self, depends_on=[system])
+        ready = [self._autoscaler(cluster), self._addon(cluster, "coredns", None, last)]
         self.name = cluster.name
         self.endpoint = cluster.endpoint
         self.certificate_authority = cluster.certificate_authority.apply(lambda found: str(found.data))
@@ -251,8 +247,9 @@ class EksCluster(pulumi.ComponentResource):
             public_access_cidrs=outside or None,
         )
 
-    def _addon(self, cluster: eks.Cluster, addon: str, values: str | None) -> eks.Addon:
-        """The add-on in EKS's version for the cluster."""
+    def _addon(
+        self, cluster: eks.Cluster, addon: str, values: str | None, opts: pulumi.ResourceOptions | None = None
+    ) -> eks.Addon:
         identities = None
         if addon == "vpc-cni":
             account = (SYSTEM, CNI_ACCOUNT)
@@ -267,18 +264,7 @@ class EksCluster(pulumi.ComponentResource):
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",
             tags=self._args["tags"],
-            opts=self._child,
-        )
-
-    def _dns(self, cluster: eks.Cluster, system: eks.NodeGroup) -> eks.Addon:
-        return eks.Addon(
-            f"{self._name}-coredns",
-            cluster_name=cluster.name,
-            addon_name="coredns",
-            resolve_conflicts_on_create="OVERWRITE",
-            resolve_conflicts_on_update="OVERWRITE",
-            tags=self._args["tags"],
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[system]),
+            opts=opts or self._child,
         )
 
     def _autoscaler(self, cluster: eks.Cluster) -> eks.PodIdentityAssociation:

@@ -5,7 +5,6 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_network
-from types import MappingProxyType
 
 import pulumi
 
@@ -31,24 +30,6 @@ from gangway.components.kubernetes.spec import (
     eks_allocatable,
 )
 
-__all__ = [
-    "ROOT_DEVICE",
-    "SYSTEM_MACHINE",
-    "SYSTEM_NODES",
-    "JoinSpec",
-    "check_version",
-    "cluster_charts",
-    "get_flavor",
-    "group_pattern",
-    "group_tags",
-    "image_parameter",
-    "join_script",
-    "lustre_volume",
-    "node_labels",
-    "node_of",
-    "service_cidr",
-]
-
 VERSIONS = ("1.35", "1.36")
 """Kubernetes versions in EKS's standard support into 2027: an older one costs six times as much an hour."""
 SYSTEM_MACHINE, SYSTEM_NODES = "t3.large", 2
@@ -58,25 +39,23 @@ ROOT_DEVICE = "/dev/xvda"
 # EKS user guide, "ServiceIpv4Cidr"; the second if the VPC overlaps the first.
 _SERVICE_CIDRS = ("172.20.0.0/16", "10.100.0.0/16")
 # EC2 user guide, "Prerequisites for Amazon EC2 topology": types by number of layers, November 2026.
-_LAYERS: Mapping[str, int] = MappingProxyType(
-    {
-        "p3dn.24xlarge": 3,
-        "p4d.24xlarge": 3,
-        "p4de.24xlarge": 3,
-        "p5.48xlarge": 3,
-        "p5e.48xlarge": 3,
-        "p5en.48xlarge": 3,
-        "p6e-gb200.36xlarge": 3,
-        "trn1.2xlarge": 3,
-        "trn1.32xlarge": 3,
-        "trn1n.32xlarge": 3,
-        "trn2.48xlarge": 3,
-        "trn2u.48xlarge": 3,
-        "p6-b200.48xlarge": 4,
-        "p6-b300.48xlarge": 4,
-    }
-)
-_LAYERED_FAMILIES: Mapping[str, int] = MappingProxyType({"g6e": 3, "g7e": 3})
+_LAYERS: Mapping[str, int] = {
+    "p3dn.24xlarge": 3,
+    "p4d.24xlarge": 3,
+    "p4de.24xlarge": 3,
+    "p5.48xlarge": 3,
+    "p5e.48xlarge": 3,
+    "p5en.48xlarge": 3,
+    "p6e-gb200.36xlarge": 3,
+    "trn1.2xlarge": 3,
+    "trn1.32xlarge": 3,
+    "trn1n.32xlarge": 3,
+    "trn2.48xlarge": 3,
+    "trn2u.48xlarge": 3,
+    "p6-b200.48xlarge": 4,
+    "p6-b300.48xlarge": 4,
+}
+_LAYERED_FAMILIES: Mapping[str, int] = {"g6e": 3, "g7e": 3}
 _LAYER_LABEL = "topology.k8s.aws/network-node-layer-"
 _SCALER = "k8s.io/cluster-autoscaler"
 _BOUNDARY = "==gangway=="

@@ -15,8 +15,6 @@ from gangway.components.aws.launch import price_text
 from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["Ec2Fleet", "Ec2FleetArgs", "SpotFleet", "SpotFleetArgs"]
-
 SPOT_FLEET_WORDS = {
     "price-capacity-optimized": "priceCapacityOptimized",
     "capacity-optimized": "capacityOptimized",

@@ -1,7 +1,6 @@
 """AWS permissions and encryption: least-privilege roles, KMS keys, keys in Parameter Store."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
@@ -11,34 +10,6 @@ from gangway.components.aws.alarms import events_group
 from gangway.components.core.dependencies import after
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.signing_key import KEY_USES
-
-__all__ = [
-    "GROUP_ACTIONS",
-    "KEY_ACTIONS",
-    "LEAVE_ACTION",
-    "LOG_ACTIONS",
-    "OPEN_RESOURCES",
-    "PULL_ACTIONS",
-    "SESSION_ACTIONS",
-    "EncryptionKey",
-    "EncryptionKeyArgs",
-    "HeadIdentity",
-    "HeadIdentityArgs",
-    "NodeIdentity",
-    "NodeIdentityArgs",
-    "SecretParameter",
-    "SecretParameterArgs",
-    "Statement",
-    "allow",
-    "allow_on_groups",
-    "document",
-    "get_account",
-    "get_partition",
-    "instance_profile",
-    "parameter_name",
-    "partition_in",
-    "trust",
-]
 
 # Time to notice that encrypted data is still needed after a destroy; KMS allows 7 to 30.
 DELETION_DAYS = 30
@@ -50,7 +21,7 @@ LAUNCH_ROLES = (
     "spot.amazonaws.com/AWSServiceRoleForEC2Spot",
     "spotfleet.amazonaws.com/AWSServiceRoleForEC2SpotFleet",
 )
-PARTITIONS: Mapping[str, str] = MappingProxyType({"us-gov-": "aws-us-gov", "cn-": "aws-cn"})
+PARTITIONS: Mapping[str, str] = {"us-gov-": "aws-us-gov", "cn-": "aws-cn"}
 """Prefixes of regions that are not in the partition `aws`."""
 PUBLISH = ["kms:Decrypt", "kms:GenerateDataKey"]
 ENCRYPT = [
@@ -220,16 +191,12 @@ KEY_ACTIONS = ("ssm:GetParameter",)
 LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
 PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
-OPEN_RESOURCES: Mapping[str, str] = MappingProxyType(
-    {
-        "autoscaling:DescribeAutoScalingGroups": "Auto Scaling has no narrower resource for describing; it only reads",
-        "ec2:DescribeInstances": "EC2 has no narrower resource for describing; it only reads",
-        "ecr:GetAuthorizationToken": "ECR hands out tokens for the whole registry; what may be pulled is limited apart",
-        **dict.fromkeys(
-            SESSION_ACTIONS, "the agent's word about its own machine; AWS's policies name nothing narrower"
-        ),
-    }
-)
+OPEN_RESOURCES: Mapping[str, str] = {
+    "autoscaling:DescribeAutoScalingGroups": "Auto Scaling has no narrower resource for describing; it only reads",
+    "ec2:DescribeInstances": "EC2 has no narrower resource for describing; it only reads",
+    "ecr:GetAuthorizationToken": "ECR hands out tokens for the whole registry; what may be pulled is limited apart",
+    **dict.fromkeys(SESSION_ACTIONS, "the agent's word about its own machine; AWS's policies name nothing narrower"),
+}
 """Every action that our policies allow on resource `*`, and why there is nothing narrower."""
 
 
@@ -282,13 +249,14 @@ def node_policy(
     run_bucket_arn: str, repository_arn: str, stack: str, *, self_termination: bool = False, **optional: str | None
 ) -> dict[str, Any]:
     """The policy document of a node: exact prefixes, the one repository, the groups with the stack's tag."""
+    actions = [*GROUP_ACTIONS, *([LEAVE_ACTION] if self_termination else [])]
     return document(
         [
             *_own_runs(run_bucket_arn, stack),
             *_pull(repository_arn),
             # A node finds its own group with this.
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
-            _own_groups(stack, self_termination, run_bucket_arn),
+            allow_on_groups(stack, "OwnGroups", actions, run_bucket_arn),
             _session(),
             *_optional(**optional),
         ]
@@ -330,11 +298,6 @@ def _session() -> Statement:
     return allow("SessionManager", list(SESSION_ACTIONS), "*")
 
 
-def _own_groups(stack: str, self_termination: bool, beside: str) -> Statement:
-    actions = [*GROUP_ACTIONS, *([LEAVE_ACTION] if self_termination else [])]
-    return allow_on_groups(stack, "OwnGroups", actions, beside)
-
-
 def _write_logs(log_group_arn: str) -> list[Statement]:
     return [
         allow("WriteLogs", list(LOG_ACTIONS), f"{log_group_arn}:*"),
@@ -357,6 +320,18 @@ def _optional(
     ]
 
 
+def declare_role(
+    name: str,
+    trusted: pulumi.Input[dict[str, Any]],
+    policy: pulumi.Input[dict[str, Any]],
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+) -> tuple[iam.Role, iam.RolePolicy]:
+    """A role and its only policy; `trusted`: who may assume it."""
+    role = iam.Role(name, assume_role_policy=pulumi.Output.json_dumps(trusted), tags=tags, opts=opts)
+    return role, iam.RolePolicy(name, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=opts)
+
+
 def instance_profile(
     name: str,
     suffix: str,
@@ -365,13 +340,7 @@ def instance_profile(
     child: pulumi.ResourceOptions,
 ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
     """A role only for EC2 -> its name, and the profile's ARN, which waits for the permissions."""
-    role = iam.Role(
-        f"{name}-{suffix}",
-        assume_role_policy=pulumi.Output.json_dumps(trust("ec2.amazonaws.com")),
-        tags=tags,
-        opts=child,
-    )
-    own = iam.RolePolicy(f"{name}-{suffix}", role=role.id, policy=pulumi.Output.json_dumps(policy), opts=child)
+    role, own = declare_role(f"{name}-{suffix}", trust("ec2.amazonaws.com"), policy, tags, child)
     profile = iam.InstanceProfile(f"{name}-{suffix}", role=role.name, tags=tags, opts=child)
     return role.name, after(profile.arn, own)
 

@@ -7,8 +7,6 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
 
-__all__ = ["LastExport"]
-
 SAY_SEC, POLL_SEC = 30.0, 10.0
 """Seconds between progress messages, and between polls."""
 RUNNING = ("PENDING", "EXECUTING")

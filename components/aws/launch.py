@@ -13,23 +13,6 @@ from gangway.components.core.capacity import RungPlan
 from gangway.components.core.job import AWS_NCCL_NET
 from gangway.components.core.outputs import register_outputs
 
-__all__ = [
-    "HEAD_IMAGE",
-    "HeadNode",
-    "HeadNodeArgs",
-    "InterfacePlan",
-    "NodeLaunch",
-    "count_efa",
-    "count_lustre_efa",
-    "launch_market",
-    "launch_template",
-    "mixed_instances",
-    "plan_interfaces",
-    "price_text",
-    "root_volume",
-]
-
-
 # "Reference the latest AMIs using Systems Manager public parameters", Amazon Linux 2023 user guide.
 HEAD_IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
 # Of every Amazon Linux.

@@ -21,7 +21,6 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.query_text import alarm_rule_text, insights_text
 
-__all__ = ["NodeLogs", "NodeLogsArgs", "Observability", "ObservabilityArgs", "check_retention", "declare_topic"]
 COLUMNS = 24
 PERIOD_SEC = 60
 BUDGETS_PAGE = "https://console.aws.amazon.com/costmanagement/home#/budgets"

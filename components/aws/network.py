@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_aws import cloudwatch, ec2, iam, route53, vpc
+from pulumi_aws import cloudwatch, ec2, route53, vpc
 
-from gangway.components.aws.identity import allow, document, get_account, partition_in, trust
+from gangway.components.aws.identity import allow, declare_role, document, get_account, partition_in, trust
 from gangway.components.aws.perimeter import (
     ENDPOINT_SERVICES,
     answered_names,
@@ -21,24 +20,17 @@ from gangway.components.core.fields import Egress
 from gangway.components.core.network import HeadPortsArgs, SlurmPortsArgs, private_network
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
-
-
 ANYWHERE = "0.0.0.0/0"
-GROUPS: Mapping[str, str] = MappingProxyType(
-    {
-        "fabric": "EFA fabric and Lustre: all traffic within the group",
-        "head": "Head node: rendezvous from the workers",
-        "endpoints": "HTTPS from the VPC to the interface endpoints",
-    }
-)
+GROUPS: Mapping[str, str] = {
+    "fabric": "EFA fabric and Lustre: all traffic within the group",
+    "head": "Head node: rendezvous from the workers",
+    "endpoints": "HTTPS from the VPC to the interface endpoints",
+}
 """The groups and their descriptions, which EC2 cannot change."""
 
 # FSx for Lustre user guide, "File system access control with Amazon VPC": ports between file servers and clients,
 # opened by both sides.
-LUSTRE_PORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {"lustre-988": (988, 988), "lustre-1018-1023": (1018, 1023)}
-)
+LUSTRE_PORTS: Mapping[str, tuple[int, int]] = {"lustre-988": (988, 988), "lustre-1018-1023": (1018, 1023)}
 KEPT_DAYS = 30
 # One record per flow and ten minutes; EC2's other choice, one minute, writes ten times as much.
 AGGREGATION_SEC = 600
@@ -287,9 +279,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         key = args.get("kms_key_arn")
         group = cloudwatch.LogGroup(label, retention_in_days=KEPT_DAYS, kms_key_id=key, tags=tags, opts=child)
         trusted = group.arn.apply(lambda arn: delivery_trust(get_account(arn), args["region"]))
-        role = iam.Role(label, assume_role_policy=pulumi.Output.json_dumps(trusted), tags=tags, opts=child)
-        policy = pulumi.Output.json_dumps(group.arn.apply(delivery_policy))
-        iam.RolePolicy(label, role=role.id, policy=policy, opts=child)
+        role, _ = declare_role(label, trusted, group.arn.apply(delivery_policy), tags, child)
         ec2.FlowLog(
             label,
             vpc_id=self._vpc.id,

@@ -30,8 +30,6 @@ from gangway.components.catalog.schema import MachineType
 from gangway.components.core.capacity import RungPlan, plan_ladder, rung_from_args
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["LIFECYCLE_HOOK", "CapacityRungArgs", "EfaNodePool", "EfaNodePoolArgs", "RungNodesArgs"]
-
 FILL_MINUTES = 15
 FILL_WITHIN_MINUTES = 30
 EMPTY_MINUTES = 20
@@ -460,7 +458,6 @@ class EfaNodePool(pulumi.ComponentResource):
         )
 
     def _subnets(self, rung: RungPlan) -> pulumi.Input[list[str]]:
-        """The subnets of the rung's zones, by default of the cluster's zone."""
         zones = self._args.get("zones")
         if zones is None:
             return self._args["subnet_ids"]

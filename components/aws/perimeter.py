@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
-from types import MappingProxyType
 from typing import Any
 
 import pulumi
@@ -24,19 +23,15 @@ from gangway.components.aws.identity import (
 from gangway.components.core.dependencies import after
 from gangway.components.core.signing_key import KEY_USES
 
-__all__ = ["ENDPOINT_SERVICES", "answered_names", "declare_dns_firewall", "endpoint_policy", "s3_endpoint_policy"]
-
-ENDPOINT_SERVICES: Mapping[str, str] = MappingProxyType(
-    {
-        "autoscaling": "a node's word about itself to its group",
-        "ec2messages": "Session Manager",
-        "ecr.api": "login for the image pull",
-        "ecr.dkr": "the image pull; its layers come from S3",
-        "logs": "Docker's log driver",
-        "ssm": "Session Manager, and the keys of a stack",
-        "ssmmessages": "Session Manager",
-    }
-)
+ENDPOINT_SERVICES: Mapping[str, str] = {
+    "autoscaling": "a node's word about itself to its group",
+    "ec2messages": "Session Manager",
+    "ecr.api": "login for the image pull",
+    "ecr.dkr": "the image pull; its layers come from S3",
+    "logs": "Docker's log driver",
+    "ssm": "Session Manager, and the keys of a stack",
+    "ssmmessages": "Session Manager",
+}
 """The services that machines call, each by an interface endpoint billed per hour, and their uses.
 
 S3 has a free gateway endpoint. Not EC2: only Prometheus on the head node calls it, and runs only with a NAT gateway,

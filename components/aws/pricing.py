@@ -2,9 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from gangway.components.catalog.loader import Catalog
@@ -14,14 +13,10 @@ from gangway.components.core.findings import InputError
 from gangway.components.estimate.cost import (
     CostComponent,
     Declared,
-    from_service,
+    PriceList,
     of_resources,
     price_line,
-    unknown_price,
 )
-
-__all__ = ["QUEUE_TAG", "Difference", "Ec2Client", "compare", "fetch_types", "not_offered", "price_resources"]
-
 
 Answer = Mapping[str, Any]
 Value = str | int | float | None
@@ -30,7 +25,7 @@ QUEUE_TAG = ("gangway:sized-by", "queue")
 """Tag of a group that a queue of jobs sizes."""
 GP3_MIBPS = 125
 """Throughput of a gp3 volume without extra cost (Amazon EBS user guide, "General Purpose SSD volumes")."""
-NOTHING_PAID: Mapping[str, PriceQuote] = MappingProxyType({})
+NOTHING_PAID: Mapping[str, PriceQuote] = {}
 _PERFORMANCE = re.compile(r"(?:Up to )?(?:(\d+)x )?([\d.]+) Gigabit$")
 
 
@@ -170,16 +165,11 @@ def price_resources(
     resources: Sequence[Declared], catalog: Catalog, region: str, paid: Mapping[str, PriceQuote] = NOTHING_PAID
 ) -> list[CostComponent]:
     """The bill of `resources` in `region`, nodes first. `paid`: price of an owned block's node-hour, by group."""
-    return [
-        *_nodes(resources, catalog, region, paid),
-        *_surroundings(resources, catalog, region),
-        *_monitoring(resources, catalog, region),
-    ]
+    prices = PriceList(catalog, "aws", region)
+    return [*_nodes(resources, prices, paid), *_surroundings(resources, prices), *_monitoring(resources, prices)]
 
 
-def _nodes(
-    resources: Sequence[Declared], catalog: Catalog, region: str, paid: Mapping[str, PriceQuote]
-) -> Iterable[CostComponent]:
+def _nodes(resources: Sequence[Declared], prices: PriceList, paid: Mapping[str, PriceQuote]) -> Iterable[CostComponent]:
     templates, opened = _templates(resources), _opened_sizes(resources)
     groups = [one for one in resources if one.type == "aws:autoscaling/group:Group"]
     # The first group that a queue sizes holds all nodes when there is work.
@@ -187,15 +177,14 @@ def _nodes(
     for group in groups:
         standby = group.inputs.get("desiredCapacity") is None and group is not first
         of_block = paid.get(group.name)
-        yield from of_resources(_group(group, templates, opened, catalog, region, standby, of_block), group)
+        yield from of_resources(_group(group, templates, opened, prices, standby, of_block), group)
 
 
 def _group(
     group: Declared,
     templates: Mapping[str, Declared],
     opened: Mapping[str, int],
-    catalog: Catalog,
-    region: str,
+    prices: PriceList,
     standby: bool,
     paid: PriceQuote | None,
 ) -> Iterable[CostComponent]:
@@ -205,22 +194,17 @@ def _group(
     desired = group.inputs.get("desiredCapacity")
     # A closed group costs its price as soon as it opens.
     num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if desired is None else desired or 0)
-    disk, more_mibps = _root_gib(offers[0]), _root_mibps(offers[0]) - GP3_MIBPS
-    prices = [
-        _node_price(group.name, market, name, num_nodes, catalog, region, standby, cap_usd, paid)
-        for name in machine_types
-    ]
+    disk, mibps = _root_disk(offers[0])
+    lines = [_node_price(group.name, market, name, num_nodes, prices, standby, cap_usd, paid) for name in machine_types]
     # The type that will launch is unknown: if one has no price the result is unknown, else the most expensive counts.
-    dearest = max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
-    highest = max((price.price_high or price.price or 0.0) for price in prices)
+    dearest = max(lines, key=lambda price: math.inf if price.hourly is None else price.hourly)
+    highest = max((price.price_high or price.price or 0.0) for price in lines)
     yield dearest if dearest.price is None or highest <= dearest.price else replace(dearest, price_high=highest)
     label = f"{group.name}: root volumes, {disk:g} GiB a node"
-    price = catalog.service_price("aws", region, "ebs-gp3")
-    yield from_service(label, price, num_nodes * disk, region, standby=standby)
-    if more_mibps > 0:
+    yield prices.service(label, "ebs-gp3", num_nodes * disk, standby=standby)
+    if (more_mibps := mibps - GP3_MIBPS) > 0:
         label = f"{group.name}: root volumes, {more_mibps:g} MiB/s a node beyond gp3's own"
-        price = catalog.service_price("aws", region, "ebs-gp3-throughput")
-        yield from_service(label, price, num_nodes * more_mibps, region, standby=standby)
+        yield prices.service(label, "ebs-gp3-throughput", num_nodes * more_mibps, standby=standby)
 
 
 def _is_sized_by_queue(group: Declared) -> bool:
@@ -233,25 +217,17 @@ def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:
 
 
 def _opened_sizes(resources: Sequence[Declared]) -> dict[str, int]:
-    """Nodes per group id after a scheduled action has opened it."""
     schedules = [r.inputs for r in resources if r.type == "aws:autoscaling/schedule:Schedule"]
     return {inputs["autoscalingGroupName"]: int(inputs["maxSize"]) for inputs in schedules if inputs["maxSize"]}
 
 
-def _root_gib(template: Declared) -> float:
-    """Size of the root disk, the only one in our templates."""
+def _root_disk(template: Declared) -> tuple[float, float]:
+    """Size and throughput of the root disk, the only one in our templates."""
     (disk,) = template.inputs["blockDeviceMappings"]
-    return float(disk["ebs"]["volumeSize"])
-
-
-def _root_mibps(template: Declared) -> float:
-    """Its throughput."""
-    (disk,) = template.inputs["blockDeviceMappings"]
-    return float(disk["ebs"].get("throughput") or GP3_MIBPS)
+    return float(disk["ebs"]["volumeSize"]), float(disk["ebs"].get("throughput") or GP3_MIBPS)
 
 
 def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, list[Declared]]:
-    """The market of a group, and its launch templates: several if it is mixed."""
     mixed = group.inputs.get("mixedInstancesPolicy")
     if mixed is None:
         template = templates[group.inputs["launchTemplate"]["id"]]
@@ -263,7 +239,6 @@ def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, 
 
 
 def _spot_cap(group: Declared, template: Declared) -> float | None:
-    """Price cap of a spot node-hour; None for the on-demand price."""
     mixed = group.inputs.get("mixedInstancesPolicy")
     if mixed is None:
         cap = (template.inputs["instanceMarketOptions"].get("spotOptions") or {}).get("maxPrice")
@@ -277,8 +252,7 @@ def _node_price(
     market: str,
     machine_type: str,
     num_nodes: int,
-    catalog: Catalog,
-    region: str,
+    prices: PriceList,
     standby: bool,
     cap_usd: float | None,
     paid: PriceQuote | None,
@@ -288,25 +262,25 @@ def _node_price(
         return price_line(f"{label}, paid before", num_nodes, paid, kind=market, standby=standby)
     if market == "capacity-block":
         # No hourly rate: it would count the purchase again.
-        why = f"a capacity block's hours are paid when it is bought{_paid(catalog, machine_type, region)}"
+        why = f"a capacity block's hours are paid when it is bought{_paid(prices, machine_type)}"
         return CostComponent(f"{label}, paid before", "hours", num_nodes, None, 0.0, why, "", "", standby)
-    quote = catalog.price(machine_type, region, "spot" if market == "spot" else "on-demand")
+    quote = prices.catalog.price(machine_type, prices.region, "spot" if market == "spot" else "on-demand")
     return price_line(label, num_nodes, quote, kind=market, cap_usd=cap_usd, standby=standby)
 
 
-def _paid(catalog: Catalog, machine_type: str, region: str) -> str:
+def _paid(prices: PriceList, machine_type: str) -> str:
     """The catalogue's price of a node-hour in a block, if any; the bill of an owned block is unknown."""
-    quote = catalog.price(machine_type, region, "capacity-block")
+    quote = prices.catalog.price(machine_type, prices.region, "capacity-block")
     if quote is None:
         return "; the catalogue has no price of one"
     seen = f"{quote.source}, {quote.expected.dated}, {quote.expected.confidence}"
     return f": about {quote.usd:g} USD for a node's hour ({seen})"
 
 
-def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _surroundings(resources: Sequence[Declared], prices: PriceList) -> Iterable[CostComponent]:
     templates = _templates(resources)
     for resource in resources:
-        yield from of_resources(_price_resource(resource, templates, catalog, region), resource)
+        yield from of_resources(_price_resource(resource, templates, prices), resource)
     interfaces = [
         resource
         for resource in resources
@@ -314,32 +288,30 @@ def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) 
     ]
     if interfaces:
         count = sum(len(resource.inputs["subnetIds"]) for resource in interfaces)
-        price = catalog.service_price("aws", region, "interface-endpoint")
-        yield from of_resources([from_service("interface endpoints", price, count, region)], *interfaces)
+        yield from of_resources([prices.service("interface endpoints", "interface-endpoint", count)], *interfaces)
     lists = [
         one for one in resources if one.type == "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList"
     ]
     if lists:
         names = sum(len(one.inputs["domains"]) for one in lists)
-        price = catalog.service_price("aws", region, "dns-firewall-name")
-        yield from of_resources([from_service("names of the DNS firewall", price, names, region)], *lists)
+        yield from of_resources([prices.service("names of the DNS firewall", "dns-firewall-name", names)], *lists)
 
 
 def _price_resource(
-    resource: Declared, templates: Mapping[str, Declared], catalog: Catalog, region: str
+    resource: Declared, templates: Mapping[str, Declared], prices: PriceList
 ) -> Iterable[CostComponent]:
     def of_service(label: str, service: str) -> CostComponent:
-        return from_service(f"{resource.name}: {label}", catalog.service_price("aws", region, service), 1, region)
+        return prices.service(f"{resource.name}: {label}", service)
 
     match resource.type:
         case "aws:fsx/lustreFileSystem:LustreFileSystem":
-            yield from _lustre(resource, catalog, region)
+            yield from _lustre(resource, prices)
         case "aws:ec2/instance:Instance":
-            yield from _instance(resource, templates[resource.inputs["launchTemplate"]["id"]], catalog, region)
+            yield from _instance(resource, templates[resource.inputs["launchTemplate"]["id"]], prices)
         case "aws:eks/cluster:Cluster":
             yield of_service("control plane", "eks-cluster")
         case "aws:eks/nodeGroup:NodeGroup":
-            yield from _node_group(resource, templates[resource.inputs["launchTemplate"]["id"]], catalog, region)
+            yield from _node_group(resource, templates[resource.inputs["launchTemplate"]["id"]], prices)
         case "aws:kms/key:Key":
             yield of_service("key", "kms-key")
         case "aws:ec2/natGateway:NatGateway":
@@ -350,67 +322,45 @@ def _price_resource(
             yield of_service("private DNS zone", "dns-zone")
 
 
-def _monitoring(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _monitoring(resources: Sequence[Declared], prices: PriceList) -> Iterable[CostComponent]:
     """CloudWatch, one line per price. An alarm is billed by its expression's metrics, a metric from its first point."""
 
-    def line(label: str, service: str, kind: str, each: Callable[[Declared], int]) -> Iterable[CostComponent]:
+    def line(label: str, service: str, kind: str) -> Iterable[CostComponent]:
         found = [one for one in resources if one.type == f"aws:cloudwatch/{kind}"]
-        number = sum(map(each, found))
         if not found:
             return ()
-        price = catalog.service_price("aws", region, service)
-        return of_resources([from_service(f"CloudWatch: {label}, {number}", price, number, region)], *found)
+        # An alarm without an expression has one metric.
+        number = sum(sum("metric" in query for query in one.inputs.get("metricQueries") or ()) or 1 for one in found)
+        return of_resources([prices.service(f"CloudWatch: {label}, {number}", service, number)], *found)
 
-    yield from line("dashboards", "dashboard", "dashboard:Dashboard", _one_each)
-    yield from line("metrics that alarms look at", "metric-alarm", "metricAlarm:MetricAlarm", _get_metrics)
-    yield from line("composite alarms", "composite-alarm", "compositeAlarm:CompositeAlarm", _one_each)
-    yield from line("metrics out of log lines", "metric", "logMetricFilter:LogMetricFilter", _one_each)
-
-
-def _one_each(_resource: Declared) -> int:
-    return 1
+    yield from line("dashboards", "dashboard", "dashboard:Dashboard")
+    yield from line("metrics that alarms look at", "metric-alarm", "metricAlarm:MetricAlarm")
+    yield from line("composite alarms", "composite-alarm", "compositeAlarm:CompositeAlarm")
+    yield from line("metrics out of log lines", "metric", "logMetricFilter:LogMetricFilter")
 
 
-def _get_metrics(alarm: Declared) -> int:
-    """Number of an alarm's metrics; one without an expression."""
-    return sum("metric" in query for query in alarm.inputs.get("metricQueries") or ()) or 1
-
-
-def _lustre(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _lustre(resource: Declared, prices: PriceList) -> Iterable[CostComponent]:
     inputs = resource.inputs
     size = inputs["storageCapacity"]
     if inputs["deploymentType"] == "SCRATCH_2":
-        price = catalog.service_price("aws", region, "lustre-scratch-2")
-        yield from_service(f"{resource.name}: {size:g} GiB of scratch", price, size, region)
+        yield prices.service(f"{resource.name}: {size:g} GiB of scratch", "lustre-scratch-2", size)
         return
     tier = int(inputs["perUnitStorageThroughput"])
-    price = catalog.service_price("aws", region, f"lustre-persistent-2-{tier}")
-    yield from_service(f"{resource.name}: {size:g} GiB at {tier} MB/s/TiB", price, size, region)
+    yield prices.service(f"{resource.name}: {size:g} GiB at {tier} MB/s/TiB", f"lustre-persistent-2-{tier}", size)
     iops = (inputs.get("metadataConfiguration") or {}).get("iops")
     if iops:
-        price = catalog.service_price("aws", region, "lustre-metadata-iops")
-        yield from_service(f"{resource.name}: {iops:g} metadata IOPS", price, iops, region)
+        yield prices.service(f"{resource.name}: {iops:g} metadata IOPS", "lustre-metadata-iops", iops)
 
 
-def _instance(resource: Declared, template: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    machine_type, disk = resource.inputs["instanceType"], _root_gib(template)
-    yield _plain_machines(f"{resource.name}: {machine_type}, on-demand", machine_type, 1, catalog, region)
-    volume = catalog.service_price("aws", region, "ebs-gp3")
-    yield from_service(f"{resource.name}: root volume, {disk:g} GiB", volume, disk, region)
+def _instance(resource: Declared, template: Declared, prices: PriceList) -> Iterable[CostComponent]:
+    machine_type, (disk, _) = resource.inputs["instanceType"], _root_disk(template)
+    yield prices.machines(f"{resource.name}: {machine_type}, on-demand", machine_type, 1)
+    yield prices.service(f"{resource.name}: root volume, {disk:g} GiB", "ebs-gp3", disk)
 
 
-def _node_group(resource: Declared, template: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    machine_type, disk = template.inputs["instanceType"], _root_gib(template)
+def _node_group(resource: Declared, template: Declared, prices: PriceList) -> Iterable[CostComponent]:
+    machine_type, (disk, _) = template.inputs["instanceType"], _root_disk(template)
     number = int(resource.inputs["scalingConfig"]["desiredSize"])
     label = f"{resource.name}: {number} x {machine_type}, on-demand"
-    yield _plain_machines(label, machine_type, number, catalog, region)
-    volume = catalog.service_price("aws", region, "ebs-gp3")
-    yield from_service(f"{resource.name}: root volumes, {disk:g} GiB a node", volume, number * disk, region)
-
-
-def _plain_machines(label: str, machine_type: str, number: int, catalog: Catalog, region: str) -> CostComponent:
-    """Machines without accelerators, priced as services of the catalogue."""
-    service = f"instance-{machine_type}"
-    if service in catalog.get_services("aws"):
-        return from_service(label, catalog.service_price("aws", region, service), number, region)
-    return unknown_price(label, number, "no price in the catalogue")
+    yield prices.machines(label, machine_type, number)
+    yield prices.service(f"{resource.name}: root volumes, {disk:g} GiB a node", "ebs-gp3", number * disk)

@@ -19,8 +19,6 @@ from gangway.components.aws.identity import (
 )
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["SlurmIdentity", "SlurmIdentityArgs"]
-
 NODE_TAG = "gangway:slurm-node"
 """Tag with a machine's Slurm node name (gangway.images.node.aws.slurm_scaler)."""
 SIZE_ACTIONS = (

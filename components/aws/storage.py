@@ -17,16 +17,6 @@ from gangway.components.core.limits import check_tier, nearest_number
 from gangway.components.core.outputs import register_outputs
 from gangway.components.estimate.storage_sizes import fsx_sizes_around, fsx_steps, refuse_size
 
-__all__ = [
-    "ImageRegistry",
-    "ImageRegistryArgs",
-    "LustreFileSystem",
-    "LustreFileSystemArgs",
-    "RunBucket",
-    "RunBucketArgs",
-    "plan_lustre",
-]
-
 # Links to S3 need Lustre 2.12 or newer, and a scratch file system defaults to 2.10; metadata configuration needs 2.15.
 LUSTRE_VERSION = "2.15"
 # Sunday, 03:00 UTC. By default FSx chooses a window, in which a run loses its file system for minutes.

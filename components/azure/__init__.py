@@ -1,6 +1,6 @@
 """Azure components, named as on AWS and Google Cloud."""
 
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gangway.components.core.public_names import importer
@@ -26,19 +26,17 @@ if TYPE_CHECKING:
     from gangway.components.azure.storage import ImageRegistry as ImageRegistry
     from gangway.components.azure.storage import RunBucket as RunBucket
 
-MODULES = MappingProxyType(
-    {
-        "aks": ("AksCluster", "AksIdentity", "AksNodePools"),
-        "budget": ("Budget",),
-        "file_system": ("LustreFileSystem",),
-        "head_node": ("HeadNode",),
-        "identity": ("EncryptionKey", "HeadIdentity", "MemberKeyVault", "NodeIdentity", "ResourceGroup"),
-        "monitoring": ("NodeLogs", "Observability"),
-        "network": ("PrivateEndpoints", "TrainingNetwork"),
-        "node_pool": ("IbNodePool",),
-        "storage": ("FlowLogStore", "ImageRegistry", "RunBucket"),
-    }
-)
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "aks": ("AksCluster", "AksIdentity", "AksNodePools"),
+    "budget": ("Budget",),
+    "file_system": ("LustreFileSystem",),
+    "head_node": ("HeadNode",),
+    "identity": ("EncryptionKey", "HeadIdentity", "MemberKeyVault", "NodeIdentity", "ResourceGroup"),
+    "monitoring": ("NodeLogs", "Observability"),
+    "network": ("PrivateEndpoints", "TrainingNetwork"),
+    "node_pool": ("IbNodePool",),
+    "storage": ("FlowLogStore", "ImageRegistry", "RunBucket"),
+}
 """The public components, by module."""
 __all__ = [name for names in MODULES.values() for name in names]
 

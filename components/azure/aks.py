@@ -13,7 +13,7 @@ from pulumi_azure_native import containerservice, managedidentity, monitor
 
 from gangway.components.azure.aks_fabric import autoscaler_tags
 from gangway.components.azure.capacity import ScaleSetFields, check_infiniband, check_ladder, plan_scale_set, rung_zones
-from gangway.components.azure.common import CommonArgs, common_inputs, heeded, replacing
+from gangway.components.azure.common import CommonArgs, common_inputs, declare_identity, heeded, replacing
 from gangway.components.azure.identity import Grantee
 from gangway.components.azure.node_pool import CapacityRungArgs
 from gangway.components.azure.policies import ACR_PULL
@@ -24,18 +24,6 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 from gangway.components.kubernetes.spec import RUNG_LABEL
-
-__all__ = [
-    "PODS_CIDR",
-    "SPOT_TAINT",
-    "AksCluster",
-    "AksClusterArgs",
-    "AksIdentity",
-    "AksIdentityArgs",
-    "AksNodePools",
-    "AksNodePoolsArgs",
-    "pool_name",
-]
 
 SYSTEM_MACHINE_TYPE = "Standard_D4s_v5"
 SYSTEM_NODES = (1, 3)
@@ -264,7 +252,7 @@ class AksIdentity(pulumi.ComponentResource):
     def __init__(self, name: str, args: AksIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:AksIdentity", name, None, replacing(opts))
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
-        cluster, nodes = self._identity("cluster"), self._identity("node")
+        cluster, nodes = (declare_identity(f"{name}-{kind}", args, self._child) for kind in ("cluster", "node"))
         control, kubelet = self._grantee("cluster", cluster), self._grantee("node", nodes)
         granted = [
             # Joins nodes and the API's address to the subnet ("Bring your own virtual network": permissions).
@@ -283,13 +271,6 @@ class AksIdentity(pulumi.ComponentResource):
         self.kubelet_client_id = nodes.client_id
         self.kubelet_object_id = nodes.principal_id
         register_outputs(self)
-
-    def _identity(self, kind: str) -> managedidentity.UserAssignedIdentity:
-        return managedidentity.UserAssignedIdentity(
-            f"{self._name}-{kind}",
-            **common_inputs(self._args),
-            opts=self._child,
-        )
 
     def _grantee(self, kind: str, identity: managedidentity.UserAssignedIdentity) -> Grantee:
         args = self._args

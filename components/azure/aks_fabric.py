@@ -9,8 +9,6 @@ from gangway.components.kubernetes.charts import SYSTEM, Chart
 from gangway.components.kubernetes.manifest import Manifest, manifest, node_daemon
 from gangway.components.kubernetes.spec import GPU, INFINIBAND, JOBS, JOBS_POOL, POOL_LABEL
 
-__all__ = ["autoscaler_tags", "fabric_manifests", "network_operator"]
-
 # NVIDIA network operator 26.4.0, `hack/release.yaml`: the images released with it.
 OPERATOR, DRIVER, PLUGIN = "26.4.0", "doca3.4.0-26.04-0.8.6.0-0", "network-operator-v26.4.0"
 _REPOSITORY = "nvcr.io/nvidia/mellanox"

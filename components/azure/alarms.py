@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from gangway.components.core.limits import check_steps_alarm
 
-__all__ = ["ALIVE_EVENT", "COLUMNS", "TABLE", "AlarmPlan", "plan_alarms", "statistics"]
-
 TABLE = "Gangway_CL"
 """The table of lines, with the suffix that Azure requires."""
 COLUMNS: Sequence[tuple[str, str]] = (

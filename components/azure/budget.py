@@ -3,13 +3,12 @@
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NotRequired
 
 import pulumi
-from pulumi_azure_native import consumption, logic, managedidentity
+from pulumi_azure_native import consumption, logic
 
-from gangway.components.azure.common import CommonArgs, common_inputs, replacing
+from gangway.components.azure.common import CommonArgs, common_inputs, declare_identity, replacing
 from gangway.components.azure.identity import Grantee
 from gangway.components.azure.monitoring import check_budget_emails, declare_action_group
 from gangway.components.azure.names import RANDOM_DIGITS
@@ -18,24 +17,19 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 
-__all__ = ["MAX_MONTHS_AHEAD", "Budget", "BudgetArgs", "check_starts_on", "months_ahead", "plan_budget_alarms"]
-
-
 API = "https://management.azure.com"
 COSTS_VERSION, COMPUTE_VERSION, CLUSTER_VERSION = "2023-11-01", "2024-07-01", "2024-09-01"
 # Unclear: a copy of Microsoft's naming rules of 2020 says 80, 43 is recalled. A name that fits both.
 MAX_WORKFLOW_NAME = 43
 _SCHEMA = "https://schema.management.azure.com/providers/Microsoft.Logic/schemas/2016-06-01/workflowdefinition.json#"
-PARAMETERS: Mapping[str, str] = MappingProxyType(
-    {
-        "clusters": "Array",
-        "group": "String",
-        "heads": "Array",
-        "identity": "String",
-        "limit": "Float",
-        "sets": "Array",
-    }
-)
+PARAMETERS: Mapping[str, str] = {
+    "clusters": "Array",
+    "group": "String",
+    "heads": "Array",
+    "identity": "String",
+    "limit": "Float",
+    "sets": "Array",
+}
 """The workflow's parameters and types: ids, and dollars."""
 MAX_NOTIFICATIONS = 5
 MAX_MONTHS_AHEAD = 12
@@ -227,7 +221,6 @@ class Budget(pulumi.ComponentResource):
         register_outputs(self)
 
     def _scope(self) -> pulumi.Output[str]:
-        """The id of what the costs are counted in."""
         subscription_id = self._args["subscription_id"]
         if self._args.get("subscription_wide", False):
             return pulumi.Output.from_input(f"/subscriptions/{subscription_id}")
@@ -235,10 +228,9 @@ class Budget(pulumi.ComponentResource):
         return group.apply(lambda name: group_id(subscription_id, name))
 
     def _stop(self, percent: float) -> None:
-        """The workflow and its identity."""
         args, child, stack = self._args, self._child, self._args["tag_value"]
         scope, clusters = self._scope(), args.get("cluster_ids", [])
-        identity = managedidentity.UserAssignedIdentity(f"{self._name}-stop", **common_inputs(args), opts=child)
+        identity = declare_identity(f"{self._name}-stop", args, child)
         whose = (self._name, "stop", identity.principal_id, args["subscription_id"], stack, child)
         grantee = Grantee(*whose, wait_sec=args.get("role_wait_sec", 0))
         actions = stop_actions(clusters=clusters != [])

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
-from types import MappingProxyType
 from typing import Any, Literal
 
 from gangway.components.catalog.schema import AzureMachineType
@@ -16,24 +15,13 @@ from gangway.components.core.capacity import (
     RungPlan,
     Spot,
     check_kinds,
+    named_zones,
     not_sold,
+    refuse_machine_types,
+    same_reservations,
 )
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
-
-__all__ = [
-    "UP_TO_ON_DEMAND",
-    "LadderContext",
-    "QuotaContext",
-    "ScaleSetFields",
-    "capacity_findings",
-    "check_infiniband",
-    "check_ladder",
-    "check_proximity",
-    "ladder_quotas",
-    "plan_scale_set",
-    "rung_zones",
-]
 
 OFFERED = ("reservation", "spot", "on-demand")
 """The kinds of rungs in Azure, which has no capacity blocks and no queue."""
@@ -114,14 +102,8 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
 
 
 def _check_market(rung: Spot | OnDemand, here: str) -> None:
-    if rung.machine_types:
-        raise InputError(
-            f"{here}.machine_types",
-            "a rung is one scale set, which has one size, and sizes of two scale sets share no InfiniBand",
-            value=", ".join(rung.machine_types),
-            allowed="no further machine types",
-            fix="remove machine_types",
-        )
+    problem = "a rung is one scale set, which has one size, and sizes of two scale sets share no InfiniBand"
+    refuse_machine_types(rung, here, problem)
     if isinstance(rung, Spot) and rung.max_usd_per_hour is not None and rung.max_usd_per_hour < PRICE_STEP_USD:
         raise InputError(
             f"{here}.max_usd_per_hour",
@@ -176,11 +158,7 @@ def check_proximity(machine: AzureMachineType, wanted: bool, place: str = "proxi
 
 def rung_zones(rung: AnyRung | RungPlan, own: str) -> tuple[str, ...]:
     """The zones of a rung's scale set, by default `own`, the cluster's; empty if there are none, or for any."""
-    zones: tuple[str, ...] = getattr(rung, "zones", ())
-    zone: str | None = getattr(rung, "zone", None)
-    if zone is not None:
-        return (zone,)
-    return zones or ((own,) if own else ())
+    return named_zones(rung) or ((own,) if own else ())
 
 
 @dataclass(frozen=True)
@@ -202,7 +180,7 @@ class LadderContext:
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
     """All conflicts, rung by rung, of a ladder that `check_ladder` accepts."""
     found = [
-        *_same_reservation(rungs),
+        *same_reservations(rungs),
         *_same_rung(rungs),
         *_group_size(context),
         *_rungs_apart(rungs, context),
@@ -215,19 +193,6 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
         found += _zones(rung, path, context)
         found += _ignored(rung, path)
     return found
-
-
-def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
-    first: dict[str, int] = {}
-    for index, rung in enumerate(rungs):
-        # Azure's ids are case-insensitive.
-        if isinstance(rung, Reservation) and first.setdefault(rung.id.lower(), index) != index:
-            yield Finding.error(
-                "capacity.same-reservation",
-                f"{LADDER}[{index}].id",
-                f"{rung.id} is already what rung {first[rung.id.lower()]} uses",
-                "remove this rung",
-            )
 
 
 def _same_rung(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
@@ -290,7 +255,6 @@ def _own_zone(context: LadderContext) -> Iterable[Finding]:
 
 
 def _published_zones(context: LadderContext) -> tuple[str, ...]:
-    """The region's zones that sell the machine type; empty if none are listed."""
     offered = context.machine.offered
     return () if offered is None else (offered.zones.value or {}).get(context.region, ())
 
@@ -310,7 +274,6 @@ def _no_such_zone(zone: str, path: str, context: LadderContext) -> Finding:
 
 
 def _zone_value(name: str, zone: str) -> str:
-    """A zone as written for `zone`, or for `zones`."""
     return f"'{zone}'" if name == "zone" else f"['{zone}']"
 
 
@@ -347,7 +310,6 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
 
 
 def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
-    """Settings of a spot rung that Azure lacks are reported."""
     if isinstance(rung, Spot) and "allocation" in rung.model_fields_set:
         yield Finding.warning(
             "capacity.ignored-setting",
@@ -362,16 +324,14 @@ SPOT_QUOTA = "Total Regional Low-priority vCPUs"
 """
 REGIONAL_QUOTA = "Total Regional vCPUs"
 """Counts all on-demand machines besides their family's quota ("Check vCPU quotas": two tiers)."""
-HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
-    {
-        "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),
-        "Standard_B2ms": (2, "Standard BS Family vCPUs"),
-        "Standard_B2s": (2, "Standard BS Family vCPUs"),
-        "Standard_D2as_v5": (2, "Standard DASv5 Family vCPUs"),
-        "Standard_D2s_v5": (2, "Standard DSv5 Family vCPUs"),
-        "Standard_D4s_v5": (4, "Standard DSv5 Family vCPUs"),
-    }
-)
+HEAD_QUOTAS: Mapping[str, tuple[int, str]] = {
+    "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),
+    "Standard_B2ms": (2, "Standard BS Family vCPUs"),
+    "Standard_B2s": (2, "Standard BS Family vCPUs"),
+    "Standard_D2as_v5": (2, "Standard DASv5 Family vCPUs"),
+    "Standard_D2s_v5": (2, "Standard DSv5 Family vCPUs"),
+    "Standard_D4s_v5": (4, "Standard DSv5 Family vCPUs"),
+}
 """By head machine type: vCPUs, and the family's quota as in `az vm list-usage`."""
 
 

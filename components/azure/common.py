@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import pulumi
-from pulumi_azure_native import authorization
+from pulumi_azure_native import authorization, managedidentity
 
 from gangway.components.core.settling import Settling
-
-__all__ = ["CommonArgs", "common_inputs", "heeded", "replacing"]
 
 
 class CommonArgs(TypedDict):
@@ -24,6 +22,11 @@ class CommonArgs(TypedDict):
 def common_inputs(args: CommonArgs) -> dict[str, Any]:
     """The common ones of `args`."""
     return {"resource_group_name": args["resource_group_name"], "location": args["location"], "tags": args["tags"]}
+
+
+def declare_identity(name: str, args: CommonArgs, opts: pulumi.ResourceOptions) -> managedidentity.UserAssignedIdentity:
+    """A managed identity."""
+    return managedidentity.UserAssignedIdentity(name, **common_inputs(args), opts=opts)
 
 
 IMMUTABLE: Mapping[str, Sequence[str]] = {

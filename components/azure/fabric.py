@@ -12,8 +12,6 @@ from gangway.components.catalog.schema import AzureMachineType, MachineType
 from gangway.components.core.findings import Finding
 from gangway.components.core.job import Volume
 
-__all__ = ["FabricPlan", "fabric_findings", "is_isolated_rung", "plan_fabric"]
-
 DEVICE_PREFIX = "mlx5_ib"
 """Prefix of InfiniBand devices by the image's azure_persistent_rdma_naming: mlx5_ib0, mlx5_ib1, ..."""
 ETHERNET_PREFIX = "mlx5_an"

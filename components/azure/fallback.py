@@ -21,8 +21,6 @@ from typing import Any
 
 from gangway.components.core.capacity import CONTRACT_VERSION, PERIOD_SEC, WINDOW, RungPlan
 
-__all__ = ["HEAD_ACTIONS", "plan_fallback"]
-
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
 HEAD_ACTIONS = (
     f"{_SETS}/read",

@@ -27,9 +27,6 @@ from gangway.components.core.limits import Setting, check_tier, refuse_foreign
 from gangway.components.core.outputs import register_outputs
 from gangway.components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around, refuse_size
 
-__all__ = ["LustreFileSystem", "LustreFileSystemArgs", "LustrePlan", "plan_lustre"]
-
-
 IMPORTER_APP_ID = "4392ab71-2ce2-4b0d-8770-b352745c73f5"
 """The application "HPC Cache Resource Provider", the same in every tenant; its object id differs."""
 EXPORT_PATH = "/runs"

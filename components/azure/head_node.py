@@ -29,8 +29,6 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 
-__all__ = ["HEAD_IMAGE", "HEAD_MACHINE_TYPE", "HeadNode", "HeadNodeArgs", "head_address"]
-
 # Canonical's documentation, "Find Ubuntu images on Microsoft Azure": generation 2, for Trusted Launch.
 HEAD_IMAGE = "Canonical:ubuntu-24_04-lts:server:latest"
 HEAD_MACHINE_TYPE = "Standard_D2s_v5"

@@ -7,7 +7,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import authorization, compute, keyvault, managedidentity, resources
 
-from gangway.components.azure.common import CommonArgs, common_inputs, heeded, replacing
+from gangway.components.azure.common import CommonArgs, common_inputs, declare_identity, heeded, replacing
 from gangway.components.azure.names import RANDOM_DIGITS, guid
 from gangway.components.azure.policies import (
     ACR_PULL,
@@ -28,21 +28,6 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 from gangway.components.core.tags import shortened
-
-__all__ = [
-    "EncryptionKey",
-    "EncryptionKeyArgs",
-    "Grantee",
-    "HeadIdentity",
-    "HeadIdentityArgs",
-    "KeyArgs",
-    "MemberKeyVault",
-    "MemberKeyVaultArgs",
-    "NodeIdentity",
-    "NodeIdentityArgs",
-    "ResourceGroup",
-    "ResourceGroupArgs",
-]
 
 MAX_VAULT_NAME = 24
 """Key vaults: 3 to 24 letters, digits and dashes."""
@@ -209,11 +194,7 @@ class EncryptionKey(pulumi.ComponentResource):
         self._kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
         vault = _vault(f"{name}-key", args, DELETION_DAYS, [], self._kept)
         key = self._key(vault)
-        identity = managedidentity.UserAssignedIdentity(
-            f"{name}-key",
-            **common_inputs(args),
-            opts=self._kept,
-        )
+        identity = declare_identity(f"{name}-key", args, self._kept)
         whose = (name, "key", identity.principal_id, args["subscription_id"], args["stack"], self._kept)
         grant = Grantee(*whose).may("use", KEY_USER, key.id)
         self.key_name = key.name
@@ -383,11 +364,7 @@ def _identity(
     name: str, kind: str, args: MachineIdentityArgs, opts: pulumi.ResourceOptions
 ) -> tuple[managedidentity.UserAssignedIdentity, Grantee, list[pulumi.CustomResource]]:
     """An identity, and every machine's grants: own runs, the image, logs, the two keys."""
-    identity = managedidentity.UserAssignedIdentity(
-        f"{name}-{kind}",
-        **common_inputs(args),
-        opts=opts,
-    )
+    identity = declare_identity(f"{name}-{kind}", args, opts)
     whose = (name, kind, identity.principal_id, args["subscription_id"], args["stack"], opts)
     grantee = Grantee(*whose, wait_sec=args.get("role_wait_sec", 0))
     grants: list[pulumi.CustomResource] = [

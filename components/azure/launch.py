@@ -13,28 +13,6 @@ from gangway.components.azure.capacity import ScaleSetFields
 from gangway.components.catalog.schema import AzureMachineType
 from gangway.components.core.findings import InputError
 
-__all__ = [
-    "ADMIN",
-    "ENTRA_LOGIN",
-    "ROOT_DISK_TYPE",
-    "Image",
-    "NodeLaunch",
-    "Security",
-    "boot_diagnostics",
-    "custom_data",
-    "identity_type",
-    "image_reference",
-    "is_hpc_image",
-    "linux_configuration",
-    "node_image",
-    "plan_image",
-    "plan_security",
-    "security_profile",
-    "vm_profile",
-    "with_version",
-]
-
-
 # RSA Laboratories, "The RSA Challenge Numbers": 617 digits, their sum 2738.
 MODULUS = int(
     "25195908475657893494027183240048398571429282126204032027777137836043662020707595556264018525880784"
@@ -73,17 +51,11 @@ HEALTH_INTERVAL_SEC, HEALTH_PROBES, HEALTH_GRACE_SEC = 30, 3, 3600
 
 def nobodys_key() -> str:
     """A key without a known private half as a line of `authorized_keys`: ssh-rsa of 2048 bits, Azure's minimum."""
-    blob = b"".join(
-        # RFC 4251, string: four bytes of length, then the content.
-        len(part).to_bytes(4, "big") + part
-        for part in (b"ssh-rsa", _number(EXPONENT), _number(MODULUS))
-    )
-    return f"ssh-rsa {base64.b64encode(blob).decode()} nobody"
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-
-def _number(value: int) -> bytes:
-    """RFC 4251, mpint, with a leading zero bit for a positive number."""
-    return value.to_bytes(value.bit_length() // 8 + 1, "big")
+    key = RSAPublicNumbers(EXPONENT, MODULUS).public_key()
+    return f"{key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()} nobody"
 
 
 # The `id` in `az image list`, `az sig image-definition list` and `az sig image-version list`.

@@ -15,17 +15,6 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.limits import check_within
 from gangway.components.core.outputs import register_outputs
 
-__all__ = [
-    "NodeLogs",
-    "NodeLogsArgs",
-    "Observability",
-    "ObservabilityArgs",
-    "check_budget_emails",
-    "check_retention",
-    "declare_action_group",
-]
-
-
 # Microsoft.Consumption/budgets: addresses per notification.
 MAX_BUDGET_EMAILS = 50
 # Prefix of each message and subject; Azure allows 12 characters.

@@ -6,8 +6,6 @@ stacks (retained runs, deleted vaults).
 import re
 from uuid import UUID, uuid5
 
-__all__ = ["LEAST_NODES_TAG", "NODES_TAG", "RANDOM_DIGITS", "RUNG_TAG", "guid", "letters"]
-
 RANDOM_DIGITS = 8
 """Pulumi's suffix of a logical name."""
 NODES_TAG, LEAST_NODES_TAG, RUNG_TAG = "gangway-nodes", "gangway-nodes-min", "gangway-rung"

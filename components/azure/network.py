@@ -16,8 +16,6 @@ from gangway.components.core.fields import Egress
 from gangway.components.core.network import HeadPortsArgs, private_network
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["PrivateEndpoints", "PrivateEndpointsArgs", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
-
 # Azure Bastion documentation, "Subnet": at least a /26, with this name.
 BASTION_PREFIX, BASTION_SUBNET = 26, "AzureBastionSubnet"
 ROLES = ("fabric", "head")
@@ -367,25 +365,26 @@ class TrainingNetwork(pulumi.ComponentResource):
 
     def _head_zone(self) -> pulumi.Output[str]:
         """A zone of this network only, so that workers find a replaced head node by name."""
-        zone = privatedns.PrivateZone(
-            f"{self._name}-head",
-            resource_group_name=self._args["resource_group_name"],
-            private_zone_name=f"{self._name}.gangway.internal",
-            location="global",
-            tags=self._args["tags"],
-            opts=self._child,
-        )
-        link = privatedns.VirtualNetworkLink(
-            f"{self._name}-head",
-            resource_group_name=self._args["resource_group_name"],
-            private_zone_name=zone.name,
-            location="global",
-            virtual_network=privatedns.SubResourceArgs(id=self._network.id),
-            registration_enabled=False,
-            tags=self._args["tags"],
-            opts=self._child,
-        )
+        name = f"{self._name}.gangway.internal"
+        zone, link = _declare_zone(f"{self._name}-head", name, self._args, self._network.id, self._child)
         return after(zone.name, link)
+
+
+def _declare_zone(
+    label: str, name: str, args: CommonArgs, network_id: pulumi.Input[str], opts: pulumi.ResourceOptions
+) -> tuple[privatedns.PrivateZone, privatedns.VirtualNetworkLink]:
+    """A private DNS zone of one network, and the link to it."""
+    place = {**common_inputs(args), "location": "global"}
+    zone = privatedns.PrivateZone(label, private_zone_name=name, **place, opts=opts)
+    link = privatedns.VirtualNetworkLink(
+        label,
+        private_zone_name=zone.name,
+        virtual_network=privatedns.SubResourceArgs(id=network_id),
+        registration_enabled=False,
+        **place,
+        opts=opts,
+    )
+    return zone, link
 
 
 def _group(group: network.ApplicationSecurityGroup) -> network.ApplicationSecurityGroupArgs:
@@ -449,7 +448,7 @@ class PrivateEndpoints(pulumi.ComponentResource):
             ],
             opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=before)),
         )
-        zone, link = self._zone(what, service.zone)
+        zone, link = _declare_zone(f"{self._name}-{what}", service.zone, args, args["network_id"], self._child)
         group = network.PrivateDnsZoneGroup(
             f"{self._name}-{what}",
             resource_group_name=args["resource_group_name"],
@@ -459,25 +458,3 @@ class PrivateEndpoints(pulumi.ComponentResource):
             opts=self._child,
         )
         return [group, link]
-
-    def _zone(self, what: str, name: str) -> tuple[privatedns.PrivateZone, privatedns.VirtualNetworkLink]:
-        args = self._args
-        zone = privatedns.PrivateZone(
-            f"{self._name}-{what}",
-            resource_group_name=args["resource_group_name"],
-            private_zone_name=name,
-            location="global",
-            tags=args["tags"],
-            opts=self._child,
-        )
-        link = privatedns.VirtualNetworkLink(
-            f"{self._name}-{what}",
-            resource_group_name=args["resource_group_name"],
-            private_zone_name=zone.name,
-            location="global",
-            virtual_network=privatedns.SubResourceArgs(id=args["network_id"]),
-            registration_enabled=False,
-            tags=args["tags"],
-            opts=self._child,
-        )
-        return zone, link

@@ -39,8 +39,6 @@ from gangway.components.core.capacity import RungPlan, plan_ladder, rung_from_ar
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened
 
-__all__ = ["CapacityRungArgs", "IbNodePool", "IbNodePoolArgs"]
-
 # A node is deleted once it has saved or its notice is over, and a destroy waits for all of them.
 DELETE_TIMEOUT = "40m"
 # osProfile.computerNamePrefix: 1 to 15 characters, to which Azure adds six.

@@ -3,33 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from gangway.components.azure.fallback import HEAD_ACTIONS
 from gangway.components.core.blob_url import BlobUrl
 from gangway.components.core.findings import InputError
-
-__all__ = [
-    "ACR_PULL",
-    "BLOB_CONTRIBUTOR",
-    "BLOB_READER",
-    "COST_READER",
-    "KEY_USER",
-    "LOG_WRITER",
-    "RUN_WRITER_ACTIONS",
-    "SECRET_USER",
-    "STORAGE_CONTRIBUTOR",
-    "container_id",
-    "get_account",
-    "group_id",
-    "head_actions",
-    "import_log",
-    "importable",
-    "node_actions",
-    "role_id",
-    "stop_actions",
-]
-
 
 # Azure documentation, "Azure built-in roles": the same GUIDs in every tenant.
 ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
@@ -49,24 +26,22 @@ RUN_WRITER_ACTIONS = (f"{_BLOBS}/read", f"{_BLOBS}/write")
 _SET = "Microsoft.Compute/virtualMachineScaleSets"
 _CLUSTER = "Microsoft.ContainerService/managedClusters"
 _LATER = "the scale sets take the identity, so they do not exist yet when it gets its rights"
-GROUP_WIDE: Mapping[str, str] = MappingProxyType(
-    {
-        f"{_SET}/read": f"read only; {_LATER}",
-        f"{_SET}/virtualMachines/read": f"read only; {_LATER}",
-        f"{_SET}/virtualMachines/networkInterfaces/read": f"read only: where workers are; {_LATER}",
-        f"{_SET}/virtualMachines/delete": "a node leaves its scale set for good, the head takes away one that never "
-        f"ran; {_LATER}",
-        f"{_SET}/write": f"how many nodes there are is a property of the set, and no smaller right sets it; {_LATER}",
-        f"{_CLUSTER}/read": "read only; only the budget's stop has it, which stops the stack's cluster",
-        f"{_CLUSTER}/stop/action": "only the budget's stop has it; the group has no other cluster",
-        "Microsoft.Compute/virtualMachines/read": "read only; the budget's stop has it, to see the head, and "
-        "the head's Prometheus, which asks for single machines before scale sets",
-        "Microsoft.Network/networkInterfaces/read": "read only: where single machines are, for Prometheus on the head",
-        "Microsoft.Compute/virtualMachines/deallocate/action": "only the budget's stop has it, for the head, which "
-        "would fill the scale sets again",
-        COST_READER: "read only; costs are told for groups, not for resources",
-    }
-)
+GROUP_WIDE: Mapping[str, str] = {
+    f"{_SET}/read": f"read only; {_LATER}",
+    f"{_SET}/virtualMachines/read": f"read only; {_LATER}",
+    f"{_SET}/virtualMachines/networkInterfaces/read": f"read only: where workers are; {_LATER}",
+    f"{_SET}/virtualMachines/delete": "a node leaves its scale set for good, the head takes away one that never "
+    f"ran; {_LATER}",
+    f"{_SET}/write": f"how many nodes there are is a property of the set, and no smaller right sets it; {_LATER}",
+    f"{_CLUSTER}/read": "read only; only the budget's stop has it, which stops the stack's cluster",
+    f"{_CLUSTER}/stop/action": "only the budget's stop has it; the group has no other cluster",
+    "Microsoft.Compute/virtualMachines/read": "read only; the budget's stop has it, to see the head, and "
+    "the head's Prometheus, which asks for single machines before scale sets",
+    "Microsoft.Network/networkInterfaces/read": "read only: where single machines are, for Prometheus on the head",
+    "Microsoft.Compute/virtualMachines/deallocate/action": "only the budget's stop has it, for the head, which "
+    "would fill the scale sets again",
+    COST_READER: "read only; costs are told for groups, not for resources",
+}
 """Every action and role of our identities on the whole resource group, and why there is nothing narrower."""
 
 _ACCOUNT = re.compile(

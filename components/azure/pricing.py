@@ -12,14 +12,11 @@ from gangway.components.catalog.loader import Catalog
 from gangway.components.estimate.cost import (
     CostComponent,
     Declared,
-    from_service,
+    PriceList,
     of_resources,
     price_line,
-    unknown_price,
 )
 from gangway.components.kubernetes.spec import RUNG_LABEL
-
-__all__ = ["disk_tier", "price_resources"]
 
 _AZURE = "azure-native"
 SCALE_SET = f"{_AZURE}:compute:VirtualMachineScaleSet"
@@ -31,10 +28,11 @@ DISK_TIERS = {4: 32, 6: 64, 10: 128, 15: 256, 20: 512, 30: 1024, 40: 2048, 50: 4
 
 def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str) -> list[CostComponent]:
     """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("azure")`."""
+    prices = PriceList(catalog, "azure", region)
     return [
-        *_nodes(resources, catalog, region),
-        *(line for each in resources for line in of_resources(_price_resource(each, catalog, region), each)),
-        *_alarms(resources, catalog, region),
+        *_nodes(resources, prices),
+        *(line for each in resources for line in of_resources(_price_resource(each, prices), each)),
+        *_alarms(resources, prices),
     ]
 
 
@@ -47,15 +45,15 @@ def disk_tier(size_gib: float) -> int:
     return next(tier for tier, largest in DISK_TIERS.items() if size_gib <= largest)
 
 
-def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _nodes(resources: Sequence[Declared], prices: PriceList) -> Iterable[CostComponent]:
     for group in resources:
         if group.type == SCALE_SET:
-            yield from of_resources(_group(group, catalog, region), group)
+            yield from of_resources(_group(group, prices), group)
         elif group.type == AGENT_POOL:
-            yield from of_resources(_agent_pool(group, catalog, region), group)
+            yield from of_resources(_agent_pool(group, prices), group)
 
 
-def _group(group: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _group(group: Declared, prices: PriceList) -> Iterable[CostComponent]:
     profile, tags = group.inputs["virtualMachineProfile"], group.inputs["tags"]
     market = _market(profile)
     # Every scale set starts empty; its tags say how many nodes the head gives it. Reserved capacity is paid for even
@@ -63,13 +61,13 @@ def _group(group: Declared, catalog: Catalog, region: str) -> Iterable[CostCompo
     is_lower = tags[RUNG_TAG] != "0"
     standby = is_lower and market != "reservation"
     machine_type = group.inputs["sku"]["name"]
-    shares_job = not is_isolated_rung(catalog.machines[machine_type])
+    shares_job = not is_isolated_rung(prices.catalog.machines[machine_type])
     num_nodes = int(tags[LEAST_NODES_TAG if is_lower and shares_job else NODES_TAG])
     cap = (profile.get("billingProfile") or {}).get("maxPrice")
-    yield _node_price(group.name, machine_type, market, cap, num_nodes, catalog, region, standby)
+    yield _node_price(group.name, machine_type, market, cap, num_nodes, prices, standby)
     size = profile["storageProfile"]["osDisk"]["diskSizeGB"]
     label = f"{group.name}: root disks, {size:g} GiB a node"
-    yield _disk(label, size, num_nodes, catalog, region, standby=standby)
+    yield _disk(label, size, num_nodes, prices, standby=standby)
 
 
 def _market(profile: Mapping[str, Any]) -> str:
@@ -78,28 +76,27 @@ def _market(profile: Mapping[str, Any]) -> str:
     return "spot" if profile.get("priority") == "Spot" else "on-demand"
 
 
-def _agent_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """An AKS pool at its maximum."""
+def _agent_pool(pool: Declared, prices: PriceList) -> Iterable[CostComponent]:
     inputs = pool.inputs
     reserved = inputs.get("capacityReservationGroupId")
     market = "reservation" if reserved else "spot" if inputs.get("scaleSetPriority") == "Spot" else "on-demand"
     standby = not inputs["nodeLabels"][RUNG_LABEL].startswith("0-") and market != "reservation"
     num_nodes, cap = int(inputs["maxCount"]), inputs.get("spotMaxPrice")
-    yield _node_price(pool.name, inputs["vmSize"], market, cap, num_nodes, catalog, region, standby)
+    yield _node_price(pool.name, inputs["vmSize"], market, cap, num_nodes, prices, standby)
     size = inputs["osDiskSizeGB"]
     label = f"{pool.name}: root disks, {size:g} GiB a node"
-    yield _disk(label, size, num_nodes, catalog, region, standby=standby)
+    yield _disk(label, size, num_nodes, prices, standby=standby)
 
 
-def _control_plane(cluster: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _control_plane(cluster: Declared, prices: PriceList) -> Iterable[CostComponent]:
     """An AKS cluster with its minimum of system nodes."""
     name = cluster.name
-    yield _service(f"{name}: control plane", "aks-cluster", 1, catalog, region)
+    yield prices.service(f"{name}: control plane", "aks-cluster")
     for pool in cluster.inputs["agentPoolProfiles"]:
         number, machine_type, size = int(pool["minCount"]), pool["vmSize"], pool["osDiskSizeGB"]
         label = f"{name}: {number} x {machine_type}, on-demand"
-        yield _service(label, f"instance-{machine_type}", number, catalog, region)
-        yield _disk(f"{name}: root disks, {size:g} GiB a node", size, number, catalog, region)
+        yield prices.service(label, f"instance-{machine_type}", number)
+        yield _disk(f"{name}: root disks, {size:g} GiB a node", size, number, prices)
 
 
 def _node_price(
@@ -108,45 +105,44 @@ def _node_price(
     market: str,
     cap: float | None,
     num_nodes: int,
-    catalog: Catalog,
-    region: str,
+    prices: PriceList,
     standby: bool,
 ) -> CostComponent:
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
-    quote = catalog.price(machine_type, region, "spot" if market == "spot" else "on-demand")
+    quote = prices.catalog.price(machine_type, prices.region, "spot" if market == "spot" else "on-demand")
     cap_usd = None if market != "spot" or cap == UP_TO_ON_DEMAND else cap
     note = ", paid whether used or not" if market == "reservation" else ""
     return price_line(label, num_nodes, quote, kind=market, cap_usd=cap_usd, standby=standby, note=note)
 
 
-def _price_resource(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _price_resource(resource: Declared, prices: PriceList) -> Iterable[CostComponent]:
     name, inputs = resource.name, resource.inputs
     match resource.type.removeprefix(f"{_AZURE}:"):
         case "storagecache:AmlFilesystem":
             sku, size = inputs["sku"]["name"], inputs["storageCapacityTiB"] * GIB_PER_TIB
             service = f"managed-lustre-{sku.rpartition('-')[2]}"
-            yield _service(f"{name}: {size:g} GiB, {sku}", service, size, catalog, region)
+            yield prices.service(f"{name}: {size:g} GiB, {sku}", service, size)
         case "containerservice:ManagedCluster":
-            yield from _control_plane(resource, catalog, region)
+            yield from _control_plane(resource, prices)
         case "compute:VirtualMachine":
-            yield from _machine(resource, catalog, region)
+            yield from _machine(resource, prices)
         case "containerregistry:Registry":
             sku = inputs["sku"]["name"]
-            yield _service(f"{name}: container registry, {sku}", f"acr-{sku.lower()}", 1, catalog, region)
+            yield prices.service(f"{name}: container registry, {sku}", f"acr-{sku.lower()}")
         case "network:NatGateway":
-            yield _service(f"{name}: NAT gateway", "nat-gateway", 1, catalog, region)
+            yield prices.service(f"{name}: NAT gateway", "nat-gateway")
         case "network:PublicIPAddress":
-            yield _service(f"{name}: public address", "public-ip", 1, catalog, region)
+            yield prices.service(f"{name}: public address", "public-ip")
         case "network:PrivateEndpoint":
-            yield _service(f"{name}: private endpoint", "private-endpoint", 1, catalog, region)
+            yield prices.service(f"{name}: private endpoint", "private-endpoint")
         case "network:BastionHost":
             sku = inputs["sku"]["name"]
-            yield _service(f"{name}: Bastion, {sku}", f"bastion-{sku.lower()}", 1, catalog, region)
+            yield prices.service(f"{name}: Bastion, {sku}", f"bastion-{sku.lower()}")
         case "privatedns:PrivateZone":
-            yield _service(f"{name}: private DNS zone", "private-dns-zone", 1, catalog, region)
+            yield prices.service(f"{name}: private DNS zone", "private-dns-zone")
 
 
-def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _alarms(resources: Sequence[Declared], prices: PriceList) -> Iterable[CostComponent]:
     """One line per frequency of the alarms: each costs little, and there are many."""
     rules = [one for one in resources if one.type == f"{_AZURE}:monitor:ScheduledQueryRule"]
     often: dict[str, list[Declared]] = {}
@@ -155,35 +151,16 @@ def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Ite
     for frequency, alike in sorted(often.items()):
         minutes = frequency.removeprefix("PT").removesuffix("M")
         label = f"query alarms: {len(alike)}, each asks every {minutes} minutes"
-        yield from of_resources([_service(label, f"query-alert-{frequency}", len(alike), catalog, region)], *alike)
+        yield from of_resources([prices.service(label, f"query-alert-{frequency}", len(alike))], *alike)
 
 
-def _machine(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _machine(resource: Declared, prices: PriceList) -> Iterable[CostComponent]:
     name, machine_type = resource.name, resource.inputs["hardwareProfile"]["vmSize"]
-    yield _service(f"{name}: {machine_type}, on-demand", f"instance-{machine_type}", 1, catalog, region)
+    yield prices.service(f"{name}: {machine_type}, on-demand", f"instance-{machine_type}")
     size = resource.inputs["storageProfile"]["osDisk"]["diskSizeGB"]
-    yield _disk(f"{name}: root disk, {size:g} GiB", size, 1, catalog, region)
+    yield _disk(f"{name}: root disk, {size:g} GiB", size, 1, prices)
 
 
-def _disk(
-    label: str, size_gib: float, number: int, catalog: Catalog, region: str, *, standby: bool = False
-) -> CostComponent:
+def _disk(label: str, size_gib: float, number: int, prices: PriceList, *, standby: bool = False) -> CostComponent:
     tier = disk_tier(size_gib)
-    return _service(
-        f"{label} (P{tier})", f"premium-ssd-p{tier}", number, catalog, region, standby=standby, unit="month"
-    )
-
-
-def _service(
-    label: str,
-    service: str,
-    quantity: float,
-    catalog: Catalog,
-    region: str,
-    *,
-    standby: bool = False,
-    unit: str = "hour",
-) -> CostComponent:
-    if service not in catalog.get_services("azure"):
-        return unknown_price(label, quantity, f"no price of {service} in the catalogue", unit=unit, standby=standby)
-    return from_service(label, catalog.service_price("azure", region, service), quantity, region, standby=standby)
+    return prices.service(f"{label} (P{tier})", f"premium-ssd-p{tier}", number, standby=standby, unit="month")

@@ -6,8 +6,6 @@ from typing import Any
 from gangway.components.azure.policies import IMPORT_LOG
 from gangway.components.core.retention import Retention, get_types
 
-__all__ = ["RETENTION"]
-
 
 def _is_import_log(inputs: Mapping[str, Any]) -> bool:
     """Managed Lustre's import log, in the data set's account. Outputs call its name `name`."""
@@ -22,8 +20,7 @@ RETENTION = Retention(
     },
     protections=get_types(
         "azure-native",
-        "storage: BlobServiceProperties ManagementPolicy",
-        "versions, and how long deleted blobs are kept",
+        {"versions, and how long deleted blobs are kept": "storage: BlobServiceProperties ManagementPolicy"},
     ),
     is_scratch=_is_import_log,
     # They expire, and other clouds' flow logs are in no bucket at all.
@@ -36,38 +33,29 @@ RETENTION = Retention(
         "azure-native:managedidentity:UserAssignedIdentity": "the account reaches the key as this identity",
     },
     copies={"azure-native:storagecache:AmlFilesystem": "runs are exported, and machines put records in the container"},
-    disposable={
-        **get_types(
-            "azure-native", "containerregistry: Registry", "images can be built again from a commit and a lock"
-        ),
-        **get_types("azure-native", "storagecache: AutoExportJob", "the link between file system and container"),
-        **get_types(
-            "azure-native", "keyvault: Secret", "keys between the machines of one stack, created again by `up`"
-        ),
-        **get_types(
-            "azure-native",
-            "compute: CapacityReservationGroup DiskEncryptionSet ProximityPlacementGroup VirtualMachine "
-            "VirtualMachineExtension VirtualMachineScaleSet containerservice: AgentPool ManagedCluster",
-            "machines: their disks are scratch",
-        ),
-        **get_types(
-            "azure-native",
-            "network: ApplicationSecurityGroup BastionHost FlowLog NatGateway NetworkInterface NetworkSecurityGroup "
-            "PrivateDnsZoneGroup PrivateEndpoint PublicIPAddress Subnet VirtualNetwork privatedns: PrivateRecordSet "
-            "PrivateZone VirtualNetworkLink",
-            "the machines' network: the account's own firewall goes on refusing everybody else",
-        ),
-        **get_types(
-            "azure-native",
-            "authorization: RoleDefinition managedidentity: FederatedIdentityCredential",
-            "rights of the stack's machines: without them fewer can read the data",
-        ),
-        **get_types(
-            "azure-native",
-            "applicationinsights: Workbook consumption: Budget logic: Workflow monitor: ActionGroup "
-            "DataCollectionEndpoint DataCollectionRule DiagnosticSetting ScheduledQueryRule operationalinsights: Table "
-            "Workspace",
-            "budget, its stop, logs, alarms and dashboards",
-        ),
-    },
+    disposable=get_types(
+        "azure-native",
+        {
+            "images can be built again from a commit and a lock": "containerregistry: Registry",
+            "the link between file system and container": "storagecache: AutoExportJob",
+            "keys between the machines of one stack, created again by `up`": "keyvault: Secret",
+            "machines: their disks are scratch": """
+                compute: CapacityReservationGroup DiskEncryptionSet ProximityPlacementGroup VirtualMachine
+                VirtualMachineExtension VirtualMachineScaleSet containerservice: AgentPool ManagedCluster
+            """,
+            "the machines' network: the account's own firewall goes on refusing everybody else": """
+                network: ApplicationSecurityGroup BastionHost FlowLog NatGateway NetworkInterface NetworkSecurityGroup
+                PrivateDnsZoneGroup PrivateEndpoint PublicIPAddress Subnet VirtualNetwork privatedns: PrivateRecordSet
+                PrivateZone VirtualNetworkLink
+            """,
+            "rights of the stack's machines: without them fewer can read the data": """
+                authorization: RoleDefinition managedidentity: FederatedIdentityCredential
+            """,
+            "budget, its stop, logs, alarms and dashboards": """
+                applicationinsights: Workbook consumption: Budget logic: Workflow monitor: ActionGroup
+                DataCollectionEndpoint DataCollectionRule DiagnosticSetting ScheduledQueryRule operationalinsights:
+                Table Workspace
+            """,
+        },
+    ),
 )

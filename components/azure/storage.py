@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import NotRequired
 
 import pulumi
-from pulumi_azure_native import containerregistry, managedidentity, network, storage
+from pulumi_azure_native import containerregistry, network, storage
 
-from gangway.components.azure.common import CommonArgs, common_inputs, heeded, replacing
+from gangway.components.azure.common import CommonArgs, common_inputs, declare_identity, heeded, replacing
 from gangway.components.azure.identity import Grantee, KeyArgs
 from gangway.components.azure.names import letters
 from gangway.components.azure.policies import BLOB_CONTRIBUTOR, container_id
@@ -17,18 +17,6 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
-
-__all__ = [
-    "LOGIN_USER",
-    "FlowLogStore",
-    "FlowLogStoreArgs",
-    "ImageRegistry",
-    "ImageRegistryArgs",
-    "RunBucket",
-    "RunBucketArgs",
-    "declare_flow_log",
-    "plan_watcher",
-]
 
 MAX_ACCOUNT_NAME = 24
 OWN_GROUP = "NetworkWatcherRG"
@@ -171,11 +159,7 @@ class FlowLogStore(pulumi.ComponentResource):
             tags=args["tags"],
             opts=child,
         )
-        identity = managedidentity.UserAssignedIdentity(
-            f"{name}-flows",
-            **common_inputs(args),
-            opts=child,
-        )
+        identity = declare_identity(f"{name}-flows", args, child)
         grantee = Grantee(name, "flows", identity.principal_id, args["subscription_id"], args["stack"], child)
         grant = grantee.may("write", BLOB_CONTRIBUTOR, account.id)
         self.account_id = account.id

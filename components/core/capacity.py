@@ -291,6 +291,39 @@ def not_sold(rung: AnyRung, path: str, machine_type: str, sold: Sequence[str], s
         )
 
 
+def refuse_machine_types(rung: Spot | OnDemand, here: str, problem: str) -> None:
+    """InputError: further machine types, which this provider's rungs do not have."""
+    if rung.machine_types:
+        raise InputError(
+            f"{here}.machine_types",
+            problem,
+            value=", ".join(rung.machine_types),
+            allowed="no further machine types",
+            fix="remove machine_types",
+        )
+
+
+def same_reservations(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
+    """Report rungs with a reservation or block of an earlier one, by id in any case."""
+    first: dict[str, int] = {}
+    for index, rung in enumerate(rungs):
+        id_ = rung.id if isinstance(rung, CapacityBlock | Reservation) else None
+        if id_ is not None and first.setdefault(id_.lower(), index) != index:
+            yield Finding.error(
+                "capacity.same-reservation",
+                f"{LADDER}[{index}].id",
+                f"{id_} is already what rung {first[id_.lower()]} uses",
+                "remove this rung",
+            )
+
+
+def named_zones(rung: AnyRung | RungPlan) -> tuple[str, ...]:
+    """The zones a rung names; empty for the cluster's own."""
+    zones: tuple[str, ...] = getattr(rung, "zones", ())
+    zone: str | None = getattr(rung, "zone", None)
+    return zones if zone is None else (zone,)
+
+
 def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
     """Parse a component's rung argument. Raises pydantic's ValidationError."""
     adapter: TypeAdapter[AnyRung] = TypeAdapter(Rung)

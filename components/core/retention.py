@@ -10,18 +10,19 @@ Types = Mapping[str, str]
 """Type (`aws:s3:Bucket`) -> why it is in this class."""
 
 
-def get_types(package: str, lines: str, reason: str) -> dict[str, str]:
-    """Types given as `module: Class Class module: Class`, all with the same reason.
+def get_types(package: str, types: Mapping[str, str]) -> dict[str, str]:
+    """Types with their reason, from a reason to `module: Class Class module: Class`.
 
-    >>> get_types("aws", "sns: Topic TopicPolicy", "holds no data")
+    >>> get_types("aws", {"holds no data": "sns: Topic TopicPolicy"})
     {'aws:sns:Topic': 'holds no data', 'aws:sns:TopicPolicy': 'holds no data'}
     """
     found, module = {}, ""
-    for word in lines.split():
-        if word.endswith(":"):
-            module = word
-        else:
-            found[f"{package}:{module}{word}"] = reason
+    for reason, words in types.items():
+        for word in words.split():
+            if word.endswith(":"):
+                module = word
+            else:
+                found[f"{package}:{module}{word}"] = reason
     return found
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+from gangway.components.catalog.loader import Catalog
 from gangway.components.catalog.resolve import PriceQuote
 from gangway.components.catalog.schema import EVERYWHERE, Fact, ServicePrice, dated
 
@@ -126,6 +127,31 @@ def from_service(
     """A component priced as a service of the catalogue."""
     line = from_fact(name, price.usd, quantity, unit=price.unit, standby=standby)
     return _stand_in(line, price, region)
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """A provider's prices in one region, from its catalogue."""
+
+    catalog: Catalog
+    provider: str
+    region: str
+
+    def service(
+        self, name: str, service: str, quantity: float = 1, *, standby: bool = False, unit: str = "hour"
+    ) -> CostComponent:
+        """A component at a service's price, or an unknown price per `unit`."""
+        if service not in self.catalog.get_services(self.provider):
+            why = f"no price of {service} in the catalogue"
+            return unknown_price(name, quantity, why, unit=unit, standby=standby)
+        price = self.catalog.service_price(self.provider, self.region, service)
+        return from_service(name, price, quantity, self.region, standby=standby)
+
+    def machines(self, name: str, machine_type: str, number: int) -> CostComponent:
+        """On-demand machines without accelerators, which are services of the catalogue."""
+        if f"instance-{machine_type}" not in self.catalog.get_services(self.provider):
+            return unknown_price(name, number, "no price in the catalogue")
+        return self.service(name, f"instance-{machine_type}", number)
 
 
 def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> CostComponent:

@@ -5,7 +5,7 @@
 'v5p-512'
 """
 
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gangway.components.core.public_names import importer
@@ -36,23 +36,21 @@ if TYPE_CHECKING:
     from gangway.components.gcp.tpu.reconciler import TpuReconciler as TpuReconciler
     from gangway.components.gcp.tpu.tpu_vm import TpuVm as TpuVm
 
-MODULES = MappingProxyType(
-    {
-        "budget": ("Budget",),
-        "gke": ("ClusterIdentity", "GkeCluster"),
-        "gke_pools": ("GkeNodePools",),
-        "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "ProjectServices", "StackSecret"),
-        "launch": ("HeadNode",),
-        "monitoring": ("NodeLogs", "Observability"),
-        "network": ("TrainingNetwork",),
-        "node_pool": ("GpuNodePool", "GroupTag"),
-        "perimeter": ("ServicePerimeter",),
-        "storage": ("Filestore", "HeadFiles", "ImageRegistry", "LustreFileSystem", "RunBucket"),
-        "tpu.queued_tpu": ("QueuedTpu",),
-        "tpu.reconciler": ("TpuReconciler",),
-        "tpu.tpu_vm": ("TpuVm",),
-    }
-)
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "budget": ("Budget",),
+    "gke": ("ClusterIdentity", "GkeCluster"),
+    "gke_pools": ("GkeNodePools",),
+    "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "ProjectServices", "StackSecret"),
+    "launch": ("HeadNode",),
+    "monitoring": ("NodeLogs", "Observability"),
+    "network": ("TrainingNetwork",),
+    "node_pool": ("GpuNodePool", "GroupTag"),
+    "perimeter": ("ServicePerimeter",),
+    "storage": ("Filestore", "HeadFiles", "ImageRegistry", "LustreFileSystem", "RunBucket"),
+    "tpu.queued_tpu": ("QueuedTpu",),
+    "tpu.reconciler": ("TpuReconciler",),
+    "tpu.tpu_vm": ("TpuVm",),
+}
 """The public components, by module."""
 __all__ = [name for names in MODULES.values() for name in names]
 

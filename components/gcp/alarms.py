@@ -3,12 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from gangway.components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
 from gangway.components.core.query_text import promql_any, promql_text
-
-__all__ = ["METRICS", "AlarmPlan", "MetricPlan", "metric_name", "plan_alarms"]
 
 GPU_IDLE_BELOW = 0.10
 # A group's size is a point a minute, visible some minutes later.
@@ -189,39 +186,37 @@ def _nodes_missing(stack: str, groups: Sequence[str], num_nodes: int) -> AlarmPl
 
 
 # By name: the metric of a node's or the head's event, severity, description.
-_EVENT_ALARMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
-    {
-        "slices-given-up": (
-            "SlicesGivenUp",
-            "CRITICAL",
-            "The slices were lost again and again within hours of being asked for anew, and are not asked for any "
-            "more. In the stack's log the field `reason` of slices-given-up says how often, the lines before it why: "
-            "capacity that is taken back at once, or a quota. `pulumi up --refresh` asks once more, and counts from "
-            "the beginning.",
-        ),
-        "node-given-up": (
-            "NodesGivenUp",
-            "ERROR",
-            "A node found itself unfit (GPU, fabric, file system, image) and gave itself up. Its group makes another. "
-            "If it goes on, read the lines before `node-given-up` in the stack's log: they say what was found.",
-        ),
-        "launches-held": (
-            "LaunchesHeld",
-            "CRITICAL",
-            "So many nodes gave themselves up that nothing of this stack is launched any more: the head fills no "
-            "group, and who gives up leaves its group, which becomes smaller. The field `reason` of launches-held in "
-            "the stack's log says why the last one gave up, breaker/held.json beside the run's record the same. Mend "
-            "what it names, run `gangway breaker reset STACK`, and then `pulumi up --refresh`, which gives the first "
-            "group its size back.",
-        ),
-        "job-failed": (
-            "JobsEndedBadly",
-            "CRITICAL",
-            "The job ended with an exit status other than 0, and is not started again by itself. Read the end of the "
-            "stack's log: status 2 is bad input, 3 a fabric too slow.",
-        ),
-    }
-)
+_EVENT_ALARMS: Mapping[str, tuple[str, str, str]] = {
+    "slices-given-up": (
+        "SlicesGivenUp",
+        "CRITICAL",
+        "The slices were lost again and again within hours of being asked for anew, and are not asked for any "
+        "more. In the stack's log the field `reason` of slices-given-up says how often, the lines before it why: "
+        "capacity that is taken back at once, or a quota. `pulumi up --refresh` asks once more, and counts from "
+        "the beginning.",
+    ),
+    "node-given-up": (
+        "NodesGivenUp",
+        "ERROR",
+        "A node found itself unfit (GPU, fabric, file system, image) and gave itself up. Its group makes another. "
+        "If it goes on, read the lines before `node-given-up` in the stack's log: they say what was found.",
+    ),
+    "launches-held": (
+        "LaunchesHeld",
+        "CRITICAL",
+        "So many nodes gave themselves up that nothing of this stack is launched any more: the head fills no "
+        "group, and who gives up leaves its group, which becomes smaller. The field `reason` of launches-held in "
+        "the stack's log says why the last one gave up, breaker/held.json beside the run's record the same. Mend "
+        "what it names, run `gangway breaker reset STACK`, and then `pulumi up --refresh`, which gives the first "
+        "group its size back.",
+    ),
+    "job-failed": (
+        "JobsEndedBadly",
+        "CRITICAL",
+        "The job ended with an exit status other than 0, and is not started again by itself. Read the end of the "
+        "stack's log: status 2 is bad input, 3 a fabric too slow.",
+    ),
+}
 
 
 def _of_event(stack: str, name: str) -> AlarmPlan:

@@ -12,11 +12,16 @@ from pulumi_gcp import billing, eventarc, projects, pubsub, serviceaccount, work
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
-from gangway.components.gcp.identity import GROUP_PERMISSIONS, RolePlan, account_id, declare_role, heeded
+from gangway.components.gcp.identity import (
+    GROUP_PERMISSIONS,
+    RolePlan,
+    account_id,
+    declare_role,
+    declare_workflow,
+    grant_roles,
+    heeded,
+)
 from gangway.components.gcp.monitoring import check_budget_emails, declare_channels
-
-__all__ = ["Budget", "BudgetArgs", "plan_amount", "plan_budget_alarms"]
-
 
 STOP_PERMISSIONS = ("compute.instanceGroupManagers.list", "compute.instances.stop")
 """On the whole project."""
@@ -174,22 +179,11 @@ class Budget(pulumi.ComponentResource):
                 fix="pass GroupTag's condition, and its bound to GpuNodePool",
             )
         account, grants = self._account(label)
-        workflow = workflows.Workflow(
-            label,
-            project=args["project"],
-            region=args["region"],
-            description=f"{args['tag_value']}: budget used up, nodes end",
-            source_contents=stop_source(),
-            user_env_vars=self._environment(percent),
-            service_account=account.email,
-            call_log_level="LOG_ERRORS_ONLY",
-            crypto_key_name=args.get("kms_key_name"),
-            # It is deleted with the stack.
-            deletion_protection=False,
-            labels=args["tags"],
-            # Without its permissions the workflow would stop nothing.
-            opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=grants)),
-        )
+        # Without its permissions the workflow would stop nothing.
+        opts = pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=grants))
+        description = f"{args['tag_value']}: budget used up, nodes end"
+        variables = self._environment(percent)
+        workflow = declare_workflow(label, args, description, stop_source(), variables, account.email, opts)
         self._trigger(label, topic, workflow, account)
 
     def _environment(self, percent: float) -> dict[str, pulumi.Input[str]]:
@@ -224,16 +218,7 @@ class Budget(pulumi.ComponentResource):
             plans[f"{label}-groups"] = RolePlan(f"{title}, its groups", GROUP_PERMISSIONS, groups)
         # A workflow logs its errors as its own account.
         roles = ("roles/workflows.invoker", "roles/logging.logWriter", *(("roles/tpu.admin",) if tpus else ()))
-        members: list[pulumi.Resource] = [
-            projects.IAMMember(
-                f"{label}-{role.rpartition('/')[2].replace('.', '-')}",
-                project=project,
-                role=role,
-                member=account.member,
-                opts=self._child,
-            )
-            for role in roles
-        ]
+        members = grant_roles(label, roles, account, project, self._child)
         own = [declare_role(name, plan, account, project, self._child) for name, plan in plans.items()]
         return account, [*members, *own]
 

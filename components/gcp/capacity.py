@@ -5,7 +5,6 @@ of Google's APIs, or of its console if those are unpublished.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from gangway.components.catalog.schema import GcpMachineType, RoceFabric
@@ -18,29 +17,15 @@ from gangway.components.core.capacity import (
     RungPlan,
     Spot,
     check_kinds,
+    named_zones,
     not_sold,
+    refuse_machine_types,
+    same_reservations,
 )
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 from gangway.components.gcp.fabric import plan_fabric_networks
 from gangway.components.gcp.slices import SlicePlan
-
-__all__ = [
-    "LadderContext",
-    "Provisioning",
-    "QuotaContext",
-    "capacity_findings",
-    "check_ladder",
-    "check_reservation_project",
-    "ignored_settings",
-    "machine_quotas",
-    "plan_provisioning",
-    "pool_quotas",
-    "rung_zone",
-    "slice_quotas",
-    "storage_quota",
-    "zone_unnamed",
-]
 
 OFFERED = ("reservation", "flex-start", "spot", "on-demand")
 """The kinds of rungs that Compute Engine has."""
@@ -118,14 +103,8 @@ def check_reservation_project(reservation: str, place: str) -> None:
 
 def _check_market(rung: Spot | OnDemand, here: str) -> None:
     """A managed instance group has one zone here, and its template one machine type."""
-    if rung.machine_types:
-        raise InputError(
-            f"{here}.machine_types",
-            "one machine type a cluster on Google Cloud: their GPU networks differ",
-            value=", ".join(rung.machine_types),
-            allowed="no further machine types",
-            fix="remove machine_types",
-        )
+    problem = "one machine type a cluster on Google Cloud: their GPU networks differ"
+    refuse_machine_types(rung, here, problem)
     if len(rung.zones) > 1:
         raise InputError(
             f"{here}.zones",
@@ -138,9 +117,7 @@ def _check_market(rung: Spot | OnDemand, here: str) -> None:
 
 def rung_zone(rung: AnyRung | RungPlan, own: str) -> str:
     """The zone of a rung's nodes, by default `own`, the cluster's."""
-    zones: tuple[str, ...] = getattr(rung, "zones", ())
-    zone: str | None = getattr(rung, "zone", None)
-    return zone or next(iter(zones), own)
+    return next(iter(named_zones(rung)), own)
 
 
 @dataclass(frozen=True)
@@ -160,7 +137,7 @@ class LadderContext:
 
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
     """All conflicts, rung by rung, of a ladder that `check_ladder` accepts."""
-    found = list(_same_reservation(rungs))
+    found = list(same_reservations(rungs))
     machine, sold = context.machine, context.machine.capacity
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
@@ -186,18 +163,6 @@ def _separate_placement(rungs: Sequence[AnyRung], context: LadderContext) -> Ite
             "in the zone, and the job is as fast as the way between them",
             "keep one rung where that matters more than having nodes at all",
         )
-
-
-def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
-    first: dict[str, int] = {}
-    for index, rung in enumerate(rungs):
-        if isinstance(rung, Reservation) and first.setdefault(rung.id, index) != index:
-            yield Finding.error(
-                "capacity.same-reservation",
-                f"{LADDER}[{index}].id",
-                f"{rung.id} is already what rung {first[rung.id]} uses",
-                "remove this rung",
-            )
 
 
 def _zone(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
@@ -296,45 +261,39 @@ def _reserved_placement(rung: Reservation | OnDemand, path: str) -> Finding:
     )
 
 
-GPU_QUOTAS: Mapping[str, str] = MappingProxyType(
-    {
-        "a2-highgpu": "NVIDIA_A100_GPUS",
-        "a2-ultragpu": "NVIDIA_A100_80GB_GPUS",
-        "a3-highgpu": "NVIDIA_H100_GPUS",
-        "a3-megagpu": "NVIDIA_H100_MEGA_GPUS",
-        "a3-ultragpu": "NVIDIA_H200_GPUS",
-        "a4-highgpu": "NVIDIA_B200_GPUS",
-        "g2-standard": "NVIDIA_L4_GPUS",
-    }
-)
+GPU_QUOTAS: Mapping[str, str] = {
+    "a2-highgpu": "NVIDIA_A100_GPUS",
+    "a2-ultragpu": "NVIDIA_A100_80GB_GPUS",
+    "a3-highgpu": "NVIDIA_H100_GPUS",
+    "a3-megagpu": "NVIDIA_H100_MEGA_GPUS",
+    "a3-ultragpu": "NVIDIA_H200_GPUS",
+    "a4-highgpu": "NVIDIA_B200_GPUS",
+    "g2-standard": "NVIDIA_L4_GPUS",
+}
 """By series. A100 and L4 are in Compute Engine's discovery document (v1, `Quota.metric`), as is the form of preemptible
 ones; H100 to B200 are from projects (`gcloud compute regions describe`).
 """
-TPU_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "v5e": ("TPUV5sLitepodPerProjectPerZoneForTPUAPI", "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI"),
-        "v5p": ("TPUV5PPerProjectPerZoneForTPUAPI", "TPUV5PPreemptiblePerProjectPerZoneForTPUAPI"),
-        "v6e": ("TPUV6EPerProjectPerZoneForTPUAPI", "TPUV6EPreemptiblePerProjectPerZoneForTPUAPI"),
-    }
-)
+TPU_QUOTAS: Mapping[str, tuple[str, str]] = {
+    "v5e": ("TPUV5sLitepodPerProjectPerZoneForTPUAPI", "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI"),
+    "v5p": ("TPUV5PPerProjectPerZoneForTPUAPI", "TPUV5PPreemptiblePerProjectPerZoneForTPUAPI"),
+    "v6e": ("TPUV6EPerProjectPerZoneForTPUAPI", "TPUV6EPreemptiblePerProjectPerZoneForTPUAPI"),
+}
 """The TPU API's, by generation, on demand and preemptible: from errors and `gcloud beta quotas info` of projects. Other
 generations' names were not found.
 """
-POOL_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "v4": ("'TPU v4 PodSlice chips'", "'Preemptible TPU v4 PodSlice chips'"),
-        "v5e": (
-            "TPU_LITE_PODSLICE_V5 ('TPU v5 Lite PodSlice chips')",
-            "PREEMPTIBLE_TPU_LITE_PODSLICE_V5 ('Preemptible TPU v5 Lite Podslice chips')",
-        ),
-        "v5p": ("TPU-V5P-per-project-region", "PREEMPTIBLE-TPU-V5P-per-project-region"),
-        "v6e": (
-            "TPUS-PER-TPU-FAMILY-per-project-region (tpu_family: CT6E)",
-            "PREEMPTIBLE-TPU-V6E-per-project-region",
-        ),
-        "tpu7x": ("'TPUs per TPU family' (tpu_family: tpu7x)", "'Preemptible TPU slices tpu7x'"),
-    }
-)
+POOL_QUOTAS: Mapping[str, tuple[str, str]] = {
+    "v4": ("'TPU v4 PodSlice chips'", "'Preemptible TPU v4 PodSlice chips'"),
+    "v5e": (
+        "TPU_LITE_PODSLICE_V5 ('TPU v5 Lite PodSlice chips')",
+        "PREEMPTIBLE_TPU_LITE_PODSLICE_V5 ('Preemptible TPU v5 Lite Podslice chips')",
+    ),
+    "v5p": ("TPU-V5P-per-project-region", "PREEMPTIBLE-TPU-V5P-per-project-region"),
+    "v6e": (
+        "TPUS-PER-TPU-FAMILY-per-project-region (tpu_family: CT6E)",
+        "PREEMPTIBLE-TPU-V6E-per-project-region",
+    ),
+    "tpu7x": ("'TPUs per TPU family' (tpu_family: tpu7x)", "'Preemptible TPU slices tpu7x'"),
+}
 """Compute Engine's for GKE's node pools, in chips by region; in quotes the console's names (Compute Engine
 documentation, "Allocation quotas", and GKE's on TPUs, from public notes of 2026-07-14). Ids are from `gcloud quotas
 info` in August 2026.

@@ -9,22 +9,6 @@ from gangway.components.catalog.schema import GcpMachineType, GpuDirectFabric, R
 from gangway.components.core.findings import Finding
 from gangway.components.core.job import Volume
 
-__all__ = [
-    "JUMBO_MTU_BYTES",
-    "MAIN",
-    "FabricNetwork",
-    "InterfacePlan",
-    "NcclPlugin",
-    "SideContainer",
-    "nccl_env",
-    "nccl_findings",
-    "nccl_plugin",
-    "plan_fabric_networks",
-    "plan_interfaces",
-    "secure_boot_allowed",
-]
-
-
 NicType = Literal["GVNIC", "MRDMA"]
 
 MAIN = "main"

@@ -13,8 +13,6 @@ from typing import Any, Literal
 
 from gangway.components.core.capacity import CONTRACT_VERSION, PERIOD_SEC, WINDOW, RungPlan
 
-__all__ = ["plan_fallback"]
-
 
 @dataclass(frozen=True)
 class FallbackGroup:

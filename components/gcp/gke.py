@@ -2,7 +2,6 @@
 nodes' service account.
 """
 
-import json
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
@@ -15,8 +14,7 @@ from gangway.components.gcp.gke_plan import MAX_NAME, MAX_PODS, pods_cidr, pool_
 from gangway.components.gcp.gke_pools import usual_node
 from gangway.components.gcp.identity import IMAGE_READER, account_id
 from gangway.components.gcp.launch import SCOPES
-
-__all__ = ["ClusterIdentity", "ClusterIdentityArgs", "GkeCluster", "GkeClusterArgs"]
+from gangway.components.kubernetes.manifest import kubeconfig_text
 
 SYSTEM_MACHINE_TYPE = "e2-standard-4"
 SYSTEM_NODES = (1, 3)
@@ -252,22 +250,11 @@ def get_kubeconfig(cluster: str, endpoint: str, authority: str = "") -> str:
     """A kubeconfig as JSON. `authority`: base64 of the certificate authority; empty for a public one."""
     trusted = {"certificate-authority-data": authority} if authority else {}
     login = {
-        "apiVersion": "client.authentication.k8s.io/v1beta1",
         "command": "gke-gcloud-auth-plugin",
         "installHint": "install it: gcloud components install gke-gcloud-auth-plugin",
         "provideClusterInfo": True,
-        "interactiveMode": "IfAvailable",
     }
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": cluster, "cluster": {"server": f"https://{endpoint}", **trusted}}],
-            "users": [{"name": cluster, "user": {"exec": login}}],
-            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
-            "current-context": cluster,
-        }
-    )
+    return kubeconfig_text(cluster, [{"name": cluster, "cluster": {"server": f"https://{endpoint}", **trusted}}], login)
 
 
 NODE_ROLE = "roles/container.defaultNodeServiceAccount"

@@ -15,8 +15,6 @@ from gangway.components.kubernetes.manifest import Manifest, daemon_set, manifes
 from gangway.components.kubernetes.namespaces import fabric_config
 from gangway.components.kubernetes.spec import FABRIC, JOBS
 
-__all__ = ["fabric_manifests", "has_rdma", "node_limits", "team_fabric"]
-
 _NETWORKS = "networking.gke.io/v1"
 _NODE_FOLDER, _NODE_LIBRARIES = "/home/kubernetes/bin/gib", "/home/kubernetes/bin/nvidia/lib64"
 """Kept by the node's system; GKE mounts the second into every GPU pod as /usr/local/nvidia."""

@@ -4,7 +4,6 @@ and deletes such a pool as a whole.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import cast
 
 from gangway.components.catalog.loader import load_provider
@@ -18,49 +17,32 @@ from gangway.components.gcp.launch import boot_disk_type
 from gangway.components.gcp.slices import SlicePlan, plan_slice
 from gangway.components.kubernetes.spec import HOST
 
-__all__ = [
-    "MAX_NAME",
-    "NodeKind",
-    "PoolPlan",
-    "gpu_nodes",
-    "network_levels",
-    "plan_pools",
-    "pods_cidr",
-    "pool_name",
-    "tpu_chips",
-    "tpu_nodes",
-]
-
 MAX_NAME = 40
 """Of clusters and node pools (GKE API, `Cluster.name` and `NodePool.name`)."""
 
 # GKE's names of accelerators by series (GKE documentation, "About GPUs in GKE"; Google's xpk of 2026-06-25 has the same
 # names).
-_GPUS: Mapping[str, str] = MappingProxyType(
-    {
-        "a2-highgpu": "nvidia-tesla-a100",
-        "a2-ultragpu": "nvidia-a100-80gb",
-        "a3-highgpu": "nvidia-h100-80gb",
-        "a3-megagpu": "nvidia-h100-mega-80gb",
-        "a3-ultragpu": "nvidia-h200-141gb",
-        "a4-highgpu": "nvidia-b200",
-        "g2-standard": "nvidia-l4",
-    }
-)
+_GPUS: Mapping[str, str] = {
+    "a2-highgpu": "nvidia-tesla-a100",
+    "a2-ultragpu": "nvidia-a100-80gb",
+    "a3-highgpu": "nvidia-h100-80gb",
+    "a3-megagpu": "nvidia-h100-mega-80gb",
+    "a3-ultragpu": "nvidia-h200-141gb",
+    "a4-highgpu": "nvidia-b200",
+    "g2-standard": "nvidia-l4",
+}
 # AI Hypercomputer documentation, "Schedule GKE workloads with Topology Aware Scheduling": GKE labels nodes of these
 # series; on spot only if placed compactly, as here. Seen in November 2026.
 _PLACED = ("a3-highgpu-8g", "a3-megagpu-8g", "a3-ultragpu-8g", "a4-highgpu-8g")
 _BLOCKS = tuple(f"cloud.google.com/gce-topology-{name}" for name in ("block", "subblock", "host"))
 # Machine types of hosts by generation, with the number of chips (GKE documentation, "Plan TPUs in GKE").
-_TPU_HOSTS: Mapping[str, str] = MappingProxyType(
-    {
-        "v4": "ct4p-hightpu-{}t",
-        "v5e": "ct5lp-hightpu-{}t",
-        "v5p": "ct5p-hightpu-{}t",
-        "v6e": "ct6e-standard-{}t",
-        "tpu7x": "tpu7x-standard-{}t",
-    }
-)
+_TPU_HOSTS: Mapping[str, str] = {
+    "v4": "ct4p-hightpu-{}t",
+    "v5e": "ct5lp-hightpu-{}t",
+    "v5p": "ct5p-hightpu-{}t",
+    "v6e": "ct6e-standard-{}t",
+    "tpu7x": "tpu7x-standard-{}t",
+}
 # Compute Engine documentation, "Local SSD": a disk has 375 GB; GPU machines have a fixed number.
 _LOCAL_SSD_GIB = 375
 # GKE documentation, "About CIDR ranges": addresses per node are twice the 32 pods.

@@ -13,8 +13,6 @@ from gangway.components.gcp.launch import SCOPES
 from gangway.components.gcp.node_pool import CapacityRungArgs
 from gangway.components.kubernetes.spec import RUNG_LABEL
 
-__all__ = ["GkeNodePools", "GkeNodePoolsArgs", "usual_node"]
-
 # A node is deleted after its pods end; a pool of accelerators waits for capacity.
 CREATE_TIMEOUT, DELETE_TIMEOUT = "45m", "60m"
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"

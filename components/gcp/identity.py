@@ -4,41 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from types import MappingProxyType
 from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_gcp import artifactregistry, kms, projects, secretmanager, serviceaccount, storage
+from pulumi_gcp import artifactregistry, kms, projects, secretmanager, serviceaccount, storage, workflows
 
 from gangway.components.core.dependencies import after
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 from gangway.components.core.tags import shortened
-
-__all__ = [
-    "DATA_READER",
-    "GROUP_PERMISSIONS",
-    "IMAGE_READER",
-    "RUN_WRITER",
-    "EncryptionKey",
-    "EncryptionKeyArgs",
-    "HeadIdentity",
-    "HeadIdentityArgs",
-    "NodeIdentity",
-    "NodeIdentityArgs",
-    "ProjectServices",
-    "ProjectServicesArgs",
-    "RolePlan",
-    "StackSecret",
-    "StackSecretArgs",
-    "account_id",
-    "declare_role",
-    "filesystem_name",
-    "get_bucket",
-    "get_prefix",
-    "heeded",
-    "plan_services",
-]
 
 SECRET_READER = "roles/secretmanager.secretAccessor"
 
@@ -104,34 +78,30 @@ ALWAYS = (
     "serviceusage",
     "storage",
 )
-ON_REQUEST: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "lustre": ("lustre", "servicenetworking"),
-        "filestore": ("file",),
-        "tpu": ("tpu",),
-        "encryption": ("cloudkms",),
-        "keys": ("secretmanager",),
-        "kubernetes": ("container",),
-        "perimeter": ("accesscontextmanager",),
-        "stop": ("eventarc", "workflows", "workflowexecutions"),
-        "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
-    }
-)
+ON_REQUEST: Mapping[str, tuple[str, ...]] = {
+    "lustre": ("lustre", "servicenetworking"),
+    "filestore": ("file",),
+    "tpu": ("tpu",),
+    "encryption": ("cloudkms",),
+    "keys": ("secretmanager",),
+    "kubernetes": ("container",),
+    "perimeter": ("accesscontextmanager",),
+    "stop": ("eventarc", "workflows", "workflowexecutions"),
+    "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
+}
 """Optional parts of a stack, and their APIs."""
 
-AGENT_DOMAINS: Mapping[str, str] = MappingProxyType(
-    {
-        "compute": "compute-system",
-        "filestore": "cloud-filer",
-        "lustre": "gcp-sa-lustre",
-        "artifactregistry": "gcp-sa-artifactregistry",
-        "kubernetes": "container-engine-robot",
-        "pubsub": "gcp-sa-pubsub",
-        "secretmanager": "gcp-sa-secretmanager",
-        "tpu": "cloud-tpu",
-        "workflows": "gcp-sa-workflows",
-    }
-)
+AGENT_DOMAINS: Mapping[str, str] = {
+    "compute": "compute-system",
+    "filestore": "cloud-filer",
+    "lustre": "gcp-sa-lustre",
+    "artifactregistry": "gcp-sa-artifactregistry",
+    "kubernetes": "container-engine-robot",
+    "pubsub": "gcp-sa-pubsub",
+    "secretmanager": "gcp-sa-secretmanager",
+    "tpu": "cloud-tpu",
+    "workflows": "gcp-sa-workflows",
+}
 """Services that act in a project as `service-<number>@<domain>.iam.gserviceaccount.com`."""
 ROTATION_SEC = 90 * 24 * 3600
 # Time to notice that encrypted data is still needed after a destroy.
@@ -298,33 +268,30 @@ def filesystem_name(stack: str) -> str:
     return f"{plain[:4]}{sha256(stack.encode()).hexdigest()[:4]}"
 
 
-PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
-    {
-        "roles/container.defaultNodeServiceAccount": "logs, metrics and what a node tells its control plane: "
-        "none takes a policy; it reads no data",
-        "roles/logging.logWriter": "a log takes no policy; it only writes",
-        "roles/monitoring.metricWriter": "metrics take no policy; it only writes",
-        "roles/workflows.invoker": "a workflow takes no policy; it only starts them",
-        "roles/tpu.admin": "queued resources take no policy; with TPUs the budget's stop has it, which deletes them, "
-        "and what brings slices back, which deletes and makes them",
-        "cloudscheduler.jobs.get": "a schedule takes no policy; read only",
-        "cloudscheduler.jobs.pause": "a schedule takes no policy; only the budget's stop has it, with TPUs",
-        "compute.instanceGroupManagers.list": "read only; a list has no tag to go by; only the budget's stop has it",
-        "compute.instances.get": "read only; the workers are not known beforehand",
-        "compute.instances.list": "read only; instances have no narrower place to be listed in",
-        "compute.instances.stop": "the head's name is not known when the role is made; only the budget's stop has it",
-        "compute.zoneOperations.get": "read only; an operation is not known beforehand",
-        "container.clusters.get": "a cluster takes no policy; read only; only the budget's stop has it",
-        "container.clusters.update": "a cluster takes no policy; only the budget's stop has it, "
-        "which empties node pools",
-        "container.operations.get": "read only; an operation is not known beforehand",
-        "lustre.instances.get": "Managed Lustre takes no policy on an instance; read only",
-        "lustre.instances.importData": "Managed Lustre takes no policy on an instance",
-        "lustre.operations.get": "read only; an operation is not known beforehand",
-        "tpu.nodes.delete": "the nodes of a queued resource, which goes with them: neither takes a policy",
-        "tpu.queuedResources.delete": "queued resources take no policy; the hosts of slices that leave have it",
-    }
-)
+PROJECT_WIDE: Mapping[str, str] = {
+    "roles/container.defaultNodeServiceAccount": "logs, metrics and what a node tells its control plane: "
+    "none takes a policy; it reads no data",
+    "roles/logging.logWriter": "a log takes no policy; it only writes",
+    "roles/monitoring.metricWriter": "metrics take no policy; it only writes",
+    "roles/workflows.invoker": "a workflow takes no policy; it only starts them",
+    "roles/tpu.admin": "queued resources take no policy; with TPUs the budget's stop has it, which deletes them, "
+    "and what brings slices back, which deletes and makes them",
+    "cloudscheduler.jobs.get": "a schedule takes no policy; read only",
+    "cloudscheduler.jobs.pause": "a schedule takes no policy; only the budget's stop has it, with TPUs",
+    "compute.instanceGroupManagers.list": "read only; a list has no tag to go by; only the budget's stop has it",
+    "compute.instances.get": "read only; the workers are not known beforehand",
+    "compute.instances.list": "read only; instances have no narrower place to be listed in",
+    "compute.instances.stop": "the head's name is not known when the role is made; only the budget's stop has it",
+    "compute.zoneOperations.get": "read only; an operation is not known beforehand",
+    "container.clusters.get": "a cluster takes no policy; read only; only the budget's stop has it",
+    "container.clusters.update": "a cluster takes no policy; only the budget's stop has it, which empties node pools",
+    "container.operations.get": "read only; an operation is not known beforehand",
+    "lustre.instances.get": "Managed Lustre takes no policy on an instance; read only",
+    "lustre.instances.importData": "Managed Lustre takes no policy on an instance",
+    "lustre.operations.get": "read only; an operation is not known beforehand",
+    "tpu.nodes.delete": "the nodes of a queued resource, which goes with them: neither takes a policy",
+    "tpu.queuedResources.delete": "queued resources take no policy; the hosts of slices that leave have it",
+}
 """Every role and permission of our accounts on a whole project, and why there is nothing narrower."""
 
 
@@ -418,6 +385,61 @@ def declare_role(
     )
 
 
+def grant_roles(
+    name: str,
+    roles: Sequence[str],
+    account: serviceaccount.Account,
+    project: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
+) -> list[projects.IAMMember]:
+    """Predefined roles of `account` on the whole project."""
+    return [
+        projects.IAMMember(
+            f"{name}-{role.rpartition('/')[2].replace('.', '-')}",
+            project=project,
+            role=role,
+            member=account.member,
+            opts=opts,
+        )
+        for role in roles
+    ]
+
+
+class WorkflowArgs(TypedDict):
+    """The arguments of a component that a workflow needs."""
+
+    project: pulumi.Input[str]
+    region: str
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+def declare_workflow(
+    name: str,
+    args: WorkflowArgs,
+    description: str,
+    source: str,
+    variables: Mapping[str, pulumi.Input[str]],
+    email: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
+) -> workflows.Workflow:
+    """A workflow that is deleted with the stack. `source`: a YAML file of this package."""
+    return workflows.Workflow(
+        name,
+        project=args["project"],
+        region=args["region"],
+        description=description,
+        source_contents=source,
+        user_env_vars=variables,
+        service_account=email,
+        call_log_level="LOG_ERRORS_ONLY",
+        crypto_key_name=args.get("kms_key_name"),
+        deletion_protection=False,
+        labels=args["tags"],
+        opts=opts,
+    )
+
+
 class _Machine:
     """An account of one kind of machine, and its grants, with every machine's to begin with."""
 
@@ -433,7 +455,6 @@ class _Machine:
         self.grants = self._usual()
 
     def _usual(self) -> list[pulumi.CustomResource]:
-        """The image, own runs, logs and metrics."""
         image = artifactregistry.RepositoryIamMember(
             f"{self._name}-image",
             repository=self._args["repository_id"],

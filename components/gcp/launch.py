@@ -13,9 +13,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.capacity import Provisioning
 from gangway.components.gcp.fabric import InterfacePlan, plan_interfaces
 
-__all__ = ["GPU_IMAGE", "HEAD_IMAGE", "HeadNode", "HeadNodeArgs", "NodeLaunch", "boot_disk_type", "instance_template"]
-
-
 # Compute Engine documentation, "Operating system details": Canonical's image, with cloud-init.
 HEAD_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
 MACHINE_TYPE = "e2-medium"

@@ -13,17 +13,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.core.query_text import google_filter_text
 from gangway.components.gcp.alarms import METRICS, MONITORED_RESOURCE, AlarmPlan, MetricPlan, metric_name, plan_alarms
 
-__all__ = [
-    "NodeLogs",
-    "NodeLogsArgs",
-    "Observability",
-    "ObservabilityArgs",
-    "check_budget_emails",
-    "check_retention",
-    "declare_channels",
-]
-
-
 MAX_BUDGET_CHANNELS = 5
 PERIOD = "60s"
 RETENTION_DAYS = range(1, 3651)

@@ -17,9 +17,6 @@ from gangway.components.core.network import HeadPortsArgs, private_network
 from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.fabric import JUMBO_MTU_BYTES, MAIN, FabricNetwork, plan_fabric_networks, plan_interfaces
 
-__all__ = ["TrainingNetwork", "TrainingNetworkArgs", "declare_lock_callbacks", "network_tag", "plan_network"]
-
-
 # Identity-Aware Proxy documentation, "Using IAP for TCP forwarding": the source of its connections.
 IAP_RANGE = "35.235.240.0/20"
 ROLES = ("fabric", "head")

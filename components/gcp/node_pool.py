@@ -21,8 +21,6 @@ from gangway.components.gcp.fabric import InterfacePlan, plan_interfaces, secure
 from gangway.components.gcp.fallback import plan_fallback
 from gangway.components.gcp.launch import GPU_IMAGE, NodeLaunch, instance_template
 
-__all__ = ["CapacityRungArgs", "GpuNodePool", "GpuNodePoolArgs", "GroupTag", "GroupTagArgs"]
-
 DISTANCES = ("CLUSTER", "BLOCK", "SUBBLOCK")
 # A node is deleted once it has shut down, and a destroy waits for all of them.
 DELETE_TIMEOUT = "40m"

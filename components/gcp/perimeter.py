@@ -12,8 +12,6 @@ from pulumi_gcp import accesscontextmanager
 from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["ServicePerimeter", "ServicePerimeterArgs", "perimeter_name", "plan_perimeter", "read_perimeter"]
-
 RESTRICTED = tuple(
     f"{service}.googleapis.com"
     for service in ("artifactregistry", "compute", "logging", "monitoring", "secretmanager", "storage", "tpu")

@@ -3,7 +3,7 @@
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gangway.components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
@@ -11,16 +11,13 @@ from gangway.components.catalog.resolve import Kind, resolve_price
 from gangway.components.estimate.cost import (
     CostComponent,
     Declared,
-    from_service,
+    PriceList,
     of_resources,
     price_line,
-    unknown_price,
 )
 from gangway.components.gcp.gke_plan import tpu_chips
 from gangway.components.gcp.slices import SlicePlan, chip_prices, plan_slice
 from gangway.components.kubernetes.spec import RUNG_LABEL
-
-__all__ = ["price_resources"]
 
 TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
@@ -42,30 +39,27 @@ def price_resources(
     resources: Sequence[Declared], catalog: Catalog, region: str, num_nodes_min: int | None = None
 ) -> list[CostComponent]:
     """The bill of `resources`, nodes first. `num_nodes_min`: size of filled lower groups, default that of the first."""
-    tpus = [r for r in resources if r.type.endswith(QUEUED_TPU)]
+    prices = PriceList(catalog, "gcp", region)
     return [
-        *_nodes(resources, catalog, region, num_nodes_min),
-        *(
-            line
-            for pool in resources
-            if pool.type == NODE_POOL
-            for line in of_resources(_node_pool(pool, catalog, region), pool)
-        ),
-        *(line for tpu in tpus for line in of_resources([_tpu(tpu.name, tpu.inputs, region)], tpu)),
-        *(
-            line
-            for vm in resources
-            if vm.type == TPU_VM
-            for line in of_resources([_tpu(vm.name, _queued_inputs(vm.inputs), region)], vm)
-        ),
-        *_surroundings(resources, catalog, region),
-        *_alarms(resources, catalog, region),
+        *_nodes(resources, prices, num_nodes_min),
+        *_by_type(resources, NODE_POOL, lambda pool: _node_pool(pool, prices)),
+        *_by_type(resources, QUEUED_TPU, lambda tpu: [_tpu(tpu.name, tpu.inputs, region)]),
+        *_by_type(resources, TPU_VM, lambda vm: [_tpu(vm.name, _queued_inputs(vm.inputs), region)]),
+        *_surroundings(resources, prices),
+        *_alarms(resources, prices),
     ]
 
 
-def _nodes(
-    resources: Sequence[Declared], catalog: Catalog, region: str, num_nodes_min: int | None
+def _by_type(
+    resources: Sequence[Declared], suffix: str, price: Callable[[Declared], Iterable[CostComponent]]
 ) -> Iterable[CostComponent]:
+    """The lines of all resources whose type ends so."""
+    for resource in resources:
+        if resource.type.endswith(suffix):
+            yield from of_resources(price(resource), resource)
+
+
+def _nodes(resources: Sequence[Declared], prices: PriceList, num_nodes_min: int | None) -> Iterable[CostComponent]:
     templates = {r.id: r for r in resources if r.type == TEMPLATE}
     sizes = _sizes(resources)
     lower = num_nodes_min or max(sizes.values(), default=0)
@@ -73,19 +67,17 @@ def _nodes(
         if group.type == GROUP:
             (version,) = group.inputs["versions"]
             template = templates[version["instanceTemplate"]].inputs
-            yield from of_resources(_group(group.name, template, sizes[group.name], lower, catalog, region), group)
+            yield from of_resources(_group(group.name, template, sizes[group.name], lower, prices), group)
 
 
-def _group(
-    name: str, template: Mapping[str, Any], size: int, lower: int, catalog: Catalog, region: str
-) -> Iterable[CostComponent]:
+def _group(name: str, template: Mapping[str, Any], size: int, lower: int, prices: PriceList) -> Iterable[CostComponent]:
     # A group without nodes is a lower rung, which the head fills. Reserved capacity is paid for even while unused.
     standby = not size and _market(template) != "reservation"
     num_nodes = size or lower
-    yield _node_price(name, _market(template), template["machineType"], num_nodes, catalog, region, standby)
+    yield _node_price(name, _market(template), template["machineType"], num_nodes, prices, standby)
     (disk,) = template["disks"]
     label = f"{name}: boot disks, {disk['diskSizeGb']:g} GiB a node"
-    yield _disk(label, disk["diskType"], num_nodes * disk["diskSizeGb"], catalog, region, standby)
+    yield prices.service(label, disk["diskType"], num_nodes * disk["diskSizeGb"], standby=standby, unit="GiB-month")
 
 
 def _sizes(resources: Sequence[Declared]) -> dict[str, int]:
@@ -104,15 +96,15 @@ def _market(template: Mapping[str, Any]) -> str:
 
 
 def _node_price(
-    name: str, market: str, machine_type: str, num_nodes: int, catalog: Catalog, region: str, standby: bool
+    name: str, market: str, machine_type: str, num_nodes: int, prices: PriceList, standby: bool
 ) -> CostComponent:
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
-    quote = catalog.price(machine_type, region, _KINDS.get(market, "on-demand"))
+    quote = prices.catalog.price(machine_type, prices.region, _KINDS.get(market, "on-demand"))
     note = ", paid whether used or not" if market == "reservation" else ""
     return price_line(label, num_nodes, quote, kind=market, standby=standby, note=note)
 
 
-def _node_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _node_pool(pool: Declared, prices: PriceList) -> Iterable[CostComponent]:
     node, market = pool.inputs["nodeConfig"], _pool_market(pool)
     rung = (node.get("labels") or {}).get(RUNG_LABEL)
     name = _rung_label(pool.name, rung)
@@ -121,13 +113,13 @@ def _node_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostCo
     standby = not _is_first(pool) and market != "reservation"
     if (host := tpu_chips(machine_type)) is not None:
         generation, chips = host
-        yield _chips(f"{name}: {number} x {machine_type}", generation, number * chips, market, region, standby)
+        yield _chips(f"{name}: {number} x {machine_type}", generation, number * chips, market, prices.region, standby)
     elif rung is None:
-        yield _service_node(f"{name}: {number} x {machine_type}, on-demand", machine_type, number, catalog, region)
+        yield prices.machines(f"{name}: {number} x {machine_type}, on-demand", machine_type, number)
     else:
-        yield _node_price(name, market, machine_type, number, catalog, region, standby)
+        yield _node_price(name, market, machine_type, number, prices, standby)
     label = f"{name}: boot disks, {node['diskSizeGb']:g} GiB a node"
-    yield _disk(label, node["diskType"], number * node["diskSizeGb"], catalog, region, standby)
+    yield prices.service(label, node["diskType"], number * node["diskSizeGb"], standby=standby, unit="GiB-month")
 
 
 def _rung_label(name: str, rung: str | None) -> str:
@@ -148,18 +140,9 @@ def _pool_market(pool: Declared) -> str:
 
 
 def _pool_size(pool: Declared) -> int:
-    """A pool's billed nodes: a rung's maximum, the system's minimum."""
     sizes = pool.inputs["autoscaling"]
     of_rung = RUNG_LABEL in (pool.inputs["nodeConfig"].get("labels") or {})
     return int(sizes["maxNodeCount" if of_rung else "minNodeCount"])
-
-
-def _service_node(label: str, machine_type: str, number: int, catalog: Catalog, region: str) -> CostComponent:
-    """Machines without accelerators, priced as services of the catalogue."""
-    service = f"instance-{machine_type}"
-    if service in catalog.get_services("gcp"):
-        return from_service(label, catalog.service_price("gcp", region, service), number, region)
-    return unknown_price(label, number, "no price in the catalogue")
 
 
 def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
@@ -195,49 +178,42 @@ def _slice(inputs: Mapping[str, Any]) -> SlicePlan:
     return plan_slice(generation, topology=shape["topology"])
 
 
-def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _surroundings(resources: Sequence[Declared], prices: PriceList) -> Iterable[CostComponent]:
     for resource in resources:
-        lines = (
-            _nat(resource.name, resources, catalog, region)
-            if resource.type == NAT
-            else _price_resource(resource, catalog, region)
-        )
+        lines = _nat(resource.name, resources, prices) if resource.type == NAT else _price_resource(resource, prices)
         yield from of_resources(lines, resource)
 
 
-def _price_resource(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _price_resource(resource: Declared, prices: PriceList) -> Iterable[CostComponent]:
     name, inputs = resource.name, resource.inputs
     match resource.type:
         case "gcp:lustre/instance:Instance":
             size, tier = int(inputs["capacityGib"]), inputs["perUnitStorageThroughput"]
             label, service = f"{name}: {size} GiB at {tier} MB/s/TiB", f"managed-lustre-{tier}"
-            yield from_service(label, catalog.service_price("gcp", region, service), size, region)
+            yield prices.service(label, service, size)
         case "gcp:filestore/instance:Instance":
-            yield _filestore(resource, catalog, region)
+            yield _filestore(resource, prices)
         case "gcp:container/cluster:Cluster":
-            yield from_service(f"{name}: control plane", catalog.service_price("gcp", region, "gke-cluster"), 1, region)
+            yield prices.service(f"{name}: control plane", "gke-cluster")
         case "gcp:compute/instance:Instance":
-            yield from _instance(resource, catalog, region)
+            yield from _instance(resource, prices)
         case "gcp:secretmanager/secretVersion:SecretVersion":
-            yield from_service(f"{name}: version", catalog.service_price("gcp", region, "secret-version"), 1, region)
+            yield prices.service(f"{name}: version", "secret-version")
         case "gcp:kms/cryptoKey:CryptoKey":
-            yield from_service(f"{name}: key version", catalog.service_price("gcp", region, "kms-key"), 1, region)
+            yield prices.service(f"{name}: key version", "kms-key")
         case "gcp:dns/managedZone:ManagedZone":
-            yield from_service(f"{name}: DNS zone", catalog.service_price("gcp", region, "dns-zone"), 1, region)
+            yield prices.service(f"{name}: DNS zone", "dns-zone")
 
 
-def _nat(name: str, resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _nat(name: str, resources: Sequence[Declared], prices: PriceList) -> Iterable[CostComponent]:
     """Cloud NAT: by machines without an external address (all of ours), and by its own addresses."""
     number = _machines(resources)
     if number <= NAT_MACHINES:
-        each = catalog.service_price("gcp", region, "cloud-nat-machine")
-        yield from_service(f"{name}: Cloud NAT, {number} machines", each, number, region)
+        yield prices.service(f"{name}: Cloud NAT, {number} machines", "cloud-nat-machine", number)
     else:
-        flat = catalog.service_price("gcp", region, "cloud-nat")
-        yield from_service(f"{name}: Cloud NAT, more than {NAT_MACHINES} machines", flat, 1, region)
+        yield prices.service(f"{name}: Cloud NAT, more than {NAT_MACHINES} machines", "cloud-nat", 1)
     addresses = max(1, math.ceil(number / NAT_MACHINES_PER_ADDRESS))
-    price = catalog.service_price("gcp", region, "public-ipv4")
-    yield from_service(f"{name}: Cloud NAT's addresses", price, addresses, region)
+    yield prices.service(f"{name}: Cloud NAT's addresses", "public-ipv4", addresses)
 
 
 def _machines(resources: Sequence[Declared]) -> int:
@@ -253,37 +229,26 @@ def _machines(resources: Sequence[Declared]) -> int:
 
 
 def _is_first(pool: Declared) -> bool:
-    """Whether a pool is of the first rung, or of none."""
     rung = (pool.inputs["nodeConfig"].get("labels") or {}).get(RUNG_LABEL, "0-")
     return bool(rung.startswith("0-"))
 
 
-def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _alarms(resources: Sequence[Declared], prices: PriceList) -> Iterable[CostComponent]:
     """All alert conditions in one line: each costs little, and there are many."""
     policies = [one for one in resources if one.type == "gcp:monitoring/alertPolicy:AlertPolicy"]
     if policies:
         number = sum(len(policy.inputs["conditions"]) for policy in policies)
-        price = catalog.service_price("gcp", region, "alert-condition")
-        yield from of_resources([from_service(f"alarms: conditions, {number}", price, number, region)], *policies)
+        yield from of_resources([prices.service(f"alarms: conditions, {number}", "alert-condition", number)], *policies)
 
 
-def _filestore(resource: Declared, catalog: Catalog, region: str) -> CostComponent:
+def _filestore(resource: Declared, prices: PriceList) -> CostComponent:
     ours = {tier.api_tier: name for name, tier in load_filestore_tiers().items()}
     tier, size = ours[resource.inputs["tier"]], resource.inputs["fileShares"]["capacityGb"]
-    price = catalog.service_price("gcp", region, f"filestore-{tier}")
-    return from_service(f"{resource.name}: {size:g} GiB, {tier}", price, size, region)
+    return prices.service(f"{resource.name}: {size:g} GiB, {tier}", f"filestore-{tier}", size)
 
 
-def _instance(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _instance(resource: Declared, prices: PriceList) -> Iterable[CostComponent]:
     name, machine_type = resource.name, resource.inputs["machineType"]
-    yield _service_node(f"{name}: {machine_type}, on-demand", machine_type, 1, catalog, region)
+    yield prices.machines(f"{name}: {machine_type}, on-demand", machine_type, 1)
     disk = resource.inputs["bootDisk"]["initializeParams"]
-    yield _disk(f"{name}: boot disk, {disk['size']:g} GiB", disk["type"], disk["size"], catalog, region, False)
-
-
-def _disk(label: str, disk_type: str, size: float, catalog: Catalog, region: str, standby: bool) -> CostComponent:
-    if disk_type not in catalog.get_services("gcp"):
-        return unknown_price(
-            label, size, f"no price of {disk_type} in the catalogue", unit="GiB-month", standby=standby
-        )
-    return from_service(label, catalog.service_price("gcp", region, disk_type), size, region, standby=standby)
+    yield prices.service(f"{name}: boot disk, {disk['size']:g} GiB", disk["type"], disk["size"], unit="GiB-month")

@@ -2,50 +2,38 @@
 
 from gangway.components.core.retention import Retention, get_types
 
-__all__ = ["RETENTION"]
-
 RETENTION = Retention(
     data={"gcp:storage:Bucket": "run records; not deleted unless empty. Its protections are inputs of the bucket"},
     keys={"gcp:kms:CryptoKey": "its deletion destroys every version, and objects encrypted with one become unreadable"},
-    key_grants=get_types("gcp", "kms: CryptoKeyIAMMember", "lets a service agent use the key"),
-    surroundings=get_types("gcp", "kms: KeyRing", "holds the key"),
-    copies=get_types("gcp", "filestore: Instance lustre: Instance", "machines put records in the bucket"),
-    disposable={
-        **get_types(
-            "gcp",
-            "artifactregistry: Repository RepositoryIamMember",
-            "images can be built again from a commit and a lock",
-        ),
-        **get_types(
-            "gcp",
-            "secretmanager: Secret SecretIamMember SecretVersion",
-            "keys between the machines of one stack, created again by `up`",
-        ),
-        **get_types("gcp", "storage: BucketObject", "written by `up` for the head, which can write it again"),
-        **get_types("gcp", "logging: Metric ProjectBucketConfig ProjectSink", "logs, kept for a week more"),
-        **get_types(
-            "gcp",
-            "compute: Instance InstanceGroupManager InstanceTemplate ResizeRequest ResourcePolicy container: Cluster "
-            "NodePool tpu: V2Vm",
-            "machines: their disks are scratch",
-        ),
-        **get_types(
-            "gcp",
-            "accesscontextmanager: ServicePerimeter compute: Address Firewall GlobalAddress Network Route Router "
-            "RouterNat Subnetwork dns: ManagedZone RecordSet servicenetworking: Connection",
-            "the machines' network, and a perimeter of the project; the bucket keeps its own public access prevention",
-        ),
-        **get_types(
-            "gcp",
-            "projects: IAMCustomRole IAMMember Service ServiceIdentity serviceaccount: Account IAMMember "
-            "storage: BucketIAMMember tags: TagKey TagValue",
-            "permissions of the stack's machines: without them fewer principals can read the data",
-        ),
-        **get_types(
-            "gcp",
-            "billing: Budget cloudscheduler: Job eventarc: Trigger monitoring: AlertPolicy Dashboard "
-            "NotificationChannel pubsub: Topic workflows: Workflow",
-            "budget, its stop, alarms and dashboards",
-        ),
-    },
+    key_grants=get_types("gcp", {"lets a service agent use the key": "kms: CryptoKeyIAMMember"}),
+    surroundings=get_types("gcp", {"holds the key": "kms: KeyRing"}),
+    copies=get_types("gcp", {"machines put records in the bucket": "filestore: Instance lustre: Instance"}),
+    disposable=get_types(
+        "gcp",
+        {
+            "images can be built again from a commit and a lock": "artifactregistry: Repository RepositoryIamMember",
+            "keys between the machines of one stack, created again by `up`": """
+                secretmanager: Secret SecretIamMember SecretVersion
+            """,
+            "written by `up` for the head, which can write it again": "storage: BucketObject",
+            "logs, kept for a week more": "logging: Metric ProjectBucketConfig ProjectSink",
+            "machines: their disks are scratch": """
+                compute: Instance InstanceGroupManager InstanceTemplate ResizeRequest ResourcePolicy container:
+                Cluster NodePool tpu: V2Vm
+            """,
+            "a perimeter of the project": "accesscontextmanager: ServicePerimeter",
+            "the machines' network; the bucket keeps its own public access prevention": """
+                compute: Address Firewall GlobalAddress Network Route Router
+                RouterNat Subnetwork dns: ManagedZone RecordSet servicenetworking: Connection
+            """,
+            "permissions of the stack's machines: without them fewer principals can read the data": """
+                projects: IAMCustomRole IAMMember Service ServiceIdentity serviceaccount: Account IAMMember storage:
+                BucketIAMMember tags: TagKey TagValue
+            """,
+            "budget, its stop, alarms and dashboards": """
+                billing: Budget cloudscheduler: Job eventarc: Trigger monitoring: AlertPolicy Dashboard
+                NotificationChannel pubsub: Topic workflows: Workflow
+            """,
+        },
+    ),
 )

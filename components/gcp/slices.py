@@ -11,17 +11,6 @@ from gangway.components.catalog.loader import load_tpus
 from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, TpuGeneration, TpuPrice
 from gangway.components.core.findings import InputError, nearest_hint
 
-__all__ = [
-    "SlicePlan",
-    "chip_prices",
-    "plan_slice",
-    "slice_machine",
-    "slice_prices",
-    "slice_topologies",
-    "worker_tflops",
-]
-
-
 PLACE = "gangway:cluster"
 CUBE_SIDE = 4
 MAX_LISTED = 10
@@ -233,7 +222,6 @@ def _get_type(tpu: TpuGeneration, chips: int) -> str:
 
 
 def _neighbours(sizes: Sequence[int], wanted: float) -> Sequence[int]:
-    """The sizes below and above `wanted`; only one beyond either end."""
     above = bisect_left(sizes, wanted)
     return sizes[max(above - 1, 0) : above + 1]
 
@@ -326,7 +314,6 @@ def _worker_watts(plan: SlicePlan, chip_watts: Fact[float | None]) -> Fact[float
 
 
 def _times(factor: float, fact: Fact[float | None]) -> Fact[float | None]:
-    """`fact` multiplied; unknown stays unknown."""
     value = None if fact.value is None else factor * fact.value
     return Fact[float | None].model_validate({**fact.model_dump(), "value": value})
 

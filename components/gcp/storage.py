@@ -20,23 +20,6 @@ from gangway.components.estimate.storage_sizes import refuse_size, sizes_around
 from gangway.components.gcp.identity import DATA_READER, filesystem_name, get_bucket
 from gangway.components.gcp.network import declare_lock_callbacks
 
-__all__ = [
-    "LOGIN_USER",
-    "Filestore",
-    "FilestoreArgs",
-    "HeadFiles",
-    "HeadFilesArgs",
-    "ImageRegistry",
-    "ImageRegistryArgs",
-    "LustreFileSystem",
-    "LustreFileSystemArgs",
-    "RunBucket",
-    "RunBucketArgs",
-    "import_request",
-    "plan_filestore",
-    "plan_lustre",
-]
-
 API_URL = "https://lustre.googleapis.com/v1"
 # The objects of `source` below the mount, as on AWS.
 DATA_PATH = "/data"

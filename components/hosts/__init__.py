@@ -3,7 +3,7 @@
 There is no network, identity, registry or budget, and the machines mount their own file systems.
 """
 
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gangway.components.core.public_names import importer
@@ -11,11 +11,9 @@ from gangway.components.core.public_names import importer
 if TYPE_CHECKING:
     from gangway.components.hosts.node_pool import HostPool as HostPool
 
-MODULES = MappingProxyType(
-    {
-        "node_pool": ("HostPool",),
-    }
-)
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "node_pool": ("HostPool",),
+}
 """The public components, by module."""
 __all__ = [name for names in MODULES.values() for name in names]
 

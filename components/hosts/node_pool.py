@@ -12,9 +12,6 @@ from gangway.components.core.capacity import LADDER, AnyRung, OnDemand
 from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 
-__all__ = ["HostArgs", "HostPool", "HostPoolArgs", "check_ladder"]
-
-
 INSTALLED = "/opt/gangway/installer.sh"
 """The script's path on a machine, outside home folders so that removal does not depend on them."""
 MEMBER_KEY = "/etc/gangway/member.pem"

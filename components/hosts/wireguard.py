@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import pulumi
 
-__all__ = ["INTERFACE", "WIREGUARD_FILE", "Peer", "config_text", "private_key", "tunnel_addresses"]
-
 INTERFACE = "gangway"
 WIREGUARD_FILE = f"/etc/wireguard/{INTERFACE}.conf"
 """The path of wg-quick(8): readable by root only, never in the machine's script."""

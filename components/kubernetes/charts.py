@@ -12,18 +12,6 @@ from typing import Any
 from gangway.components.kubernetes.queues import tolerations
 from gangway.components.kubernetes.spec import GPU, UNCOUNTED, ClusterSpec
 
-__all__ = [
-    "AUTOSCALER_ACCOUNT",
-    "SYSTEM",
-    "Chart",
-    "cluster_autoscaler",
-    "dcgm_exporter",
-    "job_set",
-    "kueue",
-    "kueue_config",
-    "nvidia_plugin",
-]
-
 SYSTEM = "kube-system"
 AUTOSCALER_ACCOUNT = "cluster-autoscaler"
 """The service account in `kube-system` that may resize node groups."""

@@ -1,19 +1,32 @@
 """Kubernetes manifests, labelled as Gangway's; pure."""
 
+import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
-__all__ = ["OURS", "Manifest", "daemon_set", "manifest", "node_daemon"]
-
 Manifest = dict[str, Any]
-OURS: Mapping[str, str] = MappingProxyType({"app.kubernetes.io/managed-by": "gangway"})
+OURS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "gangway"}
 
 
 def manifest(version: str, kind: str, name: str, body: Mapping[str, Any], namespace: str | None = None) -> Manifest:
     """A manifest. `body`: everything besides kind and metadata, such as `{"spec": {...}}`."""
     place = {} if namespace is None else {"namespace": namespace}
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **place, "labels": dict(OURS)}, **body}
+
+
+def kubeconfig_text(name: str, clusters: Sequence[Any], login: Mapping[str, Any]) -> str:
+    """A kubeconfig as JSON without secrets. `login`: the program that logs a user in, besides its API version."""
+    command = {"apiVersion": "client.authentication.k8s.io/v1beta1", **login, "interactiveMode": "IfAvailable"}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": clusters,
+            "users": [{"name": name, "user": {"exec": command}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        }
+    )
 
 
 def daemon_set(name: str, namespace: str, pod: Mapping[str, Any]) -> Manifest:

@@ -8,8 +8,6 @@ from gangway.components.kubernetes.manifest import OURS, Manifest, manifest
 from gangway.components.kubernetes.queues import KUEUE
 from gangway.components.kubernetes.spec import FABRIC, FABRIC_KEY, ClusterSpec, Team
 
-__all__ = ["CLAIM", "MEMBER_GROUP", "RUNS_APART", "RunVolume", "fabric_config", "namespace_manifests"]
-
 CLAIM = "gangway-runs"
 """The claim of run folders, as the Kubernetes engine names it."""
 MEMBER_GROUP = "gangway:"

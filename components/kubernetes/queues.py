@@ -5,19 +5,16 @@ nodes belong to the cohort, and any queue may borrow them.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from gangway.components.kubernetes.manifest import OURS, Manifest, manifest
 from gangway.components.kubernetes.spec import JOBS_ONLY, SIZE, ClusterSpec, Flavor, Team
 
-__all__ = ["KUEUE", "QUEUE", "queue_manifests", "tolerations"]
-
 KUEUE = "kueue.x-k8s.io/v1beta2"
 COHORT = "gangway"
 QUEUE = "main"
 """The LocalQueue in the team's namespace."""
-PRIORITIES: Mapping[str, int] = MappingProxyType({"gangway-high": 1000, "gangway-low": -1000})
+PRIORITIES: Mapping[str, int] = {"gangway-high": 1000, "gangway-low": -1000}
 """The WorkloadPriorityClasses; a job without a class has 0."""
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
@@ -12,21 +11,17 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.kubernetes.charts import Chart
 from gangway.components.kubernetes.manifest import Manifest
 
-__all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterManifestsArgs"]
-
-_TIERS: Mapping[str, int] = MappingProxyType(
-    {
-        **dict.fromkeys(("ClusterRole", "PersistentVolume", "Topology", "WorkloadPriorityClass"), 0),
-        **dict.fromkeys(("DaemonSet", "GKENetworkParamSet", "NicClusterPolicy", "NodeFeatureRule"), 0),
-        "ValidatingAdmissionPolicy": 0,
-        **dict.fromkeys(("Network", "ResourceFlavor", "ValidatingAdmissionPolicyBinding"), 1),
-        **dict.fromkeys(("ClusterRoleBinding", "Cohort"), 2),
-        "ClusterQueue": 3,
-        "Namespace": 4,
-        **dict.fromkeys(("ConfigMap", "NetworkPolicy", "ResourceQuota", "Role", "ServiceAccount"), 5),
-        **dict.fromkeys(("LocalQueue", "PersistentVolumeClaim", "RoleBinding"), 6),
-    }
-)
+_TIERS: Mapping[str, int] = {
+    **dict.fromkeys(("ClusterRole", "PersistentVolume", "Topology", "WorkloadPriorityClass"), 0),
+    **dict.fromkeys(("DaemonSet", "GKENetworkParamSet", "NicClusterPolicy", "NodeFeatureRule"), 0),
+    "ValidatingAdmissionPolicy": 0,
+    **dict.fromkeys(("Network", "ResourceFlavor", "ValidatingAdmissionPolicyBinding"), 1),
+    **dict.fromkeys(("ClusterRoleBinding", "Cohort"), 2),
+    "ClusterQueue": 3,
+    "Namespace": 4,
+    **dict.fromkeys(("ConfigMap", "NetworkPolicy", "ResourceQuota", "Role", "ServiceAccount"), 5),
+    **dict.fromkeys(("LocalQueue", "PersistentVolumeClaim", "RoleBinding"), 6),
+}
 """A kind refers only to earlier tiers. Deletion is in reverse order: Kueue keeps a queue while it has jobs, which end
 with their namespace, and a flavor in use.
 """

@@ -10,32 +10,6 @@ from typing import NamedTuple
 
 from gangway.components.core.findings import InputError
 
-__all__ = [
-    "EFA",
-    "FABRIC",
-    "FABRIC_KEY",
-    "GPU",
-    "HOST",
-    "INFINIBAND",
-    "JOBS",
-    "JOBS_ONLY",
-    "JOBS_POOL",
-    "POOL_LABEL",
-    "RUNG_LABEL",
-    "SIZE",
-    "TPU",
-    "UNCOUNTED",
-    "Allocatable",
-    "ClusterSpec",
-    "Flavor",
-    "Node",
-    "Team",
-    "aks_allocatable",
-    "check_teams",
-    "eks_allocatable",
-    "gke_allocatable",
-]
-
 GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
 """Pods request it to use the fabric on AWS; without it NCCL silently uses TCP."""
@@ -57,7 +31,7 @@ POOL_LABEL, RUNG_LABEL = "gangway.dev/pool", "gangway.dev/rung"
 UNCOUNTED = ("hugepages-",)
 """Prefixes of resources that a pod may request without a quota."""
 JOBS_POOL = "jobs"
-JOBS: Mapping[str, str] = MappingProxyType({POOL_LABEL: JOBS_POOL})
+JOBS: Mapping[str, str] = {POOL_LABEL: JOBS_POOL}
 """Label of the nodes that run jobs, whatever their rung."""
 JOBS_ONLY = "gangway.dev/jobs-only"
 """Taint that keeps the cluster's own pods off job nodes."""
@@ -224,7 +198,6 @@ def _reserved_cpus(vcpus: int) -> float:
 
 
 def _stepped(amount: float, steps: tuple[tuple[float, float], ...]) -> float:
-    """The sum of a share of each step's width."""
     kept, rest = 0.0, amount
     for width, share in steps:
         kept += share * min(width, rest)

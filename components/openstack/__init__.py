@@ -4,7 +4,7 @@ There is no budget (CloudKitty only rates past usage), registry, log service, or
 volume type belongs to the administrator).
 """
 
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gangway.components.core.public_names import importer
@@ -18,15 +18,13 @@ if TYPE_CHECKING:
     from gangway.components.openstack.storage import ManilaShare as ManilaShare
     from gangway.components.openstack.storage import RunBucket as RunBucket
 
-MODULES = MappingProxyType(
-    {
-        "launch": ("HeadNode",),
-        "machine_secrets": ("MachineSecrets", "NodeIdentity"),
-        "network": ("TrainingNetwork",),
-        "node_pool": ("NodePool",),
-        "storage": ("ManilaShare", "RunBucket"),
-    }
-)
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "launch": ("HeadNode",),
+    "machine_secrets": ("MachineSecrets", "NodeIdentity"),
+    "network": ("TrainingNetwork",),
+    "node_pool": ("NodePool",),
+    "storage": ("ManilaShare", "RunBucket"),
+}
 """The public components, by module."""
 __all__ = [name for names in MODULES.values() for name in names]
 

@@ -12,14 +12,6 @@ from dataclasses import dataclass
 from gangway.components.core.capacity import LADDER, AnyRung, OnDemand, Reservation, RungPlan, Spot, check_kinds
 from gangway.components.core.findings import InputError
 
-__all__ = [
-    "RESERVED_FLAVOUR",
-    "Placing",
-    "check_flavour",
-    "check_ladder",
-    "plan_placing",
-]
-
 OFFERED = ("reservation", "on-demand")
 """The kinds of rungs in OpenStack."""
 RESERVED_FLAVOUR = "reservation:"

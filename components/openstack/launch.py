@@ -15,18 +15,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.openstack.machine_secrets import SECRETS_TAG, SIGNATURE_TAG
 from gangway.components.openstack.tags import ROLE_TAG, tag_words
 
-__all__ = [
-    "HEAD_ROOT_GIB",
-    "BootSource",
-    "HeadNode",
-    "HeadNodeArgs",
-    "declare_instance",
-    "declare_port",
-    "plan_boot_source",
-    "secrets_tags",
-]
-
-
 HEAD_ROOT_GIB = 64
 """Size of a boot volume, which holds the trainer's image."""
 # Nova documentation, "Provide user data to instances": maximum bytes of base64.

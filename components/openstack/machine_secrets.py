@@ -16,18 +16,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.core.pinned import pinned_secret
 from gangway.components.openstack.tags import header_tags
 
-__all__ = [
-    "SECRETS_TAG",
-    "SIGNATURE_TAG",
-    "VALID_HOURS",
-    "MachineSecrets",
-    "MachineSecretsArgs",
-    "NodeIdentity",
-    "NodeIdentityArgs",
-    "get_period",
-    "url_key",
-]
-
 RENEWED_EVERY_HOURS = 6
 """Each such period the first `up` signs a new URL."""
 VALID_HOURS = 8

@@ -15,9 +15,6 @@ from gangway.components.core.network import HeadPortsArgs, private_network
 from gangway.components.core.outputs import register_outputs
 from gangway.components.openstack.tags import tag_words
 
-__all__ = ["NetworkPlan", "TrainingNetwork", "TrainingNetworkArgs", "plan_network"]
-
-
 ROLES = ("fabric", "head")
 """Roles with a security group each: workers and the head node."""
 ANYWHERE = "0.0.0.0/0"

@@ -24,8 +24,6 @@ from gangway.components.openstack.launch import (
 from gangway.components.openstack.network import plan_network
 from gangway.components.openstack.tags import ROLE_TAG, tag_words
 
-__all__ = ["NodePool", "NodePoolArgs"]
-
 Placement = Literal["soft-affinity", "affinity", "anti-affinity", "soft-anti-affinity"]
 PLACEMENTS: tuple[str, ...] = get_args(Placement)
 """Nova's guide "Server groups": affinity is one host for all, anti-affinity one for each; soft ones are best effort."""

@@ -10,8 +10,6 @@ from gangway.components.catalog.schema import MachinePrice
 from gangway.components.estimate.cost import CostComponent, Declared, from_fact, of_resources, unknown_price
 from gangway.components.openstack.tags import ROLE_TAG
 
-__all__ = ["price_resources"]
-
 INSTANCE = "openstack:compute/instance:Instance"
 SHARE = "openstack:sharedfilesystem/share:Share"
 CONTAINER = "openstack:objectstorage/container:Container"

@@ -11,9 +11,6 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 from gangway.components.openstack.tags import header_tags
 
-__all__ = ["ManilaShare", "ManilaShareArgs", "RunBucket", "RunBucketArgs", "check_share"]
-
-
 PROTOCOLS = ("NFS", "CEPHFS")
 _PLACE = "gangway:openstack"
 

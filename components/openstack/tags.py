@@ -5,8 +5,6 @@ from collections.abc import Mapping
 
 from gangway.components.core.tags import shortened
 
-__all__ = ["ROLE_TAG", "header_tags", "tag_words"]
-
 ROLE_TAG = "gangway:role"
 """Distinguishes the head from the workers, which have the same tags."""
 

@@ -1,8 +1,9 @@
 """The queues of a managed Kubernetes cluster, for all providers. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gangway.components.catalog.schema import MachineType
+from gangway.components.core.capacity import LADDER, OnDemand, Spot
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.kubernetes.spec import (
@@ -36,6 +37,30 @@ def get_version(config: StackConfig) -> str:
             "gangway:engine.version", "not a version that this release was tested with", version, VERSIONS
         )
     return version
+
+
+def api_finding(version: str, ranges: Sequence[str], needs: str = "") -> Finding:
+    """Who reaches the cluster's API. `needs`: what `up` needs besides."""
+    outside = f"and from {', '.join(ranges)}" if ranges else "only: `up` and `gangway job` need access to it"
+    return Finding.info(
+        "kubernetes.api",
+        "gangway:engine.api_cidrs",
+        f"Kubernetes {version} answers inside the network {outside}{needs}",
+        "" if ranges else "use a VPN, a machine inside, or api_cidrs with the addresses of your network",
+    )
+
+
+def check_machine_types(config: StackConfig, engine: str, why: str) -> None:
+    """InputError: a rung with several machine types, which this engine does not support, for the reason `why`."""
+    for index, rung in enumerate(config.cluster.capacity):
+        if isinstance(rung, Spot | OnDemand) and rung.machine_types:
+            raise InputError(
+                f"{LADDER}[{index}].machine_types",
+                why,
+                value=list(rung.machine_types),
+                allowed=f"left out with engine: {engine}",
+                fix="leave machine_types out",
+            )
 
 
 def check_way_out(config: StackConfig) -> None:

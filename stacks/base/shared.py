@@ -4,34 +4,28 @@ machine.
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
-from gangway.components.catalog.loader import Provider, load_provider
+from gangway.components.catalog.loader import Catalog, Provider, load_provider
 from gangway.components.catalog.schema import MachinePrice, MachineType, Region
 from gangway.components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
+from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume, fabric_variables
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
+from gangway.images.specs import Breaker
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
 from gangway.stacks.config.sections import CommandConfig
 from gangway.stacks.config.stack_config import StackConfig, image_signature
 
-Args = TypeVar("Args")
 RENDEZVOUS_PORT = 29400
 METRICS_PORT = 9400
 PCIE_BUS_GBPS = 80.0
 """Required bandwidth of GPUs that are connected over PCIe only: 10 GB/s. Eight of them reached 28 GB/s inside one
 machine with PCIe 5 (github.com/NVIDIA/nccl, issue 1639), independent of the network between machines.
 """
-
-
-def typed_args(kind: type[Args], values: Mapping[str, Any]) -> Args:
-    """A component's arguments from shared parts; unknown or missing ones are our bug."""
-    required, optional = vars(kind)["__required_keys__"], vars(kind)["__optional_keys__"]
-    assert required <= values.keys() <= required | optional, (kind, sorted(values.keys() ^ required))
-    return kind(**values)
 
 
 def get_site(config: StackConfig) -> SiteConfig:
@@ -58,6 +52,16 @@ def get_region(config: StackConfig) -> Region:
 def get_price(config: StackConfig, machine: SiteMachine) -> MachinePrice:
     """The owner's price of a machine hour, if the stack file has it."""
     return site_price(get_site(config), machine, config.region)
+
+
+def find_machine(config: StackConfig, catalog: Catalog, unfit: Mapping[str, str] = MappingProxyType({})) -> MachineType:
+    """The type of the nodes, by its name or accelerator. `unfit`: types to avoid, with the reason. InputError: none."""
+    cluster = config.cluster
+    if cluster.machine_type is not None:
+        return catalog.machine(cluster.machine_type, "gangway:cluster.machine_type")
+    assert cluster.accelerator is not None, "StackConfig requires one of the two"
+    place = "gangway:cluster.accelerator"
+    return catalog.machine_for(cluster.accelerator, config.provider, place, config.region, unfit)
 
 
 def check_head(provider: Provider, machine_type: str) -> None:
@@ -110,6 +114,40 @@ def state_root(config: StackConfig, mount: str) -> str:
 def run_dir(config: StackConfig, mount: str) -> str:
     """The run's directory, the same on every node."""
     return f"{state_root(config, mount)}/runs/{config.stack}"
+
+
+def scrapes(config: StackConfig) -> bool:
+    """Whether the head runs Prometheus, whose image endpoints do not reach; metrics of a command are unknown."""
+    wanted = config.trains and config.head.prometheus_image is not None
+    return wanted and config.network.egress is Egress.NAT
+
+
+def machine_settings(config: StackConfig, job: JobSpec, bucket_url: str, mount: str) -> dict[str, Any]:
+    """User data settings of every machine. `mount`: of the file system, if any."""
+    return {
+        "stack": config.stack,
+        "job": job,
+        "image_registry": job.image.partition("/")[0],
+        "bucket_uri": f"{bucket_url}/{config.stack}",
+        "run_dir": run_dir(config, mount),
+        "max_hours": config.work.max_hours,
+    }
+
+
+def worker_settings(config: StackConfig, machine: MachineType, tags: Mapping[str, str]) -> dict[str, Any]:
+    """User data settings of workers in groups that replace them."""
+    return {
+        "scratch_mount_point": "/scratch" if machine.instance_store_gib.value else None,
+        "labels": container_labels(config, tags),
+        "terminate_when_done": config.work.terminate_when_done,
+        "breaker": Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
+    }
+
+
+def head_settings(config: StackConfig) -> dict[str, Any]:
+    """User data settings of a head node."""
+    prometheus_image = config.head.prometheus_image if scrapes(config) else None
+    return {"port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT, "prometheus_image": prometheus_image}
 
 
 def command_job(
@@ -195,6 +233,18 @@ def image_place(config: StackConfig) -> str:
     return "gangway:image.prebuilt" if config.own_command is None else "gangway:job.image"
 
 
+def refused_image(config: StackConfig, allowed: str, registry: str) -> InputError:
+    """The error for an existing image that nodes cannot pull. `registry`: to which to push it."""
+    return InputError(
+        image_place(config),
+        "nodes cannot pull this image",
+        value=config.ready_image,
+        allowed=allowed,
+        fix=f"push the image to {registry}"
+        + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
+    )
+
+
 def head_host(config: StackConfig) -> str:
     """The head node's fixed private name."""
     return f"head.{config.stack}.gangway.internal"
@@ -228,6 +278,13 @@ def get_training(
         fabric_min_gbps=fabric_min_gbps,
         controller=None if job.controller is None else job.controller.document(),
     )
+
+
+def lustre_args(config: StackConfig) -> dict[str, Any]:
+    """The arguments of every provider's `plan_lustre`."""
+    assert config.storage is not None, "only with a file system"
+    names = ("capacity_gib", "throughput_mbps_per_tib", "deployment", "efa", "metadata_iops")
+    return {**{name: getattr(config.storage, name) for name in names}, "region": config.region}
 
 
 def has_source(config: StackConfig) -> bool:

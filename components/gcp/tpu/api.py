@@ -11,8 +11,6 @@ from importlib import import_module
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-__all__ = ["GOOGLE_API_URL", "TpuApi", "TpuError", "open_session", "status_error"]
-
 GOOGLE_API_URL = "https://tpu.googleapis.com"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 REQUEST_TIMEOUT_SEC = 60.0
@@ -38,34 +36,11 @@ class QuotaError(TpuError):
     """The project's quota is exceeded, or the API's rate limit did not end in time."""
 
 
-class Response(Protocol):
-    """The part of `requests.Response` that is used here."""
-
-    @property
-    def status_code(self) -> int:
-        """The HTTP status."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The body."""
-        ...
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers, case-insensitive."""
-        ...
-
-    def json(self) -> Any:
-        """The body as JSON. ValueError: it is not JSON."""
-        ...
-
-
 class Session(Protocol):
     """The part of `requests.Session` that is used here, such as google-auth's AuthorizedSession."""
 
-    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Response:
-        """Send one request."""
+    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Any:
+        """Send one request; returns a `requests.Response`."""
         ...
 
 
@@ -92,7 +67,7 @@ def open_session(api_url: str) -> Session:
     return authorized
 
 
-def _refusal(response: Response) -> dict[str, Any]:
+def _refusal(response: Any) -> dict[str, Any]:
     """The error object of a refused request: `code`, `message`, `status`; built from the text if there is none."""
     try:
         error = response.json()["error"]

@@ -34,8 +34,6 @@ from gangway.components.gcp.tpu.request import (
     validate,
 )
 
-__all__ = ["QueuedTpu"]
-
 TIMEOUTS_SEC = {"accept_sec": 300.0, "active_sec": 86400.0, "delete_sec": 1800.0, "poll_sec": 10.0}
 NOT_YET_ACCEPTED = {"STATE_UNSPECIFIED", "CREATING"}
 # A queued resource does not recover from these states.
@@ -61,7 +59,6 @@ def _why_dead(found: Mapping[str, Any]) -> str:
 
 
 def _node(queued: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The node in a queued resource, sent or received."""
     (spec,) = queued.get("tpu", {}).get("nodeSpec") or [{}]
     node: Mapping[str, Any] = spec.get("node", {})
     return node

@@ -9,13 +9,11 @@ from typing import NotRequired, TypedDict
 from urllib.parse import quote
 
 import pulumi
-from pulumi_gcp import cloudscheduler, projects, serviceaccount, storage, workflows
+from pulumi_gcp import cloudscheduler, serviceaccount, storage, workflows
 
 from gangway.components.core.dependencies import after
 from gangway.components.core.outputs import register_outputs
-from gangway.components.gcp.identity import DATA_READER, RUN_WRITER, account_id
-
-__all__ = ["PAUSES_SEC", "PERIOD_MINUTES", "WINDOW_SEC", "TpuReconciler", "TpuReconcilerArgs"]
+from gangway.components.gcp.identity import DATA_READER, RUN_WRITER, account_id, declare_workflow, grant_roles
 
 PAUSES_SEC = (0, 300, 600, 1200, 2400, 3600, 3600, 3600)
 """Pause since the latest re-creation within WINDOW_SEC; the first is immediate. Slices lost again after the last pause
@@ -89,22 +87,10 @@ class TpuReconciler(pulumi.ComponentResource):
         )
         # Without its permissions the workflow would fail, and could not log it.
         email: pulumi.Output[str] = after(account.email, *self._grants(account))
-        workflow = workflows.Workflow(
-            self._name,
-            project=args["project"],
-            region=args["region"],
-            description=f"{args['stack']}: slices that were taken away are asked for again",
-            source_contents=reconcile_source(),
-            user_env_vars=self._environment(),
-            service_account=email,
-            call_log_level="LOG_ERRORS_ONLY",
-            crypto_key_name=args.get("kms_key_name"),
-            # It is deleted with the stack.
-            deletion_protection=False,
-            labels=args["tags"],
-            opts=self._child,
-        )
-        self.schedule_id = self._schedule(workflow, email).id
+        title = f"{args['stack']}: slices that were taken away are asked for again"
+        variables = self._environment()
+        workflow = declare_workflow(self._name, args, title, reconcile_source(), variables, email, self._child)
+        self.schedule_id = self._schedule(workflow, title, email).id
         register_outputs(self)
 
     def _environment(self) -> dict[str, pulumi.Input[str]]:
@@ -130,16 +116,7 @@ class TpuReconciler(pulumi.ComponentResource):
         buckets = {"files": (args["files_bucket_name"], RUN_WRITER), "runs": (args["run_bucket_name"], DATA_READER)}
         full = pulumi.Output.concat("projects/", args["project"], "/serviceAccounts/", args["service_account"])
         return [
-            *(
-                projects.IAMMember(
-                    f"{self._name}-{role.rpartition('/')[2].replace('.', '-')}",
-                    project=args["project"],
-                    role=role,
-                    member=account.member,
-                    opts=self._child,
-                )
-                for role in ROLES
-            ),
+            *grant_roles(self._name, ROLES, account, args["project"], self._child),
             *(
                 storage.BucketIAMMember(
                     f"{self._name}-{what}", bucket=bucket, role=role, member=account.member, opts=self._child
@@ -155,13 +132,13 @@ class TpuReconciler(pulumi.ComponentResource):
             ),
         ]
 
-    def _schedule(self, workflow: workflows.Workflow, email: pulumi.Output[str]) -> cloudscheduler.Job:
+    def _schedule(self, workflow: workflows.Workflow, title: str, email: pulumi.Output[str]) -> cloudscheduler.Job:
         args = self._args
         return cloudscheduler.Job(
             self._name,
             project=args["project"],
             region=args["region"],
-            description=f"{args['stack']}: slices that were taken away are asked for again",
+            description=title,
             schedule=f"*/{PERIOD_MINUTES} * * * *",
             time_zone="Etc/UTC",
             # The budget's stop pauses it, and `pulumi up --refresh` resumes it.

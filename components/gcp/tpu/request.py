@@ -12,16 +12,6 @@ import pulumi
 
 from gangway.components.core.findings import InputError
 
-__all__ = [
-    "FINGERPRINT_KEY",
-    "AcceleratorConfigArgs",
-    "QueuedTpuArgs",
-    "node_ids",
-    "parent_name",
-    "queued_resource_body",
-    "validate",
-]
-
 # Key of the nodes' metadata that identifies an interrupted request of ours: the API adds defaults and drops false
 # values, so bodies cannot be compared.
 FINGERPRINT_KEY = "gangway-request"

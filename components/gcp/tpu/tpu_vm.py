@@ -12,8 +12,6 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.tpu.api import SCOPE
 from gangway.components.gcp.tpu.request import AcceleratorConfigArgs, validate
 
-__all__ = ["TpuVm", "TpuVmArgs"]
-
 
 class TpuVmArgs(TypedDict):
     """Inputs of TpuVm: a part of QueuedTpu's. Either `accelerator_type` (v5litepod-4) or `accelerator_config`. `tier`

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as kubernetes
 
-from gangway.components.aws.budget import Budget
 from gangway.components.aws.eks import EksCluster
 from gangway.components.aws.eks_nodes import (
     ROOT_DEVICE,
@@ -22,7 +21,7 @@ from gangway.components.aws.eks_nodes import (
     node_labels,
 )
 from gangway.components.aws.network import TrainingNetwork
-from gangway.components.aws.node_pool import CapacityRungArgs, EfaNodePool, RungNodesArgs
+from gangway.components.aws.node_pool import EfaNodePool, RungNodesArgs
 from gangway.components.aws.storage import LustreFileSystem
 from gangway.components.core.capacity import RungPlan, plan_ladder
 from gangway.components.core.pinned import pinned, record_choice
@@ -33,7 +32,7 @@ from gangway.components.kubernetes.spec import EFA, GPU
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
-from gangway.stacks.providers.aws.lookups import Lookups, look_up_all, owner_lookups
+from gangway.stacks.providers.aws.lookups import look_up_all, owner_lookups
 from gangway.stacks.providers.aws.plan import AwsPlan, EksPlan
 
 __all__ = ["build_eks"]
@@ -47,17 +46,16 @@ def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[st
     parameter = {} if config.cluster.image_id else {"nodes": image_parameter(eks.version, planned.machine)}
     found = look_up_all(config, provider, parameter, builds=False)
     record_choice(config.stack, config.encryption)
-    common = ComponentFactory(config, planned, found, opts)
-    stack = _Factory(config, planned, eks, found, opts)
-    key = common.key()
-    runs = common.runs(key)
-    network = common.network(runs, None, key)
-    lustre = common.lustre(network, runs, key)
+    stack = _Factory(config, planned, opts, found, eks)
+    key = stack.key()
+    runs = stack.runs(key)
+    network = stack.network(runs, None, key)
+    lustre = stack.lustre(network, runs, key)
     cluster = stack.cluster(network, key)
     images = stack.images()
     pool = stack.workers(network, cluster, images, key)
     stack.inside(cluster, lustre)
-    budget: Budget = common.budget(key)
+    budget = stack.budget(key)
     return {
         "machine_images": images,
         "run_bucket": runs.bucket_name,
@@ -71,14 +69,10 @@ def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[st
 
 
 @dataclass(frozen=True)
-class _Factory:
-    """The components that only EKS clusters have, one method each."""
+class _Factory(ComponentFactory):
+    """With the components that only EKS clusters have."""
 
-    config: StackConfig
-    planned: AwsPlan
     eks: EksPlan
-    found: Lookups
-    opts: pulumi.ResourceOptions
 
     @cached_property
     def rungs(self) -> Sequence[RungPlan]:
@@ -87,21 +81,18 @@ class _Factory:
 
     def cluster(self, network: TrainingNetwork, key: Key) -> EksCluster:
         """The control plane and its machines."""
-        return EksCluster(
-            self.config.stack,
-            {
-                "stack": self.config.stack,
-                "version": self.eks.version,
-                "region": self.config.region,
-                "subnet_ids": network.private_subnet_ids,
-                "service_cidr": self.eks.service_cidr,
-                "api_cidrs": list(self.eks.api_cidrs),
-                "kms_key_arn": key,
-                "log_days": self.config.observe.log_days,
-                "tags": self.planned.tags,
-            },
-            self.opts,
-        )
+        args = {
+            "stack": self.config.stack,
+            "version": self.eks.version,
+            "region": self.config.region,
+            "subnet_ids": network.private_subnet_ids,
+            "service_cidr": self.eks.service_cidr,
+            "api_cidrs": list(self.eks.api_cidrs),
+            "kms_key_arn": key,
+            "log_days": self.config.observe.log_days,
+            "tags": self.planned.tags,
+        }
+        return self.declare(EksCluster, args)
 
     def images(self) -> pulumi.Output[dict[str, str]]:
         """The workers' image: from the stack file, or the newest at the first `up`."""
@@ -117,32 +108,25 @@ class _Factory:
     ) -> EfaNodePool:
         """One group per rung, which the autoscaler sizes."""
         own, name = self.config.cluster, self.config.stack
-        return EfaNodePool(
-            name,
-            {
-                "machine_type": self.planned.machine.name,
-                "num_nodes_min": own.nodes.min,
-                "num_nodes_max": own.nodes.max,
-                "capacity": [
-                    cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in own.capacity
-                ],
-                "subnet_ids": network.private_subnet_ids,
-                "zones": list(self.planned.zones),
-                # The first lets nodes reach each other, the second lets the control plane reach them.
-                "security_group_ids": [network.fabric_security_group_id, cluster.security_group_id],
-                "image_id": images["nodes"],
-                "instance_profile_arn": cluster.instance_profile_arn,
-                "user_data": "",
-                "rungs": [self._rung_nodes(cluster, position, rung) for position, rung in enumerate(self.rungs)],
-                "sized_by_queue": True,
-                "root_volume_gib": own.root_volume_gib,
-                "root_device_name": ROOT_DEVICE if own.image_id is None else own.root_device_name,
-                "kms_key_arn": key,
-                # With the last tag EKS recognises the cluster's machines.
-                "tags": {**self.planned.tags, f"kubernetes.io/cluster/{name}": "owned"},
-            },
-            self.opts,
-        )
+        args = {
+            "machine_type": self.planned.machine.name,
+            **self.node_args,
+            "subnet_ids": network.private_subnet_ids,
+            "zones": list(self.planned.zones),
+            # The first lets nodes reach each other, the second lets the control plane reach them.
+            "security_group_ids": [network.fabric_security_group_id, cluster.security_group_id],
+            "image_id": images["nodes"],
+            "instance_profile_arn": cluster.instance_profile_arn,
+            "user_data": "",
+            "rungs": [self._rung_nodes(cluster, position, rung) for position, rung in enumerate(self.rungs)],
+            "sized_by_queue": True,
+            "root_volume_gib": own.root_volume_gib,
+            "root_device_name": ROOT_DEVICE if own.image_id is None else own.root_device_name,
+            "kms_key_arn": key,
+            # With the last tag EKS recognises the cluster's machines.
+            "tags": {**self.planned.tags, f"kubernetes.io/cluster/{name}": "owned"},
+        }
+        return self.declare(EfaNodePool, args)
 
     def _rung_nodes(self, cluster: EksCluster, position: int, rung: RungPlan) -> RungNodesArgs:
         machine, own = self.planned.machine, self.config.cluster

@@ -149,7 +149,6 @@ def _network(config: StackConfig) -> Iterable[Finding]:
 
 
 def _quotas(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
-    """The quotas that the account needs: for large machines they start at zero."""
     cluster, storage = config.cluster, config.storage
     context = QuotaContext(config.region, cluster.nodes.max)
     yield from ladder_quotas(cluster.capacity, planned.machine, context)

@@ -16,7 +16,7 @@ from gangway.components.catalog.loader import load
 from gangway.components.catalog.offerings import first_zone, zone_names
 from gangway.components.catalog.resolve import PriceQuote, stated_price
 from gangway.components.catalog.schema import MachineType, Region
-from gangway.components.core.capacity import CapacityBlock, OnDemand, Spot, preferred_zone
+from gangway.components.core.capacity import CapacityBlock, preferred_zone
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY
@@ -24,12 +24,10 @@ from gangway.components.core.job import JobSpec
 from gangway.components.estimate.cost import CostComponent, paid_once
 from gangway.components.kubernetes.spec import ClusterSpec
 from gangway.stacks.base import shared
-from gangway.stacks.base.cluster_queues import get_spec, is_static, topology_findings
+from gangway.stacks.base.cluster_queues import api_finding, check_machine_types, get_spec, is_static, topology_findings
 from gangway.stacks.base.shared import (
-    METRICS_PORT,
-    RENDEZVOUS_PORT,
     check_head,
-    head_host,
+    find_machine,
     named_zone,
     nodes_meet,
     queue_fabric,
@@ -38,21 +36,6 @@ from gangway.stacks.base.shared import (
 from gangway.stacks.config.engine_settings import KubernetesConfig, SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import training_job
-
-__all__ = [
-    "METRICS_PORT",
-    "MOUNT",
-    "RENDEZVOUS_PORT",
-    "AwsPlan",
-    "fabric_min_gbps",
-    "head_host",
-    "head_type",
-    "job_spec",
-    "paid_blocks",
-    "plan",
-    "purchases",
-    "run_dir",
-]
 
 MOUNT = "/fsx"
 NOTICE_SEC = 120
@@ -117,7 +100,7 @@ def plan(config: StackConfig) -> AwsPlan:
     """
     cluster = config.cluster
     region = load().region(config.region, "aws", "gangway:region")
-    machine = _machine(config)
+    machine = find_machine(config, load())
     check_head("aws", head_type(config))
     check_ladder(cluster.capacity, machine)
     check_zones(cluster.capacity, _get_zones(region))
@@ -127,15 +110,8 @@ def plan(config: StackConfig) -> AwsPlan:
     if eks is not None:
         zones = add_second_zone(zones, _get_zones(region))
     plan_network(config.network.cidr, len(zones))
-    if storage := config.storage:
-        plan_lustre(
-            storage.capacity_gib,
-            storage.throughput_mbps_per_tib,
-            deployment=storage.deployment,
-            efa=storage.efa,
-            metadata_iops=storage.metadata_iops,
-            region=config.region,
-        )
+    if config.storage:
+        plan_lustre(**shared.lustre_args(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     check_retention(config.observe.log_days, "gangway:observe.log_days")
     meets = eks is None and nodes_meet(config)
@@ -151,14 +127,6 @@ def plan(config: StackConfig) -> AwsPlan:
         tags=tag_policy(config, machine, region).aws(),
         eks=eks,
     )
-
-
-def _machine(config: StackConfig) -> MachineType:
-    cluster = config.cluster
-    if cluster.machine_type is not None:
-        return load().machine(cluster.machine_type, "gangway:cluster.machine_type")
-    assert cluster.accelerator is not None, "StackConfig requires one of the two"
-    return load().machine_for(cluster.accelerator, "aws", "gangway:cluster.accelerator", config.region)
 
 
 def head_type(config: StackConfig) -> str:
@@ -184,14 +152,8 @@ def _repository_arn(config: StackConfig) -> str | None:
         return None
     match = _ECR.fullmatch(image)
     if match is None or match[2] != config.region:
-        raise InputError(
-            "gangway:image.prebuilt" if config.own_command is None else "gangway:job.image",
-            "nodes cannot pull this image",
-            value=image,
-            allowed=f"<account>.dkr.ecr.{config.region}.amazonaws.com/<repository>@sha256:<digest>",
-            fix=f"push the image to ECR in {config.region}"
-            + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
-        )
+        allowed = f"<account>.dkr.ecr.{config.region}.amazonaws.com/<repository>@sha256:<digest>"
+        raise shared.refused_image(config, allowed, f"ECR in {config.region}")
     return f"arn:{partition_in(match[2])}:ecr:{match[2]}:{match[1]}:repository/{match[3]}"
 
 
@@ -224,7 +186,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
             config,
             config.own_command,
             image,
-            run_dir=run_dir(config),
+            run_dir=shared.run_dir(config, MOUNT),
             state=state,
             accelerators=processes,
             shutdown_timeout_sec=SHUTDOWN_SEC,
@@ -237,7 +199,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
         load().get_prices(planned.machine.name),
         image,
         state=state,
-        run_dir=run_dir(config),
+        run_dir=shared.run_dir(config, MOUNT),
         data_dir=f"{MOUNT}/data" if shared.has_source(config) else "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
         at=shared.rendezvous(config, at_head=planned.head),
@@ -253,18 +215,13 @@ def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
     return shared.least_bus_gbps(config, planned.machine, gbps)
 
 
-def run_dir(config: StackConfig) -> str:
-    """The run directory, the same on every node."""
-    return shared.run_dir(config, MOUNT)
-
-
 def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:
     """Plans the cluster. InputError: a setting that EKS or the queue does not support."""
     flavor = get_flavor(machine, standing=is_static(config))
     spec = get_spec(config, node_of(machine, config.cluster.root_volume_gib), flavor)
     version = engine.version or VERSIONS[-1]
     check_version(version, "gangway:engine.version")
-    _check_rungs(config)
+    check_machine_types(config, "kubernetes", "the autoscaler must know a group's machine type before it starts a node")
     _check_network(config)
     fabric = queue_fabric(config, machine, efa_nccl(machine), machine.network_gbps.value)
     return EksPlan(version, spec, service_cidr(config.network.cidr), engine.api_cidrs, engine.idle_minutes, fabric)
@@ -279,13 +236,7 @@ def add_second_zone(zones: tuple[str, ...], of_region: Sequence[str]) -> tuple[s
 
 def eks_findings(config: StackConfig, eks: EksPlan) -> Iterable[Finding]:
     """The findings of EKS clusters only."""
-    outside = f"and from {', '.join(eks.api_cidrs)}" if eks.api_cidrs else "only: `up` and `gangway job` need access"
-    yield Finding.info(
-        "kubernetes.api",
-        "gangway:engine.api_cidrs",
-        f"Kubernetes {eks.version} answers inside the network {outside}",
-        "" if eks.api_cidrs else "use a VPN, a machine inside, or api_cidrs with the addresses of your network",
-    )
+    yield api_finding(eks.version, eks.api_cidrs)
     yield from topology_findings(eks.spec.flavors[0])
     if config.storage is None:
         yield Finding.warning(
@@ -301,18 +252,6 @@ def eks_findings(config: StackConfig, eks: EksPlan) -> Iterable[Finding]:
             "pods mount the file system with its CSI driver, over TCP, which does not set up EFA",
             "set efa: false",
         )
-
-
-def _check_rungs(config: StackConfig) -> None:
-    for index, rung in enumerate(config.cluster.capacity):
-        if isinstance(rung, Spot | OnDemand) and rung.machine_types:
-            raise InputError(
-                f"gangway:cluster.capacity[{index}].machine_types",
-                "the autoscaler must know a group's machine type before it starts a node",
-                value=list(rung.machine_types),
-                allowed="left out with engine: kubernetes",
-                fix="leave machine_types out",
-            )
 
 
 def _check_network(config: StackConfig) -> None:

@@ -24,7 +24,7 @@ from gangway.stacks.providers.aws.lookups import look_up_all, owner_lookups
 from gangway.stacks.providers.aws.plan import AwsPlan, job_spec, paid_blocks, plan, purchases
 from gangway.stacks.providers.aws.slurm import HEAD_IMAGE as SLURM_HEAD_IMAGE
 from gangway.stacks.providers.aws.slurm import NODE_IMAGE, build_slurm, check_slurm
-from gangway.stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
+from gangway.stacks.providers.aws.user_data import Names, check_user_data, get_mount_source, node_user_data
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 
@@ -59,27 +59,31 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     builds = slurm is None and config.ready_image is None
     found = look_up_all(config, provider, _newest_images(config, planned, slurm), builds=builds)
     record_choice(config.stack, config.encryption)
-    stack = ComponentFactory(config, planned, found, pulumi.ResourceOptions(providers={"aws": provider}))
+    stack = ComponentFactory(config, planned, pulumi.ResourceOptions(providers={"aws": provider}), found)
     if slurm is not None:
         return build_slurm(stack, slurm)
     key = stack.key()
     runs = stack.runs(key)
     logs = stack.logs(key)
     image = stack.image(key)
-    network = stack.network(runs, image.repository_arn, key)
+    network = stack.network(runs, image.repository, key)
     lustre = stack.lustre(network, runs, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     members, own = stack.member_key(key) if planned.member_key else None, signing_key(config.stack)
     signing = stack.signing_key(own.pem, key)
-    user_data_inputs = UserDataInputs(
-        job, runs.bucket_name, logs.log_group_name, lustre, members.name if members else None, signing.name
-    )
-    identity = stack.node_identity(image, runs, logs, key, members, signing)
+    names = pulumi.Output.all(
+        job,
+        runs.bucket_name,
+        logs.log_group_name,
+        get_mount_source(lustre),
+        members.name if members else None,
+        signing.name,
+    ).apply(lambda known: Names(*known))
+    rights = stack.rights(image, runs, logs, key, members, signing)
+    identity = stack.node_identity(rights)
     images = stack.machine_images()
-    head = None
-    if planned.head:
-        head = stack.head(network, image, runs, logs, key, images, user_data_inputs, members, signing)
-    user_data = node_user_data(config, planned, user_data_inputs)
+    head = stack.head(network, rights, key, images, names) if planned.head else None
+    user_data = node_user_data(config, planned, names)
     # Workers agree on their last checkpoint through the head node's store, so it must outlive them.
     pool = stack.pool(network, identity, images, after(user_data, head.host) if head else user_data, key)
     budget = stack.budget(key)

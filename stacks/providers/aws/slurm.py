@@ -10,8 +10,6 @@ from gangway.components.aws.launch import HeadNode, count_efa, count_lustre_efa,
 from gangway.components.aws.monitoring import NodeLogs
 from gangway.components.aws.node_pool import LIFECYCLE_HOOK
 from gangway.components.aws.slurm import SlurmIdentity
-from gangway.components.aws.storage import LustreFileSystem
-from gangway.components.core.capacity import OnDemand, Spot
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.network import SlurmPortsArgs
@@ -19,12 +17,14 @@ from gangway.images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_dat
 from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
 from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
 from gangway.images.specs import Breaker, FileSystem
+from gangway.stacks.base.cluster_queues import check_machine_types
 from gangway.stacks.base.shared import head_host, queue_fabric
 from gangway.stacks.base.slurm_machine import slurm_machine
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
 from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan, head_type
+from gangway.stacks.providers.aws.user_data import get_mount_source
 
 RELEASE: Release = "23.11"
 """The release in Ubuntu 24.04, which nodes and controller run."""
@@ -126,13 +126,7 @@ def check_slurm(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> N
             "gangway:network.egress", "Slurm is installed from Ubuntu's archive, which AWS's endpoints do not reach",
             value=str(config.network.egress), allowed="nat with engine: slurm", fix="write egress: nat",
         )  # fmt: skip
-    for index, rung in enumerate(config.cluster.capacity):
-        if isinstance(rung, Spot | OnDemand) and rung.machine_types:
-            raise InputError(
-                f"gangway:cluster.capacity[{index}].machine_types",
-                "all nodes of a Slurm partition have one machine type",
-                value=list(rung.machine_types), allowed="left out with engine: slurm", fix="leave machine_types out",
-            )  # fmt: skip
+    check_machine_types(config, "slurm", "all nodes of a Slurm partition have one machine type")
     # EC2 user guide, "View tags for your EC2 instances using instance metadata": such a key stops every launch.
     for key in config.tags:
         if " " in key or "/" in key:
@@ -214,34 +208,33 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
     network = stack.network(runs, None, key, _ports(stack, engine))
     lustre = stack.lustre(network, runs, key)
     munge = stack.munge_key(key)
-    names = _get_names(munge.name, lustre, logs.log_group_name)
+    names = pulumi.Output.all(munge.name, get_mount_source(lustre), logs.log_group_name).apply(
+        lambda known: SlurmNames(*known)
+    )
     images = stack.machine_images()
     node = _identity(stack, "node", munge, key, logs)
     user_data = names.apply(lambda known: node_user_data(config, engine, planned, known))
     pool = stack.pool(network, node, images, user_data, key)
     control = _identity(stack, "head", munge, key)
     inputs = pulumi.Output.all(names, pool.group_names)
-    head = HeadNode(
-        config.stack,
-        {
-            "subnet_id": network.private_subnet_ids[0],
-            "security_group_ids": [network.head_security_group_id],
-            "instance_profile_arn": control.instance_profile_arn,
-            "user_data": inputs.apply(
-                lambda known: head_user_data(config, engine, planned, SlurmNames(*known[0]), known[1])
-            ),
-            "host_name": head_host(config),
-            "zone_id": network.private_zone_id,
-            "machine_type": head_type(config),
-            "image_id": images["head"],
-            "root_device_name": ROOT_DEVICE,
-            "kms_key_arn": key,
-            # Two controllers would write the same state, and the old one saves its accounting at shutdown.
-            "delete_before_replace": True,
-            "tags": planned.tags,
-        },
-        stack.opts,
-    )
+    head_args = {
+        "subnet_id": network.private_subnet_ids[0],
+        "security_group_ids": [network.head_security_group_id],
+        "instance_profile_arn": control.instance_profile_arn,
+        "user_data": inputs.apply(
+            lambda known: head_user_data(config, engine, planned, SlurmNames(*known[0]), known[1])
+        ),
+        "host_name": head_host(config),
+        "zone_id": network.private_zone_id,
+        "machine_type": head_type(config),
+        "image_id": images["head"],
+        "root_device_name": ROOT_DEVICE,
+        "kms_key_arn": key,
+        # Two controllers would write the same state, and the old one saves its accounting at shutdown.
+        "delete_before_replace": True,
+        "tags": planned.tags,
+    }
+    head = stack.declare(HeadNode, head_args)
     budget = stack.budget(key)
     observed = stack.observe(pool, key)
     return {
@@ -262,18 +255,15 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
 def _identity(
     stack: ComponentFactory, role: str, munge: SecretParameter, key: Key, logs: NodeLogs | None = None
 ) -> SlurmIdentity:
-    return SlurmIdentity(
-        f"{stack.config.stack}-{role}",
-        {
-            "role": role,
-            "stack": stack.config.stack,
-            "munge_key_arn": munge.arn,
-            "kms_key_arn": key,
-            "log_group_arn": None if logs is None else logs.log_group_arn,
-            "tags": stack.planned.tags,
-        },
-        stack.opts,
-    )
+    args = {
+        "role": role,
+        "stack": stack.config.stack,
+        "munge_key_arn": munge.arn,
+        "kms_key_arn": key,
+        "log_group_arn": None if logs is None else logs.log_group_arn,
+        "tags": stack.planned.tags,
+    }
+    return stack.declare(SlurmIdentity, args, f"-{role}")
 
 
 def _ports(stack: ComponentFactory, engine: SlurmConfig) -> SlurmPortsArgs:
@@ -284,10 +274,3 @@ def _ports(stack: ComponentFactory, engine: SlurmConfig) -> SlurmPortsArgs:
         "client_ports": list(SRUN_PORTS),
         "lustre": stack.config.storage is not None,
     }
-
-
-def _get_names(
-    munge_key: pulumi.Output[str], lustre: LustreFileSystem | None, log_group: pulumi.Output[str]
-) -> pulumi.Output[SlurmNames]:
-    source = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None
-    return pulumi.Output.all(munge_key, source, log_group).apply(lambda known: SlurmNames(*known))

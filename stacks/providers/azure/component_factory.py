@@ -12,51 +12,43 @@ from urllib.parse import urlencode
 import pulumi
 
 from gangway.components.azure.aks import PODS_CIDR
-from gangway.components.azure.budget import Budget, BudgetArgs
-from gangway.components.azure.file_system import LustreFileSystem, LustreFileSystemArgs
-from gangway.components.azure.head_node import HEAD_IMAGE, HeadNode, HeadNodeArgs, head_address
+from gangway.components.azure.budget import Budget
+from gangway.components.azure.file_system import LustreFileSystem
+from gangway.components.azure.head_node import HEAD_IMAGE, HeadNode, head_address
 from gangway.components.azure.identity import (
     EncryptionKey,
-    EncryptionKeyArgs,
     HeadIdentity,
-    HeadIdentityArgs,
     KeyArgs,
     MemberKeyVault,
-    MemberKeyVaultArgs,
     NodeIdentity,
-    NodeIdentityArgs,
     ResourceGroup,
 )
 from gangway.components.azure.launch import Image as MachineImage
 from gangway.components.azure.launch import plan_image
-from gangway.components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
+from gangway.components.azure.monitoring import NodeLogs, Observability
 from gangway.components.azure.network import (
     PrivateEndpoints,
-    PrivateEndpointsArgs,
     TrainingNetwork,
-    TrainingNetworkArgs,
     plan_network,
 )
-from gangway.components.azure.node_pool import IbNodePool, IbNodePoolArgs
+from gangway.components.azure.node_pool import IbNodePool
 from gangway.components.azure.storage import (
     LOGIN_USER,
     FlowLogStore,
-    FlowLogStoreArgs,
     ImageRegistry,
-    ImageRegistryArgs,
     RunBucket,
-    RunBucketArgs,
 )
 from gangway.components.core.image import RegistryLogin
 from gangway.components.core.member_key import member_key
 from gangway.components.core.pinned import pinned
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
+from gangway.stacks.base.factory import Factory, Image
+from gangway.stacks.base.shared import head_host, scrapes, steps_alarm_minutes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import build_image
 from gangway.stacks.providers.azure.lookups import TIMEOUT_SEC, Lookups, api_root
-from gangway.stacks.providers.azure.plan import AzurePlan, head_type, scrapes
+from gangway.stacks.providers.azure.plan import AzurePlan, head_type
 from gangway.stacks.providers.azure.settings import AzureConfig
-from gangway.stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
+from gangway.stacks.providers.azure.user_data import Names, head_user_data, node_user_data
 
 PAUSES_SEC = (2.0, 5.0, 10.0, 20.0)
 """Between attempts; answers with a status in REFUSED are final."""
@@ -125,22 +117,11 @@ def _version(images: Mapping[str, pulumi.Output[str]], what: str) -> dict[str, p
 
 
 @dataclass(frozen=True)
-class Image:
-    """The trainer's image by digest, and its registry."""
-
-    reference: pulumi.Output[str]
-    repository_id: pulumi.Input[str]
-
-
-@dataclass(frozen=True)
-class ComponentFactory:
+class ComponentFactory(Factory[AzurePlan]):
     """One method per component; `build` connects them."""
 
-    config: StackConfig
-    planned: AzurePlan
     found: Lookups
     group: ResourceGroup
-    opts: pulumi.ResourceOptions
 
     @property
     def own(self) -> AzureConfig:
@@ -177,14 +158,14 @@ class ComponentFactory:
         if self.config.encryption == "provider-key":
             return None
         args = {**self.place("subscription_id", "stack"), "tenant_id": self.own.tenant_id, **self.role_wait}
-        return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts)
+        return self.declare(EncryptionKey, args)
 
     def flow_logs(self, key: Key) -> FlowLogStore | None:
         """The store of the network's flow log, if any."""
         if not self.config.network.flow_logs:
             return None
         args = {**self.place("subscription_id", "stack"), "key": _key_args(key), **self.role_wait}
-        return FlowLogStore(self.config.stack, typed_args(FlowLogStoreArgs, args), self.opts)
+        return self.declare(FlowLogStore, args)
 
     def network(self, flow_logs: FlowLogStore | None) -> TrainingNetwork:
         """The network, the way out and the firewall."""
@@ -193,14 +174,8 @@ class ComponentFactory:
             **self.place("zone"),
             "cidr": network.cidr,
             "egress": network.egress,
-            "head": {
-                "rendezvous_port": RENDEZVOUS_PORT,
-                "metrics_port": METRICS_PORT,
-                # It mounts the file system to upload the run record.
-                "lustre": lustre is not None,
-            }
-            if self.planned.head
-            else None,
+            # It mounts the file system to upload the run record.
+            "head": self.head_ports(lustre=lustre is not None) if self.planned.head else None,
             "pods_cidr": PODS_CIDR if self.planned.standing else None,
             "lustre_prefix_length": None if lustre is None else lustre.subnet_prefix_length,
             "bastion": self.own.bastion,
@@ -210,34 +185,29 @@ class ComponentFactory:
             "network_watcher": self.own.network_watcher,
             "watcher_wait_sec": self.own.role_wait_sec,
         }
-        return TrainingNetwork(self.config.stack, typed_args(TrainingNetworkArgs, args), self.opts)
+        return self.declare(TrainingNetwork, args)
 
     def runs(self, key: Key) -> RunBucket:
         """The container of run records, which outlive the nodes."""
         # It is replicated over the region's zones, independently of the nodes' zone.
         zone = next(iter(self.planned.region.zones), "")
-        args = {**self.place(), "zone": zone, "key": _key_args(key)}
-        return RunBucket(self.config.stack, typed_args(RunBucketArgs, args), self.opts)
+        return self.declare(RunBucket, {**self.place(), "zone": zone, "key": _key_args(key)})
 
     def logs(self) -> NodeLogs:
         """The log table of the machines."""
-        args = {**self.place(), "retention_days": self.config.observe.log_days}
-        return NodeLogs(self.config.stack, typed_args(NodeLogsArgs, args), self.opts)
+        return self.declare(NodeLogs, {**self.place(), "retention_days": self.config.observe.log_days})
 
     def image(self) -> Image:
         """The prebuilt image, or a registry and a build."""
-        prebuilt, name = self.config.ready_image, self.config.stack
-        if prebuilt is not None:
-            assert self.planned.registry_id is not None, "AzurePlan requires it for prebuilt images"
-            return Image(pulumi.Output.from_input(prebuilt), self.planned.registry_id)
-        registry_args = {**self.place(), "premium": self.own.private_endpoints}
-        registry = ImageRegistry(name, typed_args(ImageRegistryArgs, registry_args), self.opts)
-        login = {
+        if (ready := self.ready_image(self.planned.registry_id)) is not None:
+            return ready
+        registry = self.declare(ImageRegistry, {**self.place(), "premium": self.own.private_endpoints})
+        login: RegistryLogin = {
             "address": registry.registry_host,
             "username": LOGIN_USER,
             "password": push_password(registry.registry_host, self.found.token),
         }
-        built = build_image(name, "cuda", registry.repository_url, typed_args(RegistryLogin, login), self.opts)
+        built = build_image(self.config.stack, "cuda", registry.repository_url, login, self.opts)
         return Image(built.image, registry.repository_id)
 
     def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | None:
@@ -257,7 +227,7 @@ class ComponentFactory:
             "key": _key_args(key),
             **self.role_wait,
         }
-        return LustreFileSystem(self.config.stack, typed_args(LustreFileSystemArgs, args), self.opts)
+        return self.declare(LustreFileSystem, args)
 
     def keys(self, network: TrainingNetwork, tenant: str, signing: pulumi.Output[str]) -> MemberKeyVault:
         """The vault of the job's member key and the signing key; `tenant`: the directory of the user who runs `up`."""
@@ -268,7 +238,7 @@ class ComponentFactory:
             "signing_pem": signing,
             "subnet_id": network.private_subnet_ids[0],
         }
-        return MemberKeyVault(self.config.stack, typed_args(MemberKeyVaultArgs, args), self.opts)
+        return self.declare(MemberKeyVault, args)
 
     def machines_subnet(
         self, network: TrainingNetwork, image: Image, runs: RunBucket, members: MemberKeyVault
@@ -282,30 +252,26 @@ class ComponentFactory:
             "subnet_id": subnet,
             "network_id": network.vpc_id,
             "account_id": runs.account_id,
-            "registry_id": image.repository_id,
+            "registry_id": image.repository,
             "vault_id": members.vault_id,
         }
-        return PrivateEndpoints(self.config.stack, typed_args(PrivateEndpointsArgs, args), self.opts).subnet_id
+        return self.declare(PrivateEndpoints, args).subnet_id
 
-    def _machines_rights(
-        self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault
-    ) -> dict[str, Any]:
+    def rights(self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault) -> dict[str, Any]:
         """The permissions of every machine: pull the image, upload runs, send logs. Data comes from the file system."""
         return {
             **self.place("subscription_id", "stack"),
             "run_container_id": runs.container_id,
-            "repository_id": image.repository_id,
+            "repository_id": image.repository,
             "data_collection_rule_id": logs.data_collection_rule_id,
             "member_secret_id": members.secret_id,
             "signing_secret_id": members.signing_secret_id,
             **self.role_wait,
         }
 
-    def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault) -> NodeIdentity:
+    def node_identity(self, rights: dict[str, Any]) -> NodeIdentity:
         """The identity of the workers."""
-        rights = self._machines_rights(image, runs, logs, members)
-        args = {**rights, "self_termination": self.config.work.terminate_when_done}
-        return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
+        return self.declare(NodeIdentity, {**rights, "self_termination": self.config.work.terminate_when_done})
 
     def image_versions(self) -> dict[str, pulumi.Output[str]]:
         """The versions of the Marketplace images of nodes and head, as of the first `up`; without fixed versions and
@@ -321,7 +287,7 @@ class ComponentFactory:
         identity: NodeIdentity,
         key: Key,
         images: Mapping[str, pulumi.Output[str]],
-        user_data_inputs: UserDataInputs,
+        names: pulumi.Output[Names],
     ) -> IbNodePool:
         """The workers: one scale set per rung, empty until the head fills it."""
         cluster = self.config.cluster
@@ -329,15 +295,13 @@ class ComponentFactory:
             **self.place("subscription_id"),
             "zone": self.planned.nodes_zone,
             "machine_type": self.planned.machine.name,
-            "num_nodes_min": cluster.nodes.min,
-            "num_nodes_max": cluster.nodes.max,
-            "capacity": [rung.model_dump(mode="json", exclude_none=True) for rung in cluster.capacity],
+            **self.node_args,
             "subnet_ids": pulumi.Output.all(subnet),
             "security_group_ids": [network.fabric_security_group_id],
             "image_id": cluster.image_id,
             **_version(images, "nodes"),
             "identity_id": identity.identity_id,
-            "user_data": node_user_data(self.config, self.planned, user_data_inputs, identity.client_id),
+            "user_data": node_user_data(self.config, self.planned, names, identity.client_id),
             "root_volume_gib": self.planned.root_volume_gib,
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
             "secure_boot": self.planned.security.secure_boot,
@@ -345,31 +309,23 @@ class ComponentFactory:
             "proximity": self.own.proximity,
             **self._guards,
         }
-        return IbNodePool(self.config.stack, typed_args(IbNodePoolArgs, args), self.opts)
+        return self.declare(IbNodePool, args)
 
     def head(
         self,
         network: TrainingNetwork,
         subnet: pulumi.Output[str],
-        image: Image,
-        runs: RunBucket,
-        logs: NodeLogs,
-        members: MemberKeyVault,
+        rights: dict[str, Any],
         key: Key,
         images: Mapping[str, pulumi.Output[str]],
-        user_data_inputs: UserDataInputs,
+        names: pulumi.Output[Names],
         fallback_config: pulumi.Output[str],
     ) -> HeadNode:
         """The head node and its identity. It requests the nodes of all rungs."""
-        name, lustre = self.config.stack, self.planned.lustre
-        rights = {
-            **self._machines_rights(image, runs, logs, members),
-            "fills_groups": True,
-            "scrapes": scrapes(self.config),
-        }
-        identity = HeadIdentity(name, typed_args(HeadIdentityArgs, rights), self.opts)
+        lustre = self.planned.lustre
+        identity = self.declare(HeadIdentity, {**rights, "fills_groups": True, "scrapes": scrapes(self.config)})
         subnets = plan_network(self.config.network.cidr, lustre.subnet_prefix_length if lustre else None)
-        user_data = head_user_data(self.config, self.planned, user_data_inputs, identity.client_id, fallback_config)
+        user_data = head_user_data(self.config, self.planned, names, identity.client_id, fallback_config)
         args = {
             **self.place("zone"),
             "subnet_id": subnet,
@@ -388,7 +344,7 @@ class ComponentFactory:
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
             "entra_login": self.own.bastion,
         }
-        return HeadNode(name, typed_args(HeadNodeArgs, args), self.opts)
+        return self.declare(HeadNode, args)
 
     def budget(self, pool: IbNodePool, head: HeadNode) -> Budget:
         """The monthly budget, with its stop if set."""
@@ -397,20 +353,15 @@ class ComponentFactory:
 
     def get_budget(self, stopped: Mapping[str, Any]) -> Budget:
         """The monthly budget; `stopped`: arguments for what the stop ends."""
-        budget = self.config.budget
         args = {
             **self.place("subscription_id"),
-            "monthly_usd": budget.monthly_usd,
+            **self.budget_args,
             "starts_on": self.own.budget_starts_on,
-            "emails": list(budget.emails),
-            "alert_percent": list(budget.alert_percent),
-            "stop_at_percent": budget.stop_at_percent,
             **stopped,
             "tag_key": TAG_KEY,
-            "tag_value": self.config.stack,
             **self.role_wait,
         }
-        return Budget(self.config.stack, typed_args(BudgetArgs, args), self.opts)
+        return self.declare(Budget, args)
 
     def observe(self, logs: NodeLogs) -> Observability:
         """Alarms and the workbook."""
@@ -422,7 +373,7 @@ class ComponentFactory:
             "steps_alarm_minutes": steps_alarm_minutes(self.config),
             "expect_gpu": self.config.own_command is None,
         }
-        return Observability(self.config.stack, typed_args(ObservabilityArgs, args), self.opts)
+        return self.declare(Observability, args)
 
 
 def _key_args(key: Key) -> KeyArgs | None:

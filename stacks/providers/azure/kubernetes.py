@@ -1,6 +1,5 @@
 """The resources of a stack with `engine: kubernetes` on Azure: an AKS cluster with a queue."""
 
-import json
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,22 +12,20 @@ import yaml
 
 from gangway.components.azure.aks import (
     AksCluster,
-    AksClusterArgs,
     AksIdentity,
-    AksIdentityArgs,
     AksNodePools,
-    AksNodePoolsArgs,
 )
 from gangway.components.azure.aks_fabric import fabric_manifests, network_operator
-from gangway.components.azure.storage import ImageRegistry, ImageRegistryArgs
+from gangway.components.azure.storage import ImageRegistry
 from gangway.components.core.lookup import Lookup, look_up, look_up_later
 from gangway.components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
+from gangway.components.kubernetes.manifest import kubeconfig_text
 from gangway.components.kubernetes.namespaces import fabric_config, namespace_manifests
 from gangway.components.kubernetes.queues import tolerations
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
 from gangway.components.kubernetes.spec import INFINIBAND
 from gangway.stacks.base.cluster_queues import get_engine, get_version
-from gangway.stacks.base.shared import queue_fabric, typed_args
+from gangway.stacks.base.shared import queue_fabric
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.component_factory import ComponentFactory, Key
 from gangway.stacks.providers.azure.lookups import LOGIN
@@ -54,8 +51,7 @@ def build_cluster(stack: ComponentFactory, provider: azure.Provider) -> Mapping[
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
     logs = stack.logs()
-    registry_args = {**stack.place(), "premium": False}
-    registry = ImageRegistry(stack.config.stack, typed_args(ImageRegistryArgs, registry_args), stack.opts)
+    registry = stack.declare(ImageRegistry, {**stack.place(), "premium": False})
     subnet = network.private_subnet_ids[0]
     identity = _identity(stack, subnet, key, registry)
     cluster = _cluster(stack, subnet, key, identity, logs.workspace_id)
@@ -86,7 +82,7 @@ def _identity(stack: ComponentFactory, subnet: pulumi.Output[str], key: Key, reg
         "repository_id": registry.repository_id,
         **stack.role_wait,
     }
-    return AksIdentity(stack.config.stack, typed_args(AksIdentityArgs, args), stack.opts)
+    return stack.declare(AksIdentity, args)
 
 
 def _cluster(
@@ -113,12 +109,11 @@ def _cluster(
         "api_cidrs": list(get_engine(config).api_cidrs),
         "workspace_id": workspace_id,
     }
-    return AksCluster(config.stack, typed_args(AksClusterArgs, args), stack.opts)
+    return stack.declare(AksCluster, args)
 
 
 def _pools(stack: ComponentFactory, cluster: AksCluster, subnet: pulumi.Output[str]) -> AksNodePools:
     config, planned = stack.config, stack.planned
-    own = config.cluster
     place = {key: value for key, value in stack.place().items() if key != "location"}
     args = {
         **place,
@@ -126,9 +121,7 @@ def _pools(stack: ComponentFactory, cluster: AksCluster, subnet: pulumi.Output[s
         "zone": planned.nodes_zone,
         "version": get_version(config),
         "machine_type": planned.machine.name,
-        "num_nodes_min": own.nodes.min,
-        "num_nodes_max": own.nodes.max,
-        "capacity": [rung.model_dump(mode="json", exclude_none=True) for rung in own.capacity],
+        **stack.node_args,
         "subnet_id": subnet,
         "root_volume_gib": planned.root_volume_gib,
         "encryption_at_host": planned.security.encryption_at_host,
@@ -136,7 +129,7 @@ def _pools(stack: ComponentFactory, cluster: AksCluster, subnet: pulumi.Output[s
         "node_taints": [taint()],
         "node_devices": dict(cluster_spec(config, planned.machine).node.devices),
     }
-    return AksNodePools(config.stack, typed_args(AksNodePoolsArgs, args), stack.opts)
+    return stack.declare(AksNodePools, args)
 
 
 def _kubeconfig(stack: ComponentFactory, cluster: AksCluster, provider: azure.Provider) -> pulumi.Output[str]:
@@ -162,22 +155,8 @@ def get_kubeconfig(credentials: str) -> str:
     found = {} if credentials.startswith("$") else yaml.safe_load(b64decode(credentials))
     clusters = found.get("clusters", [])
     name = clusters[0]["name"] if clusters else "cluster"
-    login = {
-        "apiVersion": "client.authentication.k8s.io/v1beta1",
-        "command": "kubelogin",
-        "args": ["get-token", "--login", "azurecli", "--server-id", AKS_SERVER],
-        "interactiveMode": "IfAvailable",
-    }
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": clusters,
-            "users": [{"name": name, "user": {"exec": login}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-            "current-context": name,
-        }
-    )
+    login = {"command": "kubelogin", "args": ["get-token", "--login", "azurecli", "--server-id", AKS_SERVER]}
+    return kubeconfig_text(name, clusters, login)
 
 
 def _install(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[str]) -> pulumi.Output[list[str]]:

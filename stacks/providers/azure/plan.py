@@ -21,7 +21,6 @@ from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import AzureMachineType, Region
 from gangway.components.core.blob_url import BlobUrl, read_blob_url
 from gangway.components.core.capacity import LADDER, preferred_zone
-from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY
 from gangway.components.core.job import JobSpec
@@ -94,7 +93,7 @@ def plan(config: StackConfig) -> AzurePlan:
     """
     own, cluster = _section(config), config.cluster
     region = load_provider("azure").region(config.region, "azure", "gangway:region")
-    machine = _machine(config)
+    machine = cast("AzureMachineType", shared.find_machine(config, load_provider("azure")))
     # First, since no other id would fix such a reservation.
     check_infiniband(machine, cluster.capacity, cluster.nodes.max, LADDER, "gangway:cluster.nodes.max")
     check_ladder(cluster.capacity)
@@ -108,7 +107,7 @@ def plan(config: StackConfig) -> AzurePlan:
     standing = config.engine.has_queue
     if standing:
         check_cluster(config, machine)
-    lustre = _lustre(config)
+    lustre = plan_lustre(**shared.lustre_args(config)) if config.storage else None
     plan_network(config.network.cidr, None if lustre is None else lustre.subnet_prefix_length)
     check_head("azure", head_type(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
@@ -155,15 +154,6 @@ def _check_name(config: StackConfig) -> None:
         )
 
 
-def _machine(config: StackConfig) -> AzureMachineType:
-    cluster, catalog = config.cluster, load_provider("azure")
-    if cluster.machine_type is not None:
-        return cast("AzureMachineType", catalog.machine(cluster.machine_type, "gangway:cluster.machine_type"))
-    assert cluster.accelerator is not None, "StackConfig requires one of the two"
-    found = catalog.machine_for(cluster.accelerator, "azure", "gangway:cluster.accelerator", config.region)
-    return cast("AzureMachineType", found)
-
-
 def _security(own: AzureConfig, machine: AzureMachineType, image_id: str | None, lustre: bool) -> Security:
     """What machine type and image support, less what the stack file or a Lustre client turns off."""
     allowed = plan_security(
@@ -193,20 +183,6 @@ def _zone(config: StackConfig, region: Region) -> tuple[str, str]:
     return region.zones[0], f"the first of {region.name}"
 
 
-def _lustre(config: StackConfig) -> LustrePlan | None:
-    storage = config.storage
-    if storage is None:
-        return None
-    return plan_lustre(
-        storage.capacity_gib,
-        storage.throughput_mbps_per_tib,
-        deployment=storage.deployment,
-        efa=storage.efa,
-        metadata_iops=storage.metadata_iops,
-        region=config.region,
-    )
-
-
 def _source(config: StackConfig) -> BlobUrl | None:
     """The folder whose blobs appear in the file system under their path. InputError: an invalid place, one inside the
     folder of runs, or an account that Azure cannot import from.
@@ -230,12 +206,6 @@ def _source(config: StackConfig) -> BlobUrl | None:
     return source
 
 
-def scrapes(config: StackConfig) -> bool:
-    """Whether the head runs Prometheus; metrics of custom commands are unknown."""
-    wanted = config.trains and config.head.prometheus_image is not None
-    return wanted and config.network.egress is Egress.NAT
-
-
 def head_type(config: StackConfig) -> str:
     """The head node's machine type."""
     return config.head.machine_type or HEAD_MACHINE_TYPE
@@ -248,14 +218,8 @@ def _registry_id(config: StackConfig) -> str | None:
         return None
     match, registry_id = _IMAGE.fullmatch(image), _section(config).registry_id
     if match is None:
-        raise InputError(
-            place,
-            "nodes cannot pull this image",
-            value=image,
-            allowed="<registry>.azurecr.io/<repository>@sha256:<digest>",
-            fix="push the image to Azure Container Registry"
-            + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
-        )
+        allowed = "<registry>.azurecr.io/<repository>@sha256:<digest>"
+        raise shared.refused_image(config, allowed, "Azure Container Registry")
     host, show = match["host"], f"copy it from `az acr show --name {match['host'].partition('-')[0]} --query id`"
     if registry_id is None:
         raise InputError(
@@ -301,7 +265,7 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
         load_provider("azure").get_prices(planned.machine.name),
         image,
         state=shared.state_root(config, MOUNT),
-        run_dir=run_dir(config),
+        run_dir=shared.run_dir(config, MOUNT),
         data_dir=data_dir(planned) or "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
         at=at,
@@ -318,11 +282,6 @@ def data_dir(planned: AzurePlan) -> str | None:
 def fabric_min_gbps(config: StackConfig, planned: AzurePlan) -> float | None:
     """The minimum bus bandwidth for the job to start; None if there is no fabric to test."""
     return shared.least_bus_gbps(config, planned.machine, planned.fabric.gbps) if planned.fabric.num_hcas else None
-
-
-def run_dir(config: StackConfig) -> str:
-    """The run directory, the same on every node."""
-    return shared.run_dir(config, MOUNT)
 
 
 SPOT_KEY = SPOT_TAINT.partition("=")[0]

@@ -20,7 +20,7 @@ from gangway.stacks.providers.azure.component_factory import ComponentFactory, m
 from gangway.stacks.providers.azure.findings import findings
 from gangway.stacks.providers.azure.lookups import find_owner, look_up_all, refuse_stale_sizes
 from gangway.stacks.providers.azure.plan import AzurePlan, job_spec, plan
-from gangway.stacks.providers.azure.user_data import UserDataInputs
+from gangway.stacks.providers.azure.user_data import Names
 
 __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
 
@@ -39,12 +39,17 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     sizes = refuse_stale_sizes(found.token)
     opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[sizes])
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
-    stack = ComponentFactory(config, planned, found, group, opts)
+    stack = ComponentFactory(config, planned, opts, found, group)
     if planned.standing:
         # Imported here, so that other stacks do not load Kubernetes' SDK.
         from gangway.stacks.providers.azure.kubernetes import build_cluster
 
         return build_cluster(stack, provider)
+    return _build_machines(stack)
+
+
+def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
+    config, planned = stack.config, stack.planned
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
@@ -54,15 +59,22 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     mount = storage.mount_point if storage else None
     signing = signing_key(config.stack)
-    members = stack.keys(network, found.tenant_id, signing.pem)
-    place = group.resource_group_name
-    keys = (members.secret_url, members.signing_secret_url)
-    user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, place, *keys)
+    members = stack.keys(network, stack.found.tenant_id, signing.pem)
+    names = pulumi.Output.all(
+        job,
+        runs.bucket_url,
+        logs.ingestion_url,
+        mount,
+        stack.group.resource_group_name,
+        members.secret_url,
+        members.signing_secret_url,
+    ).apply(lambda known: Names(*known))
+    rights = stack.rights(image, runs, logs, members)
     images = stack.image_versions()
     subnet = stack.machines_subnet(network, image, runs, members)
-    pool = stack.pool(network, subnet, stack.node_identity(image, runs, logs, members), key, images, user_data_inputs)
+    pool = stack.pool(network, subnet, stack.node_identity(rights), key, images, names)
     # The head fills the scale sets, and needs their names.
-    head = stack.head(network, subnet, image, runs, logs, members, key, images, user_data_inputs, pool.fallback_config)
+    head = stack.head(network, subnet, rights, key, images, names, pool.fallback_config)
     budget = stack.budget(pool, head)
     observed = stack.observe(logs)
     return {
@@ -76,7 +88,7 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
         # An address, as Azure assigns no DNS name; all providers use this export name.
         "lustre_dns_name": storage.dns_name if storage else None,
         "mount_point": mount,
-        "resource_group": group.resource_group_name,
+        "resource_group": stack.group.resource_group_name,
         "zone": planned.zone,
         "log_group": logs.workspace_id,
         "dashboard": observed.dashboard_id,

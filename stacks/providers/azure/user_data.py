@@ -1,7 +1,6 @@
 """User data of the machines of a stack on Azure: workers and head node."""
 
 import json
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pulumi
@@ -10,14 +9,14 @@ from gangway.components.azure.fabric import FabricPlan
 from gangway.components.core.job import JobSpec
 from gangway.images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
 from gangway.images.render import base64gzip
-from gangway.images.specs import Breaker, FileSystem
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
+from gangway.images.specs import FileSystem
+from gangway.stacks.base.shared import head_settings, machine_settings, worker_settings
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir, scrapes
+from gangway.stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir
 
 
-class _Names(NamedTuple):
-    """The values of UserDataInputs."""
+class Names(NamedTuple):
+    """Names that exist only once their resources do; the keys are URLs in the vault."""
 
     job: JobSpec
     bucket_url: str
@@ -28,80 +27,59 @@ class _Names(NamedTuple):
     signing_key: str
 
 
-@dataclass(frozen=True)
-class UserDataInputs:
-    """Names that exist only once their resources do; the keys are URLs in the vault."""
-
-    job: pulumi.Output[JobSpec]
-    bucket_url: pulumi.Output[str]
-    ingestion_url: pulumi.Output[str]
-    mount_source: pulumi.Output[str] | None
-    resource_group_name: pulumi.Output[str]
-    member_key: pulumi.Output[str]
-    signing_key: pulumi.Output[str]
-
-    def get_names(self, *further: pulumi.Output[str]) -> pulumi.Output[tuple[_Names, list[str]]]:
-        """The names as one output, with the values of `further`."""
-        own = (*(getattr(self, name) for name in _Names._fields),)
-        return pulumi.Output.all(*own, *further).apply(lambda values: (_Names(*values[: len(own)]), values[len(own) :]))
-
-
 def node_user_data(
-    config: StackConfig, planned: AzurePlan, user_data_inputs: UserDataInputs, client_id: pulumi.Output[str]
+    config: StackConfig, planned: AzurePlan, names: pulumi.Output[Names], client_id: pulumi.Output[str]
 ) -> pulumi.Output[str]:
     """A worker's cloud-init file, base64 of gzip; `client_id`: of its identity."""
-
-    def render(known: tuple[_Names, list[str]]) -> str:
-        names, (client,) = known
-        return base64gzip(render_azure_node(_node(config, planned, names, client)))
-
-    return user_data_inputs.get_names(client_id).apply(render)
+    known = pulumi.Output.all(names, client_id)
+    return known.apply(
+        lambda values: base64gzip(render_azure_node(_node(config, planned, Names(*values[0]), values[1])))
+    )
 
 
 def head_user_data(
     config: StackConfig,
     planned: AzurePlan,
-    user_data_inputs: UserDataInputs,
+    names: pulumi.Output[Names],
     client_id: pulumi.Output[str],
     fallback_config: pulumi.Output[str],
 ) -> pulumi.Output[str]:
     """The head node's cloud-init file, base64 of gzip; `fallback_config`: the node pool's."""
 
-    def render(known: tuple[_Names, list[str]]) -> str:
-        names, (client, ladder) = known
-        return base64gzip(render_azure_head(_head(config, planned, names, client, ladder)))
+    def render(known: list[Any]) -> str:
+        common = _common(config, Names(*known[0]), known[1])
+        spec = AzureHeadSpec(
+            **common,
+            subscription_id=planned.subscription_id,
+            resource_group_name=Names(*known[0]).resource_group_name,
+            fallback=json.loads(known[2]),
+            **head_settings(config),
+        )
+        return base64gzip(render_azure_head(spec))
 
-    return user_data_inputs.get_names(client_id, fallback_config).apply(render)
+    return pulumi.Output.all(names, client_id, fallback_config).apply(render)
 
 
-def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any]:
+def _common(config: StackConfig, names: Names, client_id: str) -> dict[str, Any]:
     """The settings of every machine. Only the trainer supports a member key, not torchrun of a custom command."""
     return {
-        "stack": config.stack,
+        **machine_settings(config, names.job, names.bucket_url, MOUNT),
         "client_id": client_id,
-        "job": names.job,
-        "image_registry": names.job.image.partition("/")[0],
-        "bucket_uri": f"{names.bucket_url}/{config.stack}",
-        "run_dir": run_dir(config),
         "file_system": None if names.mount_source is None else FileSystem("lustre", names.mount_source, MOUNT),
         "ingestion_url": names.ingestion_url,
         "member_key": names.member_key if config.trains else None,
         "signing_key": names.signing_key,
-        "max_hours": config.work.max_hours,
     }
 
 
-def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str) -> AzureNodeSpec:
+def _node(config: StackConfig, planned: AzurePlan, names: Names, client_id: str) -> AzureNodeSpec:
     return AzureNodeSpec(
         **_common(config, names, client_id),
         # A command on one node does not use InfiniBand.
         fabric=_fabric(planned.fabric) if config.trains or planned.meets else None,
         data_dir=data_dir(planned),
-        scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         scratch_is_temporary_disk=planned.machine.temporary_disk,
-        labels=container_labels(config, planned.tags),
-        terminate_when_done=config.work.terminate_when_done,
-        breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
+        **worker_settings(config, planned.machine, planned.tags),
     )
 
 
@@ -116,16 +94,4 @@ def _fabric(plan: FabricPlan) -> FabricSetup | None:
         kernel_modules=plan.kernel_modules,
         topology_file=plan.topology_file or "",
         nccl_conf=plan.nccl_conf,
-    )
-
-
-def _head(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str, ladder: str) -> AzureHeadSpec:
-    return AzureHeadSpec(
-        **_common(config, names, client_id),
-        subscription_id=planned.subscription_id,
-        resource_group_name=names.resource_group_name,
-        port=RENDEZVOUS_PORT,
-        metrics_port=METRICS_PORT,
-        prometheus_image=config.head.prometheus_image if scrapes(config) else None,
-        fallback=json.loads(ladder),
     )

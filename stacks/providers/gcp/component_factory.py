@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
@@ -11,48 +11,41 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.image import RegistryLogin
 from gangway.components.core.member_key import member_key
 from gangway.components.core.pinned import pinned
-from gangway.components.gcp.budget import Budget, BudgetArgs
+from gangway.components.gcp.budget import Budget
 from gangway.components.gcp.capacity import rung_zone
 from gangway.components.gcp.identity import (
     EncryptionKey,
-    EncryptionKeyArgs,
     HeadIdentity,
     NodeIdentity,
     ProjectServices,
     StackSecret,
-    StackSecretArgs,
 )
-from gangway.components.gcp.launch import HeadNode, HeadNodeArgs
-from gangway.components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
-from gangway.components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
-from gangway.components.gcp.node_pool import GpuNodePool, GpuNodePoolArgs, GroupTag, GroupTagArgs
-from gangway.components.gcp.perimeter import ServicePerimeter, ServicePerimeterArgs, read_perimeter
+from gangway.components.gcp.launch import HeadNode
+from gangway.components.gcp.monitoring import NodeLogs, Observability
+from gangway.components.gcp.network import TrainingNetwork, network_tag, plan_network
+from gangway.components.gcp.node_pool import GpuNodePool, GroupTag
+from gangway.components.gcp.perimeter import ServicePerimeter, read_perimeter
 from gangway.components.gcp.storage import (
     LOGIN_USER,
     Filestore,
-    FilestoreArgs,
     HeadFiles,
-    HeadFilesArgs,
     ImageRegistry,
-    ImageRegistryArgs,
     LustreFileSystem,
-    LustreFileSystemArgs,
     RunBucket,
-    RunBucketArgs,
 )
 from gangway.components.gcp.tpu.queued_tpu import QueuedTpu
-from gangway.components.gcp.tpu.reconciler import TpuReconciler, TpuReconcilerArgs
-from gangway.components.gcp.tpu.request import QueuedTpuArgs, queued_resource_body
+from gangway.components.gcp.tpu.reconciler import TpuReconciler
+from gangway.components.gcp.tpu.request import queued_resource_body
 from gangway.images.specs import Flavour
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
-from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.base.factory import Factory, Image
+from gangway.stacks.base.shared import head_host, steps_alarm_minutes
 from gangway.stacks.estimates.run_context import build_image
 from gangway.stacks.providers.gcp.lookups import Lookups, written_images
 from gangway.stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, reservation_name
 from gangway.stacks.providers.gcp.settings import GcpConfig
 from gangway.stacks.providers.gcp.user_data import (
     REQUEST_OBJECT,
-    UserDataInputs,
+    Names,
     ended_uri,
     head_user_data,
     node_user_data,
@@ -78,172 +71,27 @@ class Nodes:
     node_pool_ids: pulumi.Output[list[str]] | None = None
 
 
-def place(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
-    """The arguments of nearly every component."""
-    return {"project": planned.project, "region": config.region}
-
-
-def gpu_nodes(
-    config: StackConfig,
-    planned: GcpPlan,
-    network: TrainingNetwork,
-    email: pulumi.Output[str],
-    key: Key,
-    user_data_inputs: UserDataInputs,
-    images: pulumi.Output[dict[str, str]],
-    head: HeadNode | None,
-    group_tag: GroupTag,
-    opts: pulumi.ResourceOptions,
-) -> Nodes:
-    """Groups of GPU machines, one per rung."""
-    cluster, storage = config.cluster, config.storage
-    user_data = node_user_data(config, planned, user_data_inputs)
-    args: dict[str, Any] = {
-        **place(config, planned),
-        "zone": planned.zone,
-        "machine_type": planned.machine.name,
-        "num_nodes_min": cluster.nodes.min,
-        "num_nodes_max": cluster.nodes.max,
-        "capacity": [rung.model_dump(mode="json", exclude_none=True) for rung in cluster.capacity],
-        "subnet_ids": network.private_subnet_ids,
-        "fabric_subnet_ids": network.fabric_subnet_ids,
-        "security_group_ids": [network.fabric_security_group_id],
-        "image_id": cluster.image_id,
-        "pinned_image": images["nodes"],
-        "service_account_email": email,
-        # Workers agree on their last checkpoint through the head node's store, so it must outlive them.
-        "user_data": after(user_data, head.host) if head else user_data,
-        "root_volume_gib": cluster.root_volume_gib,
-        "secure_boot": storage is None or storage.kind != "lustre",
-        "kms_key_name": key,
-        "group_tags": group_tag.bound,
-        "tags": planned.tags,
-    }
-    pool = GpuNodePool(config.stack, typed_args(GpuNodePoolArgs, args), opts)
-    zones = [rung_zone(rung, planned.zone) for rung in cluster.capacity]
-    ids = pool.group_names.apply(
-        lambda names: [
-            f"projects/{planned.project}/zones/{zone}/instanceGroupManagers/{name}"
-            for zone, name in zip(zones, names, strict=True)
-        ]
-    )
-    fallback = pool.fallback_config if len(cluster.capacity) > 1 else None
-    return Nodes(pool.group_names, ids, fallback, None)
-
-
-def tpu_nodes(
-    config: StackConfig,
-    planned: GcpPlan,
-    network: TrainingNetwork,
-    email: pulumi.Output[str],
-    key: Key,
-    user_data_inputs: UserDataInputs,
-    files: HeadFiles,
-    log_name: pulumi.Output[str],
-    opts: pulumi.ResourceOptions,
-    own: pulumi.ResourceOptions,
-) -> Nodes:
-    """Slices of one queued request, and the workflow that repeats it. `own`: options of resources outside
-    components.
-    """
-    script = tpu_startup_script(config, planned, user_data_inputs)
-    args = _request_args(config, planned, network, email, key, script)
-    # Written before the request, so that an `up` that changes both never repeats the old one.
-    asked = pulumi.Output.from_input({"queued_resource_id": config.stack, **args})
-    body = asked.apply(lambda known: json.dumps(queued_resource_body(known)))
-    request = declare_file(config, files, REQUEST_OBJECT, body, own)
-    queued = QueuedTpu(config.stack, cast("QueuedTpuArgs", {**args, "startup_script": after(script, request)}), opts)
-    again: dict[str, Any] = {
-        **place(config, planned),
-        "zone": planned.zone,
-        "stack": config.stack,
-        "queued_resource": queued.name,
-        "request_object": request.name,
-        "files_bucket_name": files.bucket_name,
-        "run_bucket_name": user_data_inputs.bucket,
-        "ended_uri": ended_uri(config, planned, user_data_inputs),
-        "service_account": email,
-        "log_name": log_name,
-        "kms_key_name": key,
-        "tags": planned.tags,
-    }
-    reconciler = TpuReconciler(config.stack, typed_args(TpuReconcilerArgs, again), opts)
-    nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
-    return Nodes(nothing, nothing, None, queued.name, reconciler.schedule_id)
-
-
-def _request_args(
-    config: StackConfig,
-    planned: GcpPlan,
-    network: TrainingNetwork,
-    email: pulumi.Output[str],
-    key: Key,
-    startup_script: pulumi.Output[str],
-) -> dict[str, Any]:
-    tpu, cluster, section = planned.tpu, config.cluster, config.section(GcpConfig)
-    assert tpu is not None, "called only if the plan has a slice"
-    (rung,) = cluster.capacity
-    shape = {"accelerator_type": tpu.accelerator_type}
-    own_shape = {"accelerator_config": {"type": tpu.api_type, "topology": tpu.topology}}
-    optional = {
-        "reservation_name": reservation_name(rung, planned.project, planned.zone),
-        "kms_key_name": key if section.tpu_boot_key else None,
-        "api_url": section.tpu_api_url,
-    }
-    return {
-        "project": planned.project,
-        "zone": planned.zone,
-        **(shape if tpu.default_topology else own_shape),
-        "runtime_version": tpu.runtime_version,
-        "tier": TPU_TIERS[rung.kind],
-        "num_slices": cluster.nodes.max,
-        "service_account": email,
-        "subnetwork": network.private_subnet_ids[0],
-        "network_tags": [network_tag(config.stack, "fabric")],
-        "startup_script": startup_script,
-        "labels": planned.tags,
-        **{name: value for name, value in optional.items() if value is not None},
-    }
-
-
-def declare_file(
-    config: StackConfig, files: HeadFiles, name: str, content: pulumi.Output[str], opts: pulumi.ResourceOptions
-) -> gcp.storage.BucketObject:
-    """A JSON file for the head (groups to fill) or the TPU workflow (the request). In a bucket: its readers are created
-    before these resources and outlive them.
-    """
-    return gcp.storage.BucketObject(
-        f"{config.stack}-{name.removesuffix('.json')}",
-        bucket=files.bucket_name,
-        name=name,
-        content=content,
-        content_type="application/json",
-        opts=opts,
-    )
-
-
 @dataclass(frozen=True)
-class Image:
-    """The trainer's image by digest, and its repository."""
-
-    reference: pulumi.Output[str]
-    repository_id: pulumi.Input[str]
-
-
-@dataclass(frozen=True)
-class ComponentFactory:
+class ComponentFactory(Factory[GcpPlan]):
     """One method per component; `build` connects them."""
 
-    config: StackConfig
-    planned: GcpPlan
     provider: gcp.Provider
     services: ProjectServices
     found: Lookups
-    opts: pulumi.ResourceOptions
 
     @property
     def _own(self) -> GcpConfig:
         return self.config.section(GcpConfig)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The arguments of nearly every component."""
+        return {"project": self.planned.project, "region": self.config.region}
+
+    @property
+    def outside(self) -> pulumi.ResourceOptions:
+        """The options of resources outside components."""
+        return pulumi.ResourceOptions(provider=self.provider, depends_on=[self.services])
 
     def project_number(self) -> pulumi.Output[str]:
         """The number of the stack's project."""
@@ -263,71 +111,65 @@ class ComponentFactory:
         }
         services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
         args = {
-            **place(self.config, self.planned),
+            **self.place,
             "project_number": self.project_number(),
             "services": services,
             "agents": {name: agent.after(self.services.project) for name, agent in self.found.agents.items()},
             "grant_wait_sec": self._own.grant_wait_sec,
             "tags": self.planned.tags,
         }
-        return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts).key_name
+        return self.declare(EncryptionKey, args).key_name
 
     def network(self) -> TrainingNetwork:
         """The networks, the way out and the firewall."""
         network, storage = self.config.network, self.config.storage
+        lustre = storage is not None and storage.kind == "lustre"
         args: dict[str, Any] = {
-            **place(self.config, self.planned),
+            **self.place,
             "cidr": network.cidr,
             "zone": self.planned.zone,
             "egress": network.egress,
-            "head": {
-                "rendezvous_port": RENDEZVOUS_PORT,
-                "metrics_port": METRICS_PORT,
-                # It mounts the file system to upload the run record.
-                "lustre": storage is not None and storage.kind == "lustre",
-            }
-            if self.planned.head
-            else None,
-            "private_services": storage is not None and storage.kind == "lustre",
+            # It mounts the file system to upload the run record.
+            "head": self.head_ports(lustre=lustre) if self.planned.head else None,
+            "private_services": lustre,
             "flow_logs": network.flow_logs,
             "tags": self.planned.tags,
         }
         if self.planned.tpu is None:
             args["machine_type"] = self.planned.machine.name
-        return TrainingNetwork(self.config.stack, typed_args(TrainingNetworkArgs, args), self.opts)
+        return self.declare(TrainingNetwork, args)
 
     def runs(self, key: Key) -> RunBucket:
         """The bucket of run records, which outlive the nodes."""
         keep = self.config.work.keep_runs
-        args = {**place(self.config, self.planned), "kms_key_name": key, "keep": keep, "tags": self.planned.tags}
-        return RunBucket(self.config.stack, typed_args(RunBucketArgs, args), self.opts)
+        return self.declare(RunBucket, {**self.place, "kms_key_name": key, "keep": keep, "tags": self.planned.tags})
 
     def head_files(self, key: Key) -> HeadFiles | None:
         """The bucket for files of `declare_file`; None if there are none."""
         if self.planned.tpu is None and not (self.planned.head and len(self.config.cluster.capacity) > 1):
             return None
-        args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
-        return HeadFiles(self.config.stack, typed_args(HeadFilesArgs, args), self.opts)
+        return self.declare(HeadFiles, {**self.place, "kms_key_name": key, "tags": self.planned.tags})
 
     def logs(self, key: Key, runs: RunBucket) -> NodeLogs:
         """The log that the nodes write."""
         args = {
-            **place(self.config, self.planned),
+            **self.place,
             "stack": self.config.stack,
             "run_bucket_name": runs.bucket_name,
             "retention_days": self.config.observe.log_days,
             "kms_key_name": key,
         }
-        return NodeLogs(self.config.stack, typed_args(NodeLogsArgs, args), self.opts)
+        return self.declare(NodeLogs, args)
+
+    def registry(self, key: Key) -> ImageRegistry:
+        """The repository of the stack's own images."""
+        return self.declare(ImageRegistry, {**self.place, "kms_key_name": key, "tags": self.planned.tags})
 
     def image(self, key: Key) -> Image:
         """The prebuilt image, or a repository and a build."""
-        prebuilt = self.config.ready_image
-        if prebuilt is not None:
-            assert self.planned.repository_id is not None, "GcpPlan derives it from the image's name"
-            return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_id)
-        args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
-        registry = ImageRegistry(self.config.stack, typed_args(ImageRegistryArgs, args), self.opts)
+        if (ready := self.ready_image(self.planned.repository_id)) is not None:
+            return ready
+        registry = self.registry(key)
         assert self.found.token is not None, "look_up_all returns it if an image is built"
         login: RegistryLogin = {
             "address": registry.registry_host,
@@ -358,14 +200,14 @@ class ComponentFactory:
                 "client_cidr": private,
                 "client_tags": [network.fabric_security_group_id],
             }
-            return Filestore(name, typed_args(FilestoreArgs, args), self.opts)
+            return self.declare(Filestore, args)
         args |= {
             "stack": name,
             "throughput_mbps_per_tib": storage.throughput_mbps_per_tib,
             # Only a head imports it; otherwise a node copies it with its own permissions.
             "source": storage.source if self.planned.head else None,
         }
-        return LustreFileSystem(name, typed_args(LustreFileSystemArgs, args), self.opts)
+        return self.declare(LustreFileSystem, args)
 
     def member_key(self, key: Key) -> pulumi.Output[str]:
         """The secret with which the job's nodes authenticate to each other."""
@@ -376,44 +218,40 @@ class ComponentFactory:
         return self._secret("signing-key", pem, key)
 
     def _secret(self, what: str, pem: pulumi.Output[str], key: Key) -> pulumi.Output[str]:
-        args = {**place(self.config, self.planned), "pem": pem, "kms_key_name": key, "tags": self.planned.tags}
-        name = f"{self.config.stack}-{what}"
-        return StackSecret(name, typed_args(StackSecretArgs, args), self.opts).secret_id
+        args = {**self.place, "pem": pem, "kms_key_name": key, "tags": self.planned.tags}
+        return self.declare(StackSecret, args, f"-{what}").secret_id
 
     def group_tag(self) -> GroupTag | None:
         """The tag that identifies the stack's groups in IAM conditions; None for slices, which are in no group."""
         if self.planned.tpu is not None:
             return None
-        args = {"project_number": self.project_number(), "stack": self.config.stack}
-        return GroupTag(self.config.stack, typed_args(GroupTagArgs, args), self.opts)
+        return self.declare(GroupTag, {"project_number": self.project_number(), "stack": self.config.stack})
 
-    def node_identity(
-        self,
-        image: Image,
-        runs: RunBucket,
-        members: pulumi.Output[str] | None,
-        signs: pulumi.Output[str] | None,
-        group_tag: GroupTag | None,
-    ) -> NodeIdentity:
+    def rights(
+        self, image: Image, runs: RunBucket, members: pulumi.Output[str] | None, signs: pulumi.Output[str] | None
+    ) -> dict[str, Any]:
+        """The permissions of every machine."""
+        return {
+            "project": self.planned.project,
+            "stack": self.config.stack,
+            "run_bucket_name": runs.bucket_name,
+            "repository_id": image.repository,
+            "member_key_id": members,
+            "signing_key_id": signs,
+        }
+
+    def node_identity(self, rights: dict[str, Any], group_tag: GroupTag | None) -> NodeIdentity:
         """The workers' service account."""
-        storage = self.config.storage
+        storage, leaves = self.config.storage, self.config.work.terminate_when_done
         # Managed Lustre imports it itself: no machine reads the bucket.
         imported = storage is not None and storage.kind == "lustre" and self.planned.head
-        return NodeIdentity(
-            self.config.stack,
-            {
-                "project": self.planned.project,
-                "stack": self.config.stack,
-                "run_bucket_name": runs.bucket_name,
-                "repository_id": image.repository_id,
-                "data_source": storage.source if storage and not imported else None,
-                "member_key_id": members,
-                "signing_key_id": signs,
-                "groups_condition": group_tag.condition if group_tag and self.config.work.terminate_when_done else None,
-                "releases_slices": self.config.work.terminate_when_done and self.planned.tpu is not None,
-            },
-            self.opts,
-        )
+        args = {
+            **rights,
+            "data_source": storage.source if storage and not imported else None,
+            "groups_condition": group_tag.condition if group_tag and leaves else None,
+            "releases_slices": leaves and self.planned.tpu is not None,
+        }
+        return self.declare(NodeIdentity, args)
 
     def machine_images(self) -> pulumi.Output[dict[str, str]]:
         """The images of GPU nodes and head: from the stack file, or the newest of the family at the first `up`."""
@@ -427,40 +265,30 @@ class ComponentFactory:
     def head(
         self,
         network: TrainingNetwork,
-        image: Image,
-        runs: RunBucket,
+        rights: dict[str, Any],
+        files: HeadFiles | None,
         key: Key,
         images: pulumi.Output[dict[str, str]],
-        user_data_inputs: UserDataInputs,
+        names: pulumi.Output[Names],
         group_tag: GroupTag | None,
     ) -> HeadNode:
         """The head node and its identity."""
-        name, storage = self.config.stack, self.config.storage
+        storage = self.config.storage
         lustre = storage is not None and storage.kind == "lustre"
-        identity = HeadIdentity(
-            name,
-            {
-                "project": self.planned.project,
-                "stack": name,
-                "run_bucket_name": runs.bucket_name,
-                "repository_id": image.repository_id,
-                "groups_condition": group_tag.condition
-                if group_tag and len(self.config.cluster.capacity) > 1
-                else None,
-                "files_bucket_name": user_data_inputs.head_files,
-                "member_key_id": user_data_inputs.member_key,
-                "signing_key_id": user_data_inputs.signing_key,
-                "imports": storage is not None and lustre and storage.source is not None,
-            },
-            self.opts,
-        )
+        rights = {
+            **rights,
+            "groups_condition": group_tag.condition if group_tag and len(self.config.cluster.capacity) > 1 else None,
+            "files_bucket_name": files.bucket_name if files else None,
+            "imports": storage is not None and lustre and storage.source is not None,
+        }
+        identity = self.declare(HeadIdentity, rights)
         args = {
-            **place(self.config, self.planned),
+            **self.place,
             "zone": self.planned.zone,
             "subnet_id": network.private_subnet_ids[0],
             "security_group_ids": [network.head_security_group_id],
             "service_account_email": identity.service_account_email,
-            "user_data": head_user_data(self.config, self.planned, user_data_inputs),
+            "user_data": head_user_data(self.config, self.planned, names),
             "host_name": head_host(self.config),
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),
@@ -470,25 +298,147 @@ class ComponentFactory:
             "kms_key_name": key,
             "tags": self.planned.tags,
         }
-        return HeadNode(name, typed_args(HeadNodeArgs, args), self.opts)
+        return self.declare(HeadNode, args)
+
+    def gpu_nodes(
+        self,
+        network: TrainingNetwork,
+        email: pulumi.Output[str],
+        key: Key,
+        names: pulumi.Output[Names],
+        images: pulumi.Output[dict[str, str]],
+        head: HeadNode | None,
+        group_tag: GroupTag,
+    ) -> Nodes:
+        """Groups of GPU machines, one per rung."""
+        config, planned, cluster, storage = self.config, self.planned, self.config.cluster, self.config.storage
+        user_data = node_user_data(config, planned, names)
+        args: dict[str, Any] = {
+            **self.place,
+            "zone": planned.zone,
+            "machine_type": planned.machine.name,
+            **self.node_args,
+            "subnet_ids": network.private_subnet_ids,
+            "fabric_subnet_ids": network.fabric_subnet_ids,
+            "security_group_ids": [network.fabric_security_group_id],
+            "image_id": cluster.image_id,
+            "pinned_image": images["nodes"],
+            "service_account_email": email,
+            # Workers agree on their last checkpoint through the head node's store, so it must outlive them.
+            "user_data": after(user_data, head.host) if head else user_data,
+            "root_volume_gib": cluster.root_volume_gib,
+            "secure_boot": storage is None or storage.kind != "lustre",
+            "kms_key_name": key,
+            "group_tags": group_tag.bound,
+            "tags": planned.tags,
+        }
+        pool = self.declare(GpuNodePool, args)
+        zones = [rung_zone(rung, planned.zone) for rung in cluster.capacity]
+        ids = pool.group_names.apply(
+            lambda names: [
+                f"projects/{planned.project}/zones/{zone}/instanceGroupManagers/{name}"
+                for zone, name in zip(zones, names, strict=True)
+            ]
+        )
+        fallback = pool.fallback_config if len(cluster.capacity) > 1 else None
+        return Nodes(pool.group_names, ids, fallback, None)
+
+    def tpu_nodes(
+        self,
+        network: TrainingNetwork,
+        email: pulumi.Output[str],
+        key: Key,
+        runs: RunBucket,
+        names: pulumi.Output[Names],
+        files: HeadFiles,
+        log_name: pulumi.Output[str],
+    ) -> Nodes:
+        """Slices of one queued request, and the workflow that repeats it."""
+        config, planned = self.config, self.planned
+        script = tpu_startup_script(config, planned, names)
+        args = self._request_args(network, email, key, script)
+        # Written before the request, so that an `up` that changes both never repeats the old one.
+        asked = pulumi.Output.from_input({"queued_resource_id": config.stack, **args})
+        body = asked.apply(lambda known: json.dumps(queued_resource_body(known)))
+        request = self.declare_file(files, REQUEST_OBJECT, body)
+        queued = self.declare(QueuedTpu, {**args, "startup_script": after(script, request)})
+        again: dict[str, Any] = {
+            **self.place,
+            "zone": planned.zone,
+            "stack": config.stack,
+            "queued_resource": queued.name,
+            "request_object": request.name,
+            "files_bucket_name": files.bucket_name,
+            "run_bucket_name": runs.bucket_name,
+            "ended_uri": ended_uri(config, planned, names),
+            "service_account": email,
+            "log_name": log_name,
+            "kms_key_name": key,
+            "tags": planned.tags,
+        }
+        reconciler = self.declare(TpuReconciler, again)
+        nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
+        return Nodes(nothing, nothing, None, queued.name, reconciler.schedule_id)
+
+    def _request_args(
+        self,
+        network: TrainingNetwork,
+        email: pulumi.Output[str],
+        key: Key,
+        startup_script: pulumi.Output[str],
+    ) -> dict[str, Any]:
+        config, planned, section = self.config, self.planned, self._own
+        tpu, cluster = planned.tpu, config.cluster
+        assert tpu is not None, "called only if the plan has a slice"
+        (rung,) = cluster.capacity
+        shape = {"accelerator_type": tpu.accelerator_type}
+        own_shape = {"accelerator_config": {"type": tpu.api_type, "topology": tpu.topology}}
+        optional = {
+            "reservation_name": reservation_name(rung, planned.project, planned.zone),
+            "kms_key_name": key if section.tpu_boot_key else None,
+            "api_url": section.tpu_api_url,
+        }
+        return {
+            "project": planned.project,
+            "zone": planned.zone,
+            **(shape if tpu.default_topology else own_shape),
+            "runtime_version": tpu.runtime_version,
+            "tier": TPU_TIERS[rung.kind],
+            "num_slices": cluster.nodes.max,
+            "service_account": email,
+            "subnetwork": network.private_subnet_ids[0],
+            "network_tags": [network_tag(config.stack, "fabric")],
+            "startup_script": startup_script,
+            "labels": planned.tags,
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+
+    def declare_file(self, files: HeadFiles, name: str, content: pulumi.Output[str]) -> gcp.storage.BucketObject:
+        """A JSON file for the head (groups to fill) or the TPU workflow (the request). In a bucket: its readers are
+        created before these resources and outlive them.
+        """
+        return gcp.storage.BucketObject(
+            f"{self.config.stack}-{name.removesuffix('.json')}",
+            bucket=files.bucket_name,
+            name=name,
+            content=content,
+            content_type="application/json",
+            opts=self.outside,
+        )
 
     def budget(self, key: Key, nodes: Nodes, head: HeadNode | None, group_tag: GroupTag | None) -> Budget:
         """The monthly budget, with its stop if set."""
-        budget, section = self.config.budget, self._own
+        section = self._own
         args: dict[str, Any] = {
-            **place(self.config, self.planned),
+            **self.place,
             "project_number": self.project_number(),
             "billing_account": section.billing_account,
-            "monthly_usd": budget.monthly_usd,
+            **self.budget_args,
             "currency": section.currency,
             "monthly_amount": section.monthly_amount,
-            "emails": list(budget.emails),
-            "alert_percent": list(budget.alert_percent),
-            "stop_at_percent": budget.stop_at_percent,
             **({"group_ids": nodes.group_ids, "groups_condition": group_tag.condition} if group_tag else {}),
             "head_ids": pulumi.Output.all(head.instance_id) if head else [],
             "tag_key": LABEL_KEY,
-            "tag_value": self.config.stack,
             "kms_key_name": key,
             "grant_wait_sec": section.grant_wait_sec,
             "tags": self.planned.tags,
@@ -498,13 +448,13 @@ class ComponentFactory:
             args["schedule_ids"] = pulumi.Output.all(nodes.schedule_id)
         if nodes.node_pool_ids is not None:
             args["node_pool_ids"] = nodes.node_pool_ids
-        return Budget(self.config.stack, typed_args(BudgetArgs, args), self.opts)
+        return self.declare(Budget, args)
 
     def observe(self, nodes: Nodes, logs: NodeLogs) -> Observability:
         """Alarms and the dashboard."""
         gpus, trains = self.planned.tpu is None, not self.planned.commands
         args = {
-            **place(self.config, self.planned),
+            **self.place,
             "stack": self.config.stack,
             "log_name": logs.log_name,
             "group_names": nodes.group_names,
@@ -514,7 +464,7 @@ class ComponentFactory:
             "expect_gpu": gpus and trains,
             "tags": self.planned.tags,
         }
-        return Observability(self.config.stack, typed_args(ObservabilityArgs, args), self.opts)
+        return self.declare(Observability, args)
 
     def perimeter(self, nodes: Nodes, budget: Budget, observed: Observability) -> pulumi.Output[str] | None:
         """The full name of the perimeter, if any. It is created last and deleted first: for half an hour after a change
@@ -524,8 +474,7 @@ class ComponentFactory:
         if wanted is None:
             return None
         if wanted.existing is not None:
-            own = pulumi.ResourceOptions(provider=self.provider, depends_on=[self.services])
-            return read_perimeter(name, wanted.access_policy, wanted.existing, number, own)
+            return read_perimeter(name, wanted.access_policy, wanted.existing, number, self.outside)
         groups = nodes.group_names.apply(",".join)
         queued = [] if nodes.queued_resource is None else [nodes.queued_resource]
         args: dict[str, Any] = {
@@ -537,4 +486,4 @@ class ComponentFactory:
             "reads_from": list(wanted.reads_from),
             "enforced": wanted.mode == "enforced",
         }
-        return ServicePerimeter(name, typed_args(ServicePerimeterArgs, args), self.opts).perimeter_name
+        return self.declare(ServicePerimeter, args).perimeter_name

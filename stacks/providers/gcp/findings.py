@@ -297,7 +297,6 @@ def _rights(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 
 
 def _quotas(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """The quotas that the project needs: for large machines they start at zero."""
     cluster, storage = config.cluster, config.storage
     context = QuotaContext(planned.project, config.region, planned.zone, cluster.nodes.max)
     if planned.tpu is None:

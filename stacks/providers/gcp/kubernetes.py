@@ -6,19 +6,19 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from gangway.components.gcp.gke import ClusterIdentity, ClusterIdentityArgs, GkeCluster, GkeClusterArgs
+from gangway.components.gcp.gke import ClusterIdentity, GkeCluster
 from gangway.components.gcp.gke_fabric import fabric_manifests, has_rdma, node_limits, team_fabric
-from gangway.components.gcp.gke_pools import GkeNodePools, GkeNodePoolsArgs
+from gangway.components.gcp.gke_pools import GkeNodePools
 from gangway.components.gcp.network import TrainingNetwork
-from gangway.components.gcp.storage import Filestore, ImageRegistry, ImageRegistryArgs
+from gangway.components.gcp.storage import Filestore, ImageRegistry
 from gangway.components.kubernetes.charts import job_set, kueue
 from gangway.components.kubernetes.namespaces import RunVolume, namespace_manifests
 from gangway.components.kubernetes.queues import queue_manifests
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
 from gangway.stacks.base.cluster_queues import get_engine, get_version
-from gangway.stacks.base.shared import least_bus_gbps, typed_args
+from gangway.stacks.base.shared import least_bus_gbps
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes, place
+from gangway.stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes
 from gangway.stacks.providers.gcp.plan import GcpPlan, cluster_spec, get_hosts, node_labels, taint
 
 FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
@@ -27,12 +27,11 @@ NODES_FOLDER = "nodePools"
 
 def build_cluster(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    config, planned = stack.config, stack.planned
+    planned = stack.planned
     key = stack.key()
     network = stack.network()
     runs = stack.runs(key)
-    registry_args = {**place(config, planned), "kms_key_name": key, "tags": planned.tags}
-    registry = ImageRegistry(config.stack, typed_args(ImageRegistryArgs, registry_args), stack.opts)
+    registry = stack.registry(key)
     storage = stack.storage(network, key)
     assert storage is None or isinstance(storage, Filestore), "check_cluster allows no other"
     shared_args = _shared_args(stack, network, registry, key)
@@ -67,9 +66,9 @@ def _shared_args(
         "stack": config.stack,
         "repository_id": registry.repository_id,
     }
-    identity = ClusterIdentity(config.stack, typed_args(ClusterIdentityArgs, args), stack.opts)
+    identity = stack.declare(ClusterIdentity, args)
     return {
-        **place(config, planned),
+        **stack.place,
         "zone": planned.zone,
         "security_group_ids": [network.fabric_security_group_id],
         "service_account_email": identity.service_account_email,
@@ -94,7 +93,7 @@ def _cluster(
         "filestore": filestore,
         "api_cidrs": list(get_engine(config).api_cidrs),
     }
-    return GkeCluster(config.stack, typed_args(GkeClusterArgs, args), stack.opts)
+    return stack.declare(GkeCluster, args)
 
 
 def _pools(
@@ -102,16 +101,17 @@ def _pools(
 ) -> GkeNodePools:
     args = {
         **shared_args,
+        **stack.node_args,
         **_machines(stack.config, stack.planned),
         "cluster": cluster.cluster_id,
         "fabric_network_ids": network.fabric_network_ids,
         "fabric_subnet_ids": network.fabric_subnet_ids,
     }
-    return GkeNodePools(stack.config.stack, typed_args(GkeNodePoolsArgs, args), stack.opts)
+    return stack.declare(GkeNodePools, args)
 
 
 def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
-    cluster, tpu = config.cluster, planned.tpu
+    tpu = planned.tpu
     kind = (
         {"machine_type": planned.machine.name}
         if tpu is None
@@ -119,10 +119,7 @@ def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
     )
     return {
         **kind,
-        "num_nodes_min": cluster.nodes.min,
-        "num_nodes_max": cluster.nodes.max,
-        "capacity": [rung.model_dump(mode="json", exclude_none=True) for rung in cluster.capacity],
-        "root_volume_gib": cluster.root_volume_gib,
+        "root_volume_gib": config.cluster.root_volume_gib,
         "node_labels": node_labels(config),
         "node_taints": [taint()],
     }

@@ -8,7 +8,7 @@ from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
 from gangway.components.gcp.capacity import LadderContext, capacity_findings
 from gangway.components.gcp.gke_fabric import has_rdma
-from gangway.stacks.base.cluster_queues import get_engine, get_version, topology_findings
+from gangway.stacks.base.cluster_queues import api_finding, get_engine, get_version, topology_findings
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import common_findings
 from gangway.stacks.estimates.provider_findings import CLUSTER, offering_findings, zone
@@ -29,15 +29,8 @@ def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate |
 
 
 def _control_plane(config: StackConfig) -> Iterable[Finding]:
-    ranges = get_engine(config).api_cidrs
-    outside = f"and from {', '.join(ranges)}" if ranges else "only: `up` and `gangway job` need access to it"
-    yield Finding.info(
-        "kubernetes.api",
-        "gangway:engine.api_cidrs",
-        f"Kubernetes {get_version(config)} answers inside the network {outside}; to run `up` you need "
-        "roles/container.admin, and gke-gcloud-auth-plugin on the path",
-        "" if ranges else "use a VPN, a machine inside, or api_cidrs with the addresses of your network",
-    )
+    needs = "; to run `up` you need roles/container.admin, and gke-gcloud-auth-plugin on the path"
+    yield api_finding(get_version(config), get_engine(config).api_cidrs, needs)
     yield Finding.info(
         "cluster.idle-minutes",
         "gangway:engine.idle_minutes",

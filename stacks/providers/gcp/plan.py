@@ -258,14 +258,12 @@ def _check_trains(config: StackConfig) -> None:
 
 def _machine(config: StackConfig) -> MachineType:
     cluster, catalog = config.cluster, load_provider("gcp")
-    if cluster.machine_type is not None:
-        return catalog.machine(cluster.machine_type, "gangway:cluster.machine_type")
-    assert cluster.accelerator is not None, "StackConfig requires one of the two"
     try:
         unfit = {} if cluster.image_id is not None or cluster.nodes.max < 2 else _machines_without_kernel(catalog)
-        return catalog.machine_for(cluster.accelerator, "gcp", "gangway:cluster.accelerator", config.region, unfit)
+        return shared.find_machine(config, catalog, unfit)
     except InputError as error:
-        if cluster.accelerator in {machine.accelerator for machine in catalog.machines.values()}:
+        known = {machine.accelerator for machine in catalog.machines.values()}
+        if cluster.machine_type is not None or cluster.accelerator in known:
             raise
         # The catalogue of machines has no slices.
         allowed = f"{error.allowed}; TPUs: {tpu_types()}"
@@ -316,16 +314,7 @@ def _check_storage(config: StackConfig) -> None:
         own_key = config.encryption == "customer-key"
         plan_filestore(storage.capacity_gib, storage.tier or FILESTORE_TIER, customer_key=own_key)
         return
-    plan_lustre(
-        storage.capacity_gib,
-        storage.throughput_mbps_per_tib,
-        stack=config.stack,
-        deployment=storage.deployment,
-        efa=storage.efa,
-        metadata_iops=storage.metadata_iops,
-        export_runs=storage.export_runs,
-        region=config.region,
-    )
+    plan_lustre(**shared.lustre_args(config), stack=config.stack, export_runs=storage.export_runs)
 
 
 def imports(config: StackConfig, planned: GcpPlan) -> bool:
@@ -346,14 +335,8 @@ def _repository_id(config: StackConfig) -> str | None:
         return None
     match = _IMAGE.fullmatch(image)
     if match is None or match[1] not in (config.region, *_MULTI_REGIONS):
-        raise InputError(
-            shared.image_place(config),
-            "nodes cannot pull this image",
-            value=image,
-            allowed=f"{config.region}-docker.pkg.dev/<project>/<repository>/<image>@sha256:<digest>",
-            fix=f"push the image to Artifact Registry in {config.region}"
-            + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
-        )
+        allowed = f"{config.region}-docker.pkg.dev/<project>/<repository>/<image>@sha256:<digest>"
+        raise shared.refused_image(config, allowed, f"Artifact Registry in {config.region}")
     return f"projects/{match[2]}/locations/{match[1]}/repositories/{match[3]}"
 
 
@@ -377,7 +360,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         prices,
         image,
         state=shared.state_root(config, MOUNT),
-        run_dir=run_dir(config),
+        run_dir=shared.run_dir(config, MOUNT),
         data_dir=f"{MOUNT}/data" if shared.has_source(config) else "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
         at=shared.rendezvous(config, at_head=planned.meets),
@@ -410,11 +393,6 @@ def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:
 def queued_resource(config: StackConfig, planned: GcpPlan) -> str:
     """The full name of the stack's request for slices."""
     return f"projects/{planned.project}/locations/{planned.zone}/queuedResources/{config.stack}"
-
-
-def run_dir(config: StackConfig) -> str:
-    """The run directory, the same on every node."""
-    return shared.run_dir(config, MOUNT)
 
 
 # Values of the label that selects slices for pods (GKE documentation, "Deploy TPU workloads").

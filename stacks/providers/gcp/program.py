@@ -16,12 +16,12 @@ from gangway.components.gcp.identity import ProjectServices, plan_services
 from gangway.components.gcp.pricing import price_resources
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.gcp.component_factory import ComponentFactory, declare_file, gpu_nodes, tpu_nodes
+from gangway.stacks.providers.gcp.component_factory import ComponentFactory
 from gangway.stacks.providers.gcp.findings import findings
 from gangway.stacks.providers.gcp.lookups import find_owner, look_up_all
 from gangway.stacks.providers.gcp.plan import GcpPlan, job_spec, plan
 from gangway.stacks.providers.gcp.settings import GcpConfig
-from gangway.stacks.providers.gcp.user_data import FALLBACK_OBJECT, UserDataInputs
+from gangway.stacks.providers.gcp.user_data import FALLBACK_OBJECT, Names
 
 __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 
@@ -40,7 +40,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     providers = {"gcp": provider}
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))
     wait = pulumi.ResourceOptions(providers=providers, transformations=[_wait_for_services(services)])
-    stack = ComponentFactory(config, planned, provider, services, found, wait)
+    stack = ComponentFactory(config, planned, wait, provider, services, found)
     if planned.standing:
         # Imported here, so that other stacks do not load Kubernetes' SDK.
         from gangway.stacks.providers.gcp.kubernetes import build_cluster
@@ -50,8 +50,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
 
 
 def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
-    config, planned, wait = stack.config, stack.planned, stack.opts
-    own = pulumi.ResourceOptions(provider=stack.provider, depends_on=[stack.services])
+    config, planned = stack.config, stack.planned
     key = stack.key()
     network = stack.network()
     runs = stack.runs(key)
@@ -63,21 +62,28 @@ def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
     members = stack.member_key(key) if planned.has_member_key else None
     signing = signing_key(config.stack) if planned.tpu is None else None  # a TPU's container runs as root
     signs = stack.signing_key(signing.pem, key) if signing else None
-    user_data_inputs = UserDataInputs(
-        job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None, members, signs
-    )
+    names = pulumi.Output.all(
+        job,
+        runs.bucket_name,
+        logs.log_id,
+        storage.mount_point if storage else None,
+        storage.file_system_id if storage else None,
+        files.bucket_name if files else None,
+        members,
+        signs,
+    ).apply(lambda known: Names(*known))
     group_tag = stack.group_tag()
-    email = stack.node_identity(image, runs, members, signs, group_tag).service_account_email
+    rights = stack.rights(image, runs, members, signs)
+    email = stack.node_identity(rights, group_tag).service_account_email
     images = stack.machine_images()
-    head = stack.head(network, image, runs, key, images, user_data_inputs, group_tag) if planned.head else None
-    around = (config, planned, network, email, key, user_data_inputs)
+    head = stack.head(network, rights, files, key, images, names, group_tag) if planned.head else None
     if group_tag is not None:
-        nodes = gpu_nodes(*around, images, head, group_tag, wait)
+        nodes = stack.gpu_nodes(network, email, key, names, images, head, group_tag)
     else:
         assert files is not None, "head_files returns a bucket for slices"
-        nodes = tpu_nodes(*around, files, logs.log_name, wait, own)
+        nodes = stack.tpu_nodes(network, email, key, runs, names, files, logs.log_name)
     if nodes.fallback is not None and files is not None:
-        declare_file(config, files, FALLBACK_OBJECT, nodes.fallback, own)
+        stack.declare_file(files, FALLBACK_OBJECT, nodes.fallback)
     budget = stack.budget(key, nodes, head, group_tag)
     observed = stack.observe(nodes, logs)
     perimeter = stack.perimeter(nodes, budget, observed)

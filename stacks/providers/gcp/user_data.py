@@ -1,17 +1,14 @@
 """User data of the machines of a stack on Google Cloud: workers, TPU hosts and head node."""
 
-import base64
-import gzip
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import pulumi
 
-from gangway.components.core.fields import Egress
 from gangway.components.core.job import JobSpec, Volume
 from gangway.components.gcp.capacity import rung_zone
 from gangway.components.gcp.fabric import NcclPlugin, SideContainer, nccl_plugin, plan_interfaces
-from gangway.components.gcp.storage import Filestore, LustreFileSystem, import_request
+from gangway.components.gcp.storage import import_request
 from gangway.images.gcp import (
     DataSource,
     GcpHeadSpec,
@@ -22,10 +19,11 @@ from gangway.images.gcp import (
     render_gcp_node,
     render_tpu_startup,
 )
-from gangway.images.specs import Breaker, FileSystem
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
+from gangway.images.render import base64gzip
+from gangway.images.specs import FileSystem
+from gangway.stacks.base.shared import container_labels, head_settings, machine_settings, run_dir, worker_settings
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_resource, run_dir
+from gangway.stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_resource
 
 FALLBACK_OBJECT = "fallback.json"
 """The object in the head's bucket with the groups to fill: the head is created before them and outlives them."""
@@ -33,8 +31,10 @@ REQUEST_OBJECT = "request.json"
 """The object in that bucket with the request for slices, for the workflow that repeats it."""
 
 
-class _Names(NamedTuple):
-    """The values of UserDataInputs."""
+class Names(NamedTuple):
+    """Names that exist only once their resources do. `head_files`: bucket with files for the head, if any;
+    `member_key`: None for a single machine; `signing_key`: None on TPUs, whose container runs as root.
+    """
 
     job: JobSpec
     bucket: str
@@ -46,97 +46,51 @@ class _Names(NamedTuple):
     signing_key: str | None
 
 
-@dataclass(frozen=True)
-class UserDataInputs:
-    """Names that exist only once their resources do.
-
-    `head_files`: bucket with files for the head, if any; `member_key`: None for a single machine; `signing_key`: None
-    on TPUs, whose container runs as root.
-    """
-
-    job: pulumi.Output[JobSpec]
-    bucket: pulumi.Output[str]
-    log_id: pulumi.Output[str]
-    storage: LustreFileSystem | Filestore | None
-    head_files: pulumi.Output[str] | None = None
-    member_key: pulumi.Output[str] | None = None
-    signing_key: pulumi.Output[str] | None = None
-
-    def get_names(self) -> pulumi.Output[_Names]:
-        """The names as one output."""
-        storage = self.storage
-        return pulumi.Output.all(
-            self.job,
-            self.bucket,
-            self.log_id,
-            storage.mount_point if storage else None,
-            storage.file_system_id if storage else None,
-            self.head_files,
-            self.member_key,
-            self.signing_key,
-        ).apply(lambda values: _Names(*values))
-
-
-def node_user_data(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
+def node_user_data(config: StackConfig, planned: GcpPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:
     """The cloud-init file of a GPU worker, base64 of gzip."""
-    return user_data_inputs.get_names().apply(lambda names: _encode(render_gcp_node(_node(config, planned, names))))
+    return names.apply(lambda known: base64gzip(render_gcp_node(_node(config, planned, known))))
 
 
-def tpu_startup_script(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
+def tpu_startup_script(config: StackConfig, planned: GcpPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:
     """The script that hosts of slices run at each boot."""
-    return user_data_inputs.get_names().apply(lambda names: render_tpu_startup(_tpu_host(config, planned, names)))
+    return names.apply(lambda known: render_tpu_startup(_tpu_host(config, planned, known)))
 
 
-def ended_uri(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
+def ended_uri(config: StackConfig, planned: GcpPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:
     """The `gs://` URL of the object that exists once the job has ended."""
-
-    def uri(names: _Names) -> str:
-        host = _tpu_host(config, planned, names)
-        return f"{host.bucket_uri}/{host.ended_object}"
-
-    return user_data_inputs.get_names().apply(uri)
+    hosts = names.apply(lambda known: _tpu_host(config, planned, known))
+    return hosts.apply(lambda host: f"{host.bucket_uri}/{host.ended_object}")
 
 
-def head_user_data(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
+def head_user_data(config: StackConfig, planned: GcpPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:
     """The head node's cloud-init file, base64 of gzip."""
-    return user_data_inputs.get_names().apply(lambda names: _encode(render_gcp_head(_head(config, planned, names))))
+    return names.apply(lambda known: base64gzip(render_gcp_head(_head(config, planned, known))))
 
 
-def _encode(text: str) -> str:
-    # Without a timestamp: other bytes would replace the machine.
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-
-
-def _common(config: StackConfig, planned: GcpPlan, names: _Names) -> dict[str, Any]:
-    """The settings of every machine."""
+def _common(config: StackConfig, planned: GcpPlan, names: Names) -> dict[str, Any]:
     return {
-        "stack": config.stack,
+        **machine_settings(config, names.job, f"gs://{names.bucket}", MOUNT),
         "project": planned.project,
         "region": config.region,
-        "job": names.job,
-        "image_registry": names.job.image.partition("/")[0],
-        "bucket_uri": f"gs://{names.bucket}/{config.stack}",
-        "run_dir": run_dir(config),
         "log_id": names.log_id,
         "file_system": _file_system(config, planned, names),
-        "max_hours": config.work.max_hours,
         "member_key": names.member_key,
         "signing_key": names.signing_key,
     }
 
 
-def _file_system(config: StackConfig, planned: GcpPlan, names: _Names) -> FileSystem | None:
+def _file_system(config: StackConfig, planned: GcpPlan, names: Names) -> FileSystem | None:
     if config.storage is not None:
         assert names.mount_source is not None, "every file system has a resource"
         return FileSystem("lustre" if config.storage.kind == "lustre" else "nfs", names.mount_source, MOUNT)
     if planned.tpu is None:
         return None
     # Hosts of a slice must see the same checkpoints, also after the slice was recreated.
-    runs = run_dir(config).rpartition("/")[0]
+    runs = run_dir(config, MOUNT).rpartition("/")[0]
     return FileSystem("bucket", f"{names.bucket}/{config.stack}/shared", runs)
 
 
-def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
+def _node(config: StackConfig, planned: GcpPlan, names: Names) -> GcpNodeSpec:
     machine = planned.gpu_machine
     # The plug-in may not work with a command's image: its nodes use TCP.
     plugin = nccl_plugin(machine, own_image=config.cluster.image_id is not None) if config.trains else None
@@ -148,14 +102,11 @@ def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
         gvnics_planned=nics.count("GVNIC"),
         rdma_nics_planned=nics.count("MRDMA"),
         data_dir=names.job.data_dir,
-        scratch_mount_point="/scratch" if machine.instance_store_gib.value else None,
-        labels=container_labels(config, planned.tags),
-        terminate_when_done=config.work.terminate_when_done,
-        breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
+        **worker_settings(config, machine, planned.tags),
     )
 
 
-def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSpec:
+def _tpu_host(config: StackConfig, planned: GcpPlan, names: Names) -> TpuHostSpec:
     return TpuHostSpec(
         **_common(config, planned, names),
         data=_worker_data(config, planned),
@@ -166,16 +117,13 @@ def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSp
     )
 
 
-def _head(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpHeadSpec:
+def _head(config: StackConfig, planned: GcpPlan, names: Names) -> GcpHeadSpec:
     several = len(config.cluster.capacity) > 1
-    scrapes = config.trains and config.network.egress is Egress.NAT
     return GcpHeadSpec(
         **_common(config, planned, names),
         data=_head_data(config, planned, names),
         zones=tuple(sorted({rung_zone(rung, planned.zone) for rung in config.cluster.capacity})),
-        port=RENDEZVOUS_PORT,
-        metrics_port=METRICS_PORT,
-        prometheus_image=config.head.prometheus_image if scrapes else None,
+        **head_settings(config),
         fallback_uri=f"gs://{names.head_files}/{FALLBACK_OBJECT}" if several else None,
     )
 
@@ -186,7 +134,7 @@ def _worker_data(config: StackConfig, planned: GcpPlan) -> DataSource | None:
     return DataSource(config.storage.source, "head" if imports(config, planned) else "copy")
 
 
-def _head_data(config: StackConfig, planned: GcpPlan, names: _Names) -> DataSource | None:
+def _head_data(config: StackConfig, planned: GcpPlan, names: Names) -> DataSource | None:
     if not imports(config, planned):
         return None
     assert config.storage is not None, "imports checks it"

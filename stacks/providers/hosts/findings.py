@@ -55,7 +55,6 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
 
 
 def _slurm(config: StackConfig, planned: HostsPlan) -> Iterable[Finding]:
-    """Findings about the cluster."""
     own, spec = get_hosts(config), slurm_spec(config, planned)
     if len(own.machines) > 1 and own.shared_dir is None:
         yield Finding.error(

@@ -90,7 +90,6 @@ def _machine(own: HostsConfig, script: str, position: int) -> HostArgs:
 def _slurm_pool(
     config: StackConfig, machines: list[HostArgs], opts: pulumi.ResourceOptions
 ) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares the machines and returns what the stack exports."""
     own = get_hosts(config)
     keys: dict[str, pulumi.Input[str]] = {MUNGE_KEY: munge_key(config.stack)}
     pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "keys": keys}, opts)

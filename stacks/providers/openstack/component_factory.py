@@ -7,32 +7,25 @@ from typing import Any
 import pulumi
 
 from gangway.components.core.member_key import member_key
-from gangway.components.openstack.launch import HEAD_ROOT_GIB, HeadNode, HeadNodeArgs
+from gangway.components.openstack.launch import HEAD_ROOT_GIB, HeadNode
 from gangway.components.openstack.machine_secrets import (
     MachineSecrets,
-    MachineSecretsArgs,
     NodeIdentity,
-    NodeIdentityArgs,
     get_period,
     url_key,
 )
-from gangway.components.openstack.network import TrainingNetwork, TrainingNetworkArgs
-from gangway.components.openstack.node_pool import NodePool, NodePoolArgs
-from gangway.components.openstack.storage import ManilaShare, ManilaShareArgs, RunBucket
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
-from gangway.stacks.config.stack_config import StackConfig
+from gangway.components.openstack.network import TrainingNetwork
+from gangway.components.openstack.node_pool import NodePool
+from gangway.components.openstack.storage import ManilaShare, RunBucket
+from gangway.stacks.base.factory import Factory
 from gangway.stacks.providers.openstack.plan import OpenstackPlan, get_section
 from gangway.stacks.providers.openstack.settings import OpenstackConfig
-from gangway.stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data, secrets_content
+from gangway.stacks.providers.openstack.user_data import Names, head_user_data, node_user_data, secrets_content
 
 
 @dataclass(frozen=True)
-class ComponentFactory:
+class ComponentFactory(Factory[OpenstackPlan]):
     """One method per component; `build` connects them."""
-
-    config: StackConfig
-    planned: OpenstackPlan
-    opts: pulumi.ResourceOptions
 
     @property
     def _own(self) -> OpenstackConfig:
@@ -50,10 +43,10 @@ class ComponentFactory:
             "external_network_id": self._own.external_network_id,
             "service_cidrs": list(self._own.service_cidrs),
             "dns_nameservers": list(self._own.dns_nameservers),
-            "head": {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT} if self.planned.head else None,
+            "head": self.head_ports() if self.planned.head else None,
             "tags": self.planned.tags,
         }
-        return TrainingNetwork(self.config.stack, typed_args(TrainingNetworkArgs, args), self.opts)
+        return self.declare(TrainingNetwork, args)
 
     def storage(self, network: TrainingNetwork) -> ManilaShare | None:
         """The share, if any."""
@@ -72,12 +65,12 @@ class ComponentFactory:
             "subnet_ids": network.private_subnet_ids,
             "tags": self.planned.tags,
         }
-        return ManilaShare(self.config.stack, typed_args(ManilaShareArgs, args), self.opts)
+        return self.declare(ManilaShare, args)
 
     def node_identity(self, runs: RunBucket) -> NodeIdentity:
         """The identity of the machines."""
         args = {"run_bucket": runs.bucket_name, "role": self._own.object_role, "access_rules": self._own.access_rules}
-        return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
+        return self.declare(NodeIdentity, args)
 
     def secrets(
         self, identity: NodeIdentity, storage: ManilaShare | None, signing: pulumi.Output[str]
@@ -94,7 +87,7 @@ class ComponentFactory:
             "period": get_period(time.time()),
             "tags": self.planned.tags,
         }
-        return MachineSecrets(name, typed_args(MachineSecretsArgs, args), self.opts)
+        return self.declare(MachineSecrets, args)
 
     def _machine(
         self, network: TrainingNetwork, image: str, boot_volume_gib: int | None, secrets: MachineSecrets
@@ -110,9 +103,7 @@ class ComponentFactory:
             "tags": self.planned.tags,
         }
 
-    def head(
-        self, network: TrainingNetwork, user_data_inputs: UserDataInputs, secrets: MachineSecrets
-    ) -> HeadNode | None:
+    def head(self, network: TrainingNetwork, names: pulumi.Output[Names], secrets: MachineSecrets) -> HeadNode | None:
         """The head node; None for a single node."""
         if not self.planned.head:
             return None
@@ -124,14 +115,14 @@ class ComponentFactory:
             "subnet_id": network.private_subnet_ids[0],
             "private_ip": self.planned.network.head,
             "security_group_ids": [network.head_security_group_id],
-            "user_data": head_user_data(self.config, self.planned, user_data_inputs),
+            "user_data": head_user_data(self.config, self.planned, names),
         }
-        return HeadNode(self.config.stack, typed_args(HeadNodeArgs, args), self.opts)
+        return self.declare(HeadNode, args)
 
     def pool(
         self,
         network: TrainingNetwork,
-        user_data_inputs: UserDataInputs,
+        names: pulumi.Output[Names],
         secrets: MachineSecrets,
         head: HeadNode | None,
     ) -> NodePool:
@@ -152,6 +143,6 @@ class ComponentFactory:
             "rdma_ports": self.planned.rdma_ports,
             "rdma_vnic_type": own.rdma_vnic_type,
             "head_host": head.host if head else None,
-            "user_data": node_user_data(self.config, self.planned, user_data_inputs),
+            "user_data": node_user_data(self.config, self.planned, names),
         }
-        return NodePool(self.config.stack, typed_args(NodePoolArgs, args), self.opts)
+        return self.declare(NodePool, args)

@@ -65,7 +65,6 @@ def _fabric(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
 
 
 def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
-    """The choice of hosts, by a reservation or a server group."""
     own, nodes, rung = get_section(config), config.cluster.nodes, config.cluster.capacity[0]
     if isinstance(rung, Reservation):
         yield Finding.warning(

@@ -192,7 +192,7 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
         [get_price(config, planned.machine)],
         image,
         state=shared.state_root(config, MOUNT),
-        run_dir=run_dir(config),
+        run_dir=shared.run_dir(config, MOUNT),
         data_dir=data_dir(config) or "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
         at=head if planned.head else Rendezvous(standalone=True),
@@ -209,8 +209,3 @@ def data_dir(config: StackConfig) -> str | None:
 def fabric_min_gbps(config: StackConfig, planned: OpenstackPlan) -> float | None:
     """The minimum bus bandwidth for the job to start; None if there is no fabric to test."""
     return shared.least_bus_gbps(config, planned.machine, planned.fabric.gbps) if planned.fabric.num_devices else None
-
-
-def run_dir(config: StackConfig) -> str:
-    """The run directory, the same on every node."""
-    return shared.run_dir(config, MOUNT)

@@ -19,7 +19,7 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.openstack.component_factory import ComponentFactory
 from gangway.stacks.providers.openstack.findings import findings
 from gangway.stacks.providers.openstack.plan import OpenstackPlan, get_section, job_spec, plan
-from gangway.stacks.providers.openstack.user_data import UserDataInputs
+from gangway.stacks.providers.openstack.user_data import Names
 
 __all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
 
@@ -42,11 +42,11 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     assert image is not None, "gangway.stacks.loading.unsupported_settings checks it"
     job = pulumi.Output.from_input(job_spec(config, planned, image))
     share = (storage.mount_source, storage.access_user) if storage else ("", "")
-    user_data_inputs = UserDataInputs(job, runs.bucket_url, *share)
+    names = pulumi.Output.all(job, runs.bucket_url, *share).apply(lambda known: Names(*known))
     signing = signing_key(config.stack)
     secrets = stack.secrets(identity, storage, signing.pem)
-    head = stack.head(network, user_data_inputs, secrets)
-    pool = stack.pool(network, user_data_inputs, secrets, head)
+    head = stack.head(network, names, secrets)
+    pool = stack.pool(network, names, secrets, head)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "image": image,

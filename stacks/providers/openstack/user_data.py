@@ -1,12 +1,9 @@
 """User data of the machines of a stack on OpenStack: workers and head node."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pulumi
 
-from gangway.components.core.fields import Egress
 from gangway.components.core.job import JobSpec
 from gangway.images.openstack import (
     SECRETS_FILE,
@@ -18,13 +15,13 @@ from gangway.images.openstack import (
 )
 from gangway.images.render import base64gzip
 from gangway.images.specs import FileSystem, RdmaSetup
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
+from gangway.stacks.base.shared import container_labels, head_settings, machine_settings
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, get_section, run_dir
+from gangway.stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, get_section
 
 
-class _Names(NamedTuple):
-    """The values of UserDataInputs."""
+class Names(NamedTuple):
+    """Names that exist only once their resources do; those of the share are empty without one."""
 
     job: JobSpec
     bucket_url: str
@@ -32,29 +29,14 @@ class _Names(NamedTuple):
     mount_user: str
 
 
-@dataclass(frozen=True)
-class UserDataInputs:
-    """Names that exist only once their resources do; those of the share are empty without one."""
-
-    job: pulumi.Output[JobSpec]
-    bucket_url: pulumi.Output[str]
-    mount_source: pulumi.Input[str] = ""
-    mount_user: pulumi.Input[str] = ""
-
-    def render(self, render: Callable[[_Names], str]) -> pulumi.Output[str]:
-        """The user data with the text that `render` returns."""
-        known: pulumi.Output[list[Any]] = pulumi.Output.all(*(getattr(self, name) for name in _Names._fields))
-        return known.apply(lambda values: base64gzip(render(_Names(*values))))
-
-
-def node_user_data(config: StackConfig, planned: OpenstackPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
+def node_user_data(config: StackConfig, planned: OpenstackPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:
     """A worker's cloud-init file, base64 of gzip."""
-    return user_data_inputs.render(lambda names: render_openstack_node(_node(config, planned, names)))
+    return names.apply(lambda known: base64gzip(render_openstack_node(_node(config, planned, known))))
 
 
-def head_user_data(config: StackConfig, planned: OpenstackPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
+def head_user_data(config: StackConfig, planned: OpenstackPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:
     """The head node's cloud-init file, base64 of gzip."""
-    return user_data_inputs.render(lambda names: render_openstack_head(_head(config, planned, names)))
+    return names.apply(lambda known: base64gzip(render_openstack_head(_head(config, planned, known))))
 
 
 def secrets_content(
@@ -70,19 +52,13 @@ def secrets_content(
     return known.apply(lambda values: OpenstackSecrets(auth_url, config.region, *values).text())
 
 
-def _common(config: StackConfig, planned: OpenstackPlan, names: _Names) -> dict[str, Any]:
-    """The settings of every machine."""
+def _common(config: StackConfig, planned: OpenstackPlan, names: Names) -> dict[str, Any]:
     return {
-        "stack": config.stack,
+        **machine_settings(config, names.job, names.bucket_url, MOUNT),
         "member_key": SECRETS_FILE if planned.member_key else None,
         "signing_key": SECRETS_FILE,
-        "job": names.job,
-        "image_registry": names.job.image.partition("/")[0],
-        "bucket_uri": f"{names.bucket_url}/{config.stack}",
-        "run_dir": run_dir(config),
         "file_system": _file_system(config, names.mount_source),
         "mount_user": names.mount_user,
-        "max_hours": config.work.max_hours,
         "terminate_when_done": config.work.terminate_when_done,
     }
 
@@ -93,7 +69,7 @@ def _file_system(config: StackConfig, source: str) -> FileSystem | None:
     return FileSystem("ceph" if get_section(config).share_protocol == "CEPHFS" else "nfs", source, MOUNT)
 
 
-def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> OpenstackNodeSpec:
+def _node(config: StackConfig, planned: OpenstackPlan, names: Names) -> OpenstackNodeSpec:
     fabric = planned.fabric
     setup = RdmaSetup(
         link_layer="InfiniBand" if fabric.link_layer == "InfiniBand" else "Ethernet",
@@ -111,15 +87,9 @@ def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> Opensta
     )
 
 
-def _head(config: StackConfig, planned: OpenstackPlan, names: _Names) -> OpenstackHeadSpec:
-    # A command leaves no record to upload, and its metrics are unknown.
+def _head(config: StackConfig, planned: OpenstackPlan, names: Names) -> OpenstackHeadSpec:
+    # A command leaves no record to upload.
     known = names if config.trains else names._replace(mount_user="")
     common = _common(config, planned, known) | ({} if config.trains else {"file_system": None})
-    scrapes = config.trains and config.network.egress is Egress.NAT
-    return OpenstackHeadSpec(
-        **common,
-        port=RENDEZVOUS_PORT,
-        metrics_port=METRICS_PORT,
-        workers=tuple(planned.network.worker(index) for index in range(planned.num_machines)),
-        prometheus_image=config.head.prometheus_image if scrapes else None,
-    )
+    workers = tuple(planned.network.worker(index) for index in range(planned.num_machines))
+    return OpenstackHeadSpec(**common, workers=workers, **head_settings(config))
