@@ -51,9 +51,7 @@ newer archive needs `storage.efa_setup_sha256`.
 
 @dataclass(frozen=True, kw_only=True)
 class AwsMachineSpec(MachineSpec):
-    """A machine on AWS. The file system can only be FSx for Lustre. `log_group`: CloudWatch log group of output and
-    events; None leaves both in the journal.
-    """
+    """A machine on AWS. `log_group`: of output and events in CloudWatch; None leaves both in the journal."""
 
     region: str
     log_group: str | None = None
@@ -73,7 +71,6 @@ class AwsNodeSpec(AwsMachineSpec, WorkerSpec):
     """A worker.
 
     Attributes:
-        efa_interfaces_planned: in the launch template; 0 for no EFA.
         lustre_efa: mount the file system over EFA; a node that cannot gives up.
         lustre_efa_interfaces: EFA interfaces that LNet needs for that.
         lustre_efa_setup_sha256: checksum of AWS's archive that sets up LNet.
@@ -168,9 +165,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
 
 
 def render_aws_node(spec: AwsNodeSpec) -> str:
-    """A worker's `#cloud-config` for AWS's Deep Learning AMI. A systemd unit prepares it, so that a reboot mounts and
-    checks again.
-    """
+    """A worker's `#cloud-config` for AWS's Deep Learning AMI."""
     steps = _node_steps(spec)
     values = {
         "image_has_docker": True,
@@ -250,9 +245,7 @@ def check_user_data_size(text: str) -> None:
 
 
 def user_data_base64gzip(text: str) -> str:
-    """EC2 user data. Zopfli compresses 3 % better than zlib, and gives the same bytes everywhere, so that a new zlib
-    replaces no node. Raises ValueError above EC2's limit.
-    """
+    """EC2 user data. Zopfli's bytes are the same with any zlib, so no node is replaced. ValueError: above the limit."""
     from zopfli.gzip import compress
 
     packed = compress(text.encode(), numiterations=3)  # 15, the default, take twice as long for 4 bytes less

@@ -66,11 +66,7 @@ class FabricSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class AzureMachineSpec(MachineSpec):
-    """A machine on Azure. The file system can only be Managed Lustre, which fetches data as it is read.
-
-    `client_id`: of the machine's managed identity. `ingestion_url`: receives log rows and events; None leaves them in
-    the journal.
-    """
+    """A machine on Azure. `ingestion_url`: receives log rows and events; None leaves them in the journal."""
 
     client_id: str
     ingestion_url: str | None = None
@@ -86,12 +82,7 @@ class AzureMachineSpec(MachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class AzureNodeSpec(AzureMachineSpec, WorkerSpec):
-    """A GPU worker, in a scale set.
-
-    Attributes:
-        fabric: None checks nothing.
-        scratch_is_temporary_disk: the scratch disk is Azure's temporary disk, not NVMe.
-    """
+    """A GPU worker, in a scale set. `scratch_is_temporary_disk`: of Azure, not NVMe."""
 
     fabric: FabricSetup | None = None
     scratch_is_temporary_disk: bool = False
@@ -108,13 +99,7 @@ class AzureNodeSpec(AzureMachineSpec, WorkerSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class AzureHeadSpec(AzureMachineSpec, HeadSpec):
-    """The head node.
-
-    Attributes:
-        resource_group_name: contains only the stack's scale sets.
-        fallback: `gangway.components.azure.fallback.FallbackConfig` as JSON data; None if the head does not scale the
-        sets.
-    """
+    """The head node. `resource_group_name`: with only the stack's scale sets; `fallback`: a FallbackConfig as JSON."""
 
     subscription_id: str
     resource_group_name: str
@@ -199,9 +184,7 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
 
 
 def render_azure_head(spec: AzureHeadSpec) -> str:
-    """The head node's `#cloud-config` for Canonical's Ubuntu. A custom command has no record; if its nodes need no
-    rendezvous, the head runs no container.
-    """
+    """A custom command has no record; if its nodes need no rendezvous, the head runs no container."""
     trains = spec.job.command is None
     meets = trains or spec.job.command_meets
     puts_record = trains and spec.file_system is not None
@@ -233,7 +216,6 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
 
 
 def _node_steps(spec: AzureNodeSpec) -> list[str]:
-    """Those without network first, the long download last."""
     planned = {
         "check-gpu.sh": spec.job.backend == "nccl",
         "check-ib.sh": spec.fabric is not None,

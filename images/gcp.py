@@ -106,9 +106,7 @@ class NcclSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class GcpMachineSpec(MachineSpec):
-    """A machine on Google Cloud. `data`: loaded into the file system; None for none. `log_id`: Cloud Logging log of
-    events and our units' lines; None leaves both in the journal.
-    """
+    """A machine on Google Cloud. `log_id`: of Cloud Logging; None leaves events and units' lines in the journal."""
 
     project: str
     region: str
@@ -126,12 +124,7 @@ class GcpMachineSpec(MachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class GcpNodeSpec(GcpMachineSpec, WorkerSpec):
-    """A GPU worker.
-
-    Attributes:
-        nccl: what its GPU NICs need; None without any.
-        gvnics_planned: network interfaces of Google's driver, the first among them.
-    """
+    """A GPU worker. `gvnics_planned`: network interfaces of Google's driver, the first among them."""
 
     nccl: NcclSetup | None = None
     gvnics_planned: int = 1
@@ -170,12 +163,7 @@ class TpuHostSpec(GcpMachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class GcpHeadSpec(GcpMachineSpec, HeadSpec):
-    """The head node.
-
-    Attributes:
-        zones: the workers' zones.
-        fallback_uri: `gs://...` of the object that lists the groups to fill; None for none.
-    """
+    """The head node. `fallback_uri`: `gs://...` of the object that lists the groups to fill; None for none."""
 
     zones: tuple[str, ...] = ()
     fallback_uri: str | None = None
@@ -196,9 +184,7 @@ def gcp_docker_argv(spec: GcpNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
 
 
 def _profile_script(job: JobSpec, nccl: NcclSetup) -> str:
-    """Bash that sources the plug-in's profile, restores the job's variables, and runs its arguments. The job sets
-    NCCL_NET, which not every profile does. The profile's exit status is ignored.
-    """
+    """Bash that sources the plug-in's profile, whatever its status, and restores the job's variables."""
     names = [name for name in sorted(job.env) if name.startswith("NCCL_") or name == "LD_LIBRARY_PATH"]
     lines = [
         f"profile={bash_quote(nccl.env_script)}",
@@ -298,9 +284,7 @@ def render_gcp_node(spec: GcpNodeSpec) -> str:
 
 
 def render_tpu_startup(spec: TpuHostSpec) -> str:
-    """A TPU host's startup script, which writes files and units at each boot. Every host has the unit of the rendezvous
-    store, which run-tpu.sh starts on the first.
-    """
+    """A startup script that writes files and units at each boot; run-tpu.sh starts the store on the first host."""
     files, units = _worker_files(spec, _tpu_steps(spec), ["run-tpu.sh"])
     if spec.member_key is not None:
         # The container runs as root, and root owns the key.
@@ -322,7 +306,6 @@ def render_gcp_head(spec: GcpHeadSpec) -> str:
 
 
 def _node_steps(spec: GcpNodeSpec) -> list[str]:
-    """Those without network first, the long download last."""
     planned = {
         "check-gpu.sh": spec.job.backend == "nccl",
         "check-nics.sh": spec.gvnics_planned > 1 or spec.rdma_nics_planned > 0,

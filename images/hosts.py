@@ -51,14 +51,10 @@ class HostSpec(MachineSpec):
     """One machine of a stack.
 
     Attributes:
-        fabric: adapters that must be up; None checks nothing.
         shared_dir: must not be on the machine's own disk; None if one machine trains alone.
         container_engine: the engine behind /usr/bin/docker.
-        labels: the container's labels.
         port: of the rendezvous store, if this machine runs it; else None.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus on this machine.
-        workers: addresses of all machines, for Prometheus.
-        metrics_port: of the workers' metrics.
         allowed: machines, by name or address, and networks that may reach the job's ports; None closes no port.
         wireguard: interface of the tunnels to the other machines; None for none.
         keeps_record: upload a changed run record every minute, not only when the trainer ends.
@@ -129,9 +125,7 @@ def installer_text(
     refused: Sequence[str] = (),
     container_engine_hint: str = "",
 ) -> str:
-    """The script of one machine. `needs`: `COMMAND: FIX` for each required command; `refused`: `PATH: REASON` for each
-    file that must not exist; `container_engine_hint`: how to install a container engine, if required.
-    """
+    """`needs`: `COMMAND: FIX`; `refused`: `PATH: REASON` of files that must not exist; the hint only with an engine."""
     check_heredoc(files, _END)
     settings = bash_assignments({"ENGINE_HINT": container_engine_hint, "STACK": stack})
     arrays = [
@@ -248,7 +242,6 @@ def _steps(spec: HostSpec) -> list[str]:
 
 
 def _services(spec: HostSpec) -> list[str]:
-    """The units to enable and start; they pull in the others."""
     planned = {
         METADATA_UNIT: True,
         "gangway-rendezvous.service": spec.port is not None,

@@ -31,9 +31,7 @@ _FULL = ("host_memory_share", "gpu_memory_share", "cpu_wait_share")
 
 @dataclass(frozen=True)
 class Panel:
-    """One graph. `unit` is Grafana's id (`short`: a plain number); `queries` maps legends to PromQL, with {} for
-    labels.
-    """
+    """One graph. `unit`: Grafana's id (`short`: a plain number); `queries`: PromQL by legend, with {} for labels."""
 
     title: str
     unit: str
@@ -69,9 +67,7 @@ PANELS: Sequence[Panel] = (
 
 
 def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec: int = 15) -> str:
-    """prometheus.yml for the head node, whose role must allow ec2:DescribeInstances. It finds workers by their tag
-    `gangway:stack`; rank 0 serves its metrics at `port` (`--metrics-port`).
-    """
+    """For the head node, whose role must allow ec2:DescribeInstances; rank 0 serves its metrics at `port`."""
     template = template_environment().get_template("prometheus.yml.j2")
     return template.render(stack=stack, region=region, port=port, scrape_interval_sec=scrape_interval_sec)
 
@@ -79,9 +75,7 @@ def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec
 def render_prometheus_gce(
     stack: str, project: str, zones: Sequence[str], *, port: int, scrape_interval_sec: int = 15
 ) -> str:
-    """prometheus.yml for the head node on Google Cloud, which must be allowed to list instances. It finds workers in
-    `zones` by the stack's label.
-    """
+    """The same on Google Cloud, where it must be allowed to list instances of `zones`."""
     template = template_environment().get_template("prometheus-gce.yml.j2")
     running = f'labels.gangway-stack = {google_filter_text(stack)} AND status = "RUNNING"'
     return template.render(
@@ -97,9 +91,7 @@ def render_prometheus_azure(
     port: int,
     scrape_interval_sec: int = 15,
 ) -> str:
-    """prometheus.yml for the head node on Azure, which must be allowed to read machines and interfaces. `place`:
-    subscription id and resource group; `client_id`: the head's identity.
-    """
+    """The same on Azure. `place`: subscription id and resource group; `client_id`: the head's identity."""
     template = template_environment().get_template("prometheus-azure.yml.j2")
     return template.render(
         stack=stack,

@@ -50,9 +50,6 @@ class OpenstackSecrets:
         auth_url: of Keystone, version 3.
         region: of the object store.
         credential_id: an application credential that may only upload runs.
-        credential_secret: its secret.
-        member_key: authenticates the job's nodes to each other; None for one node.
-        signing_key: signs run records.
         mount_key: of a native CephFS share's user; empty with NFS.
     """
 
@@ -83,12 +80,7 @@ class OpenstackSecrets:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenstackMachineSpec(MachineSpec):
-    """A machine on OpenStack; `bucket_uri` is `swift://CONTAINER/PREFIX`.
-
-    Attributes:
-        mount_user: of a native CephFS share; empty with NFS.
-        terminate_when_done: the machine shuts down at the job's end. It stays allocated until its owner deletes it.
-    """
+    """`bucket_uri` is `swift://CONTAINER/PREFIX`. `terminate_when_done`: shut down, though still allocated."""
 
     mount_user: str = ""
     terminate_when_done: bool = False
@@ -111,9 +103,7 @@ class OpenstackMachineSpec(MachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenstackNodeSpec(OpenstackMachineSpec):
-    """A GPU worker. `fabric`: None checks nothing; `data_dir`: a folder outside the run directory that the job reads
-    and may fill, None for none; `labels`: the container's.
-    """
+    """A GPU worker. `data_dir`: a folder outside the run directory that the job reads and may fill."""
 
     fabric: RdmaSetup | None = None
     data_dir: str | None = None

@@ -70,9 +70,7 @@ def base64gzip(text: str) -> str:
 
 
 def short_stop_margin_sec(job: JobSpec) -> int:
-    """The margin where a reclaimed machine has 30 s in total (Compute Engine, "Spot VMs"; Azure, "Scheduled Events for
-    Linux VMs").
-    """
+    """For a reclaimed machine: 30 s in total (Compute Engine, "Spot VMs"; Azure, "Scheduled Events")."""
     return min(STOP_MARGIN_SEC, max(1, 30 - job.shutdown_timeout_sec))
 
 
@@ -83,9 +81,7 @@ def python_file(name: str) -> NodeFile:
 
 @cache
 def bare_python_file(name: str, used_by: str = "") -> NodeFile:
-    """The same without docstrings, comments and types, to stay below EC2's limit. `used_by`: keep only what this module
-    imports.
-    """
+    """The same in fewer bytes, for EC2's limit. `used_by`: keep only what this module imports."""
     path, mode, text = python_file(name)
     tree = ast.parse(text)
     for part in ast.walk(tree):
@@ -150,9 +146,7 @@ def _is_docstring(line: ast.stmt) -> bool:
 
 
 def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> list[NodeFile]:
-    """Shell scripts without comments, to stay below EC2's limit, and the Python that they call. `job`: a worker's,
-    whose workload's files are added.
-    """
+    """Shell scripts without comments, and their Python. `job`: a worker's, whose workload's files are added."""
     is_custom = job is not None and job.command is not None
     called = [
         bare_python_file(file, _COMMAND_RESULTS if is_custom else "")

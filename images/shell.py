@@ -188,9 +188,7 @@ def workload_argv(spec: MachineSpec, bin_dir: str, watch: Sequence[str] = ()) ->
 
 
 def workload_mounts(job: JobSpec, bin_dir: str) -> list[str]:
-    """Docker's arguments for the workload: the trainer's configuration, or a custom command's scripts, entry point and
-    working directory.
-    """
+    """Docker's arguments for the trainer's configuration, or a custom command's scripts, entry point and folder."""
     if job.training is not None:
         return _mount_file(job.training.config_file)
     if job.command is None:

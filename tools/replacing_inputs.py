@@ -92,9 +92,7 @@ class GoPackages:
 
 
 class GoIndex:
-    """terraform-provider-aws as lonegunmanb/terraform-provider-aws-index has it: a file for each function, and one for
-    each resource, with the names of its functions.
-    """
+    """terraform-provider-aws as its index has it: a file per function, and one per resource, with their names."""
 
     def __init__(self, git: Path) -> None:
         self._git = git
@@ -170,7 +168,6 @@ def _tokens(text: str) -> list[str]:
 
 
 def _block(text: str) -> list[str]:
-    """The tokens up to the brace that closes the first one."""
     found, depth = [], 0
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -440,9 +437,7 @@ def azure(git: Path) -> Mapping[str, list[str]]:
 
 
 def _azure_schema(git: Path, kind: str) -> Iterator[str]:
-    """Inputs with `willReplaceOnChanges`. The provider does not replace for inputs of blocks that the API calls
-    immutable.
-    """
+    """Inputs with `willReplaceOnChanges`; not those of blocks that the API calls immutable."""
     _, module, name = kind.split(":")
     try:
         text = _show(git, f"{_AZURE_MODULES.get(module, module)}/resources/{name}.yaml")

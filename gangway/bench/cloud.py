@@ -153,7 +153,6 @@ class Cloud:
 
     @contextmanager
     def _log(self, item: Item) -> Iterator[Callable[[str], None]]:
-        """Appends lines of the engine, whose output a full disk must not stop."""
         file = (project_dir(self._run_dir, item) / "pulumi.log").open("a", encoding="utf-8")
 
         def write(line: str) -> None:
@@ -209,7 +208,6 @@ def _process_note(note: Callable[..., None]) -> Callable[[int], None]:
 
 
 def _read_record(store: RunStore) -> RunRecord | None:
-    """The record, finished or not, if any. Raises StoreFailedError."""
     content = store.read("run.json")
     if content is None:
         return None

@@ -79,9 +79,7 @@ def _gpus() -> list[_Gpu]:
 
 
 def _visible(gpus: Sequence[_Gpu], visible: str | None) -> list[str]:
-    """Names of the visible GPUs: numbers or beginnings of UUIDs; what follows an invalid one is hidden (CUDA C++
-    Programming Guide, "CUDA Environment Variables").
-    """
+    """Names of GPUs, by number or start of a UUID; what follows an invalid one is hidden (CUDA C++ Guide)."""
     if visible is None:
         return [gpu.name for gpu in gpus]
     found = list[str]()
@@ -99,9 +97,7 @@ def _visible(gpus: Sequence[_Gpu], visible: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where all processes of a study run. `device`: cpu or cuda; `threads`: OMP_NUM_THREADS, the same for every number
-    of processes; `reason`: why there.
-    """
+    """Where a study runs. `threads`: OMP_NUM_THREADS, the same for every number of processes."""
 
     device: Literal["cpu", "cuda"]
     threads: int
@@ -114,9 +110,7 @@ class Placement:
 
 
 def placement(asked: str, largest: int, machine: Hardware, visible: str | None) -> Placement:
-    """Use GPUs if there are enough, else the CPU, unless requested. `asked`: auto, cpu or cuda; `visible`:
-    CUDA_VISIBLE_DEVICES or None, for the reason. InputError: unknown, or `cuda` with fewer GPUs than processes.
-    """
+    """GPUs if there are enough, else the CPU, unless `asked` for one. InputError: unknown, or too few GPUs."""
     if asked not in DEVICES:
         fix = nearest_hint(asked, DEVICES)
         raise InputError("--device", "no such device", value=asked, allowed=", ".join(DEVICES), fix=fix)

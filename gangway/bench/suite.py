@@ -187,9 +187,7 @@ class SuiteConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run. `name`: stack, arm and seed; `arm`: empty if there is only one; `settings`: of the trainer's
-    configuration.
-    """
+    """One run. `arm`: empty if there is only one; `settings`: of the trainer's configuration."""
 
     name: str
     stack: SuiteStack

@@ -69,9 +69,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Question:
-    """One call. `on`: the engine, as for --on; `job`: a job file's JSON; `token`: identifies a submit when it is
-    repeated; the rest depends on the call.
-    """
+    """One call; `token` identifies a submit when it is repeated."""
 
     call: Call
     on: str
@@ -134,9 +132,7 @@ class RemoteEngine:
         return [*data_source_findings(job), *found]
 
     def submit(self, job: JobFile) -> str:
-        """See `Engine`. A command without a workdir starts in the remote home folder. If the answer is lost, the submit
-        is repeated with the same token, so the job is taken once.
-        """
+        """A command without a workdir starts in the remote home folder; a repeated submit has the same token."""
         text = job.model_dump_json(exclude_unset=True)
         question = Question(Call.SUBMIT, self._on, text, token=secrets.token_hex(16))
         try:
@@ -181,7 +177,6 @@ class RemoteEngine:
         self._ask(Call.ENSURE_BEGUN, job_id=job_id)
 
     def _ask(self, call: Call, job: JobFile | None = None, job_id: str = "", offset: int = 0) -> Any:
-        """EngineAwayError: no answer; the next call reconnects. InputError: as raised remotely."""
         text = "" if job is None else job.model_dump_json(exclude_unset=True)
         try:
             return self._result(call, self._send(Question(call, self._on, text, job_id, offset)))
@@ -200,7 +195,6 @@ class RemoteEngine:
         return one_line_texts(found) if call is Call.SUBMIT else found
 
     def _send(self, question: Question) -> Answer:
-        """InputError: the connection failed. _UnansweredError."""
         if self._pipe is None:
             self._pipe = _Pipe(self._via, self._program)
         try:
@@ -246,7 +240,6 @@ class _Pipe:
         self._read_greeting()
 
     def ask(self, question: bytes) -> bytes:
-        """The answer's line. _UnansweredError."""
         assert self._process.stdin is not None, "a pipe"
         try:
             self._process.stdin.write(question + b"\n")

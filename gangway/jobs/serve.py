@@ -88,9 +88,7 @@ def _call(engine: Engine, question: Question) -> Any:
 
 
 def submit_once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
-    """The job's id, from this submit or an earlier one with the same token. EngineAwayError: the earlier one is still
-    running. InputError: it was killed or got no answer, so the job may have been taken; or what `submit` raises.
-    """
+    """The job's id, from this submit or an earlier one with that token. EngineAwayError: it still runs. InputError."""
     if not TOKEN.fullmatch(token):
         raise InputError("gangway job serve", "not a submit token", value=token, allowed="32 hexadecimal digits")
     folder = folder.expanduser()
@@ -126,9 +124,7 @@ def submit_once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -
 
 @contextmanager
 def _lock_token(path: Path) -> Iterator[IO[str]]:
-    """The locked token file. A refused submit removes the file that others wait for; they continue with a new one and
-    get their own refusal.
-    """
+    """A refused submit removes the file that others wait for; they get a new one and their own refusal."""
     while True:
         with path.open("a+") as file:
             _wait_for_lock(file)

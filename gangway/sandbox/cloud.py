@@ -87,7 +87,7 @@ class MotoCloud:
         self._stack.close()
 
     def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Build a resource; return its id and outputs (inputs and computed values)."""
+        """The id and outputs (inputs and computed values) of a new resource."""
         if type_token.startswith("pulumi:providers:"):
             return name, inputs
         if type_token == STASH or type_token.startswith("pulumi-python:dynamic/"):

@@ -28,9 +28,7 @@ _PACKAGES = ("munge", "python3-boto3", "slurm-client")
 
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmSpec:
-    """A machine of the cluster. `munge_key`: the SSM parameter with the cluster's key. `file_system`: Lustre, or None.
-    `log_group`: for events of nodes that give up.
-    """
+    """A machine of the cluster. `munge_key`: SSM parameter; `log_group`: for events of nodes that give up."""
 
     stack: str
     region: str
@@ -77,9 +75,7 @@ class AwsSlurmSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmNodeSpec(AwsSlurmSpec):
-    """A node. `efa_interfaces_planned`: 0 for none; `lustre_efa_interfaces`: 0 mounts over TCP;
-    `job_fabric`: `gangway.components.core.job.fabric_variables` of its jobs on several nodes.
-    """
+    """A node. `lustre_efa_interfaces`: 0 mounts over TCP; `job_fabric`: for its jobs on several nodes."""
 
     efa_interfaces_planned: int = 0
     lustre_efa_interfaces: int = 0
@@ -107,7 +103,6 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
     """The controller.
 
     Attributes:
-        groups: the Auto Scaling groups of the rungs, in order.
         most: limit of nodes over all rungs.
         patience_sec: a rung that starts no machine for so long is closed for `rest_sec`.
         breaker: limits machines of a rung that end before they join; None for no limit.

@@ -102,8 +102,6 @@ def _at_a_large_convolutions_speed(bench: Bench, name: str, ours: float, textboo
 
 
 def _largest_difference(bench: Bench) -> float:
-    """Relative difference of any loss of any step, with a run that writes a line per step."""
-
     from gangway.trainer.data.shards import ShardedImages
     from tools.bench import textbook
 

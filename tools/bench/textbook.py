@@ -45,11 +45,7 @@ class StepLosses(NamedTuple):
 def steps(
     config: TrainConfig, data: ShardedImages, device: torch.device, *, reuse: bool = False
 ) -> Iterator[StepLosses]:
-    """Trains without end, a step per iteration; all shards are held in memory.
-
-    `config` has no augmentation, and its memory layout is ignored. `reuse`: the generator learns from the
-    discriminator's last fakes.
-    """
+    """Trains without end, a step per iteration, all shards in memory. `reuse`: the last fakes, for the generator."""
     assert config.augment == "none", "tutorials have none, and equal losses are wanted"
     generator, discriminator = (network.to(device) for network in plain_networks(config))
     average = copy.deepcopy(generator)

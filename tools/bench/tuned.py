@@ -32,10 +32,7 @@ from tools.bench.textbook import plain_networks, r1_penalty, real_batches
 
 
 def steps(config: TrainConfig, data: ShardedImages, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields each step's losses (the generator's, the discriminator's without its penalty) without end or waits.
-
-    `config` has no augmentation.
-    """
+    """Each step's losses (the generator's, the discriminator's without its penalty), without end or waits."""
     assert config.augment == "none", "tutorials have none, and equal losses are wanted"
     rank, workers = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     mine = slice(rank * config.batch_size // workers, (rank + 1) * config.batch_size // workers)

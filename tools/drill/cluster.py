@@ -207,9 +207,7 @@ def _command_line(pid: int) -> str:
 
 @dataclass
 class Cluster:
-    """One run of the drill: its folder, its store and its nodes. `nodes_min`: so many nodes the job goes on with;
-    `environments`: what processes of a host get beside our own, by the host's name.
-    """
+    """One run of the drill. `nodes_min`: with so few the job goes on; `environments`: additions by a host's name."""
 
     folder: Path
     hosts: Mapping[str, Host]

@@ -50,10 +50,7 @@ def cli_version() -> str:
 
 
 def build_cli() -> Path:
-    """Builds the CLI unless it is there already, and returns its folder. CliError: no Go, or the build failed.
-
-    A second build waits for the first; an interrupted one leaves nothing that looks finished.
-    """
+    """Builds the CLI unless it is there, once at a time; its folder. CliError: no Go, or the build failed."""
     if shutil.which("go") is None:
         raise CliError("pulumi and go are not on PATH: install the Pulumi CLI, or Go 1.26 or newer to build it")
     folder = build_folder()
@@ -85,7 +82,6 @@ def _build(folder: Path) -> None:
 
 
 def _follow(build: "subprocess.Popen[str]", packages: int) -> None:
-    """Shows how far the build is, and every line that is not the name of a compiled package."""
     assert build.stderr is not None
     compiled, shown_at = 0, time.monotonic()
     for line in build.stderr:
@@ -99,7 +95,6 @@ def _follow(build: "subprocess.Popen[str]", packages: int) -> None:
 
 
 def _go(*words: str) -> str:
-    """What a command of Go's prints. CliError: it failed, as without a registry."""
     done = subprocess.run(["go", *words], cwd=MODULE, env=_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise CliError(f"`go {' '.join(words)}` failed: {done.stderr.strip()}")

@@ -138,7 +138,6 @@ def flat(model: type[BaseModel], path: str = "") -> str:
 
 
 def _phrase(model: type[BaseModel]) -> str:
-    """The model's summary in the middle of a text."""
     words = summary(model).removesuffix(".")
     return words[0].lower() + words[1:]
 
@@ -163,7 +162,6 @@ def _suffix(schema: Schema, root: Schema) -> str:
 
 
 def _branches(schema: Schema, root: Schema) -> list[Schema]:
-    """The alternatives of a schema, with references resolved, without null."""
     if "$ref" in schema:
         return _branches(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     if options := schema.get("anyOf") or schema.get("oneOf"):

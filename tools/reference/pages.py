@@ -64,7 +64,6 @@ def stack_file() -> str:
 
 
 def _unread() -> Mapping[str, str]:
-    """By path, which providers refuse the key."""
     providers = [(provider.name, provider.settings.unsupported) for provider in all_providers()]
     paths = dict.fromkeys(path for _, unsupported in providers for path in unsupported)
     return {
@@ -113,7 +112,6 @@ def training() -> str:
 
 
 def _limits() -> Iterator[tuple[str, str]]:
-    """Field and allowed values of every limit, once."""
     parts = [part for choice in (ARCHITECTURES, LOSSES) for part in choice.fields.values()]
     limits = [(name, field.narrower.allowed) for part in parts for name, field in part.items() if field.narrower]
     for name, allowed in sorted(set(limits)):

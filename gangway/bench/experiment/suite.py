@@ -189,9 +189,7 @@ class ExperimentConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run. `position`: in the order, from 0; `args`: arguments of `train` by scenario and arm, the last duplicate
-    counts; `threads`: OMP_NUM_THREADS of each process.
-    """
+    """One run. `position`: in the order, from 0; `args`: of `train`, the last duplicate counts."""
 
     scenario: Scenario
     arm: ExperimentArm
@@ -233,9 +231,7 @@ def get_arms(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ..
 
 
 def get_items(suite: ExperimentConfig, treatment: str = "", *, small: bool = False) -> tuple[Item, ...]:
-    """All runs in order: per scenario seed after seed, with a new order of arms for each seed, so that slow drift of
-    the machine, such as heat, affects all arms alike.
-    """
+    """All runs in order; each seed has a new order of arms, so that slow drift such as heat affects all alike."""
     arms = get_arms(suite, treatment)
     draw = random.Random(suite.order_seed)
     found: list[Item] = []

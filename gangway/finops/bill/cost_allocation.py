@@ -47,9 +47,7 @@ class Window:
 
 @dataclass
 class Sums:
-    """US dollars of some charges. `compute_usd`: of machines, None if a charge has no category; `num_charges`: parts of
-    one count as one; `first`: start of the earliest, None without any.
-    """
+    """US dollars. `compute_usd`: of machines, None if unknown; `num_charges`: parts of one count as one."""
 
     usd: float = 0.0
     compute_usd: float | None = 0.0
@@ -86,10 +84,8 @@ class CostAllocation:
     per unit of other currencies; `known`: stacks by resource, for resources tagged elsewhere.
 
     Attributes:
-        runs: by run.
         unexplained: by provider and stack, with a stack's tag but no active run.
         untagged: by provider, without a stack's tag.
-        total: of all charges in dollars.
         foreign: by currency, of charges in a currency without a rate; in no other sum.
         foreign_runs: the currencies of such charges by run.
     """

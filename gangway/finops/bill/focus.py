@@ -233,9 +233,7 @@ def _add_price(use: CapacityUse, price: Quantity) -> CapacityUse:
 
 
 def focus_rows(record: RunRecord, billing_account: str, version: Version = Version.V1_4) -> list[dict[str, Any]]:
-    """The rows of a record (see `missing_rows_reason`). The bill already charges these node hours, so FOCUS's cost
-    columns are 0 and the record's figures are in custom columns. `billing_account`: the payer's id on the invoice.
-    """
+    """Rows of a record; their costs are 0, since the bill has these node hours, and figures are in custom columns."""
     rows = [row for use in record.cost.uses for row in _rows(record, use, billing_account, version)]
     found = problems(exported_columns(version), rows, version)
     assert not found, found
@@ -309,7 +307,6 @@ def _session(record: RunRecord, use: CapacityUse) -> SessionRecord:
 
 
 def _energy(record: RunRecord, it_joules: Quantity) -> tuple[float | None, float | None]:
-    """Joules of the data centre and grams of CO2e."""
     pue, intensity = record.energy.pue.value, record.carbon.intensity_g_per_kwh.value
     joules = None if it_joules.value is None or pue is None else it_joules.value * pue
     return joules, None if joules is None or intensity is None else joules / _JOULES_PER_KWH * intensity

@@ -247,9 +247,7 @@ _Key = tuple[str, str, str, str]
 
 
 class Bills:
-    """Bills in files and folders. After a pass over `charges`, `num_rows` counts the used rows and `num_replaced` those
-    skipped for a newer delivery. InputError: see `find_deliveries`.
-    """
+    """Bills in files and folders; a pass over `charges` counts its rows. InputError: see `find_deliveries`."""
 
     def __init__(self, places: Sequence[Path]) -> None:
         self.deliveries = find_deliveries(places)
@@ -263,10 +261,7 @@ class Bills:
         self._formats: set[str] = set()
 
     def charges(self, progress: Callable[[int], object] = lambda rows: None) -> Iterator[Charge]:
-        """Yield the charges of all files, of the newest delivery per account and billing period. `progress`: called
-        every thousand rows with their number. InputError: not a bill, an invalid value, or two deliveries of one period
-        in unknown order.
-        """
+        """Charges of the newest delivery per account and period. InputError: no bill, or an invalid value or order."""
         self._start()
         for delivery in self.deliveries.used:
             keys = self._keys[delivery] = {}

@@ -27,11 +27,7 @@ _MOST_INTERRUPTIONS: Final = 10_000
 
 @dataclass(frozen=True)
 class Interruptions:
-    """Losses of a job by interruptions.
-
-    In seconds: mean time between them (infinite for never), between checkpoints, and from an interruption until
-    training resumes.
-    """
+    """Losses of a job by interruptions, in seconds; the mean time between them may be infinite."""
 
     mtbf_sec: float = inf
     interval_sec: float = 0.0
@@ -55,9 +51,7 @@ def remaining(
     level: float = 0.9,
     interruptions: Interruptions | None = None,
 ) -> Remaining:
-    """Forecast a job's remaining time. `windows`: seconds and images of past windows in order, without stops; at least
-    FEWEST_WINDOWS.
-    """
+    """`windows`: seconds and images of past windows, without stops; at least FEWEST_WINDOWS."""
     assert len(windows) >= FEWEST_WINDOWS, "whoever has fewer does not ask"
     images = sum(count for _, count in windows)
     naive = images_left * sum(seconds for seconds, _ in windows) / images

@@ -331,7 +331,6 @@ class AwsSource:
         )
 
     def _pages(self, client: Any, operation: str, key: str, **request: Any) -> Iterator[Any]:
-        """Every row of all pages; boto3 retries while AWS is busy."""
         from botocore import exceptions
 
         try:
@@ -414,7 +413,6 @@ class AwsPublicSource:
             yield Gap(region, ", ".join(products), str(problem))
 
     def _global_file(self, code: str) -> Sequence[Answer]:
-        """The rows without a region, read once."""
         if code not in self._everywhere:
             products = {name: product for name, product in AWS_SERVICES.items() if product.is_global}
             self._everywhere[code] = list(self._service_file(code, "", _select_code(products, code)))

@@ -128,9 +128,7 @@ E2_MACHINES: Mapping[str, tuple[float, float]] = {
 
 
 def get_price(sku: Mapping[str, Any], entry: Entry) -> tuple[float, str, str]:
-    """US dollars per catalogue unit, the unit, the currency. An unexpected unit is returned unchanged, to be refused.
-    KeyError, TypeError, ValueError, IndexError: an undocumented shape.
-    """
+    """Dollars per unit, unit, currency. KeyError, TypeError, ValueError, IndexError: an undocumented shape."""
     expression = sku["pricingInfo"][-1]["pricingExpression"]
     tiers = [rate for rate in expression["tieredRates"] if _start(rate) <= entry.amount]
     price = max(tiers, key=_start)["unitPrice"]
@@ -185,9 +183,7 @@ def is_dropped(description: str) -> bool:
 
 
 def part_prices(sku: Mapping[str, Any]) -> Iterable[tuple[Part, float]]:
-    """US dollars per hour of one core, GiB, card or chip of an entry, by region; none if dropped. KeyError, TypeError,
-    ValueError, IndexError: an undocumented shape, or an unexpected unit or currency.
-    """
+    """Dollars per hour of an entry's core, GiB, card or chip, by region. Raises as `get_price`."""
     description, usage = str(sku["description"]).lower(), sku["category"]["usageType"]
     if usage not in ("OnDemand", "Preemptible") or is_dropped(description):
         return
@@ -237,9 +233,7 @@ _Prices: TypeAlias = Mapping[Part, tuple[float, ...]]
 
 
 class GcpSource:
-    """The Cloud Billing Catalog. `web`: with credentials unless `key` is given; `machines`: to sum the parts for;
-    `today`: the prices' date.
-    """
+    """The Cloud Billing Catalog. `machines`: to sum the parts for; `today`: the prices' date."""
 
     name = "gcp"
 

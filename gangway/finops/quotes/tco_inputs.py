@@ -46,10 +46,7 @@ UNITS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Inputs:
-    """One comparison. `facts`: by the names of UNITS, `resale` is at the end of the years; `rented`: the compared
-    offer, None if the price was given; `reserved`: commitments with a known price, and the on-demand price; `unpriced`:
-    commitments, and providers, without a known price.
-    """
+    """One comparison. `facts`: by the names of UNITS, `resale` at the years' end; `unpriced`: without a known price."""
 
     accelerator: str
     num_nodes: int
@@ -96,10 +93,7 @@ class Inputs:
 def gather(
     accelerator: str, num_nodes: int, years: float, offers: "Sequence[Offer]", given: Mapping[str, float | None]
 ) -> Inputs:
-    """Collect the inputs of a comparison. `accelerator`: such as `H100x8`; `offers`: all offers of such a node, at
-    least one; `given`: checked command-line values by the names of UNITS, and commitment prices by kind. InputError: a
-    price or a power draw is unknown and not given.
-    """
+    """`given`: checked values by the names of UNITS, and commitment prices. InputError: a figure is unknown."""
     on_demand = [o for o in offers if o.kind == "on-demand" and _is_priced(o)]
     cheapest = min(on_demand, key=lambda o: o.price.value or 0.0, default=None)
     rented = None if given.get("usd_per_hour") is not None else cheapest
@@ -180,7 +174,6 @@ def _availability(machine: "MachineType") -> Fact[float]:
 
 
 def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[str, Fact[float] | None]:
-    """Price, draw and colocation of an owned node; None if unknown."""
     table = load_onprem()
     own = table.nodes.get(accelerator)
     board, host, share = machine.accelerator_watts, machine.host_watts, board_share(machine).value

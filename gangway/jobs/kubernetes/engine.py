@@ -190,7 +190,6 @@ class KubernetesEngine:
                 return job_id
 
     def _remove_old_jobs(self, sets: Sequence[Any]) -> None:
-        """Removes jobs without an end that JobSet knows, which would stay forever, with their variables."""
         now = datetime.now(UTC)
         with suppress(ForbiddenError):
             if any(may_be_old(each, now) for each in sets):
@@ -224,7 +223,6 @@ class KubernetesEngine:
         return self._log(seen, job_id, offset)
 
     def _lost_log_note(self, seen: JobObjects) -> str:
-        """What is lost, and where it may be found; empty if nothing is."""
         gone, starts = lost_starts(seen)
         if not gone:
             return ""
@@ -268,7 +266,6 @@ class KubernetesEngine:
         )
 
     def _deactivate(self, seen: JobObjects) -> bool:
-        """False if Kueue has made no workload for it yet."""
         if seen.workload is None:
             return False
         if seen.workload["spec"].get("active", True):
@@ -276,9 +273,7 @@ class KubernetesEngine:
         return True
 
     def _cancel_late_start(self, seen: JobObjects) -> bool:
-        """Deactivates a job that was cancelled but started anyway, because its starter was cut off before it saw that.
-        Whether there was such a cancel.
-        """
+        """Whether it was cancelled; one that started anyway, because its starter was cut off, is deactivated."""
         if cancelled_at(seen) is None:
             return False
         if CANCELLED_ANNOTATION not in get_annotations(seen.last):
@@ -361,7 +356,6 @@ class KubernetesEngine:
         return get_status(seen, self._other_places(seen))
 
     def _other_places(self, seen: JobObjects) -> int | None:
-        """See `get_status`."""
         if not (unfit := unfit_nodes(seen)):
             return 0
         last = seen.last
@@ -398,7 +392,6 @@ class KubernetesEngine:
         return None if members[-1]["spec"].get("parentName") else cohort_total(members)
 
     def _block(self, job: JobFile, queue_name: str) -> str | None:
-        """See `Placing.block`; None if this user may not read it."""
         if job.nodes.max == 1:
             return None
         try:
@@ -411,9 +404,7 @@ class KubernetesEngine:
 
 
 def own_name() -> str:
-    """With a login shared by sudo, the name of the user who ran sudo. A number if the user has no name, as in many
-    containers.
-    """
+    """With a login shared by sudo, the user who ran sudo; a number without a name, as in many containers."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # the second since Python 3.13

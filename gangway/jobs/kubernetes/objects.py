@@ -32,7 +32,6 @@ class JobObjects:
     Attributes:
         sets: its JobSets, first start first, without expired ones.
         workload: Kueue's, of the last; None if Kueue has made none yet.
-        jobs, pods: of the last.
         earlier: workloads of the other sets; None if deleted.
     """
 

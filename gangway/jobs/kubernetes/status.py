@@ -51,9 +51,7 @@ def cancelled_at(seen: JobObjects) -> datetime | None:
 
 
 def get_status(seen: JobObjects, other_places: int | None) -> JobStatus:
-    """`other_places`: how many pods fit on nodes other than unfit ones; None if unknown. UnreadableError: as
-    `get_file`.
-    """
+    """`other_places`: pods that fit on nodes other than unfit ones; None if unknown. UnreadableError: as `get_file`."""
     last, job = seen.last, get_file(seen.last)
     phase, code, reason, ended_at = _find_end(seen, job, other_places) or (*_current_phase(seen), None)
     stretches = get_run_intervals(seen)
@@ -78,7 +76,6 @@ _End = tuple[Phase, int | None, str, datetime | None]
 
 
 def _find_end(seen: JobObjects, job: JobFile, other_places: int | None) -> _End | None:
-    """None if it is not over."""
     if (done := condition(seen.last, "Completed")) is not None:
         return Phase.DONE, 0, "", find_time(done["lastTransitionTime"])
     cancelled = cancelled_at(seen)
@@ -155,14 +152,12 @@ def _started_at(seen: JobObjects) -> datetime | None:
 
 
 def _pod_exits(seen: JobObjects) -> list[tuple[str, int]]:
-    """Pod and exit code named by the failed Jobs; the first is the cause."""
     messages = [each.get("message", "") for job in seen.jobs for each in job["status"].get("conditions", ())]
     named = [(found[1], int(found[2])) for message in messages if (found := _CODE.search(message))]
     return list(dict.fromkeys(named))
 
 
 def _is_at_work(seen: JobObjects) -> bool:
-    """For a job that has not ended."""
     return bool(seen.live) or (_is_admitted(seen) and not _is_inactive(seen))
 
 
@@ -188,9 +183,7 @@ def get_run_intervals(seen: JobObjects) -> tuple[RunInterval, ...] | None:
 
 
 def remaining_sec(seen: JobObjects) -> int:
-    """Unused seconds of a failed JobSet; 0 or less if they are used up. If Kueue's workload was deleted, the whole
-    lifetime counts.
-    """
+    """Unused seconds of a failed JobSet, 0 or less if used up; without a workload the whole lifetime counts."""
     last, given = seen.last, get_hours_sec(seen.last)
     ended_at = _ended_at(last)
     assert ended_at is not None, "asked of one that has failed"
@@ -203,7 +196,6 @@ def remaining_sec(seen: JobObjects) -> int:
 def _set_intervals(
     job_set: Found, workload: Found | None, nodes: int, pods: Sequence[Found] = ()
 ) -> list[RunInterval] | None:
-    """An empty list or one interval; None if unknown."""
     ended_at = _ended_at(job_set)
     if workload is None:
         # Suspended: Kueue has not seen it yet. Else an administrator may have Kueue delete ended workloads.

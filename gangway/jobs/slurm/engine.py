@@ -107,8 +107,6 @@ _LOST_ENDS = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLI
 
 @dataclass(frozen=True)
 class _State:
-    """All empty if Slurm does not know the number."""
-
     uid: str
     word: str
     reason: str
@@ -122,9 +120,7 @@ _STATE_FORMAT = "%i|%U|%T|%r|%k"
 
 @dataclass(frozen=True)
 class _Partition:
-    """One or several partitions, as in Slurm's options. `nodes`: the most for one job; `most_minutes`: its time limit,
-    None if unlimited.
-    """
+    """Partitions as in Slurm's options; `nodes`: the most for one job, `most_minutes`: None if unlimited."""
 
     name: str
     nodes: int
@@ -132,9 +128,7 @@ class _Partition:
 
 
 class SlurmEngine(FolderEngine):
-    """`folder`: shared by this machine and all nodes; `partition`: empty for the default one, or several joined by +,
-    of which Slurm takes the first with nodes for the job.
-    """
+    """`folder`: shared with all nodes; `partition`: empty for the default, or several joined by +."""
 
     kind = "slurm"
 
@@ -222,7 +216,6 @@ class SlurmEngine(FolderEngine):
                     yield number
 
     def _status(self, folder: JobFolder, state_of: Callable[[str], _State]) -> JobStatus:
-        """Also saves the end of a job whose folder is this user's."""
         known = read_status(folder)
         if known.phase.is_over:
             return known
@@ -355,7 +348,6 @@ class SlurmEngine(FolderEngine):
 
 
 def _largest_total(counts: Iterable[Sequence[str]]) -> int:
-    """The largest sum of one partition: a job cannot span partitions."""
     found: dict[str, int] = {}
     for name, number in counts:
         found[name] = found.get(name, 0) + int(number)
@@ -367,9 +359,7 @@ def _one_state(slurm_id: str) -> _State:
 
 
 def _cancel_in_slurm(folder: JobFolder, slurm_id: str, tries: int = _SIGNALS) -> None:
-    """Ends the folder's job in Slurm, and never any other: a killed controller may reuse a number, but then user or
-    comment differ.
-    """
+    """Ends no other job: a killed controller may reuse a number, but then user or comment differ."""
     state, _ = _own_state(folder, _one_state(slurm_id))
     if state == "UNKNOWN":
         return
@@ -389,16 +379,12 @@ def _cancel_in_slurm(folder: JobFolder, slurm_id: str, tries: int = _SIGNALS) ->
 
 
 def _users(folder: JobFolder) -> tuple[str, str]:
-    """Who may have submitted the folder's job. The owner may appear under another uid if a shared folder maps root to
-    nobody.
-    """
+    """Who may have submitted it: a shared folder may map root to nobody."""
     return str(folder.uid), str(os.geteuid())
 
 
 def _states(which: str) -> dict[str, _State]:
-    """States of these jobs, by number. Never ask for all users' jobs: a stranger's comment may contain a line that
-    looks like another job's.
-    """
+    """By number. Never of all users' jobs: a stranger's comment may contain a line that looks like another job's."""
     try:
         output = _slurm("squeue", "--noheader", "--states=all", which, f"--format={_STATE_FORMAT}")
     except InputError as error:
@@ -410,9 +396,7 @@ def _states(which: str) -> dict[str, _State]:
 
 
 def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
-    """Slurm's state and reason; UNKNOWN if it does not know the folder's job any more: a killed controller may reuse a
-    number, and any user may set any comment.
-    """
+    """UNKNOWN if Slurm does not know the folder's job: numbers are reused, and any user may set any comment."""
     if found.comment != get_comment(folder.path) or found.uid not in _users(folder):
         return "UNKNOWN", ""
     return found.word, "" if found.reason == "None" else found.reason
@@ -450,9 +434,7 @@ def _sbatch(folder: OwnJobFolder, words: Sequence[str]) -> str:
 
 
 def _sbatch_environment(of_submit: Mapping[str, str]) -> dict[str, str]:
-    """The environment for sbatch, which passes it to the job: that of the submit, with this process's variables for
-    reaching Slurm. The directory of sbatch comes last on PATH, so the job's programs are those of its submit.
-    """
+    """The submit's, with this process's way to Slurm; sbatch's folder is last on PATH, after the job's programs."""
     own = {name: os.environ[name] for name in REACH if name in os.environ}
     commands = shutil.which("sbatch")
     path = os.pathsep.join([of_submit.get("PATH", os.defpath), *([str(Path(commands).parent)] if commands else [])])
@@ -479,9 +461,7 @@ def _submit_status(folder: JobFolder, known: JobStatus) -> JobStatus:
 
 
 def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None) -> str:
-    """Output of a Slurm command, run in that environment or this process's. InputError: it is missing, it refuses, or
-    its controller does not answer.
-    """
+    """Output of a Slurm command. InputError: it is missing, it refuses, or its controller does not answer."""
     try:
         done = subprocess.run(
             [shutil.which(program) or program, *words],  # found on this process's PATH, not on that of `variables`

@@ -21,9 +21,7 @@ _FIX = "run it as the account that runs `up`, which can read and write the run b
 
 
 class HeldRecord(BaseModel):
-    """Written by the node that opened the breaker. `given_up` nodes within `within_minutes`, the last of them in
-    `nodes`; `reason`: the last one's.
-    """
+    """Written by the node that opened the breaker; `reason`: the last node's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -49,9 +47,7 @@ class HeldRecord(BaseModel):
 
 @dataclass(frozen=True)
 class Breaker:
-    """Of one stack, whose name is also the job's. `region`: of AWS's groups and bucket, unused elsewhere; `url`: of the
-    run folder; `group_names`: of the groups that hold nodes.
-    """
+    """Of one stack, whose name is also the job's. `region`: of AWS's groups and bucket; `url`: of the run folder."""
 
     provider: str
     stack: str
@@ -60,9 +56,7 @@ class Breaker:
     url: str
 
     def read_held(self) -> HeldRecord | None:
-        """Why launches are held; None if they are not. InputError: the bucket cannot be read, or its content is
-        invalid.
-        """
+        """Why launches are held; None if they are not. InputError: the bucket or its content cannot be read."""
         try:
             content = self.store.read(HELD_OBJECT, _MAX_BYTES)
         except StoreFailedError as error:
@@ -79,9 +73,7 @@ class Breaker:
             ) from None
 
     def reset(self) -> list[str]:
-        """Removes the nodes' marks and lets the groups launch again; what was done, a line each. InputError: the cloud
-        refuses.
-        """
+        """Removes the nodes' marks and lets groups launch again; what was done, a line each. InputError: refused."""
         try:
             mine = [name for name in self.store.names() if name.startswith(FOLDER)]
         except StoreFailedError as error:

@@ -57,9 +57,7 @@ class _Group(NamedTuple):
 
 
 class GcpScaler:
-    """The groups of one project. `zones`: by group; `most`: nodes that the first group may have; `is_held`: whether the
-    circuit breaker holds launches.
-    """
+    """`zones`: by group; `most`: nodes that the first group may have; `is_held`: by the circuit breaker."""
 
     def __init__(
         self,
@@ -130,7 +128,6 @@ class GcpScaler:
             params = {"pageToken": page["nextPageToken"]}
 
     def _last_change(self, name: str, base_name: str) -> tuple[datetime | None, str]:
-        """When, and by whom, the group was last resized or a node of it asked to leave."""
         params = {
             "filter": f'(operationType = "{_RESIZED}") OR (operationType = "{_TAGGED}")',
             "orderBy": "creationTimestamp desc",
