@@ -16,8 +16,8 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gangway.components.core.job import OPEN_FILES, JobSpec
-from gangway.images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, get_outputs
-from gangway.images.specs import TRAINER_UID, DockerfileSpec, pinned_image
+from gangway.images import shell
+from gangway.images.specs import HELD_OBJECT, TRAINER_UID, DockerfileSpec, HeadSpec, MachineSpec, pinned_image
 
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
@@ -46,6 +46,11 @@ class NodeFile(NamedTuple):
     path: str
     mode: str
     text: str
+
+
+def etc_file(name: str, mode: str, text: str) -> NodeFile:
+    """A file in `/etc/gangway`."""
+    return NodeFile(f"{ETC_DIR}/{name}", mode, text)
 
 
 PACKAGE_FILE = NodeFile(
@@ -77,6 +82,15 @@ def short_stop_margin_sec(job: JobSpec) -> int:
 def python_file(name: str) -> NodeFile:
     """A module of `gangway.images.node` on a machine."""
     return NodeFile(f"{LIB_DIR}/gangway/images/node/{name}", "0644", (_NODE / name).read_text("utf-8"))
+
+
+def module_files(env_text: str, modules: Sequence[str]) -> list[NodeFile]:
+    """The machine's settings, and the modules that run on it."""
+    return [
+        etc_file("node.env", "0600", env_text),
+        PACKAGE_FILE,
+        *(python_file(name) for name in ("__init__.py", "web.py", *modules)),
+    ]
 
 
 @cache
@@ -155,16 +169,51 @@ def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> lis
     ]
     called += [bare_python_file(_COMMAND_RESULTS)] if is_custom and called else []
     if job is not None and is_custom:
-        names = [*names, *OWN_SCRIPTS, *([OUTPUTS_SCRIPT] if get_outputs(job) else [])]
+        names = [*names, *shell.OWN_SCRIPTS, *([shell.OUTPUTS_SCRIPT] if shell.get_outputs(job) else [])]
     texts = {name: _custom_script_text(cloud, name) if is_custom else script_text(cloud, name) for name in names}
-    shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
+    programs = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
     training = None if job is None else job.training
-    return shell + called + ([NodeFile(training.config_file, "0644", training.document)] if training else [])
+    return programs + called + ([NodeFile(training.config_file, "0644", training.document)] if training else [])
 
 
 def select_enabled(names: Mapping[str, bool]) -> list[str]:
     """The names whose value is true, in order."""
     return [name for name, is_enabled in names.items() if is_enabled]
+
+
+def head_units(
+    spec: HeadSpec, *, meets: bool = True, more: Sequence[str] = (), timers: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """The units that a head enables, and all its units. `meets`: whether it runs the rendezvous store."""
+    started = ["gangway-rendezvous.service"] if meets else []
+    started += ["gangway-prometheus.service"] if spec.prometheus_image else []
+    started += [*more, *(f"{name}.timer" for name in timers)]
+    prepares = ["gangway-prepare.service"] if meets else []
+    return started, [*prepares, *started, *(f"{name}.service" for name in timers)]
+
+
+def unit_values(spec: MachineSpec, steps: Sequence[str], role: str, **more: object) -> dict[str, object]:
+    """Template values of the units of a machine whose image has no Docker."""
+    bucket = spec.bucket_uri.rstrip("/")
+    return {
+        "ended_uri": f"{bucket}/{spec.ended_object}",
+        "held_uri": f"{bucket}/{spec.job.name}/{HELD_OBJECT}",
+        "image_has_docker": False,
+        "mount": spec.file_system.script if spec.file_system else None,
+        "role": role,
+        "steps": steps,
+        **more,
+    }
+
+
+def worker_values(spec: MachineSpec, margin_sec: int) -> dict[str, object]:
+    """Template values for a worker's end."""
+    return {
+        "results_sec": shell.results_sec(spec.file_system),
+        "results_at_end": spec.file_system is not None,
+        "timeout_stop_sec": spec.job.shutdown_timeout_sec + margin_sec,
+        "tries_again": False,
+    }
 
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
@@ -173,11 +222,11 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
     names = {
         "bin_dir": BIN_DIR,
         "cloud": cloud,
-        "contained": CONTAINED,
-        "container": CONTAINER_NAME,
+        "contained": shell.CONTAINED,
+        "container": shell.CONTAINER_NAME,
         "etc_dir": ETC_DIR,
         "lib_dir": LIB_DIR,
-        "notices_dir": NOTICES_DIR,
+        "notices_dir": shell.NOTICES_DIR,
         "open_files": OPEN_FILES,
     }
     text = _SPACES.sub("", _COMMENT.sub("", template.render(values, **names)))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import islice
 from statistics import median
 from typing import Any
@@ -164,6 +165,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 FILES_URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws"
 EC2 = "AmazonEC2"
 LINES_BEFORE = 5
+_API, _FILE = "AWS Price List API", "AWS public offer file"
 
 
 class AwsSource:
@@ -195,81 +197,65 @@ class AwsSource:
             yield from self._blocks(region, types)
 
     def _on_demand(self, query: Query) -> Iterator[Answer]:
-        machine_filters = {**FILTERS, "instanceType": query.item, "regionCode": query.region}
-        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in machine_filters.items()]
-        for text in self._pages(self._pricing, "get_products", "PriceList", ServiceCode="AmazonEC2", Filters=filters):
-            try:
-                product = json.loads(text) if isinstance(text, str) else text
-                yield from self._product_prices(product)
-            except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                yield Gap(query.region, query.item, f"a product lacks documented fields: {problem!r}")
+        filters = {**FILTERS, "instanceType": query.item, "regionCode": query.region}
+        return self._products(query, EC2, filters, self._product_prices)
 
     def _service(self, query: Query) -> Iterator[Answer]:
         """The price of the tier that holds the service's amount; for a machine, its on-demand price."""
         if query.item.startswith(INSTANCE):
             yield from as_services(self._on_demand(Query(query.item.removeprefix(INSTANCE), query.region)))
         elif product := AWS_SERVICES.get(query.item):
-            product_filters = product.filters(query.region).items()
-            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in product_filters]
-            request = {"ServiceCode": product.code, "Filters": filters}
-            for text in self._pages(self._pricing, "get_products", "PriceList", **request):
-                try:
-                    product_row = json.loads(text) if isinstance(text, str) else text
-                    attributes = product_row["product"]["attributes"]
-                    if product.matches(attributes["usagetype"], attributes.get("operation", "")):
-                        yield from self._service_prices(query, product, product_row)
-                except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                    yield Gap(query.region, query.item, f"a product lacks documented fields: {problem!r}")
+            read = partial(self._service_prices, query, product)
+            yield from self._products(query, product.code, product.filters(query.region), read)
 
-    def _service_prices(self, query: Query, product: Product, product_row: Mapping[str, Any]) -> Iterator[Observed]:
-        for term in product_row["terms"].get("OnDemand", {}).values():
-            if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
-                continue
-            for rate in term["priceDimensions"].values():
-                ((currency, amount),) = rate["pricePerUnit"].items()
+    def _products(
+        self,
+        query: Query,
+        code: str,
+        filters: Mapping[str, str],
+        read: Callable[[Mapping[str, Any]], Iterable[Observed]],
+    ) -> Iterator[Answer]:
+        terms = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in filters.items()]
+        for text in self._pages(self._pricing, "get_products", "PriceList", ServiceCode=code, Filters=terms):
+            try:
+                yield from read(json.loads(text) if isinstance(text, str) else text)
+            except (KeyError, TypeError, ValueError, AttributeError) as problem:
+                yield Gap(query.region, query.item, f"a product lacks documented fields: {problem!r}")
+
+    def _service_prices(self, query: Query, product: Product, row: Mapping[str, Any]) -> Iterator[Observed]:
+        attributes = row["product"]["attributes"]
+        if not product.matches(attributes["usagetype"], attributes.get("operation", "")):
+            return
+        published = _day(row.get("publicationDate"), self._now.date())
+        for term in row["terms"].get("OnDemand", {}).values():
+            for rate in self._current_rates(term):
+                ((currency, usd),) = rate["pricePerUnit"].items()
                 if holds(rate["beginRange"], rate["endRange"], product.amount):
-                    yield _service_price(
-                        query,
-                        product,
-                        float(amount),
-                        unit=str(rate["unit"]),
-                        currency=currency,
-                        source=f"AWS Price List API: {product.usage or product.family}",
-                        as_of=_day(product_row.get("publicationDate"), self._now.date()),
-                        url=API_URL,
-                    )
+                    yield _service_price(query, product, usd, str(rate["unit"]), currency, _API, published, API_URL)
 
     def _product_prices(self, product: Mapping[str, Any]) -> Iterator[Observed]:
         terms = product["terms"]
         for term in terms.get("OnDemand", {}).values():
-            yield from self._term_price(product, term, "on_demand", "on demand")
+            yield from self._term_price(product, term, "on_demand")
         for term in terms.get("Reserved", {}).values():
             about = term["termAttributes"]
             field = TERMS.get(about["LeaseContractLength"])
             if field and (about["OfferingClass"], about["PurchaseOption"]) == ("standard", "No Upfront"):
                 # No upfront: the hourly price is the total over the hours.
-                yield from self._term_price(product, term, field, "reserved, standard, no upfront")
+                yield from self._term_price(product, term, field)
 
-    def _term_price(
-        self, product: Mapping[str, Any], term: Mapping[str, Any], field: PriceField, description: str
-    ) -> Iterator[Observed]:
-        if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
-            return
+    def _term_price(self, product: Mapping[str, Any], term: Mapping[str, Any], field: PriceField) -> Iterator[Observed]:
         attributes = product["product"]["attributes"]
-        for rate in term["priceDimensions"].values():
-            ((currency, amount),) = rate["pricePerUnit"].items()
-            yield Observed(
-                provider=self.name,
-                item=attributes["instanceType"],
-                region=attributes["regionCode"],
-                field=field,
-                value=float(amount),
-                source=f"AWS Price List API: Linux, shared, {description}",
-                as_of=_day(product.get("publicationDate"), self._now.date()),
-                url=API_URL,
-                unit="hour" if rate["unit"] == "Hrs" else str(rate["unit"]),
-                currency=currency,
-            )
+        item, region = attributes["instanceType"], attributes["regionCode"]
+        published = _day(product.get("publicationDate"), self._now.date())
+        for rate in self._current_rates(term):
+            ((currency, usd),) = rate["pricePerUnit"].items()
+            yield _machine_price(item, region, field, usd, str(rate["unit"]), currency, _API, published, API_URL)
+
+    def _current_rates(self, term: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+        is_future = _day(term.get("effectiveDate"), self._now.date()) > self._now.date()
+        rates: Mapping[str, Mapping[str, Any]] = {} if is_future else term["priceDimensions"]
+        return rates.values()
 
     def _spot(self, region: str, types: Sequence[str]) -> Iterator[Answer]:
         client = self._clients("ec2", region)
@@ -343,20 +329,19 @@ class AwsSource:
 
 
 def _service_price(
-    query: Query, product: Product, usd: float, *, unit: str, currency: str, source: str, as_of: date, url: str
+    query: Query, product: Product, usd: str, unit: str, currency: str, origin: str, as_of: date, url: str
 ) -> Observed:
-    return Observed(
-        provider="aws",
-        item=query.item,
-        region=query.region,
-        field=SERVICE_FIELD,
-        value=usd * product.factor,
-        source=source,
-        as_of=as_of,
-        url=url,
-        unit=product.get_unit(unit),
-        currency=currency,
-    )
+    source, value = f"{origin}: {product.usage or product.family}", float(usd) * product.factor
+    place = ("aws", query.item, query.region, SERVICE_FIELD)
+    return Observed(*place, value, source, as_of, url=url, unit=product.get_unit(unit), currency=currency)
+
+
+def _machine_price(
+    item: str, region: str, field: PriceField, usd: str, unit: str, currency: str, origin: str, as_of: date, url: str
+) -> Observed:
+    kind = "on demand" if field == "on_demand" else "reserved, standard, no upfront"
+    source, unit = f"{origin}: Linux, shared, {kind}", "hour" if unit == _HOUR else unit
+    return Observed("aws", item, region, field, float(usd), source, as_of, url=url, unit=unit, currency=currency)
 
 
 def _day(text: Any, else_day: date) -> date:
@@ -468,34 +453,17 @@ class AwsPublicSource:
             if not is_family or not product.matches(row["usageType"], row.get("operation", "")):
                 continue
             if holds(row["StartingRange"], row["EndingRange"], product.amount):
-                yield _service_price(
-                    Query(name, region, is_service=True),
-                    product,
-                    float(row["PricePerUnit"]),
-                    unit=row["Unit"],
-                    currency=row["Currency"],
-                    source=f"AWS public offer file: {product.usage or product.family}",
-                    as_of=published,
-                    url=f"{FILES_URL}/{product.code}/current/index.csv",
-                )
+                query, url = Query(name, region, is_service=True), f"{FILES_URL}/{product.code}/current/index.csv"
+                price = (row["PricePerUnit"], row["Unit"], row["Currency"])
+                yield _service_price(query, product, *price, _FILE, published, url)
 
     def _row_prices(self, row: Mapping[str, str], published: date) -> Iterator[Observed]:
         field = _field(row)
         if field is None or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
             return
-        description = "on demand" if field == "on_demand" else "reserved, standard, no upfront"
-        yield Observed(
-            provider=self.name,
-            item=row["Instance Type"],
-            region=row["Region Code"],
-            field=field,
-            value=float(row["PricePerUnit"]),
-            source=f"AWS public offer file: Linux, shared, {description}",
-            as_of=published,
-            url=f"{FILES_URL}/{EC2}/current/index.csv",
-            unit="hour" if row["Unit"] == "Hrs" else row["Unit"],
-            currency=row["Currency"],
-        )
+        item, url = (row["Instance Type"], row["Region Code"]), f"{FILES_URL}/{EC2}/current/index.csv"
+        price = (row["PricePerUnit"], row["Unit"], row["Currency"])
+        yield _machine_price(*item, field, *price, _FILE, published, url)
 
 
 def _select_code(products: Mapping[str, Product], code: str) -> dict[str, Product]:
