@@ -26,7 +26,6 @@ LIB_DIR = "/opt/gangway/lib"
 METADATA_UNIT = "gangway-metadata.service"
 WORKER_SCRIPTS = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 _NODE = Path(__file__).parent / "node"
-_CALLED_PYTHON = MappingProxyType({"upload-record.sh": ("outbox.py",)})
 _COMMAND_RESULTS = "run_folder.py"
 # Comment lines, except `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
@@ -165,7 +164,7 @@ def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> lis
     called = [
         bare_python_file(file, _COMMAND_RESULTS if is_custom else "")
         for name in names
-        for file in _CALLED_PYTHON.get(name, ())
+        for file in MappingProxyType({"upload-record.sh": ("outbox.py",)}).get(name, ())
     ]
     called += [bare_python_file(_COMMAND_RESULTS)] if is_custom and called else []
     if job is not None and is_custom:

@@ -124,7 +124,7 @@ class DockerfileSpec:
 # has none (github.com/NVIDIA/nvidia-container-toolkit, issue 1877).
 # XLA: images/locks/xla.lock has the libtpu that torch_xla's metadata names. PyPI's torch does not load without CUDA's
 # libraries, which are unused.
-DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = {
+_FLAVOURS: dict[Flavour, DockerfileSpec] = {
     "cpu": DockerfileSpec(
         flavour="cpu",
         base_image="python:3.12.12-slim-bookworm",
@@ -156,6 +156,7 @@ DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = {
         apt_packages=("g++",),
     ),
 }
+DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(_FLAVOURS)
 
 
 @dataclass(frozen=True)

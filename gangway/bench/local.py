@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError
 
 from gangway.bench.processes import end_leftover, last_words, process_facts
-from gangway.bench.runner import Guard
+from gangway.bench.runner import Environment, Guard
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_run_id
 from gangway.components.core.findings import InputError, nearest_hint
 from gangway.components.core.job import JobSpec
@@ -146,7 +146,7 @@ class _Running(NamedTuple):
     note: Callable[..., None]
 
 
-class Local:
+class Local(Environment):
     """Runs items on this machine. `data_dir`: the shards, prepared there if missing."""
 
     poll_sec = (0.5, 2.0)
@@ -154,10 +154,10 @@ class Local:
     def __init__(
         self, run_dir: Path, stamp: str, suite: SuiteConfig, preset: str, data_dir: Path, machine: Hardware
     ) -> None:
+        super().__init__()
         self._run_dir, self._stamp, self._suite, self._preset = run_dir, stamp, suite, preset
         self._data_dir, self._machine = data_dir, machine
         self._running: dict[str, _Running] = {}
-        self._doing: dict[str, str] = {}
 
     def up(self, item: Item, note: Callable[..., None], guard: Guard) -> Mapping[str, Any]:
         """See Environment."""
@@ -201,9 +201,6 @@ class Local:
         except (OSError, ValidationError):
             return None
 
-    def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
-        """See Environment. The run's folder is already the suite's."""
-
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
         """See Environment."""
         if item.name in self._running:
@@ -214,7 +211,7 @@ class Local:
 
     def doing(self, item: Item) -> str:
         """See Environment."""
-        return self._doing.get(item.name, "starting")
+        return super().doing(item) or "starting"
 
     def _folder(self, item: Item) -> Path:
         return self._run_dir / get_run_id(item, self._stamp)

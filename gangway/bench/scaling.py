@@ -318,7 +318,6 @@ def project(target: Target, mode: Mode, step: StepModel, batch: int) -> Projecti
     return Projection(target.name, mode, points, network, target.note)
 
 
-_MARKS = {"weak": "o", "strong": "s"}
 _BELOW: Mapping[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.2), "borderaxespad": 0}
 """Legends are below the axes, where they cover no points."""
 
@@ -379,7 +378,7 @@ def _draw_measured(axes: Axes, study: Study) -> None:
             medians,
             [below, above],
             color=LIGHT.series[index],
-            fmt=_MARKS[mode],
+            fmt={"weak": "o", "strong": "s"}[mode],
             capsize=4,
             label=labels[mode, "measured"],
             zorder=3,

@@ -54,7 +54,6 @@ CopyPlace = str | JobFolder
 OnProgress = Callable[[int, int], None]
 """Called with bytes done and bytes in all."""
 _CHECKPOINT = re.compile(r"(checkpoints/[0-9]+)\.pt")
-_READ_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -290,7 +289,7 @@ class _Sums(BaseModel):
 def get_sha256(store: "ObjectStore | FolderStore", name: str) -> str:
     """Of its current content."""
     found = hashlib.sha256()
-    for part in store.get(name).stream(_READ_BYTES):
+    for part in store.get(name).stream(8 << 20):
         found.update(part)
     return found.hexdigest()
 

@@ -58,7 +58,6 @@ class StoreFailedError(Exception):
 
 _TIMEOUT_SEC = 30.0
 _PAGE = 1000
-_ANY_SIZE = 1 << 62
 _DOMAINS = ("user_domain_name", "project_domain_name")
 _SKIPPED = ("checkpoints/", "data/")
 """Folders that no table needs and that may fill a disk."""
@@ -198,7 +197,7 @@ class _LocalFiles(_Objects):
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
         try:
-            return read_regular(self._folder, name, _ANY_SIZE if max_bytes is None else max_bytes)
+            return read_regular(self._folder, name, 1 << 62 if max_bytes is None else max_bytes)
         except OSError as error:
             if error.errno == errno.EFBIG:
                 return None
@@ -370,8 +369,8 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class EndedRecord(BaseModel):
-    """The end of an incomplete job. `run_id`: empty if unknown; `code`: the trainer's exit status."""
+class NodeRecord(BaseModel):
+    """What a node of a stack puts into a run's folder. `run_id`: empty if unknown."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -379,9 +378,14 @@ class EndedRecord(BaseModel):
     run_id: str = Field(pattern=_NAME, max_length=100)
     stack: str = Field(pattern=_NAME, max_length=100)
     node: str = Field(pattern=_NAME, max_length=255)
+    time: AwareDatetime
+
+
+class EndedRecord(NodeRecord):
+    """The end of an incomplete job. `code`: the trainer's exit status."""
+
     code: int = Field(ge=1, le=255)
     reason: str = Field(pattern=r"^[a-z][a-z-]{0,39}$")
-    time: AwareDatetime
 
     def __str__(self) -> str:
         meaning = _MEANINGS.get(self.reason, "a reason unknown to this version")

@@ -122,7 +122,7 @@ def _ec2(noun: str, tag_type: str, fields: Callable[[Mapping[str, Any]], Mapping
         f"{{made[{noun}][{noun}Id]}}",
         lambda aws, _, id_: fields(_describe(aws, noun, id_)),
         tag_type=tag_type,
-        **renames,
+        policy="PolicyDocument",
     )
 
 
@@ -217,7 +217,6 @@ HANDLERS: Mapping[str, Handler] = {
         "VpcEndpoint",
         "vpc-endpoint",
         lambda found: {**found, "SecurityGroupIds": [group["GroupId"] for group in found["Groups"]]},
-        policy="PolicyDocument",
     ),
     "aws:ec2/internetGateway:InternetGateway": _internet_gateway,
     "aws:ec2/eip:Eip": put(

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from gangway.trainer.core.errors import from_validation
 from gangway.trainer.core.files import read_input
-from gangway.trainer.core.host import usable_cores
+from gangway.trainer.core.host import usable_cores, versions
 
 _CODE = "sha256 over the trainer's own source files, as in run.json"
 
@@ -85,11 +85,8 @@ def this_machine() -> Machine:
     """This machine, with the load it had before the benchmark (1 is one busy core)."""
     import torch
 
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    cpus = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return Machine(
-        cpu=cpus[0] if cpus else platform.machine(),
+        cpu=versions()["cpu"],
         cores=usable_cores(),
         gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else "",
         torch=torch.__version__,

@@ -21,7 +21,6 @@ MODULE = Path(__file__).parent
 CLI, SDK = "github.com/pulumi/pulumi/pkg/v3", "github.com/pulumi/pulumi/sdk/v3"
 HELPERS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-resource-pulumi-python")
 """What runs a Python program, and Python's dynamic providers, by their places in the SDK's module."""
-PROGRESS_SEC = 10.0
 
 
 class CliError(Exception):
@@ -89,7 +88,7 @@ def _follow(build: "subprocess.Popen[str]", packages: int) -> None:
             _show(line.rstrip())
             continue
         compiled += 1
-        if time.monotonic() - shown_at >= PROGRESS_SEC:
+        if time.monotonic() - shown_at >= 10.0:
             shown_at = time.monotonic()
             _show(f"compiled {compiled} of at most {packages} packages")
 

@@ -54,7 +54,6 @@ def page(title: str, introduction: str, *sections: str) -> str:
     return "\n".join([f"# {title}\n", f"{note}\n", introduction.strip() + "\n", *sections])
 
 
-_LONGEST_EXAMPLE = 60
 _COLUMNS = ("key", "type", "default", "description")
 _LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _FORMATS = {"date": "date", "date-time": "date and time with zone"}
@@ -212,7 +211,7 @@ def _example(field: FieldInfo) -> str:
     if example is None or isinstance(example, bool | int | float) or _is_word(field.annotation):
         return ""
     words = _flow(example)
-    return f", such as {code(words)}" if len(words) <= _LONGEST_EXAMPLE else ""
+    return f", such as {code(words)}" if len(words) <= 60 else ""
 
 
 def _is_word(annotation: Any) -> bool:

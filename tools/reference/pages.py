@@ -122,7 +122,6 @@ _COMMANDS = f"""
 Every command of `gangway` and of `{MODULE}`, with its options. The trainer's commands
 {", ".join(map(code, COMMANDS))} are also commands of `gangway`, with the same options.
 """
-_CONFIGURATION = "configuration"
 _FLAGS = "It also takes a flag for each field of the configuration: see [training.md](training.md)."
 
 
@@ -150,7 +149,7 @@ def _trainer(parser: argparse.ArgumentParser, name: str, about: str = "") -> Ite
         for action in group._group_actions:
             if isinstance(action, argparse._SubParsersAction):
                 below = [(each.dest, action.choices[each.dest], each.help or "") for each in action._choices_actions]
-            elif group.title == _CONFIGURATION:
+            elif group.title == "configuration":
                 has_fields = True
             elif not isinstance(action, argparse._HelpAction):
                 rows.append((code(_spelling(action)), text((action.help or "").replace("%%", "%"))))

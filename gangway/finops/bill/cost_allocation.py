@@ -16,7 +16,6 @@ from gangway.finops.bill.charge import Charge, word
 
 _SHARED = "shared"
 _SEVERAL = ""
-_INSTANT = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ class CostAllocation:
             run = self._by_run.get((provider, word(run_tag)))
             return {} if run is None else {run.run_id: 1.0}
         start = charge.charge_period_start
-        end = max(charge.charge_period_end, start + _INSTANT)
+        end = max(charge.charge_period_end, start + timedelta(seconds=1))
         used = {
             window.run_id: window.node_seconds(start, end) for window in self._by_stack.get((provider, word(stack)), ())
         }

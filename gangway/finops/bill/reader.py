@@ -28,7 +28,6 @@ _CHUNK = 1 << 18
 _HEAD = 4096
 _MAX_ROW = 1 << 20
 """Characters. Real rows have some thousand; an endless one would fill the memory."""
-_BATCH_ROWS = 4096
 _TOO_LONG = f"a row of more than {_MAX_ROW:,} characters"
 OWN_MARK = "x_run_id"
 """A column of `gangway report --format focus`, which is not a bill."""
@@ -216,7 +215,7 @@ def _parquet(path: Path) -> Table:
         number = 0
         with file:
             try:
-                for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                for batch in file.iter_batches(batch_size=4096):
                     for number, row in enumerate(batch.to_pylist(), number + 1):  # noqa: B020 - it counts on
                         yield number, row
             except (pyarrow.ArrowException, OSError) as error:

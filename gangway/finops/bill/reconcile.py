@@ -23,7 +23,6 @@ Cost = Literal["effective", "billed"]
 _COSTS = {"effective": effective, "billed": billed}
 _HOUR_SEC = 3600.0
 _CLOUDS = ("aws", "azure", "gcp")
-_MOST_SERVICES = 4
 _ALL_HOURS = "all of max_hours"
 
 
@@ -337,7 +336,7 @@ def _rest_table(result: Reconciliation) -> Table:
 
 
 def _add(table: Table, label: str, sums: Sums) -> None:
-    services = sums.by_service.most_common(_MOST_SERVICES)
+    services = sums.by_service.most_common(4)
     detail = ", ".join(f"{name or 'no service'} {_usd(usd)}" for name, usd in services)
     more = len(sums.by_service) - len(services)
     period = (

@@ -29,7 +29,6 @@ from gangway.finops.prices.source import (
 _EGRESS = {"": 0.0, "-from-10tb": 20_000.0, "-from-50tb": 100_000.0, "-from-150tb": 200_000.0}
 """An amount in GB within each tier."""
 _HOUR = "Hrs"
-_HOUR_SPELLINGS = ("hrs", "hours", "hour")
 _LUSTRE = "CreateFileSystem:Lustre"
 
 
@@ -79,7 +78,7 @@ class Product:
 
     def get_unit(self, listed: str) -> str:
         """The catalogue's unit for the expected listed one; any other unchanged, to be refused."""
-        is_hour = self.listed_unit == _HOUR and listed.lower() in _HOUR_SPELLINGS
+        is_hour = self.listed_unit == _HOUR and listed.lower() in ("hrs", "hours", "hour")
         return self.unit if is_hour or listed == self.listed_unit else listed
 
 
@@ -155,7 +154,6 @@ FILTERS: Mapping[str, str] = {
 TERMS: Mapping[str, PriceField] = {"1yr": "reserved_1y", "3yr": "reserved_3y"}
 PLATFORM = "Linux/UNIX"
 MAX_ATTEMPTS = 6
-CONNECT_SEC = 10
 BLOCK_HOURS = 24
 BLOCK_FAMILIES = ("p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.", "trn1.", "trn2.")
 """Families sold in capacity blocks."""
@@ -164,7 +162,6 @@ SPOT_BATCH = 50
 _NEVER = datetime.min.replace(tzinfo=UTC)
 FILES_URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws"
 EC2 = "AmazonEC2"
-LINES_BEFORE = 5
 _API, _FILE = "AWS Price List API", "AWS public offer file"
 
 
@@ -368,8 +365,8 @@ class AwsPublicSource:
     name = "aws"
     how = "the public offer files, without credentials: neither spot nor capacity blocks, and they are large"
 
-    def __init__(self, web: Web, today: date, files_url: str = FILES_URL) -> None:
-        self._web, self._today, self._files_url = web, today, files_url
+    def __init__(self, web: Web, today: date) -> None:
+        self._web, self._today = web, today
         self._everywhere: dict[str, list[Answer]] = {}
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
@@ -424,9 +421,10 @@ class AwsPublicSource:
 
     def _open(self, code: str, region: str, required: Sequence[str]) -> tuple[Iterator[str], list[str], date]:
         """The lines after the header, the columns, the date. SourceError: no offer file."""
-        url = "/".join(part for part in (self._files_url, code, "current", region, "index.csv") if part)
+        url = "/".join(part for part in (FILES_URL, code, "current", region, "index.csv") if part)
         lines = self._web.lines(url)
-        about = dict(row for row in csv.reader(islice(lines, LINES_BEFORE)) if len(row) == 2)
+        # Five lines about the file precede the columns.
+        about = dict(row for row in csv.reader(islice(lines, 5)) if len(row) == 2)
         columns = next(csv.reader(islice(lines, 1)), [])
         lacking = [name for name in required if name not in columns]
         if lacking or "Publication Date" not in about:
@@ -500,7 +498,7 @@ def open_source(now: datetime) -> PriceSource:
         raise SourceError(f"AWS's credentials cannot be read: {problem}") from None
     if not signed_in:
         return AwsPublicSource(Web(plain_session()), now.date())
-    config = Config(retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS}, connect_timeout=CONNECT_SEC)
+    config = Config(retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS}, connect_timeout=10)
     made: dict[tuple[str, str], Any] = {}
 
     def client(service: str, region: str) -> Any:

@@ -23,7 +23,6 @@ _SUFFIXES: Mapping[str, Decimal] = MappingProxyType(
         **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate(("K", "M", "G", "T", "P", "E"), 1)},
     }
 )
-_KEEP_AWAY = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,7 @@ class _Kind:
 
     def has(self, node: Found) -> bool:
         labels, spec = node["metadata"].get("labels", {}), node.get("spec", {})
-        taints = [each for each in spec.get("taints", ()) if each["effect"] in _KEEP_AWAY]
+        taints = [each for each in spec.get("taints", ()) if each["effect"] in ("NoSchedule", "NoExecute")]
         return (
             not spec.get("unschedulable")
             and all(labels.get(key) == value for key, value in self.labels)

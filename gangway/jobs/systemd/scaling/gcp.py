@@ -22,7 +22,6 @@ SUSPENDS_LAUNCHES, AFTER_RESET = False, "the first group is smaller by those tha
 API_URL = "https://compute.googleapis.com"
 _FIX = "gcloud auth application-default login, with the rights that docs/controller-stacks.md lists, on the project"
 _RESIZED, _TAGGED = "compute.instanceGroupManagers.resize", "setTags"
-_GOING = ("DELETING", "ABANDONING")
 
 
 class _Node(NamedTuple):
@@ -106,7 +105,7 @@ class GcpScaler:
 
     def _read(self, name: str) -> _Group:
         known = self._of_group("the size of", name, "GET")
-        managed = [one for one in self._managed(name) if one.get("currentAction") not in _GOING]
+        managed = [one for one in self._managed(name) if one.get("currentAction") not in ("DELETING", "ABANDONING")]
         runs = [one["name"] for one in managed if one.get("instanceStatus") == "RUNNING"]
         idle = tuple(one["name"] for one in managed if one.get("instanceStatus") != "RUNNING")
         nodes = [self._node(self._zones[name], instance) for instance in runs]
