@@ -18,7 +18,7 @@ import os
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,10 +33,10 @@ from gangway.components.core.whole_files import FULL, lock, without_empty_folder
 from gangway.components.estimate.regions import Place
 from gangway.jobs.base import (
     LOG_PART_BYTES,
+    Engine,
     JobStatus,
     Move,
     Phase,
-    Room,
     SubmitUnansweredError,
     Usage,
     region_findings,
@@ -91,25 +91,11 @@ class StoredJob:
     failures: int
 
 
-class FolderEngine(ABC):
+class FolderEngine(Engine, ABC):
     """An engine whose run folders can be read and written from this machine, so jobs can move."""
-
-    kind: str
 
     def __init__(self, folder: Path, region: Place | None = None) -> None:
         self._folder, self.where, self.region = folder, str(folder), region
-
-    @abstractmethod
-    def findings(self, job: JobFile) -> Iterable[Finding]:
-        """See `Engine`."""
-
-    @abstractmethod
-    def status(self, job_id: str) -> JobStatus:
-        """See `Engine`."""
-
-    @abstractmethod
-    def room(self, job: JobFile) -> Room:
-        """See `Engine`."""
 
     @abstractmethod
     def stop(self, job_id: str) -> None:

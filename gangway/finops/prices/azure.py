@@ -178,18 +178,12 @@ class AzureSource:
                 yield source.Gap(region, str(row)[:80], "a meter lacks documented fields")
         for name, row in current.items():
             meter, listed_unit = meters[name], str(row["unitOfMeasure"])
-            yield Observed(
-                provider=self.name,
-                item=name,
-                region=region,
-                field=SERVICE_FIELD,
-                value=float(row["retailPrice"]) * meter.factor,
-                source=f"{TITLE}, {row['productName']}, {row['meterName']}",
-                as_of=self._today,
-                url=API_URL,
-                unit=meter.unit if listed_unit == meter.listed_unit else listed_unit,
-                currency=str(row["currencyCode"]),
+            usd, unit = (
+                float(row["retailPrice"]) * meter.factor,
+                meter.unit if listed_unit == meter.listed_unit else listed_unit,
             )
+            about = f"{row['productName']}, {row['meterName']}"
+            yield self._price(name, region, SERVICE_FIELD, usd, about, unit, row["currencyCode"])
 
     def _region(self, region: str, sizes: Sequence[str]) -> Iterator[source.Answer]:
         current: dict[tuple[str, PriceField], dict[str, Any]] = {}
@@ -237,20 +231,21 @@ class AzureSource:
         term = f", {meter['reservationTerm']} over {hours} hours" if reserved else ""
         # Spot has one price per region.
         ends: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high") if field == "spot_high" else (field,)
-        unit = str(meter["unitOfMeasure"])
+        usd, unit, region = (
+            float(meter["retailPrice"]) / hours,
+            str(meter["unitOfMeasure"]),
+            str(meter["armRegionName"]),
+        )
+        about, currency = f"{meter['meterName']}{term}", meter["currencyCode"]
         for end in ends:
-            yield Observed(
-                provider=self.name,
-                item=size,
-                region=str(meter["armRegionName"]),
-                field=end,
-                value=float(meter["retailPrice"]) / hours,
-                source=f"{TITLE}, {meter['meterName']}{term}",
-                as_of=self._today,
-                url=API_URL,
-                unit=UNITS.get(unit, unit),
-                currency=str(meter["currencyCode"]),
-            )
+            yield self._price(size, region, end, usd, about, UNITS.get(unit, unit), currency)
+
+    def _price(
+        self, item: str, region: str, field: PriceField, usd: float, about: str, unit: str, currency: object
+    ) -> Observed:
+        source = f"{TITLE}, {about}"
+        place = (self.name, item, region, field)
+        return Observed(*place, usd, source, self._today, url=API_URL, unit=unit, currency=str(currency))
 
 
 def _effective(meter: Mapping[str, Any]) -> date:

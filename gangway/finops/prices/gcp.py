@@ -320,19 +320,10 @@ class GcpSource:
 
     def _observe_service(self, name: str, entry: Entry, sku: Mapping[str, Any]) -> Iterator[Observed]:
         usd, unit, currency = get_price(sku, entry)
+        about = (f"{TITLE}: {sku['description']}", self._today)
         for region in sku["serviceRegions"]:
-            yield Observed(
-                provider=self.name,
-                item=name,
-                region=str(region),
-                field=SERVICE_FIELD,
-                value=usd,
-                source=f"{TITLE}: {sku['description']}",
-                as_of=self._today,
-                url=f"{API_URL}/services",
-                unit=unit,
-                currency=currency,
-            )
+            place, url = (self.name, name, str(region), SERVICE_FIELD), f"{API_URL}/services"
+            yield Observed(*place, usd, *about, url=url, unit=unit, currency=currency)
 
     def _machine(self, query: source.Query, family: Family, spot: bool, prices: _Prices) -> Iterator[source.Answer]:
         machine = self._machines[query.item]
@@ -356,18 +347,10 @@ class GcpSource:
             yield from self._observed(query, spot, usd, TPU_PARTS[query.item], "chip-hour")
 
     def _observed(self, query: source.Query, spot: bool, usd: float, parts: str, unit: str) -> Iterator[Observed]:
+        about = (f"{TITLE}: {parts}{', spot' if spot else ''}", self._today)
         for field in _FIELDS[spot]:
-            yield Observed(
-                provider=self.name,
-                item=query.item,
-                region=query.region,
-                field=field,
-                value=usd,
-                source=f"{TITLE}: {parts}{', spot' if spot else ''}",
-                as_of=self._today,
-                url=f"{API_URL}/{COMPUTE_ENGINE}/skus",
-                unit=unit,
-            )
+            place, url = (self.name, query.item, query.region, field), f"{API_URL}/{COMPUTE_ENGINE}/skus"
+            yield Observed(*place, usd, *about, url=url, unit=unit)
 
 
 def _total(amounts: Mapping[str, float], region: str, spot: bool, prices: _Prices) -> tuple[float, list[str]]:
