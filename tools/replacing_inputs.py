@@ -54,35 +54,32 @@ class GoPackages:
     """The packages of a provider in a git directory."""
 
     def __init__(self, git: Path) -> None:
-        self._git = git
+        self._repository = git
         self._shared = self._bodies("google-beta/tpgiamresource") | self._bodies("google-beta/tpgresource")
-
-    def _run(self, *args: str) -> str:
-        return subprocess.run(
-            ["git", f"--git-dir={self._git}", *args], capture_output=True, check=True, text=True
-        ).stdout
 
     @cache  # noqa: B019 - one instance for the whole run
     def _bodies(self, folder: str) -> dict[str, list[str]]:
         """Name -> tokens of each function and variable of a folder that holds a schema."""
         found = {}
-        for path in self._run("ls-tree", "--name-only", "HEAD", f"{folder}/").split():
+        for path in _git(self._repository, "ls-tree", "--name-only", "HEAD", f"{folder}/").split():
             if not path.endswith(".go") or path.endswith("_test.go"):
                 continue
-            source = self._run("show", f"HEAD:{path}")
+            source = _git(self._repository, "show", f"HEAD:{path}")
             for match in _RETURNS.finditer(source):
                 found[match[1] or match[2]] = _block(source[match.end() - 1 :])
         return found
 
     def force_new(self, resource: str) -> set[str]:
         """The paths of a resource's inputs that force a new one. LookupError: the provider has no such resource."""
-        hits = self._run("grep", "-l", f'Name: *"{resource}",', "HEAD", "--", "google-beta/services").split()
+        hits = _git(
+            self._repository, "grep", "-l", f'Name: *"{resource}",', "HEAD", "--", "google-beta/services"
+        ).split()
         for hit in hits:
             path = hit.removeprefix("HEAD:")
             block = re.search(
                 rf'Name: *"{resource}",\s*ProductName: [^\n]*\n'
                 r"\s*Type: *registry\.SchemaType(?:IAM)?Resource,\s*Schema: *(.*?),\n",
-                self._run("show", hit),
+                _git(self._repository, "show", hit),
                 re.S,
             )
             if block:
@@ -95,13 +92,13 @@ class GoIndex:
     """terraform-provider-aws as its index has it: a file per function, and one per resource, with their names."""
 
     def __init__(self, git: Path) -> None:
-        self._git = git
+        self._repository = git
         self._shared = {**self._folder("index/internal/tags"), **self._folder("index/internal/framework")}
 
     def force_new(self, resource: str) -> set[str]:
         """The paths of a resource's inputs that force a new one. LookupError: the provider has no such resource."""
         try:
-            entry = json.loads(self._show(f"index/resources/{resource}.json"))
+            entry = json.loads(_show(self._repository, f"index/resources/{resource}.json"))
         except subprocess.CalledProcessError:
             raise LookupError(resource) from None
         folder = f"index/{entry['namespace'].partition('/terraform-provider-aws/')[2]}"
@@ -122,23 +119,16 @@ class GoIndex:
     @cache  # noqa: B019 - one instance for the whole run
     def _folder(self, folder: str) -> Mapping[str, str]:
         """Name of a function, variable or method `type.method` -> path."""
-        paths = self._run("ls-tree", "--name-only", "HEAD", f"{folder}/").split()
+        paths = _git(self._repository, "ls-tree", "--name-only", "HEAD", f"{folder}/").split()
         names = (re.fullmatch(r".*/(?:func|var|method)\.(.+)\.goindex", path) for path in paths)
         return {name[1]: name[0] for name in names if name}
 
     @cache  # noqa: B019
     def schema(self, path: str) -> list[str]:
         """The tokens of a function or variable that is or makes a schema; empty of any other."""
-        source = self._show(path)
+        source = _show(self._repository, path)
         match = _SCHEMA.search(source)
         return _block(source[match.end() - 1 :]) if match else []
-
-    def _show(self, path: str) -> str:
-        return self._run("show", f"HEAD:{path}")
-
-    def _run(self, *args: str) -> str:
-        command = ["git", f"--git-dir={self._git}", *args]
-        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
 
 _EMBEDDED = {"aws_vpc_security_group_egress_rule": "securityGroupRuleResource"}
@@ -455,15 +445,17 @@ def outermost(paths: typing.Iterable[str]) -> list[str]:
     return [one for one in every if not any(one.startswith(f"{other}.") for other in every)]
 
 
-def _show(git: Path, path: str) -> str:
-    return subprocess.run(
-        ["git", f"--git-dir={git}", "show", f"HEAD:{path}"], capture_output=True, check=True, text=True
-    ).stdout
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", f"--git-dir={folder}", *words]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
 
-def _revision(git: Path) -> str:
-    command = ["git", f"--git-dir={git}", "log", "-1", "--format=%H of %cs"]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+def _show(folder: Path, path: str) -> str:
+    return _git(folder, "show", f"HEAD:{path}")
+
+
+def _revision(folder: Path) -> str:
+    return _git(folder, "log", "-1", "--format=%H of %cs").strip()
 
 
 def write(name: str, sources: list[str], table: Mapping[str, list[str]]) -> None:
