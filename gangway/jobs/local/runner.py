@@ -316,10 +316,6 @@ def _write_log(line: str) -> bool:
         return False
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 def adopt_orphans() -> None:
     """Makes this process the parent of orphaned descendants, so that none escapes by a new session or environment."""
     if sys.platform == "linux":
@@ -407,3 +403,7 @@ def _variables(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return []  # of another user, or gone
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
