@@ -124,39 +124,40 @@ class DockerfileSpec:
 # has none (github.com/NVIDIA/nvidia-container-toolkit, issue 1877).
 # XLA: images/locks/xla.lock has the libtpu that torch_xla's metadata names. PyPI's torch does not load without CUDA's
 # libraries, which are unused.
-_FLAVOURS: dict[Flavour, DockerfileSpec] = {
-    "cpu": DockerfileSpec(
-        flavour="cpu",
-        base_image="python:3.12.12-slim-bookworm",
-        python_version="3.12",
-        apt_packages=("g++",),
-    ),
-    "cuda": DockerfileSpec(
-        flavour="cuda",
-        base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
-        python_version="3.12",
-        apt_packages=("g++", "ibverbs-providers", "libibverbs1", "librdmacm1", "python3.12", "python3.12-dev"),
-        build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
-        shared_libraries=("libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
-    ),
-    "cuda-efa": DockerfileSpec(
-        flavour="cuda-efa",
-        base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
-        python_version="3.12",
-        apt_packages=("ca-certificates", "curl", "g++", "python3.12", "python3.12-dev"),
-        build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
-        efa_installer_version="1.50.0",
-        efa_installer_sha256="fa6dff8593d866866c13cb4640d9059835cd4efa427971f100ab40c97bef2841",
-    ),
-    "xla": DockerfileSpec(
-        flavour="xla",
-        base_image="python:3.12.12-slim-bookworm",
-        python_version="3.12",
-        lock="xla.lock",
-        apt_packages=("g++",),
-    ),
-}
-DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(_FLAVOURS)
+DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
+    {
+        "cpu": DockerfileSpec(
+            flavour="cpu",
+            base_image="python:3.12.12-slim-bookworm",
+            python_version="3.12",
+            apt_packages=("g++",),
+        ),
+        "cuda": DockerfileSpec(
+            flavour="cuda",
+            base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
+            python_version="3.12",
+            apt_packages=("g++", "ibverbs-providers", "libibverbs1", "librdmacm1", "python3.12", "python3.12-dev"),
+            build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
+            shared_libraries=("libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
+        ),
+        "cuda-efa": DockerfileSpec(
+            flavour="cuda-efa",
+            base_image="nvidia/cuda:13.2.1-base-ubuntu24.04",
+            python_version="3.12",
+            apt_packages=("ca-certificates", "curl", "g++", "python3.12", "python3.12-dev"),
+            build_apt_packages=("ca-certificates", "python3.12", "python3.12-venv"),
+            efa_installer_version="1.50.0",
+            efa_installer_sha256="fa6dff8593d866866c13cb4640d9059835cd4efa427971f100ab40c97bef2841",
+        ),
+        "xla": DockerfileSpec(
+            flavour="xla",
+            base_image="python:3.12.12-slim-bookworm",
+            python_version="3.12",
+            lock="xla.lock",
+            apt_packages=("g++",),
+        ),
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from gangway.stacks.program import get_program
 
 SUSPENDS_LAUNCHES, AFTER_RESET = False, ""
 API_URL = "https://management.azure.com"
+TAGS_VERSION = "2021-04-01"
 _FIX = "az login, with the rights that docs/controller-stacks.md lists, on the stack's resource group"
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
 _WITHOUT_NOTICE = (
@@ -83,7 +84,7 @@ class AzureScaler:
             f"scale set {change.group}, tags for {change.nodes} nodes",
             "PATCH",
             f"{self._place}/{change.group}/providers/Microsoft.Resources/tags/default",
-            {"api-version": "2021-04-01"},
+            {"api-version": TAGS_VERSION},
             {"operation": "Merge", "properties": {"tags": tags}},
         )
         return "the head applies it within a minute"
