@@ -5,35 +5,8 @@ import gzip
 from dataclasses import dataclass
 
 from gangway.components.core.job import AWS_NCCL_NET
+from gangway.images import render, shell
 from gangway.images.observability import render_prometheus
-from gangway.images.render import (
-    BIN_DIR,
-    ETC_DIR,
-    STOP_MARGIN_SEC,
-    WORKER_SCRIPTS,
-    NodeFile,
-    bare_python_file,
-    cloud_config,
-    scripts,
-    select_enabled,
-    unit,
-)
-from gangway.images.shell import (
-    NOTICES_MOUNT,
-    WATCH,
-    bash_assignments,
-    container_argv,
-    job_env_text,
-    machine_settings,
-    member_mount,
-    metadata_settings,
-    results_sec,
-    store_values,
-    verify_scripts,
-    worker_settings,
-    workload_argv,
-    workload_mounts,
-)
 from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, WorkerSpec
 
 # Before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
@@ -51,9 +24,7 @@ newer archive needs `storage.efa_setup_sha256`.
 
 @dataclass(frozen=True, kw_only=True)
 class AwsMachineSpec(MachineSpec):
-    """A machine on AWS. The file system can only be FSx for Lustre. `log_group`: CloudWatch log group of output and
-    events; None leaves both in the journal.
-    """
+    """A machine on AWS. `log_group`: of output and events in CloudWatch; None leaves both in the journal."""
 
     region: str
     log_group: str | None = None
@@ -73,7 +44,6 @@ class AwsNodeSpec(AwsMachineSpec, WorkerSpec):
     """A worker.
 
     Attributes:
-        efa_interfaces_planned: in the launch template; 0 for no EFA.
         lustre_efa: mount the file system over EFA; a node that cannot gives up.
         lustre_efa_interfaces: EFA interfaces that LNet needs for that.
         lustre_efa_setup_sha256: checksum of AWS's archive that sets up LNet.
@@ -105,19 +75,19 @@ class AwsHeadSpec(AwsMachineSpec, HeadSpec):
     """The head node. Without a file system, the workers upload the record."""
 
 
-def aws_docker_argv(spec: AwsNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
+def aws_docker_argv(spec: AwsNodeSpec, bin_dir: str = render.BIN_DIR) -> list[str]:
     """Arguments of `docker` that run the job on AWS."""
-    fabric = ["--gpus", "all"] if spec.job.backend == "nccl" else []
+    fabric = shell.accelerator_argv(spec.job)
     if spec.efa_interfaces_planned:
         # With NCCL_NET, NCCL fails if the plugin does not load, instead of falling back to TCP silently.
         fabric += ["--device", "/dev/infiniband", "--env", f"NCCL_NET={AWS_NCCL_NET}"]
     return [
-        *container_argv(spec.job, fabric, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID),
-        *NOTICES_MOUNT,
-        *member_mount(spec.member_key),
+        *shell.container_argv(spec.job, fabric, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID),
+        *shell.NOTICES_MOUNT,
+        *shell.member_mount(spec.member_key),
         *log_argv(spec.log_group, spec.region),
-        *workload_mounts(spec.job, bin_dir),
-        *(spec.job.image, *workload_argv(spec, bin_dir, WATCH)),
+        *shell.workload_mounts(spec.job, bin_dir),
+        *(spec.job.image, *shell.workload_argv(spec, bin_dir, shell.WATCH)),
     ]
 
 
@@ -132,9 +102,9 @@ def log_argv(log_group: str | None, region: str, stream: str | None = None) -> l
     return ["--log-driver", "awslogs", *(word for pair in options.items() for word in ("--log-opt", "=".join(pair)))]
 
 
-def aws_job_env_text(spec: AwsNodeSpec, bin_dir: str = BIN_DIR) -> str:
+def aws_job_env_text(spec: AwsNodeSpec, bin_dir: str = render.BIN_DIR) -> str:
     """`/etc/gangway/job.env`."""
-    return job_env_text(aws_docker_argv(spec, bin_dir), spec.job, bin_dir)
+    return shell.job_env_text(aws_docker_argv(spec, bin_dir), spec.job, bin_dir)
 
 
 def aws_env_text(spec: AwsMachineSpec) -> str:
@@ -143,8 +113,8 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
     files = spec.file_system
     dns_name, _, mount_name = files.source.partition(_LUSTRE) if files else ("", "", "")
     settings = {
-        **machine_settings(spec, "worker" if node else "head"),
-        **metadata_settings(spec),
+        **shell.machine_settings(spec, "worker" if node else "head"),
+        **shell.metadata_settings(spec),
         "LIFECYCLE_HOOK": (node.lifecycle_hook if node else None) or "",
         "LOG_GROUP": spec.log_group or "",
         "LUSTRE_DNS_NAME": dns_name,
@@ -157,47 +127,38 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
     }
     if node:
         settings |= {
-            **worker_settings(spec.job, _node_steps(node), files),
+            **shell.worker_settings(spec.job, _node_steps(node), files),
             **(node.breaker.settings if node.breaker else {}),
             "DATA_DIR": node.data_dir or "",
             "EFA_INTERFACES_PLANNED": str(node.efa_interfaces_planned),
-            "GPUS_PLANNED": str(spec.job.processes_per_node if spec.job.backend == "nccl" else 0),
+            "GPUS_PLANNED": shell.planned_gpus(spec.job),
             "SCRATCH_MOUNT_POINT": node.scratch_mount_point or "",
         }
-    return bash_assignments(settings)
+    return shell.bash_assignments(settings)
 
 
 def render_aws_node(spec: AwsNodeSpec) -> str:
-    """A worker's `#cloud-config` for AWS's Deep Learning AMI. A systemd unit prepares it, so that a reboot mounts and
-    checks again.
-    """
+    """A worker's `#cloud-config` for AWS's Deep Learning AMI."""
     steps = _node_steps(spec)
     values = {
         "image_has_docker": True,
         "role": "worker",
         "steps": steps,
-        "tries_again": False,
-        "results_sec": results_sec(spec.file_system),
-        "results_at_end": spec.file_system is not None,
-        "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
+        **render.worker_values(spec, render.STOP_MARGIN_SEC),
     }
     started = ["gangway-trainer.service", "gangway-watch.timer"]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     files = [
-        NodeFile(f"{ETC_DIR}/job.env", "0600", aws_job_env_text(spec)),
-        NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *WORKER_SCRIPTS], spec.job),
-        *(bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
-        *([bare_python_file("breaker.py")] if spec.breaker else []),
-        *(unit(CLOUD, name, values) for name in units),
+        render.etc_file("job.env", "0600", aws_job_env_text(spec)),
+        render.etc_file("node.env", "0600", aws_env_text(spec)),
+        *render.scripts(
+            CLOUD, ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *render.WORKER_SCRIPTS], spec.job
+        ),
+        *(render.bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
+        *([render.bare_python_file("breaker.py")] if spec.breaker else []),
+        *(render.unit(CLOUD, name, values) for name in units),
     ]
-    return cloud_config(
-        CLOUD,
-        files,
-        "worker on AWS's Deep Learning AMI",
-        units=started,
-        narrow=True,
-    )
+    return render.cloud_config(CLOUD, files, "worker on AWS's Deep Learning AMI", units=started, narrow=True)
 
 
 def render_aws_head(spec: AwsHeadSpec) -> str:
@@ -205,29 +166,26 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
     with_files, with_prometheus = spec.file_system is not None, spec.prometheus_image is not None
     # The store only needs its image; gangway-record.service mounts the file system.
     steps = ["close-metadata.sh", *spec.key_steps, "pull-image.sh"]
-    timers = ["gangway-record"] if with_files else []
-    services = ["gangway-rendezvous.service", *(["gangway-prometheus.service"] if with_prometheus else [])]
-    started = [*services, *(f"{name}.timer" for name in timers)]
-    units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
+    started, units = render.head_units(spec, timers=["gangway-record"] if with_files else [])
     helpers = ["mount-lustre.sh", "upload-record.sh"] if with_files else []
     values = {
         "image_has_docker": True,
         "log_options": lambda stream: log_argv(spec.log_group, spec.region, stream),
         "mount": "mount-lustre.sh",
         "role": "head",
-        "spec": store_values(spec, spec.port, spec.prometheus_image),
+        "spec": shell.store_values(spec, spec.port, spec.prometheus_image),
         "steps": steps,
         "tries_again": True,
     }
     files = [
-        NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *helpers]),
-        *(unit(CLOUD, name, values) for name in units),
+        render.etc_file("node.env", "0600", aws_env_text(spec)),
+        *render.scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *helpers]),
+        *(render.unit(CLOUD, name, values) for name in units),
     ]
     if with_prometheus:
         text = render_prometheus(spec.stack, spec.region, port=spec.metrics_port)
-        files.append(NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", text))
-    return cloud_config(CLOUD, files, "head node on Amazon Linux 2023", packages=["docker"], units=started)
+        files.append(render.etc_file("prometheus.yaml", "0644", text))
+    return render.cloud_config(CLOUD, files, "head node on Amazon Linux 2023", packages=["docker"], units=started)
 
 
 def _node_steps(spec: AwsNodeSpec) -> list[str]:
@@ -240,7 +198,7 @@ def _node_steps(spec: AwsNodeSpec) -> list[str]:
         "fetch-key.sh": spec.member_key is not None,
         "pull-image.sh": True,
     }
-    return select_enabled(planned)
+    return render.select_enabled(planned)
 
 
 def check_user_data_size(text: str) -> None:
@@ -250,9 +208,7 @@ def check_user_data_size(text: str) -> None:
 
 
 def user_data_base64gzip(text: str) -> str:
-    """EC2 user data. Zopfli compresses 3 % better than zlib, and gives the same bytes everywhere, so that a new zlib
-    replaces no node. Raises ValueError above EC2's limit.
-    """
+    """EC2 user data. Zopfli's bytes are the same with any zlib, so no node is replaced. ValueError: above the limit."""
     from zopfli.gzip import compress
 
     packed = compress(text.encode(), numiterations=3)  # 15, the default, take twice as long for 4 bytes less

@@ -6,55 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gangway.components.core.job import JobSpec
+from gangway.images import render, shell
 from gangway.images.observability import render_prometheus_gce
-from gangway.images.render import (
-    BIN_DIR,
-    ETC_DIR,
-    METADATA_UNIT,
-    NO_UPGRADES,
-    PACKAGE_FILE,
-    WORKER_SCRIPTS,
-    NodeFile,
-    bare_python_file,
-    check_heredoc,
-    cloud_config,
-    python_file,
-    scripts,
-    select_enabled,
-    short_stop_margin_sec,
-    template_environment,
-    unit,
-)
-from gangway.images.shell import (
-    NO_LOG,
-    NOTICES_MOUNT,
-    WATCH,
-    bash_array,
-    bash_assignments,
-    bash_quote,
-    container_argv,
-    job_env_text,
-    job_json_text,
-    life_argv,
-    machine_settings,
-    member_argv,
-    member_mount,
-    metadata_settings,
-    results_sec,
-    store_values,
-    verify_scripts,
-    worker_settings,
-    workload_argv,
-    workload_mounts,
-)
-from gangway.images.specs import HELD_OBJECT, TRAINER_UID, HeadSpec, MachineSpec, WorkerSpec
+from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, WorkerSpec
 
 # The image's entrypoint, repeated where a shell runs first.
 LAUNCHER = ("python", "-m", "gangway.trainer.launch")
 CLOUD = "gcp"
 _RENDEZVOUS_PORT = 29400
 """On the first host of all slices; run-tpu.sh has the same."""
-_STARTED = (METADATA_UNIT, "gangway-trainer.service", "gangway-watch.timer")
+_STARTED = (render.METADATA_UNIT, "gangway-trainer.service", "gangway-watch.timer")
 _NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service")
 
 
@@ -106,9 +67,7 @@ class NcclSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class GcpMachineSpec(MachineSpec):
-    """A machine on Google Cloud. `data`: loaded into the file system; None for none. `log_id`: Cloud Logging log of
-    events and our units' lines; None leaves both in the journal.
-    """
+    """A machine on Google Cloud. `log_id`: of Cloud Logging; None leaves events and units' lines in the journal."""
 
     project: str
     region: str
@@ -126,12 +85,7 @@ class GcpMachineSpec(MachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class GcpNodeSpec(GcpMachineSpec, WorkerSpec):
-    """A GPU worker.
-
-    Attributes:
-        nccl: what its GPU NICs need; None without any.
-        gvnics_planned: network interfaces of Google's driver, the first among them.
-    """
+    """A GPU worker. `gvnics_planned`: network interfaces of Google's driver, the first among them."""
 
     nccl: NcclSetup | None = None
     gvnics_planned: int = 1
@@ -170,25 +124,21 @@ class TpuHostSpec(GcpMachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class GcpHeadSpec(GcpMachineSpec, HeadSpec):
-    """The head node.
-
-    Attributes:
-        zones: the workers' zones.
-        fallback_uri: `gs://...` of the object that lists the groups to fill; None for none.
-    """
+    """The head node. `fallback_uri`: `gs://...` of the object that lists the groups to fill; None for none."""
 
     zones: tuple[str, ...] = ()
     fallback_uri: str | None = None
 
 
-def gcp_docker_argv(spec: GcpNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
+def gcp_docker_argv(spec: GcpNodeSpec, bin_dir: str = render.BIN_DIR) -> list[str]:
     """Arguments of `docker` that run the job on a GPU worker."""
-    accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
-    for device in spec.nccl.devices if spec.nccl else ():
-        accelerators += ["--device", device]
-    argv = [*container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID), *NO_LOG]
-    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key), *workload_mounts(spec.job, bin_dir)]
-    command = workload_argv(spec, bin_dir, WATCH)
+    accelerators = shell.accelerator_argv(spec.job, spec.nccl.devices if spec.nccl else ())
+    argv = [
+        *shell.container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID),
+        *shell.NO_LOG,
+    ]
+    argv += [*shell.NOTICES_MOUNT, *shell.member_mount(spec.member_key), *shell.workload_mounts(spec.job, bin_dir)]
+    command = shell.workload_argv(spec, bin_dir, shell.WATCH)
     if spec.nccl is None or not spec.nccl.env_script:
         return [*argv, spec.job.image, *command]
     script = _profile_script(spec.job, spec.nccl)
@@ -196,16 +146,14 @@ def gcp_docker_argv(spec: GcpNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
 
 
 def _profile_script(job: JobSpec, nccl: NcclSetup) -> str:
-    """Bash that sources the plug-in's profile, restores the job's variables, and runs its arguments. The job sets
-    NCCL_NET, which not every profile does. The profile's exit status is ignored.
-    """
+    """Bash that sources the plug-in's profile, whatever its status, and restores the job's variables."""
     names = [name for name in sorted(job.env) if name.startswith("NCCL_") or name == "LD_LIBRARY_PATH"]
     lines = [
-        f"profile={bash_quote(nccl.env_script)}",
+        f"profile={shell.bash_quote(nccl.env_script)}",
         """[ -r "$profile" ] || { echo "gangway: NCCL's plug-in has no profile at $profile" >&2; exit 1; }""",
         "set -a",
         '. "$profile"',
-        *(f"{name}={bash_quote(job.env[name])}" for name in names),
+        *(f"{name}={shell.bash_quote(job.env[name])}" for name in names),
         "set +a",
         'exec "$@"',
     ]
@@ -223,10 +171,16 @@ def tpu_docker_argv(spec: TpuHostSpec, bin_dir: str) -> list[str]:
     # libtpu opens the chips' devices, which belong to root; Google's guide does the same.
     accelerators = ["--user", "0:0", "--env", "PJRT_DEVICE=TPU"]
     return [
-        *container_argv(job, accelerators, None, spec.labels, uid=None, privileged=True),
-        *(*NO_LOG, *NOTICES_MOUNT),
-        *(*member_mount(spec.member_key), *workload_mounts(job, bin_dir)),
-        *(job.image, *WATCH, *member_argv(spec.member_key), *life_argv(job, spec.run_dir, spec.max_hours), "--"),
+        *shell.container_argv(job, accelerators, None, spec.labels, uid=None, privileged=True),
+        *(*shell.NO_LOG, *shell.NOTICES_MOUNT),
+        *(*shell.member_mount(spec.member_key), *shell.workload_mounts(job, bin_dir)),
+        *(
+            job.image,
+            *shell.WATCH,
+            *shell.member_argv(spec.member_key),
+            *shell.life_argv(job, spec.run_dir, spec.max_hours),
+            "--",
+        ),
         f"--nproc-per-node={job.processes_per_node}",
         f"--max-restarts={job.max_restarts}",
         *("-m", job.module, *job.argv),
@@ -236,8 +190,8 @@ def tpu_docker_argv(spec: TpuHostSpec, bin_dir: str) -> list[str]:
 def gcp_job_env_text(spec: GcpNodeSpec | TpuHostSpec, bin_dir: str) -> str:
     """`/etc/gangway/job.env`."""
     if isinstance(spec, TpuHostSpec):
-        return job_env_text(tpu_docker_argv(spec, bin_dir), spec.job, bin_dir, f"{bin_dir}/run-tpu.sh")
-    return job_env_text(gcp_docker_argv(spec, bin_dir), spec.job, bin_dir)
+        return shell.job_env_text(tpu_docker_argv(spec, bin_dir), spec.job, bin_dir, f"{bin_dir}/run-tpu.sh")
+    return shell.job_env_text(gcp_docker_argv(spec, bin_dir), spec.job, bin_dir)
 
 
 def nccl_env_text(nccl: NcclSetup) -> str:
@@ -252,7 +206,7 @@ def nccl_env_text(nccl: NcclSetup) -> str:
         "SIDE_NAME": nccl.side_name,
         "SIDE_READY": nccl.side_ready,
     }
-    return "".join(bash_array(name, words) for name, words in arrays.items()) + bash_assignments(settings)
+    return "".join(shell.bash_array(name, words) for name, words in arrays.items()) + shell.bash_assignments(settings)
 
 
 def gcp_env_text(spec: GcpMachineSpec) -> str:
@@ -264,18 +218,17 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
     settings = {
         **(node.breaker.settings if node and node.breaker else {}),
         # A TPU's container runs as root, who owns the devices.
-        **machine_settings(spec, "worker" if worker else "head", 0 if host else TRAINER_UID),
-        **metadata_settings(spec),
+        **shell.machine_settings(spec, "worker" if worker else "head", 0 if host else TRAINER_UID),
+        **shell.metadata_settings(spec),
         "DATA_BY": data.by if data else "",
         "DATA_DIR": getattr(worker, "data_dir", None) or "",
         "DATA_SOURCE": data.uri if data else "",
         "ENDED_OBJECT": spec.ended_object,
-        "GPUS_PLANNED": str(spec.job.processes_per_node if node and spec.job.backend == "nccl" else 0),
+        "GPUS_PLANNED": shell.planned_gpus(spec.job) if node else "0",
         "GVNICS_PLANNED": str(node.gvnics_planned if node else 0),
         "IN_GROUP": "yes" if node else "",
         "LOG_GROUP": spec.log_id or "",
-        "MOUNT_POINT": files.mount_point if files else "",
-        "MOUNT_SOURCE": files.source if files else "",
+        **shell.mount_settings(files),
         "NUM_SLICES": str(host.num_slices) if host else "",
         "PROJECT": spec.project,
         "QUEUED_RESOURCE": (host.queued_resource if host else None) or "",
@@ -285,44 +238,41 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "TERMINATE_WHEN_DONE": "yes" if (node and node.terminate_when_done) or (host and host.queued_resource) else "",
     }
     if isinstance(spec, TpuHostSpec):
-        settings |= worker_settings(spec.job, _tpu_steps(spec), files, tries_again=True)
+        settings |= shell.worker_settings(spec.job, _tpu_steps(spec), files, tries_again=True)
     elif node:
-        settings |= worker_settings(spec.job, _node_steps(node), files)
-    return bash_assignments(settings)
+        settings |= shell.worker_settings(spec.job, _node_steps(node), files)
+    return shell.bash_assignments(settings)
 
 
 def render_gcp_node(spec: GcpNodeSpec) -> str:
     """A GPU worker's `#cloud-config` for Canonical's images with NVIDIA's driver."""
     files, units = _worker_files(spec, _node_steps(spec), [])
-    return cloud_config(CLOUD, files, "worker on Canonical's image with NVIDIA's driver", units=units)
+    return render.cloud_config(CLOUD, files, "worker on Canonical's image with NVIDIA's driver", units=units)
 
 
 def render_tpu_startup(spec: TpuHostSpec) -> str:
-    """A TPU host's startup script, which writes files and units at each boot. Every host has the unit of the rendezvous
-    store, which run-tpu.sh starts on the first.
-    """
+    """A startup script that writes files and units at each boot; run-tpu.sh starts the store on the first host."""
     files, units = _worker_files(spec, _tpu_steps(spec), ["run-tpu.sh"])
     if spec.member_key is not None:
         # The container runs as root, and root owns the key.
         values = {
             "image_has_docker": False,
-            "log_options": lambda stream: NO_LOG,
-            "spec": store_values(spec, _RENDEZVOUS_PORT, None, uid=0),
+            "log_options": lambda stream: shell.NO_LOG,
+            "spec": shell.store_values(spec, _RENDEZVOUS_PORT, None, uid=0),
         }
-        files.append(unit(CLOUD, "gangway-rendezvous.service", values))
-    check_heredoc(files, "GANGWAY_END_OF_FILE")
-    template = template_environment().get_template("tpu-startup.sh.j2")
+        files.append(render.unit(CLOUD, "gangway-rendezvous.service", values))
+    render.check_heredoc(files, "GANGWAY_END_OF_FILE")
+    template = render.template_environment().get_template("tpu-startup.sh.j2")
     return template.render(files=files, units=units, what="host of a TPU slice")
 
 
 def render_gcp_head(spec: GcpHeadSpec) -> str:
     """The head node's `#cloud-config` for Canonical's Ubuntu."""
     files, units = _head_files(spec)
-    return cloud_config(CLOUD, files, "head node on Ubuntu", units=units)
+    return render.cloud_config(CLOUD, files, "head node on Ubuntu", units=units)
 
 
 def _node_steps(spec: GcpNodeSpec) -> list[str]:
-    """Those without network first, the long download last."""
     planned = {
         "check-gpu.sh": spec.job.backend == "nccl",
         "check-nics.sh": spec.gvnics_planned > 1 or spec.rdma_nics_planned > 0,
@@ -330,7 +280,7 @@ def _node_steps(spec: GcpNodeSpec) -> list[str]:
         "install-docker.sh": True,
         "prepare-nccl.sh": spec.nccl is not None,
     }
-    return [*select_enabled(planned), *_shared_steps(spec), *spec.key_steps, "pull-image.sh"]
+    return [*render.select_enabled(planned), *_shared_steps(spec), *spec.key_steps, "pull-image.sh"]
 
 
 def _tpu_steps(spec: TpuHostSpec) -> list[str]:
@@ -346,100 +296,83 @@ def _shared_steps(spec: GcpMachineSpec) -> list[str]:
 
 def _worker_files(
     spec: GcpNodeSpec | TpuHostSpec, steps: Sequence[str], more: Sequence[str]
-) -> tuple[list[NodeFile], list[str]]:
+) -> tuple[list[render.NodeFile], list[str]]:
     started = [*_STARTED, *_log_units(spec)]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
-        **_values(spec, steps),
-        "role": "worker",
-        "results_sec": results_sec(spec.file_system),
-        "results_at_end": spec.file_system is not None,
+        **_values(spec, steps, "worker"),
+        **render.worker_values(spec, render.short_stop_margin_sec(spec.job)),
         "shipped": ["gangway-prepare.service", "gangway-trainer.service"],
-        "timeout_stop_sec": spec.job.shutdown_timeout_sec + short_stop_margin_sec(spec.job),
         # No group replaces a TPU host.
         "tries_again": isinstance(spec, TpuHostSpec),
     }
     files = [
-        NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
-        NodeFile(f"{ETC_DIR}/job.env", "0600", gcp_job_env_text(spec, BIN_DIR)),
+        render.etc_file("job.json", "0600", shell.job_json_text(spec.job)),
+        render.etc_file("job.env", "0600", gcp_job_env_text(spec, render.BIN_DIR)),
         *_common_files(spec),
-        NO_UPGRADES,
-        *(python_file(name) for name in ("notices.py", "gcp/notices.py")),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *WORKER_SCRIPTS, *more], spec.job),
-        *(unit(CLOUD, name, values) for name in units),
+        render.NO_UPGRADES,
+        *(render.python_file(name) for name in ("notices.py", "gcp/notices.py")),
+        *render.scripts(
+            CLOUD,
+            ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *render.WORKER_SCRIPTS, *more],
+            spec.job,
+        ),
+        *(render.unit(CLOUD, name, values) for name in units),
     ]
     if isinstance(spec, GcpNodeSpec) and spec.breaker is not None:
-        files.append(bare_python_file("breaker.py"))
+        files.append(render.bare_python_file("breaker.py"))
     if isinstance(spec, GcpNodeSpec) and spec.nccl is not None:
-        files.append(NodeFile(f"{ETC_DIR}/nccl.env", "0600", nccl_env_text(spec.nccl)))
+        files.append(render.etc_file("nccl.env", "0600", nccl_env_text(spec.nccl)))
     return files, started
 
 
-def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
+def _head_files(spec: GcpHeadSpec) -> tuple[list[render.NodeFile], list[str]]:
     """A custom command has no record; if its nodes need no rendezvous, the head runs no container."""
     trains = spec.job.command is None
     meets = trains or spec.job.command_meets
     puts_record = trains and spec.file_system is not None
-    services = ["gangway-rendezvous.service"] if meets else []
-    services += ["gangway-prometheus.service"] if spec.prometheus_image else []
-    services += ["gangway-data.service"] if spec.data else []
     timers = ["gangway-record"] if puts_record else []
     timers += ["gangway-fill"] if spec.fallback_uri else []
-    started = [*services, *_log_units(spec), *(f"{name}.timer" for name in timers)]
-    prepares = ["gangway-prepare.service"] if meets else []
-    units = [*prepares, *started, *(f"{name}.service" for name in timers)]
+    data = ["gangway-data.service"] if spec.data else []
+    started, units = render.head_units(spec, meets=meets, more=[*data, *_log_units(spec)], timers=timers)
     steps = ["install-docker.sh", "close-metadata.sh", *spec.key_steps, "pull-image.sh"] if meets else []
     helpers = [spec.file_system.script] if spec.file_system and (puts_record or spec.data) else []
     helpers += ["upload-record.sh"] if puts_record else []
     fills = ["fill-data.sh"] if spec.data else []
-    verify = verify_scripts(spec.job) if meets else []
+    verify = shell.verify_scripts(spec.job) if meets else []
     values = {
-        **_values(spec, steps),
-        "log_options": lambda stream: NO_LOG,
-        "role": "head",
+        **_values(spec, steps, "head"),
+        "log_options": lambda stream: shell.NO_LOG,
         # Prometheus logs much that no metric reads.
         "shipped": [name for name in units if name.endswith(".service") and name not in _NOT_SHIPPED],
-        "spec": store_values(spec, spec.port, spec.prometheus_image),
+        "spec": shell.store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
     }
     files = [
         *_common_files(spec),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify, *helpers, *fills]),
-        *(unit(CLOUD, name, values) for name in units),
+        *render.scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify, *helpers, *fills]),
+        *(render.unit(CLOUD, name, values) for name in units),
     ]
     if spec.fallback_uri is not None:
-        files += [python_file("fill_order.py"), python_file("gcp/fallback.py")]
+        files += [render.python_file("fill_order.py"), render.python_file("gcp/fallback.py")]
     if spec.prometheus_image is not None:
         text = render_prometheus_gce(spec.stack, spec.project, spec.zones, port=spec.metrics_port)
-        files.append(NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", text))
+        files.append(render.etc_file("prometheus.yaml", "0644", text))
     return files, started
 
 
-def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
+def _common_files(spec: GcpMachineSpec) -> list[render.NodeFile]:
     shipper = ["log_shipper.py", "gcp/logs.py"] if spec.log_id else []
-    modules = ["__init__.py", "web.py", "safe_files.py", "gcp/api.py", *shipper]
-    files = [
-        NodeFile(f"{ETC_DIR}/node.env", "0600", gcp_env_text(spec)),
-        PACKAGE_FILE,
-        *(python_file(name) for name in modules),
-    ]
+    files = render.module_files(gcp_env_text(spec), ["safe_files.py", "gcp/api.py", *shipper])
     if spec.data is not None and spec.data.request is not None:
         text = json.dumps(dict(spec.data.request), indent=1, sort_keys=True)
-        files.append(NodeFile(f"{ETC_DIR}/import.json", "0600", text + "\n"))
+        files.append(render.etc_file("import.json", "0600", text + "\n"))
     return files
 
 
-def _values(spec: GcpMachineSpec, steps: Sequence[str]) -> dict[str, object]:
-    return {
-        "ended_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.ended_object}",
-        "held_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.job.name}/{HELD_OBJECT}",
-        "fallback_uri": getattr(spec, "fallback_uri", None),
-        "image_has_docker": False,
-        "log_id": spec.log_id,
-        "mount": spec.file_system.script if spec.file_system else None,
-        "project": spec.project,
-        "steps": steps,
-    }
+def _values(spec: GcpMachineSpec, steps: Sequence[str], role: str) -> dict[str, object]:
+    fallback_uri = getattr(spec, "fallback_uri", None)
+    return render.unit_values(spec, steps, role, fallback_uri=fallback_uri, log_id=spec.log_id, project=spec.project)
 
 
 def _log_units(spec: GcpMachineSpec) -> list[str]:

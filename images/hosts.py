@@ -5,35 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gangway.images import render, shell
 from gangway.images.observability import render_prometheus_static
-from gangway.images.render import (
-    BIN_DIR,
-    ETC_DIR,
-    METADATA_UNIT,
-    STOP_MARGIN_SEC,
-    WORKER_SCRIPTS,
-    NodeFile,
-    check_heredoc,
-    script_text,
-    scripts,
-    select_enabled,
-    unit,
-)
-from gangway.images.shell import (
-    NO_LOG,
-    RESULTS_SEC,
-    bash_array,
-    bash_assignments,
-    container_argv,
-    job_env_text,
-    job_json_text,
-    machine_settings,
-    member_mount,
-    store_values,
-    worker_settings,
-    workload_argv,
-    workload_mounts,
-)
 from gangway.images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned
 
 CLOUD = "hosts"
@@ -51,14 +24,10 @@ class HostSpec(MachineSpec):
     """One machine of a stack.
 
     Attributes:
-        fabric: adapters that must be up; None checks nothing.
         shared_dir: must not be on the machine's own disk; None if one machine trains alone.
         container_engine: the engine behind /usr/bin/docker.
-        labels: the container's labels.
         port: of the rendezvous store, if this machine runs it; else None.
         prometheus_image: with a fixed tag or a digest; None for no Prometheus on this machine.
-        workers: addresses of all machines, for Prometheus.
-        metrics_port: of the workers' metrics.
         allowed: machines, by name or address, and networks that may reach the job's ports; None closes no port.
         wireguard: interface of the tunnels to the other machines; None for none.
         keeps_record: upload a changed run record every minute, not only when the trainer ends.
@@ -92,7 +61,7 @@ class HostSpec(MachineSpec):
     @property
     def results_sec(self) -> int:
         """Time to upload a custom command's run folder; 0 for the trainer, which uploads only its record."""
-        return 0 if self.job.command is None else RESULTS_SEC
+        return 0 if self.job.command is None else shell.RESULTS_SEC
 
 
 _PROMETHEUS = (
@@ -122,80 +91,81 @@ def render_host_installer(spec: HostSpec) -> str:
 
 def installer_text(
     stack: str,
-    files: Sequence[NodeFile],
+    files: Sequence[render.NodeFile],
     services: Sequence[str],
     needs: Sequence[str],
     *,
     refused: Sequence[str] = (),
     container_engine_hint: str = "",
 ) -> str:
-    """The script of one machine. `needs`: `COMMAND: FIX` for each required command; `refused`: `PATH: REASON` for each
-    file that must not exist; `container_engine_hint`: how to install a container engine, if required.
-    """
-    check_heredoc(files, _END)
-    settings = bash_assignments({"ENGINE_HINT": container_engine_hint, "STACK": stack})
+    """`needs`: `COMMAND: FIX`; `refused`: `PATH: REASON` of files that must not exist; the hint only with an engine."""
+    render.check_heredoc(files, _END)
+    settings = shell.bash_assignments({"ENGINE_HINT": container_engine_hint, "STACK": stack})
     arrays = [
-        bash_array("FILES", [file.path for file in files]),
-        bash_array("NEEDS", needs),
-        bash_array("REFUSED", refused),
-        bash_array("SERVICES", services),
+        shell.bash_array("FILES", [file.path for file in files]),
+        shell.bash_array("NEEDS", needs),
+        shell.bash_array("REFUSED", refused),
+        shell.bash_array("SERVICES", services),
     ]
     body = "\n".join(f"put {file.path} {file.mode} <<'{_END}'\n{file.text.rstrip()}\n{_END}" for file in files)
-    parts = [script_text(CLOUD, "installer.sh"), settings, *arrays, f"write_files() {{\n{body}\n}}\n"]
+    parts = [render.script_text(CLOUD, "installer.sh"), settings, *arrays, f"write_files() {{\n{body}\n}}\n"]
     return "\n".join([*parts, 'main "$@"\nexit\n'])
 
 
-def host_files(spec: HostSpec) -> list[NodeFile]:
+def host_files(spec: HostSpec) -> list[render.NodeFile]:
     """The files that the script installs."""
     steps, services = _steps(spec), _services(spec)
     values = {
         "ended_uri": "",
         "image_has_docker": False,
-        "log_options": lambda stream: NO_LOG,
+        "log_options": lambda stream: shell.NO_LOG,
         "mount": "check-shared.sh",
         "prometheus_arguments": _PROMETHEUS,
         "results_at_end": spec.results_sec > 0,
         "results_sec": spec.results_sec,
         "role": "worker",
-        "spec": store_values(spec, spec.port, spec.prometheus_image, spec.uid),
+        "spec": shell.store_values(spec, spec.port, spec.prometheus_image, spec.uid),
         "steps": steps,
-        "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
+        "timeout_stop_sec": spec.job.shutdown_timeout_sec + render.STOP_MARGIN_SEC,
         "tries_again": True,
     }
     timers = [name.removesuffix("timer") + "service" for name in services if name.endswith(".timer")]
-    shell = [
+    names = [
         "common.sh",
         "cloud.sh",
         *steps,
         *({"check-shared.sh"} - {*steps}),
-        *WORKER_SCRIPTS,
+        *render.WORKER_SCRIPTS,
     ]
     files = [
-        NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
-        NodeFile(f"{ETC_DIR}/job.env", "0600", host_job_env_text(spec)),
-        NodeFile(f"{ETC_DIR}/node.env", "0600", host_env_text(spec)),
-        *scripts(CLOUD, shell, spec.job),
-        *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", *services, *timers]),
+        render.etc_file("job.json", "0600", shell.job_json_text(spec.job)),
+        render.etc_file("job.env", "0600", host_job_env_text(spec)),
+        render.etc_file("node.env", "0600", host_env_text(spec)),
+        *render.scripts(CLOUD, names, spec.job),
+        *(render.unit(CLOUD, name, values) for name in ["gangway-prepare.service", *services, *timers]),
     ]
     if spec.prometheus_image is not None:
         text = render_prometheus_static(spec.stack, spec.workers, port=spec.metrics_port)
-        files.append(NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", text))
+        files.append(render.etc_file("prometheus.yaml", "0644", text))
     return files
 
 
-def host_docker_argv(spec: HostSpec, bin_dir: str = BIN_DIR) -> list[str]:
+def host_docker_argv(spec: HostSpec, bin_dir: str = render.BIN_DIR) -> list[str]:
     """Arguments of the container engine that run the job; no watch, since these machines are never reclaimed."""
     accelerators = [*_gpu_arguments(spec)]
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
-    argv = [*container_argv(spec.job, accelerators, None, spec.labels, uid=spec.uid), *member_mount(spec.member_key)]
-    argv += [*NO_LOG, *workload_mounts(spec.job, bin_dir)]
-    return [*argv, spec.job.image, *workload_argv(spec, bin_dir)]
+    argv = [
+        *shell.container_argv(spec.job, accelerators, None, spec.labels, uid=spec.uid),
+        *shell.member_mount(spec.member_key),
+    ]
+    argv += [*shell.NO_LOG, *shell.workload_mounts(spec.job, bin_dir)]
+    return [*argv, spec.job.image, *shell.workload_argv(spec, bin_dir)]
 
 
-def host_job_env_text(spec: HostSpec, bin_dir: str = BIN_DIR) -> str:
+def host_job_env_text(spec: HostSpec, bin_dir: str = render.BIN_DIR) -> str:
     """`/etc/gangway/job.env`."""
-    return job_env_text(host_docker_argv(spec, bin_dir), spec.job, bin_dir)
+    return shell.job_env_text(host_docker_argv(spec, bin_dir), spec.job, bin_dir)
 
 
 def host_env_text(spec: HostSpec) -> str:
@@ -210,19 +180,19 @@ def host_env_text(spec: HostSpec) -> str:
             if spec.allowed is not None
             else {}
         ),
-        **machine_settings(spec, "worker", spec.uid),
-        **worker_settings(spec.job, _steps(spec), None, puts_results=False, tries_again=True),
+        **shell.machine_settings(spec, "worker", spec.uid),
+        **shell.worker_settings(spec.job, _steps(spec), None, puts_results=False, tries_again=True),
         **({"RESULTS_AT_END": "yes", "RESULTS_SEC": str(spec.results_sec)} if spec.results_sec else {}),
         "CONTAINER_ENGINE": spec.container_engine,
         # The user's own folder, whose owner must not change.
         "DATA_DIR": "",
-        "GPUS_PLANNED": str(spec.job.processes_per_node if spec.job.backend == "nccl" else 0),
+        "GPUS_PLANNED": shell.planned_gpus(spec.job),
         "GPU_ARGUMENTS": " ".join(_gpu_arguments(spec)),
         "LOG_GROUP": "journal",
         "SHARED_DIR": spec.shared_dir or "",
         "TERMINATE_WHEN_DONE": "",
     }
-    return bash_assignments(settings)
+    return shell.bash_assignments(settings)
 
 
 def _gpu_arguments(spec: HostSpec) -> Sequence[str]:
@@ -244,20 +214,19 @@ def _steps(spec: HostSpec) -> list[str]:
         "pull-image.sh": True,
         "check-container.sh": gpus,
     }
-    return select_enabled(planned)
+    return render.select_enabled(planned)
 
 
 def _services(spec: HostSpec) -> list[str]:
-    """The units to enable and start; they pull in the others."""
     planned = {
-        METADATA_UNIT: True,
+        render.METADATA_UNIT: True,
         "gangway-rendezvous.service": spec.port is not None,
         "gangway-prometheus.service": spec.prometheus_image is not None,
         "gangway-trainer.service": True,
         "gangway-watch.timer": True,
         "gangway-record.timer": spec.keeps_record,
     }
-    return select_enabled(planned)
+    return render.select_enabled(planned)
 
 
 def _needs(spec: HostSpec) -> list[str]:

@@ -31,9 +31,7 @@ _FULL = ("host_memory_share", "gpu_memory_share", "cpu_wait_share")
 
 @dataclass(frozen=True)
 class Panel:
-    """One graph. `unit` is Grafana's id (`short`: a plain number); `queries` maps legends to PromQL, with {} for
-    labels.
-    """
+    """One graph. `unit`: Grafana's id (`short`: a plain number); `queries`: PromQL by legend, with {} for labels."""
 
     title: str
     unit: str
@@ -68,54 +66,31 @@ PANELS: Sequence[Panel] = (
 )
 
 
-def render_prometheus(stack: str, region: str, *, port: int, scrape_interval_sec: int = 15) -> str:
-    """prometheus.yml for the head node, whose role must allow ec2:DescribeInstances. It finds workers by their tag
-    `gangway:stack`; rank 0 serves its metrics at `port` (`--metrics-port`).
-    """
-    template = template_environment().get_template("prometheus.yml.j2")
-    return template.render(stack=stack, region=region, port=port, scrape_interval_sec=scrape_interval_sec)
+def render_prometheus(stack: str, region: str, *, port: int) -> str:
+    """For the head node, whose role must allow ec2:DescribeInstances; rank 0 serves its metrics at `port`."""
+    return _prometheus("prometheus", stack=stack, region=region, port=port)
 
 
-def render_prometheus_gce(
-    stack: str, project: str, zones: Sequence[str], *, port: int, scrape_interval_sec: int = 15
-) -> str:
-    """prometheus.yml for the head node on Google Cloud, which must be allowed to list instances. It finds workers in
-    `zones` by the stack's label.
-    """
-    template = template_environment().get_template("prometheus-gce.yml.j2")
+def render_prometheus_gce(stack: str, project: str, zones: Sequence[str], *, port: int) -> str:
+    """The same on Google Cloud, where it must be allowed to list instances of `zones`."""
     running = f'labels.gangway-stack = {google_filter_text(stack)} AND status = "RUNNING"'
-    return template.render(
-        filter=running, project=project, zones=zones, port=port, scrape_interval_sec=scrape_interval_sec
-    )
+    return _prometheus("prometheus-gce", filter=running, project=project, zones=zones, port=port)
 
 
-def render_prometheus_azure(
-    stack: str,
-    place: tuple[str, str],
-    client_id: str,
-    *,
-    port: int,
-    scrape_interval_sec: int = 15,
-) -> str:
-    """prometheus.yml for the head node on Azure, which must be allowed to read machines and interfaces. `place`:
-    subscription id and resource group; `client_id`: the head's identity.
-    """
-    template = template_environment().get_template("prometheus-azure.yml.j2")
-    return template.render(
-        stack=stack,
-        subscription_id=place[0],
-        resource_group_name=place[1],
-        client_id=client_id,
-        port=port,
-        scrape_interval_sec=scrape_interval_sec,
-    )
+def render_prometheus_azure(stack: str, place: tuple[str, str], client_id: str, *, port: int) -> str:
+    """The same on Azure. `place`: subscription id and resource group; `client_id`: the head's identity."""
+    ids = {"subscription_id": place[0], "resource_group_name": place[1], "client_id": client_id}
+    return _prometheus("prometheus-azure", stack=stack, port=port, **ids)
 
 
-def render_prometheus_static(stack: str, hosts: Sequence[str], *, port: int, scrape_interval_sec: int = 15) -> str:
+def render_prometheus_static(stack: str, hosts: Sequence[str], *, port: int) -> str:
     """prometheus.yml for fixed `hosts`, the addresses on which rank 0 may run."""
-    template = template_environment().get_template("prometheus-static.yml.j2")
     targets = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]
-    return template.render(stack=stack, targets=targets, scrape_interval_sec=scrape_interval_sec)
+    return _prometheus("prometheus-static", stack=stack, targets=targets)
+
+
+def _prometheus(name: str, **values: Any) -> str:
+    return template_environment().get_template(f"{name}.yml.j2").render(values, scrape_interval_sec=15)
 
 
 def grafana_dashboard() -> str:

@@ -4,41 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gangway.images import render, shell
 from gangway.images.observability import render_prometheus_static
-from gangway.images.render import (
-    BIN_DIR,
-    ETC_DIR,
-    METADATA_UNIT,
-    NO_UPGRADES,
-    PACKAGE_FILE,
-    WORKER_SCRIPTS,
-    NodeFile,
-    cloud_config,
-    python_file,
-    scripts,
-    select_enabled,
-    short_stop_margin_sec,
-    unit,
-)
-from gangway.images.shell import (
-    NO_LOG,
-    bash_assignments,
-    container_argv,
-    job_env_text,
-    job_json_text,
-    machine_settings,
-    member_mount,
-    results_sec,
-    store_values,
-    verify_scripts,
-    worker_settings,
-    workload_argv,
-    workload_mounts,
-)
 from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, RdmaSetup
 
 CLOUD = "openstack"
-SECRETS_FILE = f"{ETC_DIR}/secrets.json"
+SECRETS_FILE = f"{render.ETC_DIR}/secrets.json"
 """Readable by root alone; updated at each boot."""
 
 
@@ -50,9 +21,6 @@ class OpenstackSecrets:
         auth_url: of Keystone, version 3.
         region: of the object store.
         credential_id: an application credential that may only upload runs.
-        credential_secret: its secret.
-        member_key: authenticates the job's nodes to each other; None for one node.
-        signing_key: signs run records.
         mount_key: of a native CephFS share's user; empty with NFS.
     """
 
@@ -83,12 +51,7 @@ class OpenstackSecrets:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenstackMachineSpec(MachineSpec):
-    """A machine on OpenStack; `bucket_uri` is `swift://CONTAINER/PREFIX`.
-
-    Attributes:
-        mount_user: of a native CephFS share; empty with NFS.
-        terminate_when_done: the machine shuts down at the job's end. It stays allocated until its owner deletes it.
-    """
+    """`bucket_uri` is `swift://CONTAINER/PREFIX`. `terminate_when_done`: shut down, though still allocated."""
 
     mount_user: str = ""
     terminate_when_done: bool = False
@@ -111,9 +74,7 @@ class OpenstackMachineSpec(MachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenstackNodeSpec(OpenstackMachineSpec):
-    """A GPU worker. `fabric`: None checks nothing; `data_dir`: a folder outside the run directory that the job reads
-    and may fill, None for none; `labels`: the container's.
-    """
+    """A GPU worker. `data_dir`: a folder outside the run directory that the job reads and may fill."""
 
     fabric: RdmaSetup | None = None
     data_dir: str | None = None
@@ -136,95 +97,96 @@ class OpenstackHeadSpec(OpenstackMachineSpec, HeadSpec):
     workers: tuple[str, ...] = ()
 
 
-def openstack_docker_argv(spec: OpenstackNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
+def openstack_docker_argv(spec: OpenstackNodeSpec, bin_dir: str = render.BIN_DIR) -> list[str]:
     """Arguments of `docker` that run the job."""
-    accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
-    for device in spec.fabric.devices if spec.fabric else ():
-        accelerators += ["--device", device]
-    argv = [*container_argv(spec.job, accelerators, None, spec.labels, uid=TRAINER_UID), *member_mount(spec.member_key)]
-    return [*argv, *NO_LOG, *workload_mounts(spec.job, bin_dir), spec.job.image, *workload_argv(spec, bin_dir)]
+    accelerators = shell.accelerator_argv(spec.job, spec.fabric.devices if spec.fabric else ())
+    argv = [
+        *shell.container_argv(spec.job, accelerators, None, spec.labels, uid=TRAINER_UID),
+        *shell.member_mount(spec.member_key),
+    ]
+    return [
+        *argv,
+        *shell.NO_LOG,
+        *shell.workload_mounts(spec.job, bin_dir),
+        spec.job.image,
+        *shell.workload_argv(spec, bin_dir),
+    ]
 
 
-def openstack_job_env_text(spec: OpenstackNodeSpec, bin_dir: str = BIN_DIR) -> str:
+def openstack_job_env_text(spec: OpenstackNodeSpec, bin_dir: str = render.BIN_DIR) -> str:
     """`/etc/gangway/job.env`."""
-    return job_env_text(openstack_docker_argv(spec, bin_dir), spec.job, bin_dir)
+    return shell.job_env_text(openstack_docker_argv(spec, bin_dir), spec.job, bin_dir)
 
 
 def openstack_env_text(spec: OpenstackMachineSpec) -> str:
     """`/etc/gangway/node.env`."""
     node = spec if isinstance(spec, OpenstackNodeSpec) else None
-    files = spec.file_system
     settings = {
         **(node.fabric.settings if node and node.fabric else {}),
-        **machine_settings(spec, "worker" if node else "head"),
+        **shell.machine_settings(spec, "worker" if node else "head"),
         "DATA_DIR": (node.data_dir if node else None) or "",
-        "GPUS_PLANNED": str(spec.job.processes_per_node if node and spec.job.backend == "nccl" else 0),
+        "GPUS_PLANNED": shell.planned_gpus(spec.job) if node else "0",
         "LOG_GROUP": "",
-        "MOUNT_POINT": files.mount_point if files else "",
-        "MOUNT_SOURCE": files.source if files else "",
+        **shell.mount_settings(spec.file_system),
         "MOUNT_USER": spec.mount_user,
         "TERMINATE_WHEN_DONE": "yes" if node and spec.terminate_when_done else "",
     }
     if node:
-        settings |= worker_settings(spec.job, _node_steps(node), files)
-    return bash_assignments(settings)
+        settings |= shell.worker_settings(spec.job, _node_steps(node), spec.file_system)
+    return shell.bash_assignments(settings)
 
 
 def render_openstack_node(spec: OpenstackNodeSpec) -> str:
     """A GPU worker's `#cloud-config` for an image with NVIDIA's driver and container toolkit."""
     steps = _node_steps(spec)
     started = ["gangway-trainer.service", "gangway-watch.timer"]
-    units = [METADATA_UNIT, "gangway-prepare.service", "gangway-watch.service", *started]
+    units = [render.METADATA_UNIT, "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
-        **_values(spec, steps, "worker"),
-        "results_sec": results_sec(spec.file_system),
-        "results_at_end": spec.file_system is not None,
-        "timeout_stop_sec": spec.job.shutdown_timeout_sec + short_stop_margin_sec(spec.job),
-        "tries_again": False,
+        **render.unit_values(spec, steps, "worker"),
+        **render.worker_values(spec, render.short_stop_margin_sec(spec.job)),
     }
     files = [
-        NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
-        NodeFile(f"{ETC_DIR}/job.env", "0600", openstack_job_env_text(spec)),
-        *_common_files(spec),
-        NO_UPGRADES,
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *WORKER_SCRIPTS], spec.job),
+        render.etc_file("job.json", "0600", shell.job_json_text(spec.job)),
+        render.etc_file("job.env", "0600", openstack_job_env_text(spec)),
+        *render.module_files(openstack_env_text(spec), ["openstack/api.py"]),
+        render.NO_UPGRADES,
+        *render.scripts(
+            CLOUD, ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *render.WORKER_SCRIPTS], spec.job
+        ),
         *_units(units, values),
     ]
-    return cloud_config(CLOUD, files, "worker on OpenStack", units=started, narrow=True)
+    return render.cloud_config(CLOUD, files, "worker on OpenStack", units=started, narrow=True)
 
 
 def render_openstack_head(spec: OpenstackHeadSpec) -> str:
     """The head node's `#cloud-config` for Ubuntu or Debian."""
-    services = ["gangway-rendezvous.service", *(["gangway-prometheus.service"] if spec.prometheus_image else [])]
-    timers = ["gangway-record"] if spec.file_system else []
-    started = [*services, *(f"{name}.timer" for name in timers)]
-    units = [METADATA_UNIT, "gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
+    started, units = render.head_units(spec, timers=["gangway-record"] if spec.file_system else [])
     steps = [*_first_steps(spec), "close-metadata.sh", "pull-image.sh"]
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
-        **_values(spec, steps, "head"),
-        "log_options": lambda stream: NO_LOG,
-        "spec": store_values(spec, spec.port, spec.prometheus_image),
+        **render.unit_values(spec, steps, "head"),
+        "log_options": lambda stream: shell.NO_LOG,
+        "spec": shell.store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
     }
     scrape = render_prometheus_static(spec.stack, spec.workers, port=spec.metrics_port)
-    prometheus = [NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", scrape)] if spec.prometheus_image else []
+    prometheus = [render.etc_file("prometheus.yaml", "0644", scrape)] if spec.prometheus_image else []
     files = [
-        *_common_files(spec),
+        *render.module_files(openstack_env_text(spec), ["openstack/api.py"]),
         *prometheus,
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *helpers]),
-        *_units(units, values),
+        *render.scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *helpers]),
+        *_units([render.METADATA_UNIT, *units], values),
     ]
-    return cloud_config(CLOUD, files, "head node on OpenStack", units=started)
+    return render.cloud_config(CLOUD, files, "head node on OpenStack", units=started)
 
 
-def _units(names: Sequence[str], values: Mapping[str, object]) -> list[NodeFile]:
+def _units(names: Sequence[str], values: Mapping[str, object]) -> list[render.NodeFile]:
     """Units that log to the console too, which Nova keeps: the journal cannot be read without a login."""
     drop_in = "[Service]\nStandardOutput=journal+console\nStandardError=journal+console\n"
     services = [name for name in names if name.endswith(".service")]
     return [
-        *(unit(CLOUD, name, values) for name in names),
-        *(NodeFile(f"/etc/systemd/system/{name}.d/console.conf", "0644", drop_in) for name in services),
+        *(render.unit(CLOUD, name, values) for name in names),
+        *(render.NodeFile(f"/etc/systemd/system/{name}.d/console.conf", "0644", drop_in) for name in services),
     ]
 
 
@@ -232,25 +194,8 @@ def _node_steps(spec: OpenstackNodeSpec) -> list[str]:
     """Those without network first, the long download last."""
     checks = {"check-gpu.sh": spec.job.backend == "nccl", "check-rdma.sh": spec.fabric is not None}
     mount = [spec.file_system.script] if spec.file_system else []
-    return [*select_enabled(checks), *_first_steps(spec), *mount, "pull-image.sh"]
+    return [*render.select_enabled(checks), *_first_steps(spec), *mount, "pull-image.sh"]
 
 
 def _first_steps(spec: OpenstackMachineSpec) -> list[str]:
     return ["fetch-secrets.sh", *spec.key_steps, "install-docker.sh"]
-
-
-def _common_files(spec: OpenstackMachineSpec) -> list[NodeFile]:
-    return [
-        NodeFile(f"{ETC_DIR}/node.env", "0600", openstack_env_text(spec)),
-        PACKAGE_FILE,
-        *(python_file(name) for name in ("__init__.py", "web.py", "openstack/api.py")),
-    ]
-
-
-def _values(spec: OpenstackMachineSpec, steps: Sequence[str], role: str) -> dict[str, object]:
-    return {
-        "image_has_docker": False,
-        "mount": spec.file_system.script if spec.file_system else None,
-        "role": role,
-        "steps": steps,
-    }

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gangway.components.core.job import OPEN_FILES, JobSpec
-from gangway.images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, get_outputs
-from gangway.images.specs import TRAINER_UID, DockerfileSpec, pinned_image
+from gangway.images import shell
+from gangway.images.specs import HELD_OBJECT, TRAINER_UID, DockerfileSpec, HeadSpec, MachineSpec, pinned_image
 
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
@@ -26,7 +26,6 @@ LIB_DIR = "/opt/gangway/lib"
 METADATA_UNIT = "gangway-metadata.service"
 WORKER_SCRIPTS = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 _NODE = Path(__file__).parent / "node"
-_CALLED_PYTHON = MappingProxyType({"upload-record.sh": ("outbox.py",)})
 _COMMAND_RESULTS = "run_folder.py"
 # Comment lines, except `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
@@ -46,6 +45,11 @@ class NodeFile(NamedTuple):
     path: str
     mode: str
     text: str
+
+
+def etc_file(name: str, mode: str, text: str) -> NodeFile:
+    """A file in `/etc/gangway`."""
+    return NodeFile(f"{ETC_DIR}/{name}", mode, text)
 
 
 PACKAGE_FILE = NodeFile(
@@ -70,9 +74,7 @@ def base64gzip(text: str) -> str:
 
 
 def short_stop_margin_sec(job: JobSpec) -> int:
-    """The margin where a reclaimed machine has 30 s in total (Compute Engine, "Spot VMs"; Azure, "Scheduled Events for
-    Linux VMs").
-    """
+    """For a reclaimed machine: 30 s in total (Compute Engine, "Spot VMs"; Azure, "Scheduled Events")."""
     return min(STOP_MARGIN_SEC, max(1, 30 - job.shutdown_timeout_sec))
 
 
@@ -81,11 +83,18 @@ def python_file(name: str) -> NodeFile:
     return NodeFile(f"{LIB_DIR}/gangway/images/node/{name}", "0644", (_NODE / name).read_text("utf-8"))
 
 
+def module_files(env_text: str, modules: Sequence[str]) -> list[NodeFile]:
+    """The machine's settings, and the modules that run on it."""
+    return [
+        etc_file("node.env", "0600", env_text),
+        PACKAGE_FILE,
+        *(python_file(name) for name in ("__init__.py", "web.py", *modules)),
+    ]
+
+
 @cache
 def bare_python_file(name: str, used_by: str = "") -> NodeFile:
-    """The same without docstrings, comments and types, to stay below EC2's limit. `used_by`: keep only what this module
-    imports.
-    """
+    """The same in fewer bytes, for EC2's limit. `used_by`: keep only what this module imports."""
     path, mode, text = python_file(name)
     tree = ast.parse(text)
     for part in ast.walk(tree):
@@ -150,27 +159,60 @@ def _is_docstring(line: ast.stmt) -> bool:
 
 
 def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> list[NodeFile]:
-    """Shell scripts without comments, to stay below EC2's limit, and the Python that they call. `job`: a worker's,
-    whose workload's files are added.
-    """
+    """Shell scripts without comments, and their Python. `job`: a worker's, whose workload's files are added."""
     is_custom = job is not None and job.command is not None
     called = [
         bare_python_file(file, _COMMAND_RESULTS if is_custom else "")
         for name in names
-        for file in _CALLED_PYTHON.get(name, ())
+        for file in MappingProxyType({"upload-record.sh": ("outbox.py",)}).get(name, ())
     ]
     called += [bare_python_file(_COMMAND_RESULTS)] if is_custom and called else []
     if job is not None and is_custom:
-        names = [*names, *OWN_SCRIPTS, *([OUTPUTS_SCRIPT] if get_outputs(job) else [])]
+        names = [*names, *shell.OWN_SCRIPTS, *([shell.OUTPUTS_SCRIPT] if shell.get_outputs(job) else [])]
     texts = {name: _custom_script_text(cloud, name) if is_custom else script_text(cloud, name) for name in names}
-    shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
+    programs = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
     training = None if job is None else job.training
-    return shell + called + ([NodeFile(training.config_file, "0644", training.document)] if training else [])
+    return programs + called + ([NodeFile(training.config_file, "0644", training.document)] if training else [])
 
 
 def select_enabled(names: Mapping[str, bool]) -> list[str]:
     """The names whose value is true, in order."""
     return [name for name, is_enabled in names.items() if is_enabled]
+
+
+def head_units(
+    spec: HeadSpec, *, meets: bool = True, more: Sequence[str] = (), timers: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """The units that a head enables, and all its units. `meets`: whether it runs the rendezvous store."""
+    started = ["gangway-rendezvous.service"] if meets else []
+    started += ["gangway-prometheus.service"] if spec.prometheus_image else []
+    started += [*more, *(f"{name}.timer" for name in timers)]
+    prepares = ["gangway-prepare.service"] if meets else []
+    return started, [*prepares, *started, *(f"{name}.service" for name in timers)]
+
+
+def unit_values(spec: MachineSpec, steps: Sequence[str], role: str, **more: object) -> dict[str, object]:
+    """Template values of the units of a machine whose image has no Docker."""
+    bucket = spec.bucket_uri.rstrip("/")
+    return {
+        "ended_uri": f"{bucket}/{spec.ended_object}",
+        "held_uri": f"{bucket}/{spec.job.name}/{HELD_OBJECT}",
+        "image_has_docker": False,
+        "mount": spec.file_system.script if spec.file_system else None,
+        "role": role,
+        "steps": steps,
+        **more,
+    }
+
+
+def worker_values(spec: MachineSpec, margin_sec: int) -> dict[str, object]:
+    """Template values for a worker's end."""
+    return {
+        "results_sec": shell.results_sec(spec.file_system),
+        "results_at_end": spec.file_system is not None,
+        "timeout_stop_sec": spec.job.shutdown_timeout_sec + margin_sec,
+        "tries_again": False,
+    }
 
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
@@ -179,11 +221,11 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
     names = {
         "bin_dir": BIN_DIR,
         "cloud": cloud,
-        "contained": CONTAINED,
-        "container": CONTAINER_NAME,
+        "contained": shell.CONTAINED,
+        "container": shell.CONTAINER_NAME,
         "etc_dir": ETC_DIR,
         "lib_dir": LIB_DIR,
-        "notices_dir": NOTICES_DIR,
+        "notices_dir": shell.NOTICES_DIR,
         "open_files": OPEN_FILES,
     }
     text = _SPACES.sub("", _COMMENT.sub("", template.render(values, **names)))

@@ -111,6 +111,22 @@ def container_argv(
     return argv
 
 
+def accelerator_argv(job: JobSpec, devices: Iterable[str] = ()) -> list[str]:
+    """Docker's arguments for all GPUs and the device files of their fabric."""
+    gpus = ["--gpus", "all"] if job.backend == "nccl" else []
+    return [*gpus, *(word for device in devices for word in ("--device", device))]
+
+
+def planned_gpus(job: JobSpec) -> str:
+    """GPUS_PLANNED of a worker."""
+    return str(job.processes_per_node if job.backend == "nccl" else 0)
+
+
+def mount_settings(files: FileSystem | None) -> dict[str, str]:
+    """Variables of the scripts that mount the file system."""
+    return {"MOUNT_POINT": files.mount_point if files else "", "MOUNT_SOURCE": files.source if files else ""}
+
+
 def job_env_text(argv: Sequence[str], job: JobSpec, bin_dir: str, program: str = "docker") -> str:
     """`/etc/gangway/job.env`: the bash arrays DOCKER_ARGV, and RUN, the command before it if it is not just docker."""
     scripts = [*verify_scripts(job), *([OUTPUTS_SCRIPT] if get_outputs(job) else [])]
@@ -188,9 +204,7 @@ def workload_argv(spec: MachineSpec, bin_dir: str, watch: Sequence[str] = ()) ->
 
 
 def workload_mounts(job: JobSpec, bin_dir: str) -> list[str]:
-    """Docker's arguments for the workload: the trainer's configuration, or a custom command's scripts, entry point and
-    working directory.
-    """
+    """Docker's arguments for the trainer's configuration, or a custom command's scripts, entry point and folder."""
     if job.training is not None:
         return _mount_file(job.training.config_file)
     if job.command is None:

@@ -24,9 +24,7 @@ _STACK_UIDS = range(2_001_000_000, 2_135_000_000)
 
 
 def stack_uid(stack: str) -> int:
-    """The user id of a stack's job, so that no job can write another stack's runs on a shared file system. The chance
-    that two of a hundred stacks share one is below 1 in 10,000.
-    """
+    """No job can write another stack's runs; two of a hundred stacks share one with a chance below 1 in 10,000."""
     return _STACK_UIDS[int.from_bytes(hashlib.sha256(stack.encode()).digest()[:8]) % len(_STACK_UIDS)]
 
 
@@ -46,9 +44,7 @@ def _job_identity(job: JobSpec) -> list[object]:
 
 
 def ended_object(job: JobSpec, max_hours: float | None) -> str:
-    """Key below the stack's prefix of an object that exists once this job has ended; groups are not filled any more.
-    The same for any number of nodes, since a resized pool keeps its head.
-    """
+    """Key of an object that exists once the job has ended, for any number of nodes: a resized pool keeps its head."""
     identity = json.dumps([*_job_identity(job), max_hours])
     return f"{job.name}/ended-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
@@ -92,14 +88,11 @@ class DockerfileSpec:
         flavour: `cpu` (gloo), `cuda` (NCCL over TCP or a plug-in that the node mounts), `cuda-efa` (NCCL over EFA) or
             `xla` (PyTorch/XLA, for TPUs).
         base_image: with a fixed tag or a digest, never `latest`.
-        python_version: major.minor; the interpreter is `python<version>`.
         lock: the virtual environment's packages, in images/locks.
         apt_packages: in the final image, with a C++ compiler for torch.compile.
-        build_apt_packages: in the stage that builds the virtual environment.
         shared_libraries: the build fails unless the final image can load these.
         efa_installer_version: AWS's installer of libfabric and aws-ofi-nccl; None for no EFA.
         efa_installer_sha256: checksum of that archive; None trusts its signature alone.
-        efa_key_fingerprint: the key that signs that archive.
         entrypoint: the program of `docker run IMAGE <torchrun arguments>`.
     """
 
@@ -221,10 +214,7 @@ class MachineSpec:
 
     Attributes:
         job: the workers' job; its image must be named by digest.
-        image_registry: host to log in to, such as `gangway.azurecr.io`.
         bucket_uri: `s3://...`, `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`.
-        run_dir: the run directory on the machine.
-        file_system: None for none.
         member_key: the secret with the key that authenticates the job's nodes to each other; None for none.
         signing_key: the secret with the key that signs the run's record; None for none.
         max_hours: counted over all starts while at least one node is up; None for no limit.
@@ -275,7 +265,6 @@ class WorkerSpec(MachineSpec):
     Attributes:
         data_dir: a folder outside the run directory that the job reads and may fill; None for none.
         scratch_mount_point: for the machine's own disks, on the node and in the container (its TMPDIR); None for none.
-        labels: the container's labels.
         terminate_when_done: at the job's end (done, bad input, slow fabric, too many failures, out of hours) the node
             leaves its group; else it stays, with the trainer stopped.
         breaker: None replaces every node that gives up.
@@ -290,13 +279,7 @@ class WorkerSpec(MachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadSpec(MachineSpec):
-    """A head node.
-
-    Attributes:
-        port: of the rendezvous store.
-        metrics_port: of the workers' metrics.
-        prometheus_image: with a fixed tag or a digest; None for no Prometheus.
-    """
+    """A head node. `metrics_port`: of the workers; `prometheus_image`: pinned, None for no Prometheus."""
 
     port: int = 29400
     metrics_port: int = 9400

@@ -34,7 +34,6 @@ class Timing:
 
 
 def _run(arguments: Sequence[str], environment: Mapping[str, str]) -> Timing:
-    """Runs Python once and waits for it. CalledProcessError: it failed."""
     command = [sys.executable, *arguments]
     before = time.perf_counter()
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:

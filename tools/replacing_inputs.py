@@ -54,35 +54,32 @@ class GoPackages:
     """The packages of a provider in a git directory."""
 
     def __init__(self, git: Path) -> None:
-        self._git = git
+        self._repository = git
         self._shared = self._bodies("google-beta/tpgiamresource") | self._bodies("google-beta/tpgresource")
-
-    def _run(self, *args: str) -> str:
-        return subprocess.run(
-            ["git", f"--git-dir={self._git}", *args], capture_output=True, check=True, text=True
-        ).stdout
 
     @cache  # noqa: B019 - one instance for the whole run
     def _bodies(self, folder: str) -> dict[str, list[str]]:
         """Name -> tokens of each function and variable of a folder that holds a schema."""
         found = {}
-        for path in self._run("ls-tree", "--name-only", "HEAD", f"{folder}/").split():
+        for path in _git(self._repository, "ls-tree", "--name-only", "HEAD", f"{folder}/").split():
             if not path.endswith(".go") or path.endswith("_test.go"):
                 continue
-            source = self._run("show", f"HEAD:{path}")
+            source = _git(self._repository, "show", f"HEAD:{path}")
             for match in _RETURNS.finditer(source):
                 found[match[1] or match[2]] = _block(source[match.end() - 1 :])
         return found
 
     def force_new(self, resource: str) -> set[str]:
         """The paths of a resource's inputs that force a new one. LookupError: the provider has no such resource."""
-        hits = self._run("grep", "-l", f'Name: *"{resource}",', "HEAD", "--", "google-beta/services").split()
+        hits = _git(
+            self._repository, "grep", "-l", f'Name: *"{resource}",', "HEAD", "--", "google-beta/services"
+        ).split()
         for hit in hits:
             path = hit.removeprefix("HEAD:")
             block = re.search(
                 rf'Name: *"{resource}",\s*ProductName: [^\n]*\n'
                 r"\s*Type: *registry\.SchemaType(?:IAM)?Resource,\s*Schema: *(.*?),\n",
-                self._run("show", hit),
+                _git(self._repository, "show", hit),
                 re.S,
             )
             if block:
@@ -92,18 +89,16 @@ class GoPackages:
 
 
 class GoIndex:
-    """terraform-provider-aws as lonegunmanb/terraform-provider-aws-index has it: a file for each function, and one for
-    each resource, with the names of its functions.
-    """
+    """terraform-provider-aws as its index has it: a file per function, and one per resource, with their names."""
 
     def __init__(self, git: Path) -> None:
-        self._git = git
+        self._repository = git
         self._shared = {**self._folder("index/internal/tags"), **self._folder("index/internal/framework")}
 
     def force_new(self, resource: str) -> set[str]:
         """The paths of a resource's inputs that force a new one. LookupError: the provider has no such resource."""
         try:
-            entry = json.loads(self._show(f"index/resources/{resource}.json"))
+            entry = json.loads(_show(self._repository, f"index/resources/{resource}.json"))
         except subprocess.CalledProcessError:
             raise LookupError(resource) from None
         folder = f"index/{entry['namespace'].partition('/terraform-provider-aws/')[2]}"
@@ -124,23 +119,16 @@ class GoIndex:
     @cache  # noqa: B019 - one instance for the whole run
     def _folder(self, folder: str) -> Mapping[str, str]:
         """Name of a function, variable or method `type.method` -> path."""
-        paths = self._run("ls-tree", "--name-only", "HEAD", f"{folder}/").split()
+        paths = _git(self._repository, "ls-tree", "--name-only", "HEAD", f"{folder}/").split()
         names = (re.fullmatch(r".*/(?:func|var|method)\.(.+)\.goindex", path) for path in paths)
         return {name[1]: name[0] for name in names if name}
 
     @cache  # noqa: B019
     def schema(self, path: str) -> list[str]:
         """The tokens of a function or variable that is or makes a schema; empty of any other."""
-        source = self._show(path)
+        source = _show(self._repository, path)
         match = _SCHEMA.search(source)
         return _block(source[match.end() - 1 :]) if match else []
-
-    def _show(self, path: str) -> str:
-        return self._run("show", f"HEAD:{path}")
-
-    def _run(self, *args: str) -> str:
-        command = ["git", f"--git-dir={self._git}", *args]
-        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
 
 _EMBEDDED = {"aws_vpc_security_group_egress_rule": "securityGroupRuleResource"}
@@ -170,7 +158,6 @@ def _tokens(text: str) -> list[str]:
 
 
 def _block(text: str) -> list[str]:
-    """The tokens up to the brace that closes the first one."""
     found, depth = [], 0
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -440,9 +427,7 @@ def azure(git: Path) -> Mapping[str, list[str]]:
 
 
 def _azure_schema(git: Path, kind: str) -> Iterator[str]:
-    """Inputs with `willReplaceOnChanges`. The provider does not replace for inputs of blocks that the API calls
-    immutable.
-    """
+    """Inputs with `willReplaceOnChanges`; not those of blocks that the API calls immutable."""
     _, module, name = kind.split(":")
     try:
         text = _show(git, f"{_AZURE_MODULES.get(module, module)}/resources/{name}.yaml")
@@ -460,15 +445,17 @@ def outermost(paths: typing.Iterable[str]) -> list[str]:
     return [one for one in every if not any(one.startswith(f"{other}.") for other in every)]
 
 
-def _show(git: Path, path: str) -> str:
-    return subprocess.run(
-        ["git", f"--git-dir={git}", "show", f"HEAD:{path}"], capture_output=True, check=True, text=True
-    ).stdout
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", f"--git-dir={folder}", *words]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
 
-def _revision(git: Path) -> str:
-    command = ["git", f"--git-dir={git}", "log", "-1", "--format=%H of %cs"]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+def _show(folder: Path, path: str) -> str:
+    return _git(folder, "show", f"HEAD:{path}")
+
+
+def _revision(folder: Path) -> str:
+    return _git(folder, "log", "-1", "--format=%H of %cs").strip()
 
 
 def write(name: str, sources: list[str], table: Mapping[str, list[str]]) -> None:

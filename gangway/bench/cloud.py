@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, project_dir, read_project
-from gangway.bench.runner import Guard
+from gangway.bench.runner import Environment, Guard
 from gangway.bench.suite import Item, get_run_id, stack_name
 from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
@@ -47,7 +47,7 @@ SIGNER = "signer.pub"
 """In a run's folder: the public key of its stack, which is destroyed with the stack."""
 
 
-class Cloud:
+class Cloud(Environment):
     """Runs items on their own stacks. `env`: additional variables; `poll_sec`: first and longest pause of polling."""
 
     def __init__(
@@ -59,8 +59,8 @@ class Cloud:
         poll_sec: tuple[float, float] = (10.0, 60.0),
     ) -> None:
         self._run_dir, self._stamp, self._env, self.poll_sec = run_dir, stamp, dict(env), poll_sec
+        super().__init__()
         self._command = WatchedCommand(command)
-        self._doing: dict[str, str] = {}
         self._errors: list[str] = []
 
     def up(self, item: Item, note: Callable[..., None], guard: Guard) -> Mapping[str, Any]:
@@ -85,10 +85,6 @@ class Cloud:
         place = {"runs_url": runs_url(config.provider, outputs, name), "region": region, "cloud": storage_cloud(config)}
         signer = outputs.get("signing_public_key") or ""
         return {**place, "signer": signer, "began": began.isoformat()}
-
-    def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
-        """See Environment. The run does not need this process, and the journal has its store."""
-        return {}
 
     def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
         """See Environment."""
@@ -140,10 +136,6 @@ class Cloud:
             raise RunFailedError(self._reason(error)) from None
         return leftovers
 
-    def doing(self, item: Item) -> str:
-        """See Environment."""
-        return self._doing.get(item.name, "")
-
     def _workspace(self, item: Item) -> LocalWorkspace:
         folder = str(project_dir(self._run_dir, item))
         return LocalWorkspace(work_dir=folder, env_vars=self._env, pulumi_command=self._command)
@@ -153,7 +145,6 @@ class Cloud:
 
     @contextmanager
     def _log(self, item: Item) -> Iterator[Callable[[str], None]]:
-        """Appends lines of the engine, whose output a full disk must not stop."""
         file = (project_dir(self._run_dir, item) / "pulumi.log").open("a", encoding="utf-8")
 
         def write(line: str) -> None:
@@ -209,7 +200,6 @@ def _process_note(note: Callable[..., None]) -> Callable[[int], None]:
 
 
 def _read_record(store: RunStore) -> RunRecord | None:
-    """The record, finished or not, if any. Raises StoreFailedError."""
     content = store.read("run.json")
     if content is None:
         return None

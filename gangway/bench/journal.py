@@ -47,9 +47,7 @@ _NEXT: Mapping[State, frozenset[State]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Attempt:
-    """One lifetime of an item's stack, possibly failed. `began`: when `up` started; `ended`: None while it exists;
-    `usd_per_hour`: None if unknown; `usd_at_once`: fixed cost of the start.
-    """
+    """One lifetime of an item's stack. `ended`: None while it exists; `usd_at_once`: fixed cost of the start."""
 
     began: datetime
     ended: datetime | None
@@ -67,9 +65,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Progress:
-    """An item in the journal. `state`: of its last line, None before the first; `reason`: of a failure, else empty;
-    `stopped`: whether a user stopped it, so that it may be retried; `facts`: other fields of its lines.
-    """
+    """An item in the journal. `stopped`: whether a user stopped it, so that it may be retried."""
 
     state: State | None = None
     recorded: bool = False
@@ -152,9 +148,7 @@ class Journal:
         return self.items.get(item, Progress())
 
     def enter(self, item: str, state: State, **more: Any) -> None:
-        """Write an item's new state; on disk on return. `state`: must be a valid successor; `more`: `facts`, `reason`
-        and `stopped` of a failure, `usd_per_hour` and `usd_at_once` of a start.
-        """
+        """Write an item's new state, a valid successor; it is on disk on return."""
         before = self[item].state
         allowed = {State.PLANNED} if before is None else _NEXT[before]
         assert state in allowed, f"{item}: {state} after {before}"

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError
 
 from gangway.bench.processes import end_leftover, last_words, process_facts
-from gangway.bench.runner import Guard
+from gangway.bench.runner import Environment, Guard
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_run_id
 from gangway.components.core.findings import InputError, nearest_hint
 from gangway.components.core.job import JobSpec
@@ -79,9 +79,7 @@ def _gpus() -> list[_Gpu]:
 
 
 def _visible(gpus: Sequence[_Gpu], visible: str | None) -> list[str]:
-    """Names of the visible GPUs: numbers or beginnings of UUIDs; what follows an invalid one is hidden (CUDA C++
-    Programming Guide, "CUDA Environment Variables").
-    """
+    """Names of GPUs, by number or start of a UUID; what follows an invalid one is hidden (CUDA C++ Guide)."""
     if visible is None:
         return [gpu.name for gpu in gpus]
     found = list[str]()
@@ -99,9 +97,7 @@ def _visible(gpus: Sequence[_Gpu], visible: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where all processes of a study run. `device`: cpu or cuda; `threads`: OMP_NUM_THREADS, the same for every number
-    of processes; `reason`: why there.
-    """
+    """Where a study runs. `threads`: OMP_NUM_THREADS, the same for every number of processes."""
 
     device: Literal["cpu", "cuda"]
     threads: int
@@ -114,9 +110,7 @@ class Placement:
 
 
 def placement(asked: str, largest: int, machine: Hardware, visible: str | None) -> Placement:
-    """Use GPUs if there are enough, else the CPU, unless requested. `asked`: auto, cpu or cuda; `visible`:
-    CUDA_VISIBLE_DEVICES or None, for the reason. InputError: unknown, or `cuda` with fewer GPUs than processes.
-    """
+    """GPUs if there are enough, else the CPU, unless `asked` for one. InputError: unknown, or too few GPUs."""
     if asked not in DEVICES:
         fix = nearest_hint(asked, DEVICES)
         raise InputError("--device", "no such device", value=asked, allowed=", ".join(DEVICES), fix=fix)
@@ -152,7 +146,7 @@ class _Running(NamedTuple):
     note: Callable[..., None]
 
 
-class Local:
+class Local(Environment):
     """Runs items on this machine. `data_dir`: the shards, prepared there if missing."""
 
     poll_sec = (0.5, 2.0)
@@ -160,10 +154,10 @@ class Local:
     def __init__(
         self, run_dir: Path, stamp: str, suite: SuiteConfig, preset: str, data_dir: Path, machine: Hardware
     ) -> None:
+        super().__init__()
         self._run_dir, self._stamp, self._suite, self._preset = run_dir, stamp, suite, preset
         self._data_dir, self._machine = data_dir, machine
         self._running: dict[str, _Running] = {}
-        self._doing: dict[str, str] = {}
 
     def up(self, item: Item, note: Callable[..., None], guard: Guard) -> Mapping[str, Any]:
         """See Environment."""
@@ -207,9 +201,6 @@ class Local:
         except (OSError, ValidationError):
             return None
 
-    def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
-        """See Environment. The run's folder is already the suite's."""
-
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
         """See Environment."""
         if item.name in self._running:
@@ -220,7 +211,7 @@ class Local:
 
     def doing(self, item: Item) -> str:
         """See Environment."""
-        return self._doing.get(item.name, "starting")
+        return super().doing(item) or "starting"
 
     def _folder(self, item: Item) -> Path:
         return self._run_dir / get_run_id(item, self._stamp)

@@ -133,9 +133,7 @@ def find_cli(*, install: bool) -> PulumiCommand:
 
 
 class WatchedCommand(PulumiCommand):
-    """A PulumiCommand that can be stopped. `why_stop`: polled while a command runs, returns the reason to stop it, or
-    nothing; `stopped_by`: the reason of the last stop, else empty; `began`: called with each command's process id.
-    """
+    """A PulumiCommand that can be stopped: `why_stop` is polled while it runs, `stopped_by` is its last reason."""
 
     def __init__(self, found: PulumiCommand) -> None:
         self.command, self.version = found.command, found.version
@@ -205,7 +203,6 @@ class _Follower:
         self._descriptor, self._on_line, self._offset = descriptor, on_line, 0
 
     def report_new_lines(self) -> None:
-        """Report lines completed since the last call."""
         if self._on_line is not None:
             whole = self._read(self._offset).rpartition(b"\n")[0]
             if whole:

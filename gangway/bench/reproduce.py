@@ -52,9 +52,7 @@ class Container(NamedTuple):
 
 
 def find_container(name: str, record: RunRecord) -> Container:
-    """Find the record's image and a runtime for it. `name`: of the image, without a tag; the record has only the
-    digest. InputError: no image in the record, an invalid name or another digest, or no runtime.
-    """
+    """The record's image, of that name, and a runtime for it. InputError: none, or another digest."""
     digest = record.image_digest
     if not re.fullmatch(DIGEST, digest):
         raise InputError(
@@ -90,10 +88,7 @@ def _program() -> Path | None:
 
 
 def container_job(job: JobSpec, container: Container, folder: Path, data: Path | None) -> JobSpec:
-    """The job inside the image, with its folders mounted at their own paths. `job`: without a container; `folder`: of
-    the run, absolute; `data`: external shards, absolute, or None if the trainer prepares them inside the run's folder.
-    InputError: a path that cannot be mounted.
-    """
+    """The job inside the image, with its folders mounted at their own paths. InputError: a path that cannot be."""
     folders = [(folder, False), *([] if data is None or data.is_relative_to(folder) else [(data, True)])]
     for each, _ in folders:
         for sign, called in _UNMOUNTABLE.items():
@@ -116,10 +111,7 @@ def start_argv(container: Container, job: JobSpec, name: str, *, on_gpus: bool) 
 
 
 class Rerun(NamedTuple):
-    """What to run. `config`: the record's, up to the compared images; `threads`: of each, on a CPU, None if not
-    recorded; `data_dir`: the shards, None if the trainer prepares them; `changes`: deviations from the record that this
-    machine forces.
-    """
+    """`config`: the record's, up to the compared images; `changes`: deviations that this machine forces."""
 
     config: TrainConfig
     workers: int
@@ -131,9 +123,7 @@ class Rerun(NamedTuple):
 
 
 def plan_rerun(run: Run, machine: Hardware, kimg: float | None, data: Path | None) -> Rerun:
-    """Plan the repetition of a run. `kimg`: thousands of images to stop after, as recorded by default; `data`: the
-    shards, by default those in or beside the run's directory. InputError: nothing to compare, or no such data.
-    """
+    """`kimg`: to stop after, as recorded by default; `data`: shards, by default the run's. InputError."""
     record = run.record
     changes: list[str] = []
     images = _images(record, kimg)
@@ -186,7 +176,6 @@ def _images(record: RunRecord, kimg: float | None) -> int:
 
 
 def _data_dir(run: Run, data: Path | None) -> Path | None:
-    """The folder of shards whose index has the recorded hash."""
     places = [data] if data is not None else [run.path / "data", run.path.parent / "data"]
     found = next((place for place in places if (place / "index.json").is_file()), None)
     dataset = run.record.dataset
@@ -223,10 +212,7 @@ def execute(
     on_images: Callable[[int], None],
     container: Container | None = None,
 ) -> Path:
-    """Run in a new folder and return its run directory. `out`: must not exist; `on_images`: called with the images so
-    far; `container`: None for this Python environment. InputError: the folder cannot be created, the prepared data
-    differs from the record's (the folder is then removed), or the trainer failed.
-    """
+    """Run in a new folder `out`; its run directory. InputError: the folder, the data or the trainer failed."""
     if container is None:
         require("torch")
     job, command = _start_command(rerun, out, run_id, machine, container)
@@ -359,9 +345,7 @@ class Comparison:
 
 
 def compare(then: Run, now: Run, reasons: Sequence[str] = ()) -> Comparison:
-    """Compare a run with its repetition. `then`: the recorded run, with stats.jsonl and checkpoints if present;
-    `reasons`: known differences, before those in the records.
-    """
+    """`then`: the recorded run, with stats.jsonl and checkpoints if present; `reasons`: known differences."""
     old, new = _states(then), _states(now)
     common = sorted(old.keys() & new.keys())
     at = common[-1] if common else None
@@ -394,7 +378,6 @@ def check_comparable(then: Run) -> None:
 
 
 def _states(run: Run) -> dict[int, dict[str, str]]:
-    """Hashes of the state's parts by images: of the checkpoints and of the end."""
     found: dict[int, dict[str, str]] = {}
     for path in sorted((run.path / "checkpoints").glob("[0-9]*.json")):
         images, digests = _manifest(run.path, f"checkpoints/{path.name}", run.record.id)
@@ -422,7 +405,6 @@ def _manifest(folder: Path, name: str, run_id: str) -> tuple[int, dict[str, str]
 
 
 def _windows(path: Path) -> dict[Window, Mapping[str, Any]]:
-    """Lines of statistics by their window of images; for repeated work the newest."""
     try:
         texts = read_regular(path.parent, path.name, MOST_BYTES_OF_STATS).decode("utf-8", "replace").splitlines()
     except FileNotFoundError:
@@ -470,7 +452,6 @@ def _losses(
 
 
 def _qualities(record: RunRecord) -> dict[tuple[str, float], float]:
-    """Values by metric and thousands of images."""
     in_training = record.quality_in_training.points if record.quality_in_training else ()
     points = {(one.name, one.kimg): one.value for one in in_training}
     newest = {(one.name, one.protocol.kimg): one.trained.value for one in record.quality}

@@ -37,9 +37,7 @@ _COLOURS = {"recorded": "green", "failed": "red", "stopped": "yellow", "planned"
 
 @dataclass(frozen=True)
 class Rate:
-    """A stack's cost. `usd_per_hour`: while it exists; `usd_at_once`: of its start; `usd_run`: of a run that takes all
-    its hours; `source`: of the figures.
-    """
+    """A stack's cost. `usd_at_once`: of its start; `usd_run`: of a run that takes all its hours."""
 
     usd_per_hour: float
     usd_at_once: float
@@ -54,10 +52,7 @@ FREE = Rate(0.0, 0.0, 0.0, "this machine: not billed")
 
 
 def get_rate(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
-    """The rate of a planned stack on its most expensive rung: which one has capacity is unknown beforehand. InputError:
-    a part has no price in plan or suite, so that no cap would hold; or the suite overrides a known price, or is below
-    the known parts.
-    """
+    """On the most expensive rung, since capacity is unknown. InputError: a price is unknown, or overridden."""
     location, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
     at_once = plan.cost.upfront + sum(line.once for line in plan.cost.components)
     highest = max(plan.rungs, key=lambda rung: rung.hourly or 0.0)

@@ -3,12 +3,13 @@ the same loop finishes or cleans up after a crash.
 """
 
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from gangway.bench.journal import Journal, Progress, State
 from gangway.bench.processes import Stop
@@ -17,38 +18,44 @@ from gangway.bench.suite import Item
 from gangway.runs.run_store import Failure, RunFailedError, StoreFailedError
 from gangway.trainer.records.run_record import RunRecord
 
-DESTROY_TRIES = 3
 STORE_TRIES = 5
 """Consecutive failures of the run bucket that count as permanent."""
-BACKOFF = 1.5
 
 Guard = Callable[[], str]
 """Returns why an item should stop; empty to continue."""
 
 
-class Environment(Protocol):
+class Environment(ABC):
     """Where an item runs. Calls may raise RunFailedError; `facts` come from the item's journal lines."""
 
     poll_sec: tuple[float, float]
     """The first and the longest pause between polls for a record."""
 
+    def __init__(self) -> None:
+        self._doing: dict[str, str] = {}
+
+    @abstractmethod
     def up(self, item: Item, note: Callable[..., None], guard: Guard) -> Mapping[str, Any]:
         """Start the run and return facts; give up once `guard` returns a reason. `note` saves facts at once."""
 
     def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
-        """Continue what another process started; return new facts."""
+        """Continue what another process started, if the run needs that; return new facts."""
+        return {}
 
+    @abstractmethod
     def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
         """The record of a finished run, or None. StoreFailedError: unreachable. RunFailedError: it will not finish."""
 
-    def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
+    def collect(self, item: Item, facts: Mapping[str, Any]) -> None:  # noqa: B027 - some write there themselves
         """Copy the run's files into the suite's folder. Raises StoreFailedError."""
 
+    @abstractmethod
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
         """End the run and all its resources; return what remains on purpose, in words."""
 
     def doing(self, item: Item) -> str:
         """The current activity in a few words."""
+        return self._doing.get(item.name, "")
 
 
 @dataclass(frozen=True)
@@ -190,7 +197,7 @@ class Runner:
                 raise RunFailedError(f"{why_not}; {message}" if message else why_not)
             self.show(item.name, f"no answer: {message}" if failures else environment.doing(item))
             self.pause(wait_sec)
-            wait_sec = min(wait_sec * BACKOFF, longest_sec)
+            wait_sec = min(wait_sec * 1.5, longest_sec)
 
     def _warn(self, item: Item, message: str) -> bool:
         """Report an odd bucket once, on screen and in the journal; the bucket has answered."""
@@ -206,7 +213,7 @@ class Runner:
                 environment.collect(item, progress.facts)
             except Exception as failure:  # such as a full disk: it must not prevent the destroy
                 self.say(item.name, "nothing saved", str(failure))
-        for tries_left in reversed(range(DESTROY_TRIES)):
+        for tries_left in reversed(range(3)):
             self.journal.enter(item.name, State.DESTROY_BEGUN)
             self.say(item.name, "destroy")
             try:

@@ -49,9 +49,7 @@ NO_RATE = "a CPU was measured: its slow steps with an accelerator's links would 
 
 @dataclass(frozen=True)
 class Target:
-    """Machines to project to. `name`: of the catalogue; `network`: of the all-reduce; `counts`: accelerators, ascending
-    from 1; `note`: what its projection omits, else empty.
-    """
+    """Machines to project to. `counts`: accelerators, ascending from 1; `note`: what its projection omits."""
 
     name: str
     network: Links | Torus
@@ -86,7 +84,6 @@ def find_target(name: str) -> Target:
 
 
 def _slices(name: str, generation: str, most_chips: int) -> Target:
-    """Slices of default topology: powers of two up to `most_chips`, and that one."""
     shapes = slice_topologies(generation)
     sizes = [size for size in shapes if 1 < size <= most_chips and (size == most_chips or size.bit_count() == 1)]
     torus = get_torus(generation, [shapes[size][0] for size in sizes])
@@ -117,9 +114,7 @@ class Sample(NamedTuple):
 
 
 def short(config: TrainConfig, workers: int, mode: str, steps: int, backend: str) -> TrainConfig:
-    """The configuration to measure. `mode`: weak (the batch per worker) or strong (shared); `steps`: at least LINES;
-    `backend`: gloo or nccl, for the CPU or a GPU each.
-    """
+    """The configuration to measure. `mode`: weak (the batch per worker) or strong (shared); `steps`: at least LINES."""
     batch = config.batch_size * (workers if mode == "weak" else 1)
     images = batch * config.d_steps
     far = 1000.0 * steps * images
@@ -140,9 +135,7 @@ def short(config: TrainConfig, workers: int, mode: str, steps: int, backend: str
 def measure(
     config: TrainConfig, workers: int, folder: Path, data_dir: Path, doing: Callable[[], None], placement: Placement
 ) -> Sample:
-    """Run the trainer on so many processes and read its records. `data_dir`: shards, prepared there if missing;
-    `doing`: called repeatedly while it runs. InputError: the trainer failed.
-    """
+    """Run the trainer on so many processes and read its records. InputError: the trainer failed."""
     folder.mkdir(parents=True)
     with LocalRun.start(job(config, workers, folder, data_dir, placement), folder / "train.log") as run:
         while run.exit_code is None:
@@ -188,9 +181,7 @@ Mode = Literal["weak", "strong"]
 
 @dataclass(frozen=True)
 class Measured:
-    """One number of processes. `step_sec`: seconds of a step, over the rounds; `all_reduce_sec`: of a step's gradients,
-    median over the rounds, None if not timed.
-    """
+    """One number of processes. `step_sec`: of a step, over the rounds; `all_reduce_sec`: median, None if untimed."""
 
     mode: Mode
     workers: int
@@ -202,9 +193,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Projection:
-    """Machines of one type, by the model alone. `machine_type`: of the catalogue, or a TPU generation or slice;
-    `points`: workers, seconds of a step, efficiency.
-    """
+    """Machines of one type, by the model alone. `points`: workers, seconds of a step, efficiency."""
 
     machine_type: str
     mode: Mode
@@ -215,10 +204,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Study:
-    """The result. `fit`: of strong scaling, None if not measured; `device`: of the measurements, by the trainer's name;
-    `untimed`: why no all-reduce was timed, else empty; `step`: of one accelerator, for the projections, None if
-    unknown; `step_source`: of its compute time, or why there is none.
-    """
+    """`fit`: of strong scaling; `step`: of one accelerator, None if unknown; `step_source`: or why there is none."""
 
     measured: tuple[Measured, ...]
     fit: AmdahlFit | None
@@ -332,15 +318,12 @@ def project(target: Target, mode: Mode, step: StepModel, batch: int) -> Projecti
     return Projection(target.name, mode, points, network, target.note)
 
 
-_MARKS = {"weak": "o", "strong": "s"}
 _BELOW: Mapping[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.2), "borderaxespad": 0}
 """Legends are below the axes, where they cover no points."""
 
 
 def fit_curve(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, float]]:
-    """Points of the fitted curve: workers (1 to the most measured, log-spaced) and efficiency. `mode`: weak or strong;
-    `number`: at least two. Empty with a single process, or for weak scaling without timed all-reduces.
-    """
+    """Points of the fitted curve: workers, log-spaced, and efficiency; empty if there is none."""
     points = sorted((one for one in study.measured if one.mode == mode), key=lambda one: one.workers)
     largest = points[-1].workers if points else 1
     if largest == 1 or (mode == "weak" and study.untimed):
@@ -395,7 +378,7 @@ def _draw_measured(axes: Axes, study: Study) -> None:
             medians,
             [below, above],
             color=LIGHT.series[index],
-            fmt=_MARKS[mode],
+            fmt={"weak": "o", "strong": "s"}[mode],
             capsize=4,
             label=labels[mode, "measured"],
             zorder=3,

@@ -35,9 +35,7 @@ EXIT_STOPPED = 130
 
 @dataclass(frozen=True)
 class Options:
-    """How to run a suite. `data`: the shards for local runs, in the suite's folder by default; `backend_url`: of
-    Pulumi's state, the user's login if empty; `as_json`: print results.json, and everything else on standard error.
-    """
+    """`backend_url`: of Pulumi's state; `as_json`: everything but results.json on standard error."""
 
     local: bool = False
     data: Path | None = None
@@ -52,9 +50,7 @@ class Options:
 
 
 def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
-    """Run a suite in a new folder below `out`. Returns 0: every run has its record; 1: some do not; 130: stopped.
-    InputError or a group of them: invalid, before anything starts.
-    """
+    """Run below `out`. Exit code 0: every run has its record, 1: not all, 130: stopped. InputError: invalid."""
     suite = load_suite(path)
     preset = get_preset(suite, str(path), stacks_dir)
     items = get_items(suite, local=options.local)
@@ -112,7 +108,6 @@ def resume_suite(run_dir: Path, options: Options, *, clean_only: bool) -> int:
 
 
 def _check_packages(items: Sequence[Item]) -> None:
-    """Local runs need the trainer here; a subprocess could not report its absence."""
     if any(item.is_local for item in items):
         require("torch")
 
@@ -132,7 +127,6 @@ def _check_options(options: Options, items: Sequence[Item]) -> None:
 
 
 def _check_data(preset: str, items: Sequence[Item], data: Path | None) -> None:
-    """Refuse data that a local run would refuse. `data`: None for a new folder in the suite's."""
     local_items = {effective_config(preset, item.settings): item for item in items if item.is_local}
     for config, item in local_items.items():
         if data is None and config.dataset in SELF_PREPARED:
@@ -206,7 +200,6 @@ def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> R
 
 
 def _log_in(folder: Path, paid: Item, backend_url: str, *, install: bool) -> tuple["PulumiCommand", str]:
-    """The CLI, and the state backend of its login."""
     from gangway.bench.cloud import check_login
     from gangway.bench.pulumi_cli import find_cli, project_dir
 

@@ -19,7 +19,7 @@ from gangway.trainer.config.presets import PRESETS
 LOCAL = "local"
 """This machine as a stack: torchrun, without a cloud."""
 
-_Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 _HASH_DIGITS = 6
 _MAX_STACK_NAME = 40
 
@@ -52,7 +52,7 @@ class SuiteStack(Section):
     """
 
     stack: str = Field(min_length=1, examples=["aws-g5-dev"])
-    label: _Label | None = Field(default=None, examples=["aws"])
+    label: Label | None = Field(default=None, examples=["aws"])
     set: dict[str, Any] = Field(default={}, examples=[{"network.egress": "nat"}])
     usd_limit: PositiveNumber | None = None
     usd_per_hour: PositiveNumber | None = None
@@ -72,7 +72,7 @@ class Arm(Section):
         settings: fields of the training configuration on top of the suite's.
     """
 
-    name: _Label = Field(examples=["control"])
+    name: Label = Field(examples=["control"])
     settings: Settings = Field(default={}, examples=[{"precision": "bf16"}])
 
 
@@ -107,7 +107,7 @@ class SuiteConfig(Section):
         local_processes: processes of a run on this machine.
     """
 
-    name: _Label = Field(examples=["p2-environments"])
+    name: Label = Field(examples=["p2-environments"])
     title: str = ""
     paper: Literal["P2", "P3"] | None = None
     preset: Annotated[str, AfterValidator(_known_preset)] | None = Field(default=None, examples=["dcgan-cifar10"])
@@ -187,9 +187,7 @@ class SuiteConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run. `name`: stack, arm and seed; `arm`: empty if there is only one; `settings`: of the trainer's
-    configuration.
-    """
+    """One run. `arm`: empty if there is only one; `settings`: of the trainer's configuration."""
 
     name: str
     stack: SuiteStack

@@ -48,12 +48,7 @@ class SubmitUnansweredError(EngineAwayError):
 
 @dataclass(frozen=True)
 class Usage:
-    """What a job has used of its hours and restarts.
-
-    Attributes:
-        sec: time on nodes, however many.
-        failures, interruptions: starts that failed, or were interrupted, not by the user.
-    """
+    """What a job has used: seconds on nodes, however many; starts that failed, or were interrupted, not by the user."""
 
     sec: float = 0.0
     failures: int = 0
@@ -66,7 +61,6 @@ class Move(OneLineTexts):
 
     Attributes:
         source: engine and job it came from; identifies the job on all later engines.
-        usd: transfer cost, with price and source in `why_usd`; None if the price is unknown.
         used: by the job until then, on all engines; empty in moves of earlier releases.
     """
 
@@ -82,9 +76,7 @@ class Move(OneLineTexts):
 
 @dataclass(frozen=True)
 class RunInterval:
-    """A period on `nodes` nodes. `end` is None while it lasts; `so_far_sec` is its length so far by a monotonic clock,
-    None if that is not measured.
-    """
+    """A period on `nodes` nodes; `end` is None while it lasts, `so_far_sec` None without a monotonic clock."""
 
     start: datetime
     end: datetime | None
@@ -131,10 +123,8 @@ class JobStatus(OneLineTexts):
     escaped.
 
     Attributes:
-        nodes: names of its current or last nodes.
         starts: number of starts, at least 1 once it has run; None if unknown here.
         exit_code: in the terms above; None before the end or if unknown.
-        reason: why it waits or how it ended; may be empty.
     """
 
     id: str
@@ -185,9 +175,7 @@ class Engine(Protocol):
         """What it would refuse or ignore."""
 
     def submit(self, job: JobFile) -> str:
-        """Queues the job behind others of its priority and returns its id. InputError: the job is refused and nothing
-        of it is kept.
-        """
+        """Queues the job behind others of its priority; its id. InputError: refused, and nothing of it is kept."""
 
     def status(self, job_id: str) -> JobStatus:
         """InputError: unknown job. UnreadableError: the job cannot be read."""
@@ -323,7 +311,6 @@ def wait_until_over(engine: Engine, job_id: str, pause: Callable[[JobStatus], No
 
 
 def _ensure_running(engine: Engine, job_id: str) -> JobStatus:
-    """The status; a job that waits without a process is restarted."""
     status = engine.status(job_id)
     if status.phase is Phase.WAITING:
         engine.ensure_begun(job_id)
@@ -372,9 +359,7 @@ def after(code: int, failures: int, max_restarts: int, *, other_nodes: bool) -> 
 
 
 def restart_limit(job: JobFile) -> int:
-    """The limit on restarts of any kind. Interruptions are not failures and could repeat forever: a node that evicts
-    the job for lack of room, a command that always exits with 75.
-    """
+    """The limit on restarts of any kind, since interruptions are not failures and could repeat forever."""
     return job.max_restarts + max(_LEAST_INTERRUPTIONS, math.ceil(_INTERRUPTIONS_PER_HOUR * job.max_hours))
 
 

@@ -54,14 +54,11 @@ CopyPlace = str | JobFolder
 OnProgress = Callable[[int, int], None]
 """Called with bytes done and bytes in all."""
 _CHECKPOINT = re.compile(r"(checkpoints/[0-9]+)\.pt")
-_READ_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
 class Copied:
-    """The result: `new_bytes` of `bytes` were sent now; `left_out`: what cannot be copied; `unmarked`: one reason per
-    file without its time and mode.
-    """
+    """`new_bytes` of `bytes` were sent now; `unmarked`: one reason per file without its time and mode."""
 
     files: int
     bytes: int
@@ -96,9 +93,7 @@ def copy_run(source_place: CopyPlace, target_place: CopyPlace, on_progress: OnPr
 
 
 def _check_not_emptied(source_place: CopyPlace, target_place: CopyPlace) -> None:
-    """InputError: the source is empty but an earlier copy found files. A folder that is not mounted looks empty too,
-    and the target may be all that is left.
-    """
+    """A folder that is not mounted looks empty too, and the target may be all that is left."""
     if any(name != MANIFEST for name in files_at(target_place)):
         there = _display_name(target_place)
         raise InputError(
@@ -117,7 +112,6 @@ def files_at(place: CopyPlace) -> dict[str, int]:
 
 @contextmanager
 def _open_stores(*places: CopyPlace) -> Iterator[list["Store"]]:
-    """Opens source and target, and turns their errors into InputError."""
     from obstore.exceptions import BaseError
 
     stores: list[Store] = []
@@ -141,7 +135,6 @@ def _display_name(place: CopyPlace) -> str:
 
 
 def _store(place: CopyPlace) -> "Store":
-    """OSError: there is no such folder."""
     if isinstance(place, JobFolder):
         return FolderStore(place)
     parts = urlsplit(place)
@@ -153,9 +146,7 @@ def _store(place: CopyPlace) -> "Store":
 
 
 def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], on_progress: OnProgress) -> Copied:
-    """Copies these files, name -> bytes. CopyDamagedError: a file arrived damaged. OSError or obstore's errors: a store
-    does not answer.
-    """
+    """Copies these files, name -> bytes. CopyDamagedError; OSError or obstore's errors: a store does not answer."""
     began, total, done, new = time.monotonic(), sum(names.values()), 0, 0
     known, saved_at = _read_manifest(target), began
     here, there, unmarked = _folder(source), _folder(target), list[str]()
@@ -193,9 +184,7 @@ def _has(target: "Store", name: str, size: int, sha256: str) -> bool:
 
 
 def files_of_run(source: "Store", *, whole: bool) -> dict[str, int]:
-    """The files that a run needs to resume elsewhere, name -> bytes. Unless `whole`, only the checkpoint of
-    `find_newest_intact`.
-    """
+    """The files that a run needs to resume elsewhere, name -> bytes; unless `whole`, with one checkpoint only."""
     return _select_files(source, _list_files(source)[0], lambda done, total: None, whole=whole)[0]
 
 
@@ -210,7 +199,6 @@ def _list_files(source: "Store") -> tuple[Mapping[str, int], tuple[str, ...]]:
 def _select_files(
     source: "Store", found: Mapping[str, int], on_progress: OnProgress, *, whole: bool
 ) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Like `files_of_run`; and a line for each newer checkpoint that is damaged."""
     newest, damaged = ("checkpoints/", ()) if whole else find_newest_intact(source, found, on_progress)
     files = {
         name: size
@@ -301,7 +289,7 @@ class _Sums(BaseModel):
 def get_sha256(store: "ObjectStore | FolderStore", name: str) -> str:
     """Of its current content."""
     found = hashlib.sha256()
-    for part in store.get(name).stream(_READ_BYTES):
+    for part in store.get(name).stream(8 << 20):
         found.update(part)
     return found.hexdigest()
 
@@ -324,7 +312,6 @@ def find_newest_intact(
 def _find_damage(
     store: "ObjectStore | FolderStore", sizes: Mapping[str, int], state: str, on_progress: Callable[[int, int], None]
 ) -> str:
-    """What is wrong with a checkpoint; empty if intact."""
     try:
         sums = _Sums.model_validate_json(bytes(store.get(f"{state}.json").bytes()))
     except (FileNotFoundError, ValidationError):

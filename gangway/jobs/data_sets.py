@@ -55,10 +55,7 @@ def has_data(job: JobFile, jobs_folder: Path) -> bool:
 def bring_data(
     job: JobFile, jobs_folder: Path, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
 ) -> "Copied | None":
-    """Copies the data set; None if there is nothing to copy. Calls `on_wait` and waits if another process is copying
-    it. InputError: the source is empty, unreadable or changed since it was copied (jobs may read the copy), or the
-    disk is full.
-    """
+    """Copies the data set; None without one. InputError: the source is unusable or has changed, or the disk is full."""
     from gangway.jobs.copying import copy_run
 
     if job.data is None or (source := job.data.source) is None:
@@ -96,9 +93,7 @@ def _list_files(source: str) -> dict[str, int]:
 
 
 def _wait_for_lock(held: IO[bytes], source: str, on_wait: Callable[[str], None] | None) -> bool:
-    """Takes the lock, waiting as long as necessary: the copy may be large, and the lock dies with its holder. Whether
-    it had to wait.
-    """
+    """Takes the lock, however long that takes (it dies with its holder); whether it had to wait."""
     waited = False
     while True:
         try:

@@ -47,9 +47,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _./%@:+-]{0,63}")
 
 
 class Source(StrEnum):
-    """Where a figure came from, best first: recorded by the engine, reported by the job, declared in the engines' file,
-    from a price list, from a model.
-    """
+    """Where a figure came from, best first."""
 
     MEASURED = "measured"
     REPORTED = "reported"
@@ -112,7 +110,6 @@ def ratio(top: tuple[str, Maybe], bottom: tuple[str, Maybe], unit: str, per: flo
 
 
 def _without(parts: Mapping[str, Maybe]) -> Absent:
-    """The record gives each missing figure's reason separately."""
     return Absent(", ".join(f"no {name}" for name, part in parts.items() if isinstance(part, Absent)))
 
 
@@ -129,13 +126,7 @@ _SOURCES: Mapping[Provenance, Source] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Reported:
-    """What a job reports.
-
-    Attributes:
-        figures: each name of REPORTED.
-        metrics: the job's own.
-        problem: with what it wrote; empty if none.
-    """
+    """What a job reports."""
 
     figures: Mapping[str, Maybe]
     metrics: Mapping[str, Figure]
@@ -156,9 +147,7 @@ def read_reported(job: JobFile, folder: Path) -> Reported:
 
 
 def parse_report(read: Callable[[], bytes | None], place: str) -> Reported:
-    """The figures in a command's figures.json. `read` returns its content or None, or raises FileNotFoundError, if
-    there is none.
-    """
+    """The figures in a command's figures.json; `read` returns its content, or None or FileNotFoundError without one."""
     try:
         content = read()
         numbers = {} if content is None else _numbers(content)
@@ -191,7 +180,6 @@ def _invalid_report(place: str, problem: str) -> Reported:
 
 
 def _numbers(content: bytes) -> dict[str, float]:
-    """ValueError: not a flat object of numbers, or an impossible one."""
     found = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")

@@ -59,7 +59,7 @@ class JobFolder:
     """Read-only. All reads raise OSError: no such file, a link, not a regular file, too large."""
 
     def __init__(self, path: Path, dir_fd: int | None = None) -> None:
-        """`dir_fd`: of the parent folder. OSError: missing, a link, or closed to this user."""
+        """OSError: missing, a link, or closed to this user."""
         self.path = path
         self._descriptor = os.open(path if dir_fd is None else path.name, _FOLDER, dir_fd=dir_fd)
         weakref.finalize(self, os.close, self._descriptor)
@@ -187,9 +187,7 @@ class OwnJobFolder(JobFolder):
         return type(self)(self.path / name, self._descriptor)
 
     def make_folders(self, name: str) -> None:
-        """Makes a subfolder and its parents; the name may contain slashes. OSError: also if one of them is a link or a
-        file.
-        """
+        """Makes a subfolder and its parents. OSError: also if one of them is a link or a file."""
         at: JobFolder = self
         for part in Path(name).parts:
             with suppress(FileExistsError):
@@ -292,7 +290,6 @@ def open_regular(path: str | Path, flags: int, dir_fd: int | None = None) -> int
 
 
 def _removal_fix(path: Path) -> str:
-    """How to remove the path; in a folder with the sticky bit only its owner can."""
     with suppress(OSError):
         uid = path.lstat().st_uid
         if os.geteuid() not in (0, uid):
@@ -360,7 +357,6 @@ def sharing_findings(folder: Path) -> Iterator[Finding]:
 
 
 def _links(folder: Path) -> Iterator[Path]:
-    """Links on the path, each by a path without links."""
     at, parts = Path("/"), [*reversed(folder.absolute().parts[1:])]
     for _ in range(_MOST_PARTS):
         if not parts:
@@ -441,9 +437,7 @@ def list_own_jobs(folder: Path) -> list[OwnJobFolder]:
 
 
 def open_job(path: Path) -> JobFolder:
-    """Opens a job's folder that this user owns; root opens any. ForeignError: another user's. UnreadableError: this
-    user's, but closed. ClosedError. FileNotFoundError: just removed.
-    """
+    """Opens a job's folder; root opens any user's. ForeignError, UnreadableError, ClosedError, FileNotFoundError."""
     try:
         folder = JobFolder(path)
     except PermissionError:

@@ -18,7 +18,7 @@ import os
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,10 +33,10 @@ from gangway.components.core.whole_files import FULL, lock, without_empty_folder
 from gangway.components.estimate.regions import Place
 from gangway.jobs.base import (
     LOG_PART_BYTES,
+    Engine,
     JobStatus,
     Move,
     Phase,
-    Room,
     SubmitUnansweredError,
     Usage,
     region_findings,
@@ -91,27 +91,11 @@ class StoredJob:
     failures: int
 
 
-class FolderEngine(ABC):
-    """An engine whose run folders can be read and written from this machine, so jobs can move. `region`: of the folder
-    and of the machines that run the jobs.
-    """
-
-    kind: str
+class FolderEngine(Engine, ABC):
+    """An engine whose run folders can be read and written from this machine, so jobs can move."""
 
     def __init__(self, folder: Path, region: Place | None = None) -> None:
         self._folder, self.where, self.region = folder, str(folder), region
-
-    @abstractmethod
-    def findings(self, job: JobFile) -> Iterable[Finding]:
-        """See `Engine`."""
-
-    @abstractmethod
-    def status(self, job_id: str) -> JobStatus:
-        """See `Engine`."""
-
-    @abstractmethod
-    def room(self, job: JobFile) -> Room:
-        """See `Engine`."""
 
     @abstractmethod
     def stop(self, job_id: str) -> None:
@@ -158,9 +142,7 @@ class FolderEngine(ABC):
     def bring_data(
         self, job: JobFile, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
     ) -> "Copied | None":
-        """Copies the job's `data.source` there, as `submit` does; None if there is nothing to copy. `on_wait` is called
-        if another process is copying it and this one waits. InputError: it cannot be copied.
-        """
+        """Copies the job's `data.source` there, as `submit` does. InputError: it cannot be copied."""
         return bring_data(job, self._folder, on_progress, on_wait)
 
     def has_data(self, job: JobFile) -> bool:
@@ -168,9 +150,7 @@ class FolderEngine(ABC):
         return has_data(job, self._folder)
 
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
-        """Like `submit`, with the folder staged for the last move's source as the run folder, in that environment;
-        None: this process's environment.
-        """
+        """Like `submit`, with the folder staged for the last move's source, in that environment or this process's."""
         self._check(job)
         staged = self._make_folder(_staging_name(moves[-1].source))
         return self._store_and_start(job, staged, moves, os.environ if environment is None else environment)
@@ -178,9 +158,7 @@ class FolderEngine(ABC):
     def _store_and_start(
         self, job: JobFile, folder: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
     ) -> str:
-        """Starts the job of a new folder and returns its id. After an error or a signal the folder has its old name
-        again, so that what was copied for it need not be copied again.
-        """
+        """After an error or a signal the folder has its old name again: what was copied for it is not copied again."""
         back = folder.path
         try:
             self._store(job, folder, moves, environment)
@@ -210,7 +188,6 @@ class FolderEngine(ABC):
             folder.move_to(back)
 
     def _may_have_started(self, folder: OwnJobFolder) -> bool:
-        """Whether the job may run after an interrupted start."""
         if self._has_started(folder):
             return True
         found = read_status(folder)
@@ -325,9 +302,7 @@ class FolderEngine(ABC):
             raise _unreadable(folder, RUN_FOLDER, "the run folder cannot be opened", error) from None
 
     def stage(self, source: str) -> OwnJobFolder:
-        """The folder that collects the run folder of a job from `source`; always the same one. InputError: it cannot be
-        made.
-        """
+        """The folder that collects a job's run folder from `source`; always the same one. InputError."""
         return self._make_folder(_staging_name(source)).own_subfolder(RUN_FOLDER)
 
     def unstage(self, source: str) -> None:
@@ -354,18 +329,14 @@ class FolderEngine(ABC):
         """Whether a process or Slurm is responsible for a job that is not over."""
 
     def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveRecord]:
-        """Open while the job moves to `target`. InputError: another move is in progress, or the job has moved
-        elsewhere.
-        """
+        """Open while the job moves. InputError: another move is in progress, or the job has moved elsewhere."""
         return open_move(self._open_job(job_id), target)
 
     def _check(self, job: JobFile) -> None:
         raise_errors((*region_findings(job, self.region), *self.findings(job)))
 
     def _make_folder(self, name: str) -> OwnJobFolder:
-        """A folder for a new job, under a name that is no job id. InputError: it cannot be made, or another user's is
-        there.
-        """
+        """A folder under a name that is no job id. InputError: it cannot be made, or another user's is there."""
         try:
             make_shared(self._folder)
             with without_empty_folders(self._folder / name):
@@ -390,7 +361,6 @@ class FolderEngine(ABC):
     def _store(
         self, job: JobFile, new: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
     ) -> OwnJobFolder:
-        """Fills the new folder and gives it the next free number."""
         new.save(JOB_FILE, job.model_dump_json(exclude_unset=True).encode())
         number = 0
         while True:
@@ -411,7 +381,6 @@ class FolderEngine(ABC):
             return new
 
     def _open_job(self, job_id: str) -> OwnJobFolder:
-        """InputError: unknown job. UnreadableError: another user's, or closed."""
         path = self._folder / job_id
         check_open(self._folder)
         if not is_id(job_id) or not is_job(path):
@@ -427,7 +396,6 @@ class FolderEngine(ABC):
 
 
 def _staging_name(source: str) -> str:
-    """Separate for each user."""
     return f".staged-{os.geteuid()}-{hashlib.sha256(source.encode()).hexdigest()[:32]}"
 
 
@@ -440,9 +408,7 @@ def read_job(folder: JobFolder) -> JobFile:
 
 
 def read_status(folder: JobFolder) -> JobStatus:
-    """As last written; for a moved job, its target. Owner and id come from the folder, not from its files.
-    UnreadableError: the file was changed.
-    """
+    """As last written; for a moved job, its target. Owner and id are the folder's. UnreadableError: it was changed."""
     try:
         found = _STATUS.validate_json(folder.read(STATE_FILE))
     except (OSError, ValidationError) as error:
@@ -489,9 +455,7 @@ def write_status(folder: OwnJobFolder, status: JobStatus) -> None:
 
 
 def working_folder(job: JobFile) -> str | None:
-    """The current folder, as in every batch system, unless the job file names one; None if the engine decides.
-    InputError: it was removed.
-    """
+    """The current folder unless the job names one; None if the engine decides. InputError: it was removed."""
     if job.workdir is not None or not job.command or job.image is not None:
         return job.workdir
     try:
@@ -504,9 +468,7 @@ def working_folder(job: JobFile) -> str | None:
 
 
 def working_folder_findings(job: JobFile, *, is_here: bool) -> Iterator[Finding]:
-    """A folder that this user cannot enter. `is_here`: the command runs on this machine; elsewhere the folder may
-    differ, so it is only a warning. A missing folder is fine, since it may be made later. InputError: it was removed.
-    """
+    """A folder that this user cannot enter, unless it is missing; elsewhere than `is_here` only a warning."""
     folder = working_folder(job)
     if folder is None or job.image is not None:  # a container's own
         return

@@ -32,9 +32,7 @@ class JobRecord(Frozen):
 
     Attributes:
         so_far: the job is not over: figures are up to `at`, when this was made.
-        metrics: numbers that the job reported besides FIGURES.
         absent: the rest of FIGURES, and why.
-        problems: with what the job has written.
     """
 
     schema_version: Literal[1] = 1
@@ -57,9 +55,7 @@ class JobRecord(Frozen):
 
 @dataclass(frozen=True)
 class StartCounts:
-    """What an engine counted. `failures`: starts that failed; `restart_limit`: the job's limit of restarts after
-    failures.
-    """
+    """What an engine counted, and the job's limit of restarts after failures."""
 
     failures: int
     restart_limit: int
@@ -181,7 +177,6 @@ def _moves_usd(status: JobStatus) -> Maybe:
 
 
 def _energy(nodes: Nodes | None, status: JobStatus, found: Mapping[str, Maybe]) -> dict[str, Maybe]:
-    """As reported by the job, else from the catalogue."""
     joules, gco2e = _estimate(nodes, status, found["node_hours"])
     reported = found["joules"]
     # After a move the joules include other regions' grids.
@@ -221,7 +216,6 @@ def _estimate(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tupl
 
 
 def _grid_emissions(nodes: Nodes | None, joules: Figure) -> Figure | None:
-    """gCO2e of the reported joules at the region's grid; None if no catalogue has that."""
     if nodes is None or (found := envelope(nodes, 0, 1)) is None:
         return None
     energy, carbon = found

@@ -127,9 +127,7 @@ def open_move(folder: OwnJobFolder, target: str) -> Iterator[MoveRecord]:
 
 
 def cancel_move(folder: OwnJobFolder) -> None:
-    """Stops any move of the job, because the user cancelled it. InputError: one has already moved it, or was
-    interrupted and may have started it there. OSError: no room to record it.
-    """
+    """Stops any move of a cancelled job. InputError: it has moved, or may have started there. OSError: no room."""
     # Write first, then read, as the move does: one of the two sees the other.
     is_first = folder.touch(_UNWANTED)
     moves = _is_moving(folder)  # before reading its progress: it may end meanwhile

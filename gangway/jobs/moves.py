@@ -32,10 +32,7 @@ from gangway.stacks.config.job_file import JobFile
 
 @dataclass(frozen=True)
 class MoveResult:
-    """The result: the job at the target; copy and move, None if an earlier call made them. `left_at`: places with
-    copies of interrupted moves that could not be removed. `is_as_of_submit`: whether it resumes in the environment of
-    its submit and not in that of the move.
-    """
+    """`copied` and `move` are None if an earlier call made them; `left_at`: places whose copies remain."""
 
     job_id: str
     copied: Copied | None = None
@@ -57,10 +54,7 @@ def move_job(
     on_progress: Callable[[int, int], None],
     on_wait: Callable[[str], None] | None = None,
 ) -> MoveResult:
-    """Moves a job; one that an interrupted move stopped can also return to its source. `on_wait` is called when it has
-    to wait. InputError: the job is over or has no hours left, or the target refuses it; then it keeps running where
-    it is.
-    """
+    """Moves a job, or resumes its interrupted move. InputError: it is over or refused; then it keeps running here."""
     before = source.status(job_id)
     if get_place(source) == get_place(target) and before.phase is not Phase.CANCELLED:
         raise InputError("--to", "the job is already there", value=get_place(target), fix="name another engine")
@@ -109,7 +103,6 @@ def move_job(
 
 
 def _check_not_over(status: JobStatus, way: MoveRecord, target: FolderEngine, origin: str) -> None:
-    """InputError: the job is over, except by this move's stop; its copies are removed."""
     if way.is_cancelled:
         why = "it was cancelled"
     elif status.phase.is_over and not (status.phase is Phase.CANCELLED and way.is_stopped):
@@ -121,7 +114,6 @@ def _check_not_over(status: JobStatus, way: MoveRecord, target: FolderEngine, or
 
 
 def _abandon(way: MoveRecord, target: FolderEngine, origin: str) -> str:
-    """Records that the job moves nowhere; names the copies that are left."""
     is_left = way.may_have_copy and not _is_unstaged(target, origin)
     left = [*([get_place(target)] if is_left else []), *_remove_copies(way, origin)]
     way.record_end_here(is_left=is_left)
@@ -155,7 +147,6 @@ def _is_unstaged(target: FolderEngine, origin: str) -> bool:
 def _submit(
     target: FolderEngine, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: MoveRecord
 ) -> str:
-    """Its id at the target. InputError: the target refuses it after all."""
     try:
         return target.submit_staged(job, moves, environment)
     except SubmitUnansweredError:
@@ -191,7 +182,6 @@ def traffic_cost(source: FolderEngine, target: FolderEngine, size: int) -> tuple
 def _price_transfer(
     source: FolderEngine, target: FolderEngine, job: JobFile, copied: Copied, data_bytes: int
 ) -> tuple[int, float | None, str]:
-    """Bytes of the run folder and the data set that were sent, their cost in dollars, and the price used."""
     usd, why = traffic_cost(source, target, copied.bytes)
     if not data_bytes:
         return copied.bytes, usd, why

@@ -21,7 +21,6 @@ class Meeting:
     """Where the nodes of a job meet: the first of them serves the store.
 
     Attributes:
-        host: the first node.
         member_key: file with the job's key on every node; presets only.
         rank: of this node, from 0; empty if its environment has it as PET_NODE_RANK.
     """
@@ -39,7 +38,6 @@ class Place:
     """What a node has for a job.
 
     Attributes:
-        run_dir: outlives the node and is the same on all nodes.
         train_file: path of the trainer's configuration; presets only.
         own_job: path of images/templates/job/own-job.sh.
         python: of the trainer's environment; presets only.
@@ -82,9 +80,7 @@ def _training(job: JobFile, place: Place) -> Training:
 
 
 def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str]:
-    """Variables of a command besides its `env`. `notices`: a file on the node, which may be missing. `job`: with
-    `data_dir` as set by `gangway.jobs.data_sets.with_data`.
-    """
+    """Variables of a command besides its `env`. `notices`: a file on the node, which may be missing."""
     if job.preset is not None:
         return {}
     # Else torchrun kills its processes 30 s after SIGTERM, as versions that ignore this variable do.

@@ -81,7 +81,6 @@ def get_site(asked: str | None) -> Site:
 
 
 def _engine(text: str, option: str, region: Place | None) -> Engine:
-    """`text`: without a region."""
     kind, _, place = text.partition(":")
     if kind == "slurm":
         from gangway.jobs.slurm.engine import SlurmEngine
@@ -102,7 +101,6 @@ def _engine(text: str, option: str, region: Place | None) -> Engine:
 
 
 def _folder(folder: Path) -> Path:
-    """The absolute path. PermissionError: it is closed to this user."""
     found = folder.expanduser().resolve()
     check_reachable(found)
     return found

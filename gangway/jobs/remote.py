@@ -12,9 +12,8 @@ import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
-from enum import StrEnum
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -34,28 +33,17 @@ PROTOCOL = 3
 """Increased with every change: both ends must agree."""
 
 
-class Call(StrEnum):
-    """Methods of `gangway.jobs.base.Engine`, by name."""
-
-    FINDINGS = "findings"
-    SUBMIT = "submit"
-    STATUS = "status"
-    JOBS = "jobs"
-    LOG = "log"
-    CANCEL = "cancel"
-    ROOM = "room"
-    ENSURE_BEGUN = "ensure_begun"
-
-
+Call = Literal["findings", "submit", "status", "jobs", "log", "cancel", "room", "ensure_begun"]
+"""Methods of `gangway.jobs.base.Engine`, by name."""
 ANSWERS: dict[Call, TypeAdapter[Any]] = {
-    Call.FINDINGS: TypeAdapter(list[Finding]),
-    Call.SUBMIT: TypeAdapter(str),
-    Call.STATUS: TypeAdapter(JobStatus),
-    Call.JOBS: TypeAdapter(list[JobStatus]),
-    Call.LOG: TypeAdapter(tuple[str, int]),
-    Call.CANCEL: TypeAdapter(None),
-    Call.ROOM: TypeAdapter(Room),
-    Call.ENSURE_BEGUN: TypeAdapter(None),
+    "findings": TypeAdapter(list[Finding]),
+    "submit": TypeAdapter(str),
+    "status": TypeAdapter(JobStatus),
+    "jobs": TypeAdapter(list[JobStatus]),
+    "log": TypeAdapter(tuple[str, int]),
+    "cancel": TypeAdapter(None),
+    "room": TypeAdapter(Room),
+    "ensure_begun": TypeAdapter(None),
 }
 
 
@@ -69,9 +57,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Question:
-    """One call. `on`: the engine, as for --on; `job`: a job file's JSON; `token`: identifies a submit when it is
-    repeated; the rest depends on the call.
-    """
+    """One call; `token` identifies a submit when it is repeated."""
 
     call: Call
     on: str
@@ -130,15 +116,13 @@ class RemoteEngine:
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`."""
-        found: list[Finding] = self._ask(Call.FINDINGS, job)
+        found: list[Finding] = self._ask("findings", job)
         return [*data_source_findings(job), *found]
 
     def submit(self, job: JobFile) -> str:
-        """See `Engine`. A command without a workdir starts in the remote home folder. If the answer is lost, the submit
-        is repeated with the same token, so the job is taken once.
-        """
+        """A command without a workdir starts in the remote home folder; a repeated submit has the same token."""
         text = job.model_dump_json(exclude_unset=True)
-        question = Question(Call.SUBMIT, self._on, text, token=secrets.token_hex(16))
+        question = Question("submit", self._on, text, token=secrets.token_hex(16))
         try:
             answer = self._send(question)
         except _UnansweredError:
@@ -150,38 +134,37 @@ class RemoteEngine:
                     why.place, f"{why.problem}; the job may have been submitted there", allowed=why.allowed,
                     fix="check `gangway job list` before you submit it again",
                 ) from None  # fmt: skip
-        return str(self._result(Call.SUBMIT, answer))
+        return str(self._result("submit", answer))
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        found: JobStatus = self._ask(Call.STATUS, job_id=job_id)
+        found: JobStatus = self._ask("status", job_id=job_id)
         return found
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`."""
-        found: list[JobStatus] = self._ask(Call.JOBS)
+        found: list[JobStatus] = self._ask("jobs")
         return found
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`."""
-        found: tuple[str, int] = self._ask(Call.LOG, job_id=job_id, offset=offset)
+        found: tuple[str, int] = self._ask("log", job_id=job_id, offset=offset)
         return found
 
     def cancel(self, job_id: str) -> None:
         """See `Engine`."""
-        self._ask(Call.CANCEL, job_id=job_id)
+        self._ask("cancel", job_id=job_id)
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
-        found: Room = self._ask(Call.ROOM, job)
+        found: Room = self._ask("room", job)
         return found
 
     def ensure_begun(self, job_id: str) -> None:
         """See `Engine`."""
-        self._ask(Call.ENSURE_BEGUN, job_id=job_id)
+        self._ask("ensure_begun", job_id=job_id)
 
     def _ask(self, call: Call, job: JobFile | None = None, job_id: str = "", offset: int = 0) -> Any:
-        """EngineAwayError: no answer; the next call reconnects. InputError: as raised remotely."""
         text = "" if job is None else job.model_dump_json(exclude_unset=True)
         try:
             return self._result(call, self._send(Question(call, self._on, text, job_id, offset)))
@@ -195,12 +178,11 @@ class RemoteEngine:
             found = ANSWERS[call].validate_json(answer.result)
         except ValidationError:
             raise self._bad_answer() from None
-        if call is Call.FINDINGS:  # statuses and rooms are visible by themselves, and a log is the job's own metrics
+        if call == "findings":  # statuses and rooms are visible by themselves, and a log is the job's own metrics
             return [Finding(each.severity, *one_line_texts(astuple(each)[1:])) for each in found]
-        return one_line_texts(found) if call is Call.SUBMIT else found
+        return one_line_texts(found) if call == "submit" else found
 
     def _send(self, question: Question) -> Answer:
-        """InputError: the connection failed. _UnansweredError."""
         if self._pipe is None:
             self._pipe = _Pipe(self._via, self._program)
         try:
@@ -246,7 +228,6 @@ class _Pipe:
         self._read_greeting()
 
     def ask(self, question: bytes) -> bytes:
-        """The answer's line. _UnansweredError."""
         assert self._process.stdin is not None, "a pipe"
         try:
             self._process.stdin.write(question + b"\n")

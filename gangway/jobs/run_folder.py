@@ -39,12 +39,7 @@ class CopyDamagedError(InputError):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder's files, including those behind links.
-
-    Attributes:
-        files: name -> bytes.
-        left_out: what is not a file: empty folders, dangling links, links to a parent folder, devices.
-    """
+    """A folder's files, name -> bytes, including those behind links, and what is not a file."""
 
     files: Mapping[str, int]
     left_out: tuple[str, ...]
@@ -127,9 +122,7 @@ class _File:
 
 
 def is_odd(name: str) -> bool:
-    """Whether buckets cannot store the name: obstore marks partial files with a `#` suffix, some characters are
-    invalid, or the name leaves no room for the suffix.
-    """
+    """Whether buckets cannot store the name: a `#` suffix like obstore's partial files, odd characters, or too long."""
     parts = name.split("/")
     return bool(_ODD.search(name)) or any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in parts)
 

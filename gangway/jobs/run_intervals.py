@@ -39,9 +39,7 @@ class RunningInterval:
 
 
 def end_interval(folder: OwnJobFolder) -> None:
-    """Ends the interval at its last update; no effect if none is running. OSError: it could not be written; retry.
-    UnreadableError.
-    """
+    """Ends the interval at its last update, if one is running. OSError: retry. UnreadableError."""
     try:
         if (found := _on_nodes(folder)) is None:
             return
@@ -57,9 +55,7 @@ def end_interval(folder: OwnJobFolder) -> None:
 
 
 def get_run_intervals(folder: JobFolder, *, runs: bool) -> tuple[RunInterval, ...]:
-    """All intervals of a job, earliest first. `runs`: whether the last one still runs; else it ended at its last
-    update. UnreadableError: the files were changed.
-    """
+    """All intervals of a job, earliest first; the last ended at its last update unless it `runs`. UnreadableError."""
     try:
         found = [_stretch(*map(int, line.split())) for line in _text(folder, _STRETCHES).splitlines()]
         last = _on_nodes(folder)

@@ -17,21 +17,10 @@ from pydantic import ValidationError
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.whole_files import lock
+from gangway.jobs import remote
 from gangway.jobs.base import Engine, EngineAwayError, SubmitUnansweredError
 from gangway.jobs.boot_clock import boot_stamp, sec_since
 from gangway.jobs.registry import get_engine
-from gangway.jobs.remote import (
-    ANSWER,
-    ANSWERS,
-    HELLO,
-    PROTOCOL,
-    QUESTION,
-    Answer,
-    Call,
-    Hello,
-    Question,
-    Refusal,
-)
 from gangway.stacks.config.job_file import JobFile
 from gangway.trainer.core.regular_files import read_regular
 
@@ -47,50 +36,46 @@ def serve(questions: IO[str], answers: IO[str]) -> None:
         answers.write(line.decode() + "\n")
         answers.flush()
 
-    say(HELLO.dump_json(Hello(PROTOCOL, version("gangway-iac"))))
+    say(remote.HELLO.dump_json(remote.Hello(remote.PROTOCOL, version("gangway-iac"))))
     engines = dict[str, Engine]()
     for line in questions:
-        say(ANSWER.dump_json(_answer(line, engines)))
+        say(remote.ANSWER.dump_json(_answer(line, engines)))
 
 
-def _answer(line: str, engines: dict[str, Engine]) -> Answer:
+def _answer(line: str, engines: dict[str, Engine]) -> remote.Answer:
     try:
-        question = QUESTION.validate_json(line)
+        question = remote.QUESTION.validate_json(line)
         if question.on not in engines:
             engines[question.on] = get_engine(question.on)
         result = _call(engines[question.on], question)
-        return Answer(result=ANSWERS[question.call].dump_json(result).decode())
+        return remote.Answer(result=remote.ANSWERS[question.call].dump_json(result).decode())
     except ValidationError as error:
-        return Answer(refusal=Refusal("gangway job serve", f"invalid request: {error}", line, "", "", is_away=False))
+        return remote.Answer(
+            refusal=remote.Refusal("gangway job serve", f"invalid request: {error}", line, "", "", is_away=False)
+        )
     except InputError as error:
-        return Answer(refusal=Refusal.of(error))
+        return remote.Answer(refusal=remote.Refusal.of(error))
 
 
-def _call(engine: Engine, question: Question) -> Any:
+def _call(engine: Engine, question: remote.Question) -> Any:
+    method = getattr(engine, question.call)  # one of the names that `Question` accepts
     match question.call:
-        case Call.FINDINGS:
-            return list(engine.findings(JobFile.model_validate_json(question.job)))
-        case Call.SUBMIT:
+        case "submit":
             job = JobFile.model_validate_json(question.job)
             return submit_once(question.token, lambda: engine.submit(job))
-        case Call.STATUS:
-            return engine.status(question.job_id)
-        case Call.JOBS:
-            return list(engine.jobs())
-        case Call.LOG:
-            return engine.log(question.job_id, question.offset)
-        case Call.CANCEL:
-            return engine.cancel(question.job_id)
-        case Call.ROOM:
-            return engine.room(JobFile.model_validate_json(question.job))
-        case Call.ENSURE_BEGUN:
-            return engine.ensure_begun(question.job_id)
+        case "findings":
+            return list(method(JobFile.model_validate_json(question.job)))
+        case "room":
+            return method(JobFile.model_validate_json(question.job))
+        case "jobs":
+            return list(method())
+        case "log":
+            return method(question.job_id, question.offset)
+    return method(question.job_id)
 
 
 def submit_once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
-    """The job's id, from this submit or an earlier one with the same token. EngineAwayError: the earlier one is still
-    running. InputError: it was killed or got no answer, so the job may have been taken; or what `submit` raises.
-    """
+    """The job's id, from this submit or an earlier one with that token. EngineAwayError: it still runs. InputError."""
     if not TOKEN.fullmatch(token):
         raise InputError("gangway job serve", "not a submit token", value=token, allowed="32 hexadecimal digits")
     folder = folder.expanduser()
@@ -126,9 +111,7 @@ def submit_once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -
 
 @contextmanager
 def _lock_token(path: Path) -> Iterator[IO[str]]:
-    """The locked token file. A refused submit removes the file that others wait for; they continue with a new one and
-    get their own refusal.
-    """
+    """A refused submit removes the file that others wait for; they get a new one and their own refusal."""
     while True:
         with path.open("a+") as file:
             _wait_for_lock(file)

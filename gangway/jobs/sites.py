@@ -36,11 +36,8 @@ class Nodes:
     """The nodes of an engine.
 
     Attributes:
-        usd_per_hour: of one node; None if unknown.
         source: of that price, with its date.
         machine: None if no catalogue has it.
-        region: None if no catalogue has it.
-        is_declared: the price was declared and is not a list price.
         grid: of that region, if the caller has it; it may be in no catalogue.
     """
 
@@ -54,12 +51,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Site:
-    """An engine named by the user.
-
-    Attributes:
-        asked: as it was named.
-        nodes: None if not declared.
-    """
+    """An engine as the user named it; `nodes` is None if not declared."""
 
     engine: Engine
     asked: str = ""
@@ -126,9 +118,7 @@ def charge(site: Site, job: JobFile) -> Charge:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a job has used so far; `node_hours` is None if its engine does not know. `usd` is None then, too, and
-    without a price; `source`: of the price, or why there is none.
-    """
+    """What a job has used so far; None if unknown. `source`: of the price, or why there is none."""
 
     node_hours: float | None
     usd: float | None

@@ -29,9 +29,7 @@ _MAX_VALUE = 1e40
 
 
 class Run(NamedTuple):
-    """A run with a record. `path`: its directory; `plan`: plan.json, the output of `gangway plan --json` for its stack;
-    `signature`: the record's.
-    """
+    """A run with a record. `plan`: the output of `gangway plan --json` for its stack."""
 
     path: Path
     record: RunRecord
@@ -73,10 +71,7 @@ def unreadable_reason(folder: Path) -> InputError | None:
 def find_runs(
     places: Sequence[Path], flag: str = "--runs", trusted: str | None = None, *, checked: bool = True
 ) -> list[Run]:
-    """All runs below `places`, oldest first, the newest copy of each. InputError: a place does not exist or has no
-    record, a record is unreadable or forged (or not signed by the key `trusted`), or two runs share an id. `checked`:
-    False skips signatures.
-    """
+    """Runs below `places`, oldest first, newest copies. InputError: missing, unreadable, forged, or ids in conflict."""
     return _sort([_read(path, trusted, checked=checked) for path in _find_records(places, flag)])
 
 
@@ -119,9 +114,7 @@ def _record_fix(folder: Path) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Whether the file or folder exists; False for impossible names. PermissionError: in a folder that this user may
-    not enter.
-    """
+    """Whether it exists; False for impossible names. PermissionError: in a folder that this user may not enter."""
     check_reachable(path)
     try:
         return path.exists()
@@ -281,9 +274,7 @@ _FIX = "fetch it again, or remove it: tables need run.json only"
 
 
 def read_stats(path: Path, needed: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
-    """The complete lines of a stats.jsonl, without one still being written; empty if there is no file. `needed`: keys
-    that each line of statistics must have, maybe null. InputError: unreadable, or an invalid line.
-    """
+    """Complete lines of a stats.jsonl, if any. `needed`: keys of each line, maybe null. InputError: an invalid line."""
     try:
         complete = read_regular(path.parent, path.name, MOST_BYTES_OF_STATS).rpartition(b"\n")[0]
     except FileNotFoundError:

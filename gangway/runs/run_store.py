@@ -58,7 +58,6 @@ class StoreFailedError(Exception):
 
 _TIMEOUT_SEC = 30.0
 _PAGE = 1000
-_ANY_SIZE = 1 << 62
 _DOMAINS = ("user_domain_name", "project_domain_name")
 _SKIPPED = ("checkpoints/", "data/")
 """Folders that no table needs and that may fill a disk."""
@@ -104,7 +103,6 @@ class SwiftFolder:
 
 
 def _swift(region: str, cloud: str) -> Any:
-    """The region's object store, with the login of clouds.yaml, else of OS_*. OSError: both are incomplete."""
     import openstack
     from openstack.config import OpenStackConfig
     from openstack.exceptions import ServiceDisabledException
@@ -125,7 +123,6 @@ def _swift(region: str, cloud: str) -> Any:
 
 @contextmanager
 def _sdk_errors_as_oserror() -> Iterator[None]:
-    """Turn the SDK's errors into OSError; the message starts with the HTTP status, if any."""
     from keystoneauth1.exceptions import ClientException, MissingRequiredOptions
     from openstack.exceptions import ConfigException, HttpException, SDKException
     from requests import RequestException
@@ -200,7 +197,7 @@ class _LocalFiles(_Objects):
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
         try:
-            return read_regular(self._folder, name, _ANY_SIZE if max_bytes is None else max_bytes)
+            return read_regular(self._folder, name, 1 << 62 if max_bytes is None else max_bytes)
         except OSError as error:
             if error.errno == errno.EFBIG:
                 return None
@@ -208,18 +205,14 @@ class _LocalFiles(_Objects):
 
 
 class RunStore:
-    """One run's folder. `url`: s3://, gs://, az://ACCOUNT/CONTAINER, Azure's https://, swift:// or file://, with path;
-    `region`: of an S3 bucket (looked up if empty) or of OpenStack's object store.
-    """
+    """One run's folder. `region`: of an S3 bucket (looked up if empty) or of OpenStack's object store."""
 
     def __init__(self, url: str, region: str = "", cloud: str = "") -> None:
         self.url, self._region, self._cloud = url.rstrip("/"), region, cloud
         self._files: _Files | None = None
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
-        """A file's content; None if it does not exist. StoreFailedError: the bucket is missing, refuses, or does not
-        answer; or the file is larger than `max_bytes`.
-        """
+        """A file's content; None if it does not exist. StoreFailedError: also if it exceeds `max_bytes`."""
         try:
             content = self._call(lambda files: files.read(name, max_bytes))
         except FileNotFoundError:
@@ -238,9 +231,7 @@ class RunStore:
             return []  # the run has not created the folder yet
 
     def copy(self, folder: Path) -> list[str]:
-        """Copy every file except checkpoints and data; return their names. StoreFailedError: see `read`;
-        RunFailedError: a name (chosen by nodes) leads out of `folder`; the others were copied.
-        """
+        """Copy all but checkpoints and data; their names. StoreFailedError; RunFailedError: a name leads outside."""
         # Names that end with a slash mark folders.
         found = [name for name in self.names() if not name.startswith(_SKIPPED) and not name.endswith("/")]
         wanted = [name for name in found if not is_unsafe_name(name)]
@@ -378,10 +369,8 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class EndedRecord(BaseModel):
-    """The end of an incomplete job. `run_id`: empty if unknown; `node`: the writer; `code`: the trainer's exit status;
-    `reason`: as in the event `job-ended`.
-    """
+class NodeRecord(BaseModel):
+    """What a node of a stack puts into a run's folder. `run_id`: empty if unknown."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -389,12 +378,16 @@ class EndedRecord(BaseModel):
     run_id: str = Field(pattern=_NAME, max_length=100)
     stack: str = Field(pattern=_NAME, max_length=100)
     node: str = Field(pattern=_NAME, max_length=255)
-    code: int = Field(ge=1, le=255)
-    reason: str = Field(pattern=r"^[a-z][a-z-]{0,39}$")
     time: AwareDatetime
 
+
+class EndedRecord(NodeRecord):
+    """The end of an incomplete job. `code`: the trainer's exit status."""
+
+    code: int = Field(ge=1, le=255)
+    reason: str = Field(pattern=r"^[a-z][a-z-]{0,39}$")
+
     def __str__(self) -> str:
-        """The end in words."""
         meaning = _MEANINGS.get(self.reason, "a reason unknown to this version")
         return (
             f"the job ended on {self.node}, {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC: "
@@ -409,18 +402,14 @@ class _Owner(BaseModel):
 
 
 def check_not_ended(store: RunStore, run_id: str, began: datetime | None = None) -> None:
-    """RunFailedError: the run has ended for good, and why. `began`: start of this attempt; ends of earlier attempts are
-    ignored (None: none are). StoreFailedError: see `read_end`.
-    """
+    """RunFailedError: the run has ended for good since `began` (None: ever), and why. StoreFailedError."""
     ended = read_end(store, run_id)
     if ended is not None and (began is None or ended.time >= began - _MAX_CLOCK_SKEW):
         raise RunFailedError(str(ended))
 
 
 def read_end(store: RunStore, run_id: str | None = None) -> EndedRecord | None:
-    """Read the end in a run's folder; None if there is none, or if it is of another run than `run_id` (None: any).
-    StoreFailedError: unreadable, or, of the kind ODD, not an end.
-    """
+    """The end in a run's folder, of `run_id` if given; else None. StoreFailedError: unreadable, or ODD: not an end."""
     content = store.read(ENDED_FILE, _MAX_BYTES)
     if content is None or (run_id is not None and _is_of_another_run(content, run_id)):
         return None

@@ -29,9 +29,7 @@ class ForgedError(InputError):
 
 
 class Signature(NamedTuple):
-    """The signature of an unchanged record. `key`: the signer's public key, base64; empty if unsigned; `trusted`:
-    whether it is the key that the reader named.
-    """
+    """`key`: the signer's public key, base64, empty if unsigned; `trusted`: whether it is the one the reader named."""
 
     key: str = ""
     trusted: bool = False
@@ -70,9 +68,7 @@ UNSIGNED = Signature()
 
 
 def get_signature(record: Path, content: bytes, trusted: str | None) -> Signature:
-    """Verify a record's signature. `trusted`: the required public key, base64; None accepts any. ForgedError: the
-    content or the signer differs.
-    """
+    """`trusted`: the required public key, base64; None accepts any. ForgedError: content or signer differ."""
     path = record.with_name(record.name + SUFFIX)
     lines = _read_lines(path)
     signers = [key for key, signature in lines if _is_valid(key, signature, content)]

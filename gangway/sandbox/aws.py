@@ -212,7 +212,9 @@ def tag_specifications(resource_type: str, wire: Wire) -> dict[str, Any]:
 
 
 def expected(parameters: Mapping[str, Any], wire: Wire) -> dict[str, Any]:
-    """EC2's answer for what `parameters` created: tags are in `Tags`."""
+    """What an answer should have of `parameters`: EC2's tags are in `Tags`."""
+    if "TagSpecifications" not in parameters:
+        return dict(parameters)
     return {**{k: v for k, v in parameters.items() if k != "TagSpecifications"}, **wire.tags()}
 
 
@@ -246,31 +248,56 @@ def validated(
     return Applied(id_, wire.outputs(**computed), note=note)
 
 
+Read = Callable[[Aws, Mapping[str, Any], str], Mapping[str, Any]]
+"""Reads a resource's fields back, given the parameters of its request and its id."""
+
+
 def put(
     service: str,
     operation: str,
     id_: str,
-    read: Callable[[Aws, Mapping[str, Any]], Mapping[str, Any]],
+    read: Read | None = None,
     *,
     named: str = "",
-    documents: tuple[str, ...] = (),
+    tag_type: str = "",
+    skipped: tuple[str, ...] = (),
     fixed: Mapping[str, Any] = MappingProxyType({}),
+    outputs: Mapping[str, str] = MappingProxyType({}),
+    documents: tuple[str, ...] = (),
+    uncompared: tuple[str, ...] = (),
+    unkept: tuple[str, ...] = (),
+    more: str = "",
     **renames: str,
 ) -> Handler:
-    """The handler of a resource that one request sets from all inputs. `id_`: a format string over the request's
-    parameters; `read`: reads the fields back, given these parameters; `named`: the input that takes the physical name;
-    `documents`: members in JSON, compared as data; `fixed`: inputs that Pulumi does not declare.
+    """The handler of a resource that one request sets from all inputs. `id_`: a format string, as in `outputs`, over
+    the request's parameters, `made` (the answer), `aws` and `wire`; `read`: None if moto lacks the request; `named`:
+    the parameter that takes the physical name; `tag_type`: EC2's resource type for tags; `skipped`: inputs that are in
+    no request; `fixed`: inputs that Pulumi does not declare; `documents`: parameters in JSON, compared as data;
+    `uncompared`: parameters that are not read back; `more`: added to the note.
     """
 
     def handle(aws: Aws, wire: Wire) -> Applied:
-        name = {named: wire.physical_name()} if named else {}
-        parameters, _ = aws.create(service, operation, {**name, **wire.rest(), **fixed}, **renames)
-        outputs = wire.outputs(**({"name": name[named]} if named else {}))
+        wire.skip(*skipped)
+        name = {named: wire.physical_name(named if named in wire.inputs else "name")} if named else {}
+        tags = {} if tag_type else {key: value for key, value in wire.take("tags").items() if value}
+        parameters = aws.request(service, operation, {**name, **tags, **wire.rest(), **fixed}, **renames)
+        parameters |= tag_specifications(tag_type, wire) if tag_type else {}
+
+        def values(made: Any) -> tuple[str, dict[str, str]]:
+            texts = [text.format(made=made, aws=aws, wire=wire, **parameters) for text in (id_, *outputs.values())]
+            return texts[0], {**({"name": name[named]} if named else {}), **dict(zip(outputs, texts[1:], strict=True))}
+
+        if read is None:
+            place, computed = values({})
+            return validated(aws, wire, service, operation, parameters, place, more, **computed)
+        place, computed = values(aws.call(service, operation, parameters))
+        declared = {key: value for key, value in expected(parameters, wire).items() if key not in uncompared}
         return Applied(
-            id_.format(**parameters),
-            outputs,
-            _parsed(parameters, documents),
-            lambda: _parsed(read(aws, parameters), documents),
+            place,
+            wire.outputs(**computed),
+            _parsed(declared, documents),
+            lambda: _parsed(read(aws, parameters, place), documents),
+            unkept,
         )
 
     return handle

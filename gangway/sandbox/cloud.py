@@ -24,8 +24,6 @@ HANDLERS = {
 }
 """Builders by Pulumi type token."""
 
-PARAMETER_FUNCTION = "aws:ssm/getParameter:getParameter"
-ROLES_FUNCTION = "aws:iam/getRoles:getRoles"
 TOKEN_FUNCTION = "aws:ecr/getAuthorizationToken:getAuthorizationToken"
 
 
@@ -87,7 +85,7 @@ class MotoCloud:
         self._stack.close()
 
     def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Build a resource; return its id and outputs (inputs and computed values)."""
+        """The id and outputs (inputs and computed values) of a new resource."""
         if type_token.startswith("pulumi:providers:"):
             return name, inputs
         if type_token == STASH or type_token.startswith("pulumi-python:dynamic/"):
@@ -98,10 +96,10 @@ class MotoCloud:
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a provider function: push permission for the stack's registry, the newest AMI, roles by name."""
-        if function == ROLES_FUNCTION:
+        if function == "aws:iam/getRoles:getRoles":
             names = [role["RoleName"] for role in self._aws.read("iam", "ListRoles", {})["Roles"]]
             return {"names": [name for name in names if re.search(args["nameRegex"], name)]}
-        if function == PARAMETER_FUNCTION:
+        if function == "aws:ssm/getParameter:getParameter":
             found = self._aws.read("ssm", "GetParameters", {"Names": [args["name"]]})["Parameters"]
             # Moto knows only Amazon Linux; its own resolution accepts any AMI.
             return {"insecureValue": found[0]["Value"] if found else f"resolve:ssm:{args['name']}"}

@@ -4,19 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gangway.sandbox.aws import Aws, Handler, Wire, expected, find, one, put, tag_specifications, validated
+from gangway.sandbox.aws import Aws, Handler, Wire, expected, find, one, put, tag_specifications
 from gangway.sandbox.rows import Applied
 from gangway.stacks.config.paths import program_folder
-
-
-def _placement_group(aws: Aws, wire: Wire) -> Applied:
-    name = wire.physical_name()
-    inputs = {"groupName": name, **wire.take("strategy", "partitionCount", "spreadLevel")}
-    parameters = {
-        **aws.request("ec2", "CreatePlacementGroup", inputs),
-        **tag_specifications("placement-group", wire),
-    }
-    return validated(aws, wire, "ec2", "CreatePlacementGroup", parameters, name, name=name)
 
 
 def _launch_template(aws: Aws, wire: Wire) -> Applied:
@@ -91,14 +81,6 @@ def _fleet(aws: Aws, wire: Wire) -> Applied:
     return Applied(
         id_, wire.outputs(), declared, lambda: one(aws.read("ec2", "DescribeFleets", {"FleetIds": [id_]})["Fleets"])
     )
-
-
-def _capacity_block(aws: Aws, wire: Wire) -> Applied:
-    # The provider tags the purchased capacity reservation.
-    tags = tag_specifications("capacity-reservation", wire)
-    parameters = {**aws.request("ec2", "PurchaseCapacityBlock", wire.rest()), **tags}
-    operation = "PurchaseCapacityBlock"
-    return validated(aws, wire, "ec2", operation, parameters, f"cr-{'0' * 17}", ", nothing was bought")
 
 
 # Not returned by moto's DescribeInstances (user data: not by EC2's either).
@@ -276,9 +258,8 @@ def _policy(aws: Aws, wire: Wire) -> Applied:
     return Applied(name, wire.outputs(name=name, arn=read_back()["PolicyARN"]), parameters, read_back)
 
 
-def _read_schedule(aws: Aws, sent: Mapping[str, Any]) -> Mapping[str, Any]:
-    group, name = sent["AutoScalingGroupName"], sent["ScheduledActionName"]
-    question = {"AutoScalingGroupName": group, "ScheduledActionNames": [name]}
+def _read_schedule(aws: Aws, sent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    question = {"AutoScalingGroupName": sent["AutoScalingGroupName"], "ScheduledActionNames": [name]}
     action = one(aws.read("autoscaling", "DescribeScheduledActions", question)["ScheduledUpdateGroupActions"])
     # Boto3 returns a time where the request has text.
     start = {"StartTime": f"{action['StartTime']:%Y-%m-%dT%H:%M:%SZ}"} if "StartTime" in action else {}
@@ -352,31 +333,6 @@ def _cluster(aws: Aws, wire: Wire) -> Applied:
     )
 
 
-def _node_group(aws: Aws, wire: Wire) -> Applied:
-    name = wire.physical_name("nodeGroupName")
-    inputs = {"nodegroupName": name, "tags": wire.take_value("tags", {}), **wire.rest()}
-    parameters, _ = aws.create("eks", "CreateNodegroup", inputs, nodeRoleArn="nodeRole", subnetIds="subnets")
-    key = {"clusterName": parameters["clusterName"], "nodegroupName": name}
-    return Applied(
-        f"{parameters['clusterName']}:{name}",
-        wire.outputs(),
-        parameters,
-        lambda: aws.read("eks", "DescribeNodegroup", key)["nodegroup"],
-        ("updateConfig.maxUnavailable",),
-    )
-
-
-def _validate_only(operation: str, **renames: str) -> Handler:
-    def handle(aws: Aws, wire: Wire) -> Applied:
-        # Conflict handling has two inputs on the wire, one in the API.
-        wire.skip("resolveConflictsOnUpdate")
-        inputs = {"tags": wire.take_value("tags", {}), **wire.rest()}
-        parameters = aws.request("eks", operation, inputs, **renames)
-        return validated(aws, wire, "eks", operation, parameters, f"eks-{wire.name}")
-
-    return handle
-
-
 HANDLERS: Mapping[str, Handler] = {
     "aws:autoscaling/group:Group": _group,
     "aws:autoscaling/policy:Policy": _policy,
@@ -384,17 +340,42 @@ HANDLERS: Mapping[str, Handler] = {
         "autoscaling", "PutScheduledUpdateGroupAction", "{ScheduledActionName}", _read_schedule
     ),
     "aws:cloudwatch/metricAlarm:MetricAlarm": _metric_alarm,
-    "aws:ec2/capacityBlockReservation:CapacityBlockReservation": _capacity_block,
+    # The provider tags the purchased capacity reservation.
+    "aws:ec2/capacityBlockReservation:CapacityBlockReservation": put(
+        "ec2", "PurchaseCapacityBlock", f"cr-{'0' * 17}", tag_type="capacity-reservation", more=", nothing was bought"
+    ),
     "aws:ec2/fleet:Fleet": _fleet,
     "aws:ec2/instance:Instance": _instance,
     "aws:ec2/launchTemplate:LaunchTemplate": _launch_template,
-    "aws:ec2/placementGroup:PlacementGroup": _placement_group,
+    "aws:ec2/placementGroup:PlacementGroup": put(
+        "ec2", "CreatePlacementGroup", "{GroupName}", named="groupName", tag_type="placement-group"
+    ),
     "aws:ec2/spotFleetRequest:SpotFleetRequest": _spot_fleet,
-    "aws:eks/accessEntry:AccessEntry": _validate_only("CreateAccessEntry"),
-    "aws:eks/addon:Addon": _validate_only("CreateAddon", resolveConflictsOnCreate="resolveConflicts"),
+    "aws:eks/accessEntry:AccessEntry": put("eks", "CreateAccessEntry", "eks-{wire.name}"),
+    # Conflict handling has two inputs on the wire, one in the API.
+    "aws:eks/addon:Addon": put(
+        "eks",
+        "CreateAddon",
+        "eks-{wire.name}",
+        skipped=("resolveConflictsOnUpdate",),
+        resolveConflictsOnCreate="resolveConflicts",
+    ),
     "aws:eks/cluster:Cluster": _cluster,
-    "aws:eks/nodeGroup:NodeGroup": _node_group,
-    "aws:eks/podIdentityAssociation:PodIdentityAssociation": _validate_only("CreatePodIdentityAssociation"),
+    "aws:eks/nodeGroup:NodeGroup": put(
+        "eks",
+        "CreateNodegroup",
+        "{clusterName}:{nodegroupName}",
+        lambda aws, sent, _: aws.read(
+            "eks", "DescribeNodegroup", {key: sent[key] for key in ("clusterName", "nodegroupName")}
+        )["nodegroup"],
+        named="nodeGroupName",
+        unkept=("updateConfig.maxUnavailable",),
+        nodeRoleArn="nodeRole",
+        subnetIds="subnets",
+    ),
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": put(
+        "eks", "CreatePodIdentityAssociation", "eks-{wire.name}"
+    ),
     "aws:route53/record:Record": _record,
     "docker-build:index:Image": _image,
 }

@@ -29,10 +29,7 @@ PACKAGES = ("aws", "docker-build")
 def up(
     command: "PulumiCommand", config: StackConfig, cloud: Cloud, on_created: Callable[[int], None]
 ) -> dict[str, int]:
-    """Run `pulumi up` of the stack's program against `cloud`, discarding the engine's state. Returns resources by
-    operation, such as {"create": 61}. `on_created`: called with the number of resources so far. InputError: the engine
-    failed.
-    """
+    """Resources by operation, such as {"create": 61}; the engine's state is discarded. InputError: it failed."""
     from pulumi import automation, export
 
     def program() -> None:

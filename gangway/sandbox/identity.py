@@ -1,22 +1,10 @@
 """Sandbox handlers: IAM roles with their policies and profiles, KMS keys, parameters."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from gangway.sandbox.aws import Aws, Handler, Wire, find, one, put
 from gangway.sandbox.rows import Applied
-
-
-def _role(aws: Aws, wire: Wire) -> Applied:
-    wire.skip("forceDetachPolicies")
-    name = wire.physical_name()
-    inputs = {"roleName": name, **wire.tags(), **wire.rest()}
-    parameters, made = aws.create("iam", "CreateRole", inputs, assumeRolePolicy="AssumeRolePolicyDocument")
-    # IAM returns the document as data, regardless of the text's spacing.
-    declared = {**parameters, "AssumeRolePolicyDocument": json.loads(parameters["AssumeRolePolicyDocument"])}
-    outputs = wire.outputs(name=name, arn=made["Role"]["Arn"])
-    return Applied(name, outputs, declared, lambda: aws.read("iam", "GetRole", {"RoleName": name})["Role"])
 
 
 def _instance_profile(aws: Aws, wire: Wire) -> Applied:
@@ -33,7 +21,7 @@ def _instance_profile(aws: Aws, wire: Wire) -> Applied:
     return Applied(name, outputs, {**parameters, "Roles": [role]}, read_back)
 
 
-def _read_attachment(aws: Aws, sent: Mapping[str, Any]) -> Mapping[str, Any]:
+def _read_attachment(aws: Aws, sent: Mapping[str, Any], _: str) -> Mapping[str, Any]:
     attached = aws.read("iam", "ListAttachedRolePolicies", {"RoleName": sent["RoleName"]})["AttachedPolicies"]
     return {"RoleName": sent["RoleName"], **find(attached, PolicyArn=sent["PolicyArn"])}
 
@@ -79,13 +67,23 @@ def _parameter(aws: Aws, wire: Wire) -> Applied:
 
 
 HANDLERS: Mapping[str, Handler] = {
-    "aws:iam/role:Role": _role,
+    "aws:iam/role:Role": put(
+        "iam",
+        "CreateRole",
+        "{RoleName}",
+        lambda aws, sent, name: aws.read("iam", "GetRole", {"RoleName": name})["Role"],
+        named="roleName",
+        skipped=("forceDetachPolicies",),
+        outputs={"arn": "{made[Role][Arn]}"},
+        documents=("AssumeRolePolicyDocument",),
+        assumeRolePolicy="AssumeRolePolicyDocument",
+    ),
     "aws:iam/instanceProfile:InstanceProfile": _instance_profile,
     "aws:iam/rolePolicy:RolePolicy": put(
         "iam",
         "PutRolePolicy",
         "{RoleName}:{PolicyName}",
-        lambda aws, sent: aws.read("iam", "GetRolePolicy", {key: sent[key] for key in ("RoleName", "PolicyName")}),
+        lambda aws, sent, _: aws.read("iam", "GetRolePolicy", {key: sent[key] for key in ("RoleName", "PolicyName")}),
         named="policyName",
         documents=("PolicyDocument",),
         role="RoleName",
@@ -99,8 +97,8 @@ HANDLERS: Mapping[str, Handler] = {
         "kms",
         "CreateAlias",
         "{AliasName}",
-        lambda aws, sent: find(
-            aws.read("kms", "ListAliases", {"KeyId": sent["TargetKeyId"]})["Aliases"], AliasName=sent["AliasName"]
+        lambda aws, sent, name: find(
+            aws.read("kms", "ListAliases", {"KeyId": sent["TargetKeyId"]})["Aliases"], AliasName=name
         ),
         name="AliasName",
     ),
@@ -108,7 +106,7 @@ HANDLERS: Mapping[str, Handler] = {
         "kms",
         "PutKeyPolicy",
         "{KeyId}",
-        lambda aws, sent: {
+        lambda aws, sent, _: {
             **sent,
             "Policy": aws.read("kms", "GetKeyPolicy", {key: sent[key] for key in ("KeyId", "PolicyName")})["Policy"],
         },

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
-from gangway.sandbox.aws import Aws, Handler, Wire, find, one, validated
+from gangway.sandbox.aws import Aws, Handler, Wire, find, one, put, validated
 from gangway.sandbox.rows import Applied
 
 
@@ -137,18 +137,6 @@ def _permission(aws: Aws, wire: Wire) -> Applied:
     return Applied(statement_id, wire.outputs(), declared, read_back)
 
 
-def _subscription(aws: Aws, wire: Wire) -> Applied:
-    parameters, answer = aws.create("sns", "Subscribe", wire.rest(), topic="TopicArn")
-    arn = answer["SubscriptionArn"]
-    question = {"SubscriptionArn": arn}
-    return Applied(
-        arn,
-        wire.outputs(arn=arn),
-        parameters,
-        lambda: aws.read("sns", "GetSubscriptionAttributes", question)["Attributes"],
-    )
-
-
 def _log_group(aws: Aws, wire: Wire) -> Applied:
     wire.skip("skipDestroy")
     name = wire.physical_name()
@@ -184,30 +172,22 @@ def _metric_filter(aws: Aws, wire: Wire) -> Applied:
     )
 
 
-def _dashboard(aws: Aws, wire: Wire) -> Applied:
-    parameters, _ = aws.create("cloudwatch", "PutDashboard", wire.rest())
-    name = parameters["DashboardName"]
-
-    def read_back() -> Mapping[str, Any]:
-        answer = aws.read("cloudwatch", "GetDashboard", {"DashboardName": name})
-        return {**answer, "DashboardBody": json.loads(answer["DashboardBody"])}
-
-    arn = f"arn:aws:cloudwatch::{aws.account}:dashboard/{name}"
-    declared = {"DashboardName": name, "DashboardBody": json.loads(parameters["DashboardBody"])}
-    return Applied(name, wire.outputs(dashboardArn=arn), declared, read_back)
-
-
-def _composite_alarm(aws: Aws, wire: Wire) -> Applied:
-    parameters = aws.request("cloudwatch", "PutCompositeAlarm", {**wire.tags(), **wire.rest()})
-    name = parameters["AlarmName"]
-    arn = f"arn:aws:cloudwatch:{aws.region}:{aws.account}:alarm:{name}"
-    return validated(aws, wire, "cloudwatch", "PutCompositeAlarm", parameters, name, arn=arn)
-
-
 HANDLERS: Mapping[str, Handler] = {
     "aws:budgets/budget:Budget": _budget,
-    "aws:cloudwatch/compositeAlarm:CompositeAlarm": _composite_alarm,
-    "aws:cloudwatch/dashboard:Dashboard": _dashboard,
+    "aws:cloudwatch/compositeAlarm:CompositeAlarm": put(
+        "cloudwatch",
+        "PutCompositeAlarm",
+        "{AlarmName}",
+        outputs={"arn": "arn:aws:cloudwatch:{aws.region}:{aws.account}:alarm:{AlarmName}"},
+    ),
+    "aws:cloudwatch/dashboard:Dashboard": put(
+        "cloudwatch",
+        "PutDashboard",
+        "{DashboardName}",
+        lambda aws, _, name: aws.read("cloudwatch", "GetDashboard", {"DashboardName": name}),
+        outputs={"dashboardArn": "arn:aws:cloudwatch::{aws.account}:dashboard/{DashboardName}"},
+        documents=("DashboardBody",),
+    ),
     "aws:cloudwatch/logGroup:LogGroup": _log_group,
     "aws:cloudwatch/logMetricFilter:LogMetricFilter": _metric_filter,
     "aws:costexplorer/costAllocationTag:CostAllocationTag": _cost_allocation_tag,
@@ -215,5 +195,12 @@ HANDLERS: Mapping[str, Handler] = {
     "aws:lambda/permission:Permission": _permission,
     "aws:sns/topic:Topic": _topic,
     "aws:sns/topicPolicy:TopicPolicy": _topic_policy,
-    "aws:sns/topicSubscription:TopicSubscription": _subscription,
+    "aws:sns/topicSubscription:TopicSubscription": put(
+        "sns",
+        "Subscribe",
+        "{made[SubscriptionArn]}",
+        lambda aws, _, arn: aws.read("sns", "GetSubscriptionAttributes", {"SubscriptionArn": arn})["Attributes"],
+        outputs={"arn": "{made[SubscriptionArn]}"},
+        topic="TopicArn",
+    ),
 }

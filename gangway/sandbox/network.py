@@ -1,9 +1,9 @@
 """Sandbox handlers: VPC, subnets, routes, endpoints, NAT, security groups, flow logs, private DNS, DNS firewall."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from gangway.sandbox.aws import Aws, Handler, Wire, expected, find, one, tag_specifications, validated
+from gangway.sandbox.aws import Aws, Handler, Wire, expected, find, one, put, tag_specifications, validated
 from gangway.sandbox.rows import Applied
 
 
@@ -114,43 +114,21 @@ def _subnet(aws: Aws, wire: Wire) -> Applied:
     return Applied(id_, wire.outputs(), declared, lambda: _describe(aws, "Subnet", id_))
 
 
-def _route_table(aws: Aws, wire: Wire) -> Applied:
-    id_, parameters = _create(aws, wire, "RouteTable", "route-table", wire.rest())
-    return Applied(id_, wire.outputs(), expected(parameters, wire), lambda: _describe(aws, "RouteTable", id_))
-
-
-def _route_table_association(aws: Aws, wire: Wire) -> Applied:
-    parameters, answer = aws.create("ec2", "AssociateRouteTable", wire.rest())
-    id_ = answer["AssociationId"]
-
-    def read_back() -> Mapping[str, Any]:
-        table = _describe(aws, "RouteTable", parameters["RouteTableId"])
-        return find(table["Associations"], RouteTableAssociationId=id_)
-
-    return Applied(id_, wire.outputs(), parameters, read_back)
-
-
-def _route(aws: Aws, wire: Wire) -> Applied:
-    parameters, _ = aws.create("ec2", "CreateRoute", wire.rest())
-    table, destination = parameters["RouteTableId"], parameters["DestinationCidrBlock"]
-    declared = {key: value for key, value in parameters.items() if key != "RouteTableId"}
-    return Applied(
-        f"{table}_{destination}",
-        wire.outputs(),
-        declared,
-        lambda: find(_describe(aws, "RouteTable", table)["Routes"], DestinationCidrBlock=destination),
+def _ec2(noun: str, tag_type: str, fields: Callable[[Mapping[str, Any]], Mapping[str, Any]], **renames: str) -> Handler:
+    """A resource that follows this scheme. `fields`: those to compare, of its description."""
+    return put(
+        "ec2",
+        f"Create{noun}",
+        f"{{made[{noun}][{noun}Id]}}",
+        lambda aws, _, id_: fields(_describe(aws, noun, id_)),
+        tag_type=tag_type,
+        policy="PolicyDocument",
     )
 
 
-def _vpc_endpoint(aws: Aws, wire: Wire) -> Applied:
-    policy = {"policyDocument": policy} if (policy := wire.take_value("policy")) else {}
-    id_, parameters = _create(aws, wire, "VpcEndpoint", "vpc-endpoint", {**wire.rest(), **policy})
-
-    def read_back() -> Mapping[str, Any]:
-        endpoint = _describe(aws, "VpcEndpoint", id_)
-        return {**endpoint, "SecurityGroupIds": [group["GroupId"] for group in endpoint["Groups"]]}
-
-    return Applied(id_, wire.outputs(), expected(parameters, wire), read_back)
+def _read_flow_log(aws: Aws, _: Mapping[str, Any], id_: str) -> Mapping[str, Any]:
+    log = one(aws.read("ec2", "DescribeFlowLogs", {"FlowLogIds": [id_]})["FlowLogs"])
+    return {**log, "ResourceIds": [log.get("ResourceId")], "ResourceType": "VPC"}
 
 
 def _internet_gateway(aws: Aws, wire: Wire) -> Applied:
@@ -163,46 +141,6 @@ def _internet_gateway(aws: Aws, wire: Wire) -> Applied:
         return {**gateway, "VpcId": one(gateway["Attachments"]).get("VpcId")}
 
     return Applied(id_, wire.outputs(), {**expected(parameters, wire), "VpcId": vpc_id}, read_back)
-
-
-def _eip(aws: Aws, wire: Wire) -> Applied:
-    parameters = {
-        **aws.request("ec2", "AllocateAddress", wire.take("domain")),
-        **tag_specifications("elastic-ip", wire),
-    }
-    answer = aws.call("ec2", "AllocateAddress", parameters)
-    id_ = answer["AllocationId"]
-    return Applied(
-        id_,
-        wire.outputs(allocationId=id_, publicIp=answer["PublicIp"]),
-        expected(parameters, wire),
-        lambda: one(aws.read("ec2", "DescribeAddresses", {"AllocationIds": [id_]})["Addresses"]),
-    )
-
-
-def _nat_gateway(aws: Aws, wire: Wire) -> Applied:
-    id_, parameters = _create(aws, wire, "NatGateway", "natgateway", wire.rest())
-
-    def read_back() -> Mapping[str, Any]:
-        gateway = _describe(aws, "NatGateway", id_)
-        return {**gateway, "AllocationId": one(gateway["NatGatewayAddresses"]).get("AllocationId")}
-
-    return Applied(id_, wire.outputs(), expected(parameters, wire), read_back)
-
-
-def _flow_log(aws: Aws, wire: Wire) -> Applied:
-    inputs = {"resourceType": "VPC", "resourceIds": wire.take_value("vpcId"), **wire.rest()}
-    parameters = {
-        **aws.request("ec2", "CreateFlowLogs", inputs, iamRoleArn="DeliverLogsPermissionArn"),
-        **tag_specifications("vpc-flow-log", wire),
-    }
-    (id_,) = aws.call("ec2", "CreateFlowLogs", parameters)["FlowLogIds"]
-
-    def read_back() -> Mapping[str, Any]:
-        log = one(aws.read("ec2", "DescribeFlowLogs", {"FlowLogIds": [id_]})["FlowLogs"])
-        return {**log, "ResourceIds": [log.get("ResourceId")], "ResourceType": "VPC"}
-
-    return Applied(id_, wire.outputs(), expected(parameters, wire), read_back)
 
 
 def _zone(aws: Aws, wire: Wire) -> Applied:
@@ -256,14 +194,54 @@ def _resolver(operation: str) -> Handler:
 HANDLERS: Mapping[str, Handler] = {
     "aws:ec2/vpc:Vpc": _vpc,
     "aws:ec2/subnet:Subnet": _subnet,
-    "aws:ec2/routeTable:RouteTable": _route_table,
-    "aws:ec2/routeTableAssociation:RouteTableAssociation": _route_table_association,
-    "aws:ec2/route:Route": _route,
-    "aws:ec2/vpcEndpoint:VpcEndpoint": _vpc_endpoint,
+    "aws:ec2/routeTable:RouteTable": _ec2("RouteTable", "route-table", lambda found: found),
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": put(
+        "ec2",
+        "AssociateRouteTable",
+        "{made[AssociationId]}",
+        lambda aws, sent, id_: find(
+            _describe(aws, "RouteTable", sent["RouteTableId"])["Associations"], RouteTableAssociationId=id_
+        ),
+    ),
+    "aws:ec2/route:Route": put(
+        "ec2",
+        "CreateRoute",
+        "{RouteTableId}_{DestinationCidrBlock}",
+        lambda aws, sent, _: find(
+            _describe(aws, "RouteTable", sent["RouteTableId"])["Routes"],
+            DestinationCidrBlock=sent["DestinationCidrBlock"],
+        ),
+        uncompared=("RouteTableId",),
+    ),
+    "aws:ec2/vpcEndpoint:VpcEndpoint": _ec2(
+        "VpcEndpoint",
+        "vpc-endpoint",
+        lambda found: {**found, "SecurityGroupIds": [group["GroupId"] for group in found["Groups"]]},
+    ),
     "aws:ec2/internetGateway:InternetGateway": _internet_gateway,
-    "aws:ec2/eip:Eip": _eip,
-    "aws:ec2/natGateway:NatGateway": _nat_gateway,
-    "aws:ec2/flowLog:FlowLog": _flow_log,
+    "aws:ec2/eip:Eip": put(
+        "ec2",
+        "AllocateAddress",
+        "{made[AllocationId]}",
+        lambda aws, _, id_: one(aws.read("ec2", "DescribeAddresses", {"AllocationIds": [id_]})["Addresses"]),
+        tag_type="elastic-ip",
+        outputs={"allocationId": "{made[AllocationId]}", "publicIp": "{made[PublicIp]}"},
+    ),
+    "aws:ec2/natGateway:NatGateway": _ec2(
+        "NatGateway",
+        "natgateway",
+        lambda found: {**found, "AllocationId": one(found["NatGatewayAddresses"]).get("AllocationId")},
+    ),
+    "aws:ec2/flowLog:FlowLog": put(
+        "ec2",
+        "CreateFlowLogs",
+        "{made[FlowLogIds][0]}",
+        _read_flow_log,
+        tag_type="vpc-flow-log",
+        fixed={"resourceType": "VPC"},
+        vpcId="ResourceIds",
+        iamRoleArn="DeliverLogsPermissionArn",
+    ),
     "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList": _resolver("CreateFirewallDomainList"),
     "aws:route53/resolverFirewallRule:ResolverFirewallRule": _resolver("CreateFirewallRule"),
     "aws:route53/resolverFirewallRuleGroup:ResolverFirewallRuleGroup": _resolver("CreateFirewallRuleGroup"),

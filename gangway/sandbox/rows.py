@@ -27,10 +27,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class SandboxRow:
-    """One resource as the sandbox applied it. `calls`: requests that built it, such as `ec2:CreateVpc`, without those
-    that read it back; `note`: why it was only validated, which field differs (declared and held), what moto does not
-    keep; `fields_compared`: paths of the fields read back, in the API's terms.
-    """
+    """One resource as the sandbox applied it. `calls`: requests that built it; `note`: what could not be compared."""
 
     type: str
     name: str
@@ -42,10 +39,7 @@ class SandboxRow:
 
 @dataclass(frozen=True)
 class Applied:
-    """A built resource. `outputs`: inputs and computed values, in camelCase; `declared`: the fields to find again, in
-    the API's terms; `read`: reads those fields from moto, None if moto lacks the resource; `unkept`: paths (without
-    indexes) that moto never returns.
-    """
+    """`outputs`: in camelCase; `declared`: fields to find again, in the API's terms; `read`: None if moto has none."""
 
     id: str
     outputs: dict[str, Any]

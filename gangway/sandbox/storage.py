@@ -1,10 +1,9 @@
 """Sandbox handlers: S3 buckets with their settings, FSx for Lustre and its S3 links, ECR repositories."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from gangway.sandbox.aws import Aws, Handler, Wire, one, put, validated
+from gangway.sandbox.aws import Aws, Handler, Wire, one, put
 from gangway.sandbox.rows import Applied
 
 # Pulumi's inputs that FSx expects beside LustreConfiguration, not inside.
@@ -53,17 +52,6 @@ def _setting(setting: str, member: str = "", *, nested: bool = True, **renames: 
     return handle
 
 
-def _policy(aws: Aws, wire: Wire) -> Applied:
-    """Not a `_setting`: a policy is JSON within JSON and compared as data."""
-    parameters, _ = aws.create("s3", "PutBucketPolicy", wire.rest())
-    bucket = parameters["Bucket"]
-
-    def read_back() -> Mapping[str, Any]:
-        return {"Policy": json.loads(aws.read("s3", "GetBucketPolicy", {"Bucket": bucket})["Policy"])}
-
-    return Applied(bucket, wire.outputs(), {"Policy": json.loads(parameters["Policy"])}, read_back)
-
-
 def _lustre(aws: Aws, wire: Wire) -> Applied:
     outer = wire.take(*_FILE_SYSTEM)
     inputs = {"fileSystemType": "LUSTRE", **outer, **wire.tags(), "lustreConfiguration": wire.rest()}
@@ -81,13 +69,6 @@ def _lustre(aws: Aws, wire: Wire) -> Applied:
         unkept=("SecurityGroupIds", "FileSystemTypeVersion"),
         note="moto gives no MountName, a stand-in is used" if "MountName" not in answer["LustreConfiguration"] else "",
     )
-
-
-def _data_repository_association(aws: Aws, wire: Wire) -> Applied:
-    wire.skip("deleteDataInFilesystem")
-    operation = "CreateDataRepositoryAssociation"
-    parameters = aws.request("fsx", operation, {**wire.tags(), **wire.rest()})
-    return validated(aws, wire, "fsx", operation, parameters, f"dra-{wire.name}")
 
 
 def _repository(aws: Aws, wire: Wire) -> Applied:
@@ -111,7 +92,14 @@ def _repository(aws: Aws, wire: Wire) -> Applied:
 
 HANDLERS: Mapping[str, Handler] = {
     "aws:s3/bucket:Bucket": _bucket,
-    "aws:s3/bucketPolicy:BucketPolicy": _policy,
+    "aws:s3/bucketPolicy:BucketPolicy": put(
+        "s3",
+        "PutBucketPolicy",
+        "{Bucket}",
+        lambda aws, _, name: {"Policy": aws.read("s3", "GetBucketPolicy", {"Bucket": name})["Policy"]},
+        documents=("Policy",),
+        uncompared=("Bucket",),
+    ),
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _setting(
         "PublicAccessBlock", "publicAccessBlockConfiguration"
     ),
@@ -129,13 +117,15 @@ HANDLERS: Mapping[str, Handler] = {
         "BucketLifecycleConfiguration", "lifecycleConfiguration", nested=False
     ),
     "aws:fsx/lustreFileSystem:LustreFileSystem": _lustre,
-    "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": _data_repository_association,
+    "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": put(
+        "fsx", "CreateDataRepositoryAssociation", "dra-{wire.name}", skipped=("deleteDataInFilesystem",)
+    ),
     "aws:ecr/repository:Repository": _repository,
     "aws:ecr/lifecyclePolicy:LifecyclePolicy": put(
         "ecr",
         "PutLifecyclePolicy",
         "{repositoryName}",
-        lambda aws, sent: aws.read("ecr", "GetLifecyclePolicy", {"repositoryName": sent["repositoryName"]}),
+        lambda aws, _, name: aws.read("ecr", "GetLifecyclePolicy", {"repositoryName": name}),
         documents=("lifecyclePolicyText",),
         repository="repositoryName",
         policy="lifecyclePolicyText",

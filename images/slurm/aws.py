@@ -6,16 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
 
-from gangway.images.render import (
-    BIN_DIR,
-    ETC_DIR,
-    NodeFile,
-    bare_python_file,
-    cloud_config,
-    scripts,
-    select_enabled,
-    unit,
-)
+from gangway.images import render
 from gangway.images.shell import bash_assignments
 from gangway.images.slurm.conf import SlurmSpec, account_words, conf_files, fabric_files
 from gangway.images.specs import TRAINER_UID, Breaker, FileSystem
@@ -28,9 +19,7 @@ _PACKAGES = ("munge", "python3-boto3", "slurm-client")
 
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmSpec:
-    """A machine of the cluster. `munge_key`: the SSM parameter with the cluster's key. `file_system`: Lustre, or None.
-    `log_group`: for events of nodes that give up.
-    """
+    """A machine of the cluster. `munge_key`: SSM parameter; `log_group`: for events of nodes that give up."""
 
     stack: str
     region: str
@@ -77,9 +66,7 @@ class AwsSlurmSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmNodeSpec(AwsSlurmSpec):
-    """A node. `efa_interfaces_planned`: 0 for none; `lustre_efa_interfaces`: 0 mounts over TCP;
-    `job_fabric`: `gangway.components.core.job.fabric_variables` of its jobs on several nodes.
-    """
+    """A node. `lustre_efa_interfaces`: 0 mounts over TCP; `job_fabric`: for its jobs on several nodes."""
 
     efa_interfaces_planned: int = 0
     lustre_efa_interfaces: int = 0
@@ -99,7 +86,7 @@ class AwsSlurmNodeSpec(AwsSlurmSpec):
             **dict.fromkeys(self.mount_steps, True),
             "slurm-install.sh": True,
         }
-        return select_enabled(planned)
+        return render.select_enabled(planned)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +94,6 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
     """The controller.
 
     Attributes:
-        groups: the Auto Scaling groups of the rungs, in order.
         most: limit of nodes over all rungs.
         patience_sec: a rung that starts no machine for so long is closed for `rest_sec`.
         breaker: limits machines of a rung that end before they join; None for no limit.
@@ -178,15 +164,20 @@ def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
     run = ["slurm-cloud.sh", "slurm-join.sh", "slurm-health.sh", "slurm-notice.sh"]
     started = ["gangway-slurmd.service", "gangway-slurm-notice.service"]
     files = [
-        NodeFile(f"{ETC_DIR}/node.env", "0600", bash_assignments(settings)),
+        render.etc_file("node.env", "0600", bash_assignments(settings)),
         # For checks around jobs: a failure drains the node and does not replace it.
-        NodeFile(f"{ETC_DIR}/check.env", "0600", bash_assignments({**settings, "ROLE": "head", "LOG_GROUP": ""})),
+        render.NodeFile(
+            f"{render.ETC_DIR}/check.env", "0600", bash_assignments({**settings, "ROLE": "head", "LOG_GROUP": ""})
+        ),
         *fabric_files(spec.job_fabric),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *spec.steps, *run]),
-        *(bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
-        *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", "gangway-notices.service", *started]),
+        *render.scripts(CLOUD, ["common.sh", "cloud.sh", *spec.steps, *run]),
+        *(render.bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
+        *(
+            render.unit(CLOUD, name, values)
+            for name in ["gangway-prepare.service", "gangway-notices.service", *started]
+        ),
     ]
-    return cloud_config(CLOUD, files, "Slurm node on AWS's Deep Learning AMI (Ubuntu)", units=started)
+    return render.cloud_config(CLOUD, files, "Slurm node on AWS's Deep Learning AMI (Ubuntu)", units=started)
 
 
 def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
@@ -224,13 +215,13 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
     ]
     accounts = "".join(" ".join(words) + "\n" for words in account_words(slurm))
     files = [
-        NodeFile(f"{ETC_DIR}/node.env", "0600", bash_assignments(settings)),
-        NodeFile(f"{ETC_DIR}/slurm-scaler.json", "0644", json.dumps(spec.scaler, indent=1) + "\n"),
-        *([NodeFile(f"{ETC_DIR}/slurm-accounts", "0644", accounts)] if accounts else []),
-        *(NodeFile(f"{SLURM_DIR}/{name}", "0644", text) for name, text in conf_files(slurm).items()),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *run]),
-        *(bare_python_file(name) for name in ["slurm_plan.py", "aws/slurm_scaler.py"]),
-        *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", *triggered, *started]),
+        render.etc_file("node.env", "0600", bash_assignments(settings)),
+        render.etc_file("slurm-scaler.json", "0644", json.dumps(spec.scaler, indent=1) + "\n"),
+        *([render.etc_file("slurm-accounts", "0644", accounts)] if accounts else []),
+        *(render.NodeFile(f"{SLURM_DIR}/{name}", "0644", text) for name, text in conf_files(slurm).items()),
+        *render.scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *run]),
+        *(render.bare_python_file(name) for name in ["slurm_plan.py", "aws/slurm_scaler.py"]),
+        *(render.unit(CLOUD, name, values) for name in ["gangway-prepare.service", *triggered, *started]),
     ]
-    assert slurm.bin_dir == BIN_DIR, "slurm.conf names the programs there"
-    return cloud_config(CLOUD, files, "Slurm controller on Ubuntu", units=started)
+    assert slurm.bin_dir == render.BIN_DIR, "slurm.conf names the programs there"
+    return render.cloud_config(CLOUD, files, "Slurm controller on Ubuntu", units=started)

@@ -40,9 +40,7 @@ class SlurmHost:
 
 @dataclass(frozen=True)
 class SlurmRung:
-    """A rung of the capacity ladder: a partition with a group of machines. `count`: its most nodes; `machines`:
-    existing ones; empty for a cloud's.
-    """
+    """A rung of the ladder: a partition of at most `count` nodes; `machines`: existing ones, none for a cloud's."""
 
     name: str
     kind: RungKind
@@ -86,9 +84,7 @@ class SlurmRung:
 
 @dataclass(frozen=True)
 class SlurmMachine:
-    """The hardware of each node. `memory_gib`: nominal, slightly above what the machine reports. `fabric`: between the
-    nodes of one rung; None for Ethernet only.
-    """
+    """Each node's hardware. `memory_gib`: nominal, above what it reports; `fabric`: between the nodes of one rung."""
 
     cpus: int
     memory_gib: float
@@ -116,9 +112,7 @@ class SlurmMachine:
 
 @dataclass(frozen=True)
 class SlurmTeam:
-    """An account. `nodes`: its fair share; `max_nodes`: of its running jobs, None for no limit; `users`: members and
-    their UIDs.
-    """
+    """An account. `nodes`: its fair share; `max_nodes`: of its running jobs; `users`: members and their UIDs."""
 
     name: str
     nodes: int
@@ -145,14 +139,12 @@ class SlurmSpec:
     Attributes:
         release: of the packages on nodes and controller.
         head_host: the controller's full name, for nodes; `head_name`: its hostname.
-        rungs: in the order in which they are tried.
         nodes_up: nodes of the first rung that are never released.
         idle_minutes: after which an idle node is released.
         resume_minutes: from a node's request until it must be up, with the wait for capacity.
         suspend_sec: from a node's end until it may start again; its machine must be terminating by then.
         accounting: slurmdbd and MariaDB on the controller, for accounts, shares and preemption by QOS.
         teams: only with accounting; empty for one account.
-        user: of slurmctld.
         munge_socket: of the cluster's munged; empty for the machine's.
     """
 
@@ -440,9 +432,7 @@ def fabric_files(variables: Mapping[str, str]) -> list[NodeFile]:
 
 
 def account_words(spec: SlurmSpec) -> list[list[str]]:
-    """The arguments of each sacctmgr call, in order: QOS priorities, teams' shares and limits, users, default accounts.
-    slurm-accounts.sh removes users from accounts that are not listed.
-    """
+    """Arguments of each sacctmgr call, in order; slurm-accounts.sh removes users from accounts not listed."""
     if not spec.accounting:
         return []
     words = []

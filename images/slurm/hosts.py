@@ -33,8 +33,6 @@ class SlurmHostSpec:
     """One machine.
 
     Attributes:
-        node: its name in Slurm.
-        is_head: whether it is also the controller.
         fabric: adapters that must be up; None checks nothing.
         allowed: machines, by name or address, and networks that may reach Slurm's ports; None closes no port.
         wireguard: interface of the tunnels to the other machines; None for none.

@@ -32,10 +32,7 @@ _FEATURE_BATCH = 64
 
 
 class FeatureSpeed(NamedTuple):
-    """Images per second, each the best of some rounds that take turns. `torch_fidelity`: its own forward, in its
-    default batches, with all cores of this process; `largest_difference`: between any two of their features, relative
-    to the largest feature.
-    """
+    """Images per second of both, best of the rounds; `largest_difference`: relative to the largest feature."""
 
     ours: float
     torch_fidelity: float
@@ -44,9 +41,7 @@ class FeatureSpeed(NamedTuple):
 
 
 def feature_speed(num_images: int = 64, rounds: int = 2, resolution: int = 32) -> FeatureSpeed:
-    """Measures both on random images on the CPU or, where there is one, the GPU; a busy machine needs more `rounds`.
-    `resolution` is that of the images before resizing, pixels.
-    """
+    """Both on random images, on the GPU if there is one; a busy machine needs more `rounds`; `resolution`: pixels."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / RANDOM_WEIGHTS.file

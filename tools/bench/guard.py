@@ -24,10 +24,7 @@ _POLL_SEC = 0.1
 
 @contextlib.contextmanager
 def guarded_folder() -> Iterator[Path]:
-    """Yields a temporary folder; neither it nor any program started meanwhile remains afterwards.
-
-    RuntimeError: no folder; the guard wrote why to standard error.
-    """
+    """A temporary folder; neither it nor a program started meanwhile remains. RuntimeError: no folder."""
     argv = [sys.executable, "-m", "tools.bench.guard"]
     pipe = subprocess.PIPE  # made so that no program that is started later holds its end open
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as guard:
@@ -45,7 +42,6 @@ def guarded_folder() -> Iterator[Path]:
 
 
 def _guard() -> None:
-    """Makes the folder, prints its name, and removes it when the pipe's other end is closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     folder = tempfile.mkdtemp(prefix="gangway-bench-")

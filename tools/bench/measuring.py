@@ -66,10 +66,7 @@ TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Bench:
-    """How much is measured, and where. `work_dir`: for runs and data; its contents are of no use afterwards. `seconds`:
-    of one measurement, or of a turn. `rounds`: measurements, or turns of each side. `threads`: of a process, where a
-    case does not say otherwise.
-    """
+    """How much is measured, and where. `seconds`: of a measurement or a turn; `threads`: a process's default."""
 
     work_dir: Path
     data_dir: Path

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from gangway.trainer.core.errors import from_validation
 from gangway.trainer.core.files import read_input
-from gangway.trainer.core.host import usable_cores
+from gangway.trainer.core.host import usable_cores, versions
 
 _CODE = "sha256 over the trainer's own source files, as in run.json"
 
@@ -20,13 +20,11 @@ class Result:
     """One figure.
 
     Attributes:
-        name: what is compared, as a sentence's subject.
         value: None where it could not be measured here.
         unit: "x", "%" or "s".
         target: such as ">= 1.4 x".
         met: None without a value or a target, and where too little was measured to judge.
         parts: the rates it comes from, by name, with their units in the name.
-        note: why there is no value, or what to keep in mind.
         spread: lowest and highest of the rounds whose median the value is; None without rounds.
     """
 
@@ -54,10 +52,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Run:
-    """All figures of one machine, in the order of the cases. `date`: of the run, ISO 8601. `code_sha256`: over the
-    trainer's own source files, as in run.json. `rounds`: measurements, or turns of each side; like `seconds` of each,
-    None where a run is older than this field.
-    """
+    """All figures of one machine. `code_sha256`: over the trainer's source files; None in runs older than a field."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -90,11 +85,8 @@ def this_machine() -> Machine:
     """This machine, with the load it had before the benchmark (1 is one busy core)."""
     import torch
 
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    cpus = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return Machine(
-        cpu=cpus[0] if cpus else platform.machine(),
+        cpu=versions()["cpu"],
         cores=usable_cores(),
         gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else "",
         torch=torch.__version__,

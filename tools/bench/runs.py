@@ -73,10 +73,7 @@ def train_for(
     processes: int = 1,
     flags: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines.
-
-    The first is the warm-up's last, which starts the clock. RuntimeError, with its output: it ended otherwise.
-    """
+    """Statistics lines of `seconds` after the warm-up's last, which is the first. RuntimeError: it ended otherwise."""
     argv = [*_prepared(config, run_dir, data_dir, processes), *flags]
     log = run_dir.with_suffix(".log")
     with log.open("w") as output:
@@ -101,10 +98,7 @@ def train_whole(
     processes: int = 1,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """Trains to the configuration's end; returns all statistics lines.
-
-    RuntimeError, with its output: it ended otherwise.
-    """
+    """All statistics lines of a whole run. RuntimeError, with its output: it ended otherwise."""
     argv = _prepared(config, run_dir, data_dir, processes)
     done = subprocess.run(argv, env={**_at_home(run_dir, threads), **variables}, capture_output=True, text=True)
     if done.returncode:
@@ -183,7 +177,6 @@ def peer_loop(
 
 
 def _at_home(run_dir: Path, threads: int) -> dict[str, str]:
-    """Sets the folder of a killed process's leftovers."""
     return {**environment(threads), "TMPDIR": str(run_dir.parent)}
 
 
@@ -192,9 +185,7 @@ _Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Loop:
-    """A command that trains without end and appends lines to `stats`: JSON with the `images` seen so far and the
-    `time`, seconds since 1970. Its output goes beside that file's folder.
-    """
+    """A command that trains without end and appends JSON lines with `images` and Unix `time` to `stats`."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -264,10 +255,7 @@ def _turn(running: Sequence[_Running], seconds: float) -> float:
 
 @dataclass
 class _Running:
-    """A loop that has been started. `known`: processes that it has started in turn: torchrun's workers are in sessions
-    of their own. `pauses`: so far, beginning and end; `asleep_since` is the present one's beginning. `measured_lines`:
-    number of lines up to the end of its last turn.
-    """
+    """A started loop. `known`: its programs, since torchrun's workers are in sessions of their own."""
 
     loop: Loop
     side: str
@@ -295,14 +283,12 @@ class _Running:
             time.sleep(_POLL_SEC)
 
     def measured(self) -> float:
-        """Returns images per second since the last call."""
         lines = whole_lines(self.loop.stats)
         new = lines[max(self.measured_lines - 1, 0) :]
         self.measured_lines = len(lines)
         return pace(new, self.pauses) if len(new) > 1 else 0.0
 
     def send(self, number: signal.Signals) -> list[psutil.Process]:
-        """Sends a signal to all its processes; returns them."""
         import psutil
 
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -316,7 +302,6 @@ class _Running:
 
 @contextlib.contextmanager
 def _started(loop: Loop, side: str) -> Iterator[_Running]:
-    """Starts the loop; none of its processes remains afterwards."""
     import psutil
 
     with _log(loop).open("wb") as output:

@@ -15,7 +15,6 @@ from tools.bench.results import Result
 from tools.bench.runs import environment, train_whole
 
 _BATCH, _CHANNELS, _SIZE, _KERNEL = 32, 256, 32, 3
-_ROUNDS = 12
 _LOSSES = ("loss_g", "loss_d")
 _SAME_LOSSES = 1e-2
 """Rounding in another order grows with the steps, as all differences do in a game of two networks."""
@@ -38,7 +37,7 @@ def _measured(threads: int) -> float:
     images = torch.randn(_BATCH, _CHANNELS, *[_SIZE + _KERNEL - 1] * 2).contiguous(memory_format=torch.channels_last)
     kernels = torch.randn(_CHANNELS, _CHANNELS, _KERNEL, _KERNEL).contiguous(memory_format=torch.channels_last)
     times = []
-    for _ in range(_ROUNDS):
+    for _ in range(12):
         began = time.perf_counter()
         torch.nn.functional.conv2d(images, kernels)
         times.append(time.perf_counter() - began)
@@ -102,8 +101,6 @@ def _at_a_large_convolutions_speed(bench: Bench, name: str, ours: float, textboo
 
 
 def _largest_difference(bench: Bench) -> float:
-    """Relative difference of any loss of any step, with a run that writes a line per step."""
-
     from gangway.trainer.data.shards import ShardedImages
     from tools.bench import textbook
 

@@ -16,9 +16,11 @@ import copy
 import itertools
 import json
 import math
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,11 +47,7 @@ class StepLosses(NamedTuple):
 def steps(
     config: TrainConfig, data: ShardedImages, device: torch.device, *, reuse: bool = False
 ) -> Iterator[StepLosses]:
-    """Trains without end, a step per iteration; all shards are held in memory.
-
-    `config` has no augmentation, and its memory layout is ignored. `reuse`: the generator learns from the
-    discriminator's last fakes.
-    """
+    """Trains without end, a step per iteration, all shards in memory. `reuse`: the last fakes, for the generator."""
     assert config.augment == "none", "tutorials have none, and equal losses are wanted"
     generator, discriminator = (network.to(device) for network in plain_networks(config))
     average = copy.deepcopy(generator)
@@ -135,18 +133,24 @@ def r1_penalty(logits: Tensor, images: Tensor) -> Tensor:
     return gradients.pow(2).reshape(len(gradients), -1).sum(1).mean()
 
 
-def main(argv: list[str]) -> None:
+def write_lines(
+    argv: list[str], steps: Callable[..., Iterator[Sequence[float | Tensor]]], device: torch.device
+) -> None:
     """Trains until it is killed; appends the images seen and the time as often as the trainer writes statistics."""
     config, data = TrainConfig.from_file(Path(argv[0])), ShardedImages.open(Path(argv[1]))
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     images_a_line = round(config.stats_kimg * 1000)
     with Path(argv[2]).open("a", buffering=1) as stats:
-        for number, losses in enumerate(steps(config, data, device, reuse="reuse" in argv[3:]), start=1):
+        for number, losses in enumerate(steps(config, data, device), start=1):
             images = number * config.batch_size
-            if images % images_a_line == 0:  # the step's losses have been read, so the device has done it
-                line = {"images": images, "time": time.time(), "loss_g": losses.loss_g}
-                stats.write(json.dumps(line) + "\n")
+            if images % images_a_line == 0:
+                loss_g = float(losses[0])  # read, so the device has done the step
+                if os.environ.get("RANK", "0") == "0":
+                    stats.write(json.dumps({"images": images, "time": time.time(), "loss_g": loss_g}) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    write_lines(
+        sys.argv[1:],
+        partial(steps, reuse="reuse" in sys.argv[4:]),
+        torch.device("cuda" if torch.cuda.is_available() else "cpu"),
+    )

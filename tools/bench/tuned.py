@@ -9,13 +9,10 @@ processes DistributedDataParallel, each with its share of the batch. The same we
 """
 
 import copy
-import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,14 +25,11 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn as averaged
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.data.shards import ShardedImages
 from gangway.trainer.phases.rng import Purpose, latents
-from tools.bench.textbook import plain_networks, r1_penalty, real_batches
+from tools.bench.textbook import plain_networks, r1_penalty, real_batches, write_lines
 
 
 def steps(config: TrainConfig, data: ShardedImages, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields each step's losses (the generator's, the discriminator's without its penalty) without end or waits.
-
-    `config` has no augmentation.
-    """
+    """Each step's losses (the generator's, the discriminator's without its penalty), without end or waits."""
     assert config.augment == "none", "tutorials have none, and equal losses are wanted"
     rank, workers = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     mine = slice(rank * config.batch_size // workers, (rank + 1) * config.batch_size // workers)
@@ -98,23 +92,9 @@ def _parallel(network: nn.Module, device: torch.device) -> nn.Module:
     return DistributedDataParallel(network, device_ids=devices, gradient_as_bucket_view=True)
 
 
-def main(argv: list[str]) -> None:
-    """Trains until it is killed; appends the images seen and the time as often as the trainer writes statistics."""
-    config, data = TrainConfig.from_file(Path(argv[0])), ShardedImages.open(Path(argv[1]))
+if __name__ == "__main__":
     on_gpu = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if on_gpu else torch.device("cpu")
     if "RANK" in os.environ:
         dist.init_process_group("nccl" if on_gpu else "gloo")
-    images_a_line = round(config.stats_kimg * 1000)
-    first = not dist.is_initialized() or dist.get_rank() == 0
-    for number, (loss_g, _) in enumerate(steps(config, data, device), start=1):
-        images = number * config.batch_size
-        if images % images_a_line == 0:
-            line = {"images": images, "loss_g": float(loss_g), "time": time.time()}
-            if first:
-                with Path(argv[2]).open("a") as stats:
-                    stats.write(json.dumps(line) + "\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    rank = int(os.environ.get("LOCAL_RANK", "0"))
+    write_lines(sys.argv[1:], steps, torch.device("cuda", rank) if on_gpu else torch.device("cpu"))

@@ -73,7 +73,6 @@ def _karpenter(path: Path) -> Iterator[Stated]:
 
 
 def _skypilot(path: Path) -> Iterator[Stated]:
-    """SkyPilot's `vms.csv`: a row a zone."""
     with path.open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
             if not _ZONE.fullmatch(row["AvailabilityZone"]):
@@ -124,7 +123,6 @@ def _by_region(service: str, costs: Mapping[str, Mapping[str, float]], unit: str
 
 
 def _zombiescan(path: Path) -> Iterator[Stated]:
-    """The price table of zombiescan, which it makes from the provider's own API."""
     table = json.loads(path.read_text("utf-8"))
     for service, (section, key) in _SECTIONS.items():
         for region, usd in table.get(section, {}).items():
@@ -133,10 +131,7 @@ def _zombiescan(path: Path) -> Iterator[Stated]:
 
 
 def _retail(path: Path) -> Iterator[Stated]:
-    """Reads meters of Microsoft's retail price API, as JSON objects.
-
-    Skips storage with tiers, of which Azure Pricing Radar has only the last.
-    """
+    """Meters of Microsoft's retail price API, without tiered storage, of which the source has only the last tier."""
     for meter in json.loads(path.read_text("utf-8")):
         region, sku, usd = meter["armRegionName"], meter["skuName"], meter["retailPrice"]
         if meter["productName"] == "Azure Managed Lustre" and meter["meterName"] == "Provisioned Capacity":
@@ -156,7 +151,6 @@ READERS: Mapping[str, Callable[[Path], Iterator[Stated]]] = {
 
 
 CATALOG = Path(__file__).parents[2] / "components" / "catalog"
-LIMIT_BYTES = 1_000_000
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -165,7 +159,7 @@ def main(arguments: Sequence[str]) -> None:
     lists: dict[Provider, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / "lists.yaml").read_text())
     texts = {provider: list_text(provider, lists[provider], source) for provider in PROVIDERS}
     for provider, text in texts.items():
-        assert len(text) < LIMIT_BYTES, f"{provider}: too large for a file of the repository"
+        assert len(text) < 1_000_000, f"{provider}: too large for a file of the repository"
         (CATALOG / provider / LISTS).write_text(text, "utf-8")
 
 

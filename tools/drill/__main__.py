@@ -32,8 +32,6 @@ class Outcome(NamedTuple):
     """A run's outcome.
 
     Attributes:
-        wall_sec: from its beginning to its end.
-        images: of its last state.
         images_lost: made, and made again.
         saved_lost: of these, those that a checkpoint held.
         codes: each node's exit codes, in order.

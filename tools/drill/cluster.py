@@ -24,7 +24,6 @@ _BRIDGE = "gangway-drill"
 HEAD, NODES = "head", ("one", "two")
 PORT = 29400
 _PARTS = ((("netns", "del"), "gangway"), (("link", "del"), "gw"))
-_AGAIN_SEC = 1.0
 _LIMIT_SEC = 240.0
 _RENDEZVOUS = (
     "is_host=0,last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=3,join_timeout=5,read_timeout=3"
@@ -174,7 +173,7 @@ class Node:
             self.codes.append(code := self._process.wait())
             if code in NOT_AGAIN or not self._wanted.is_set():
                 break
-            time.sleep(_AGAIN_SEC)
+            time.sleep(1.0)
             if not self._wanted.is_set():
                 break
             self._process = self._begin()
@@ -207,9 +206,7 @@ def _command_line(pid: int) -> str:
 
 @dataclass
 class Cluster:
-    """One run of the drill: its folder, its store and its nodes. `nodes_min`: so many nodes the job goes on with;
-    `environments`: what processes of a host get beside our own, by the host's name.
-    """
+    """One run of the drill. `nodes_min`: with so few the job goes on; `environments`: additions by a host's name."""
 
     folder: Path
     hosts: Mapping[str, Host]

@@ -66,7 +66,6 @@ def _parser() -> Parser:
 
 
 def _run(names: Sequence[str], kind: Kind, limit_sec: float, seconds: float, keep: Callable[[Report], None]) -> Report:
-    """Makes the checks, and gives `keep` what is known before the first and after each."""
     began, report = time.monotonic(), progress_printer()
     machine, date, code = this_machine(kind), datetime.date.today().isoformat(), code_sha256()
     found = Report(date, code, machine, {}, finished=False)
@@ -83,7 +82,6 @@ def _run(names: Sequence[str], kind: Kind, limit_sec: float, seconds: float, kee
 
 
 def _tried(gate: Gate, name: str, left_sec: float) -> Outcome:
-    """Runs a check; an error is a failure with its last words."""
     check = CHECKS[name]
     if left_sec < check.about_sec:
         return Outcome("not tried", f"no time left: it takes about {check.about_sec} s")

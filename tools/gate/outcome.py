@@ -12,10 +12,7 @@ Kind = Literal["cuda", "cpu"]
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine, as the record of a gate has it. `kind`: what is tried: its GPUs, or its CPU in their place. `gpus`:
-    names of the CUDA devices; empty without any. `capability`: compute capability of the first, such as (9, 0).
-    `power`: why GPUs' power cannot be read or set through NVML; empty where it can be asked for.
-    """
+    """What a record has of a machine. `capability`: such as (9, 0); `power`: why NVML cannot, or empty."""
 
     kind: Kind
     gpus: tuple[str, ...]
@@ -71,9 +68,7 @@ State = Literal["passed", "failed", "not tried"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one check. `why`: what was compared with what, how it failed, or why it was not tried; `figures`: what was
-    measured, with units in the names; `seconds`: that it took.
-    """
+    """Of one check. `why`: what was compared, how it failed, or why it was not tried; `figures`: with units."""
 
     state: State
     why: str
@@ -118,10 +113,7 @@ def _line(name: str, found: Outcome) -> str:
 
 
 def worst_difference(found: Sequence[Sequence[float]], wanted: Sequence[Sequence[float]]) -> float:
-    """Returns the largest difference between two runs' losses, step by step.
-
-    It is relative to the reference's, or to 0.1 where that is smaller, as a loss passes through zero.
-    """
+    """The largest difference of two runs' losses, relative to the reference's, or to 0.1, as a loss may pass zero."""
     assert len(found) == len(wanted), "both made the same steps"
     pairs = [pair for here, there in zip(found, wanted, strict=True) for pair in zip(here, there, strict=True)]
     differences = [abs(one - other) / max(abs(other), 0.1) for one, other in pairs]

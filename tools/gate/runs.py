@@ -65,9 +65,7 @@ FAMILIES: Mapping[str, Shrunk] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Trained:
-    """A short run: `losses` of generator and discriminator for each step, the final state's digests by part, and what
-    the run says that it chose, by setting.
-    """
+    """A short run: losses per step, the final state's digests by part, and what the run chose by setting."""
 
     losses: tuple[tuple[float, float], ...]
     digests: Mapping[str, str]
@@ -90,9 +88,7 @@ class Speed:
 
 @dataclass
 class Gate:
-    """Runs of one gate; the same run is made once. `work_dir`: for runs; its contents are of no use afterwards.
-    `seconds`: of a measurement of speed.
-    """
+    """Runs of one gate; the same run is made once. `seconds`: of a measurement of speed."""
 
     machine: Machine
     work_dir: Path
@@ -109,10 +105,7 @@ class Gate:
         processes: int = 1,
         on_cpu: bool = False,
     ) -> Trained:
-        """Makes `STEPS` steps of a family at 32x32 from the same seed, by default in strict float32.
-
-        RuntimeError, with the run's last words: it failed.
-        """
+        """Makes `STEPS` steps of a family at 32x32, by default in strict float32. RuntimeError: it failed."""
         key = (family, *sorted(changes.items()), processes, on_cpu or self.machine.kind == "cpu")
         if key not in self._known:
             self.report(what)

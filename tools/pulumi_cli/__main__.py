@@ -21,7 +21,6 @@ MODULE = Path(__file__).parent
 CLI, SDK = "github.com/pulumi/pulumi/pkg/v3", "github.com/pulumi/pulumi/sdk/v3"
 HELPERS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-resource-pulumi-python")
 """What runs a Python program, and Python's dynamic providers, by their places in the SDK's module."""
-PROGRESS_SEC = 10.0
 
 
 class CliError(Exception):
@@ -50,10 +49,7 @@ def cli_version() -> str:
 
 
 def build_cli() -> Path:
-    """Builds the CLI unless it is there already, and returns its folder. CliError: no Go, or the build failed.
-
-    A second build waits for the first; an interrupted one leaves nothing that looks finished.
-    """
+    """Builds the CLI unless it is there, once at a time; its folder. CliError: no Go, or the build failed."""
     if shutil.which("go") is None:
         raise CliError("pulumi and go are not on PATH: install the Pulumi CLI, or Go 1.26 or newer to build it")
     folder = build_folder()
@@ -85,7 +81,6 @@ def _build(folder: Path) -> None:
 
 
 def _follow(build: "subprocess.Popen[str]", packages: int) -> None:
-    """Shows how far the build is, and every line that is not the name of a compiled package."""
     assert build.stderr is not None
     compiled, shown_at = 0, time.monotonic()
     for line in build.stderr:
@@ -93,13 +88,12 @@ def _follow(build: "subprocess.Popen[str]", packages: int) -> None:
             _show(line.rstrip())
             continue
         compiled += 1
-        if time.monotonic() - shown_at >= PROGRESS_SEC:
+        if time.monotonic() - shown_at >= 10.0:
             shown_at = time.monotonic()
             _show(f"compiled {compiled} of at most {packages} packages")
 
 
 def _go(*words: str) -> str:
-    """What a command of Go's prints. CliError: it failed, as without a registry."""
     done = subprocess.run(["go", *words], cwd=MODULE, env=_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise CliError(f"`go {' '.join(words)}` failed: {done.stderr.strip()}")

@@ -54,7 +54,6 @@ def page(title: str, introduction: str, *sections: str) -> str:
     return "\n".join([f"# {title}\n", f"{note}\n", introduction.strip() + "\n", *sections])
 
 
-_LONGEST_EXAMPLE = 60
 _COLUMNS = ("key", "type", "default", "description")
 _LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _FORMATS = {"date": "date", "date-time": "date and time with zone"}
@@ -138,7 +137,6 @@ def flat(model: type[BaseModel], path: str = "") -> str:
 
 
 def _phrase(model: type[BaseModel]) -> str:
-    """The model's summary in the middle of a text."""
     words = summary(model).removesuffix(".")
     return words[0].lower() + words[1:]
 
@@ -163,7 +161,6 @@ def _suffix(schema: Schema, root: Schema) -> str:
 
 
 def _branches(schema: Schema, root: Schema) -> list[Schema]:
-    """The alternatives of a schema, with references resolved, without null."""
     if "$ref" in schema:
         return _branches(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     if options := schema.get("anyOf") or schema.get("oneOf"):
@@ -214,7 +211,7 @@ def _example(field: FieldInfo) -> str:
     if example is None or isinstance(example, bool | int | float) or _is_word(field.annotation):
         return ""
     words = _flow(example)
-    return f", such as {code(words)}" if len(words) <= _LONGEST_EXAMPLE else ""
+    return f", such as {code(words)}" if len(words) <= 60 else ""
 
 
 def _is_word(annotation: Any) -> bool:

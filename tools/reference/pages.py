@@ -64,7 +64,6 @@ def stack_file() -> str:
 
 
 def _unread() -> Mapping[str, str]:
-    """By path, which providers refuse the key."""
     providers = [(provider.name, provider.settings.unsupported) for provider in all_providers()]
     paths = dict.fromkeys(path for _, unsupported in providers for path in unsupported)
     return {
@@ -113,7 +112,6 @@ def training() -> str:
 
 
 def _limits() -> Iterator[tuple[str, str]]:
-    """Field and allowed values of every limit, once."""
     parts = [part for choice in (ARCHITECTURES, LOSSES) for part in choice.fields.values()]
     limits = [(name, field.narrower.allowed) for part in parts for name, field in part.items() if field.narrower]
     for name, allowed in sorted(set(limits)):
@@ -124,7 +122,6 @@ _COMMANDS = f"""
 Every command of `gangway` and of `{MODULE}`, with its options. The trainer's commands
 {", ".join(map(code, COMMANDS))} are also commands of `gangway`, with the same options.
 """
-_CONFIGURATION = "configuration"
 _FLAGS = "It also takes a flag for each field of the configuration: see [training.md](training.md)."
 
 
@@ -152,7 +149,7 @@ def _trainer(parser: argparse.ArgumentParser, name: str, about: str = "") -> Ite
         for action in group._group_actions:
             if isinstance(action, argparse._SubParsersAction):
                 below = [(each.dest, action.choices[each.dest], each.help or "") for each in action._choices_actions]
-            elif group.title == _CONFIGURATION:
+            elif group.title == "configuration":
                 has_fields = True
             elif not isinstance(action, argparse._HelpAction):
                 rows.append((code(_spelling(action)), text((action.help or "").replace("%%", "%"))))

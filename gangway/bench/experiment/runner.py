@@ -225,7 +225,6 @@ def get_result(
 
 
 def _training_sec(line: Mapping[str, Any]) -> float:
-    """Seconds since the first step, without quality metrics."""
     return float(line["wall_sec"]) - float(line.get("metrics_sec", 0.0))
 
 

@@ -27,9 +27,7 @@ _ON_A_TERMINAL = ("time_sec", "quality", "joules")
 
 
 def run_experiment_suite(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
-    """Run an experiment below `out` and write its page. Returns 0: all runs finished; 1: some did not; 130: stopped.
-    InputError or a group of them: invalid, before anything starts.
-    """
+    """Run below `out`, with a page. Exit code 0: all runs finished, 1: not all, 130: stopped. InputError: invalid."""
     suite = load_experiment(path)
     items = get_items(suite, treatment, small=small)
     for name, value in (("--data", options.data), ("--install-cli", options.install_cli)):
@@ -91,7 +89,6 @@ def write_page(folder: Path) -> Path:
 
 
 def _picture(scenario: str, findings: Findings) -> Decided:
-    """The first seed's control and treatment; no drawing without either."""
     arms = [findings.control, findings.treatment]
     runs = [one for one in findings.results if one["scenario"] == scenario and one["arm"] in arms]
     seed = min((one["seed"] for one in runs), default=None)

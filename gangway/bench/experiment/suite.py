@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gangway.bench.suite import Label
 from gangway.components.core.fields import PositiveNumber, PositiveWhole, Seed
 from gangway.components.core.findings import InputError, nearest_hint
 from gangway.stacks.config.job_settings import Settings, check_settings
@@ -15,7 +16,6 @@ from gangway.stacks.config.section import Section
 from gangway.stacks.config.yaml_file import read_model, read_yaml
 from gangway.trainer.config.presets import PRESETS
 
-_Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -87,10 +87,10 @@ class Scenario(Section):
         small: values in the suite's small form.
     """
 
-    name: _Label
+    name: Label
     what: str = Field(min_length=1)
     preset: str
-    data: _Label
+    data: Label
     kimg: PositiveNumber
     seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100)
     settings: Settings = Field(default={})
@@ -114,7 +114,7 @@ class ExperimentArm(Section):
         args: its arguments of `train`.
     """
 
-    name: _Label
+    name: Label
     args: tuple[str, ...] = ()
 
 
@@ -126,7 +126,7 @@ class ExperimentData(Section):
         prepare: arguments of `data prepare` without --out.
     """
 
-    name: _Label
+    name: Label
     prepare: tuple[str, ...] = Field(min_length=1)
 
 
@@ -144,7 +144,7 @@ class ExperimentConfig(Section):
         scenarios: the situations in which the arms are compared.
     """
 
-    name: _Label
+    name: Label
     title: str = Field(min_length=1)
     paper: Literal["P3"] | None = None
     order_seed: Seed = 0
@@ -189,9 +189,7 @@ class ExperimentConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run. `position`: in the order, from 0; `args`: arguments of `train` by scenario and arm, the last duplicate
-    counts; `threads`: OMP_NUM_THREADS of each process.
-    """
+    """One run. `position`: in the order, from 0; `args`: of `train`, the last duplicate counts."""
 
     scenario: Scenario
     arm: ExperimentArm
@@ -233,9 +231,7 @@ def get_arms(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ..
 
 
 def get_items(suite: ExperimentConfig, treatment: str = "", *, small: bool = False) -> tuple[Item, ...]:
-    """All runs in order: per scenario seed after seed, with a new order of arms for each seed, so that slow drift of
-    the machine, such as heat, affects all arms alike.
-    """
+    """All runs in order; each seed has a new order of arms, so that slow drift such as heat affects all alike."""
     arms = get_arms(suite, treatment)
     draw = random.Random(suite.order_seed)
     found: list[Item] = []

@@ -96,9 +96,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Findings:
-    """A whole experiment. `static`: the arm of the best fixed settings, if any; `totals`: per contrast over all
-    scenarios and, if several, without the one with the slowest control; `missing`: names of the others.
-    """
+    """`totals`: per contrast over all scenarios and, if several, without the one with the slowest control."""
 
     title: str
     machine: str
@@ -196,7 +194,6 @@ def _cell(change: Comparison | None, factor: float) -> str:
 
 
 def _value(run: Mapping[str, Any], key: str) -> float | None:
-    """A run's figure; its quality is the last value of the first metric."""
     if key == "time_sec":
         return float(run["time_sec"])
     if key == "quality":

@@ -172,9 +172,7 @@ _FREE = frozenset(
 
 
 def list_resources(config: StackConfig, regions: str | None) -> Listing:
-    """The resources with the stack's tag; `regions`: a list, `all`, or None for the stack's own. InputError: no
-    credentials, a missing permission, or no answer.
-    """
+    """The resources with the stack's tag; `regions`: a list, `all`, or None for its own. InputError: AWS refuses."""
     import boto3
 
     def client(service: str, region: str) -> Any:
@@ -194,9 +192,7 @@ def list_aws(clients: Clients, stack: str, regions: Sequence[str]) -> Listing:
 
 
 def get_regions(clients: Clients, words: str | None, own: str) -> list[str]:
-    """Return the regions named in `words`, all of the account for `all`, else the stack's own and `GLOBAL_REGION`.
-    InputError: `words` names none (an empty search would look clean), or AWS fails as in `list_aws`.
-    """
+    """The regions of `words`, all for `all`, else the stack's own and `GLOBAL_REGION`. InputError: none is named."""
     if words is None:
         return list(dict.fromkeys([own, GLOBAL_REGION]))
     if words.strip() != "all":

@@ -21,9 +21,7 @@ Verdict: TypeAlias = Literal["in-state", "belongs", "kept", "gone", "orphan"]
 
 @dataclass(frozen=True)
 class Billed:
-    """One line of a resource's bill. `what`: machine type, TPU slice, or service of the catalogue; `quantity`: in the
-    service's units.
-    """
+    """One line of a resource's bill, in the service's units."""
 
     what: str
     quantity: float = 1.0
@@ -38,7 +36,6 @@ class CloudResource:
     Attributes:
         id: the provider's full form: ARN, asset name, resource id.
         keys: names for it in the state or in another resource's `owners`.
-        region: or zone; empty for global resources.
         owners: keys of its creator or holder: the group of an instance, the instance of a disk.
         gone: why it does not count: deleted, or being deleted.
         kept: why it outlives its stack; empty for most.
@@ -75,9 +72,7 @@ class Judged:
 
 
 def classify_orphans(resources: Sequence[CloudResource], known: Collection[str]) -> list[Judged]:
-    """Classify resources. `known`: the keys of the state. What belongs to the state (nodes of a group, disks of a node)
-    is no orphan, nor what is deleted or retained on purpose.
-    """
+    """`known`: keys of the state; what belongs to it, is deleted, or retained on purpose is no orphan."""
     owned = _owned_keys(resources, known)
     return [_judge(resource, known, owned) for resource in resources]
 
@@ -160,9 +155,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result. `asked`: the regions, project or subscription; `judged`: everything with the stack's tag; `orphans`:
-    most expensive first; `notes`: what may be missing.
-    """
+    """`judged`: everything with the stack's tag; `orphans`: most expensive first; `notes`: what may be missing."""
 
     stack: str
     provider: str

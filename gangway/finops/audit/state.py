@@ -111,7 +111,6 @@ def parse_state(text: str, source: str) -> State:
 
 
 def _parse_outputs(text: str, source: str, fix: str) -> dict[str, Any]:
-    """Without secrets, which stay encrypted."""
     try:
         rows = _parse_deployment(text)["resources"] or []
         stacks = [row.get("outputs") or {} for row in rows if row["type"] == "pulumi:pulumi:Stack"]
@@ -132,9 +131,7 @@ _MAX_BYTES = 1 << 28
 
 
 def state_text(stack: str, project: Path, fix: str) -> tuple[str, str]:
-    """Return the text `pulumi stack export` would print, and its source. `project`: the folder of Pulumi.yaml; `fix`:
-    advice for errors. InputError: no known backend, Pulumi's service, or no such stack.
-    """
+    """The text of `pulumi stack export`, and its source. InputError: no known backend, or no such stack."""
     url = _current(project)
     if url is None or urlsplit(url).scheme not in _SCHEMES:
         problem = "not logged in to a backend" if url is None else f"the backend is {url}"

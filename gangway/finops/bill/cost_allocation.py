@@ -16,7 +16,6 @@ from gangway.finops.bill.charge import Charge, word
 
 _SHARED = "shared"
 _SEVERAL = ""
-_INSTANT = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,7 @@ class Window:
 
 @dataclass
 class Sums:
-    """US dollars of some charges. `compute_usd`: of machines, None if a charge has no category; `num_charges`: parts of
-    one count as one; `first`: start of the earliest, None without any.
-    """
+    """US dollars. `compute_usd`: of machines, None if unknown; `num_charges`: parts of one count as one."""
 
     usd: float = 0.0
     compute_usd: float | None = 0.0
@@ -86,10 +83,8 @@ class CostAllocation:
     per unit of other currencies; `known`: stacks by resource, for resources tagged elsewhere.
 
     Attributes:
-        runs: by run.
         unexplained: by provider and stack, with a stack's tag but no active run.
         untagged: by provider, without a stack's tag.
-        total: of all charges in dollars.
         foreign: by currency, of charges in a currency without a rate; in no other sum.
         foreign_runs: the currencies of such charges by run.
     """
@@ -158,7 +153,7 @@ class CostAllocation:
             run = self._by_run.get((provider, word(run_tag)))
             return {} if run is None else {run.run_id: 1.0}
         start = charge.charge_period_start
-        end = max(charge.charge_period_end, start + _INSTANT)
+        end = max(charge.charge_period_end, start + timedelta(seconds=1))
         used = {
             window.run_id: window.node_seconds(start, end) for window in self._by_stack.get((provider, word(stack)), ())
         }

@@ -48,10 +48,8 @@ class Delivery:
 
     Attributes:
         export: identifies the export: its ARN or resource id, else its folder, else the file.
-        paths: local files in order.
         days: first and last day covered, by manifest or folder name; None if unknown.
         delivered_at: UTC; None if unknown.
-        missing: files in the manifest that are not here.
         dataset: Azure's name of the export type; empty for others.
     """
 
@@ -113,9 +111,7 @@ def conflict(one: Delivery, other: Delivery, what: str = "") -> InputError:
 
 
 def find_deliveries(places: Sequence[Path]) -> Deliveries:
-    """Find the deliveries in files and folders. InputError: nothing found, no table, a damaged manifest, missing files,
-    or two deliveries of one export and period in unknown order.
-    """
+    """Deliveries in files and folders. InputError: none, a damaged manifest, missing files, or an unknown order."""
     files, manifests = _collect(places)
     by_manifest, roots = list[Delivery](), dict[Path, str]()
     for path in manifests:
@@ -139,7 +135,6 @@ def find_deliveries(places: Sequence[Path]) -> Deliveries:
 
 
 def _collect(places: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Tables and manifests; a file adds the manifests in its folder."""
     files, manifests = list[Path](), list[Path]()
     for place in places:
         if not is_there(place):
@@ -259,8 +254,6 @@ def _deduplicate(deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
 
 
 class _Folder(NamedTuple):
-    """Facts in the names of a file's parent folders. `root`: of the export; `run`: of one delivery, if any."""
-
     root: Path
     run: Path | None
     days: tuple[date, date] | None

@@ -100,8 +100,6 @@ AZURE_NEEDED: tuple[tuple[str, ...], ...] = (
 )
 """In lower case, as `azure_charges` looks them up."""
 
-_UNUSED = ("UnusedReservation", "UnusedSavingsPlan")
-_COMMITTED = ("reservation", "savingsplan")
 _AZURE_CATEGORIES = {"Usage": "Usage", "Purchase": "Purchase", "Credit": "Credit", "Tax": "Tax", "Refund": "Purchase"}
 _DAY = timedelta(days=1)
 
@@ -116,8 +114,8 @@ def azure_charges(row: Mapping[str, Any]) -> Iterator[Charge]:
     """
     low = {column.lower(): value for column, value in row.items()}
     cost, kind = get_value(low, AZURE_MARK, amount), get_text(low, "chargetype")
-    committed = get_text(low, "pricingmodel").lower().replace(" ", "") in _COMMITTED
-    if kind in _UNUSED or (kind == "Usage" and committed and cost):
+    committed = get_text(low, "pricingmodel").lower().replace(" ", "") in ("reservation", "savingsplan")
+    if kind in ("UnusedReservation", "UnusedSavingsPlan") or (kind == "Usage" and committed and cost):
         raise InputError(
             "chargeType",
             "is amortized cost, which spreads purchases over their use",
@@ -170,7 +168,6 @@ GCP_NEEDED: tuple[tuple[str, ...], ...] = (
 
 # Machines are billed by part: `Spot Preemptible A3 Instance Core running in Americas`. Disks are in Compute Engine too.
 _GCP_MACHINES = re.compile(r"\b(Instance (Core|Ram)|GPU|TPU)\b", re.IGNORECASE)
-_GCP_CATEGORIES = {"regular": "Usage", "tax": "Tax"}
 
 
 def gcp_charges(row: Mapping[str, Any]) -> Iterator[Charge]:
@@ -193,7 +190,7 @@ def gcp_charges(row: Mapping[str, Any]) -> Iterator[Charge]:
         service_name=str(_inner(row, "service", "description") or ""),
         region_id=str(_inner(row, "location", "region") or ""),
         resource_id=str(_inner(row, "resource", "global_name") or _inner(row, "resource", "name") or ""),
-        charge_category=_GCP_CATEGORIES.get(kind, "Adjustment"),
+        charge_category={"regular": "Usage", "tax": "Tax"}.get(kind, "Adjustment"),
         charge_class="Correction" if _inner(row, "adjustment_info", "type") else "",
         charge_period_start=get_value(row, "usage_start_time", moment),
         charge_period_end=get_value(row, "usage_end_time", moment),

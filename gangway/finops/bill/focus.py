@@ -2,11 +2,11 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from gangway.components.core.findings import InputError
 from gangway.finops.bill.charge import CATEGORIES, Charge, amount, get_tags, get_text, get_value, moment, provider_key
@@ -28,7 +28,6 @@ NEEDED: tuple[tuple[str, ...], ...] = (
     ("Tags", "x_Labels"),
 )
 """Required columns, each under one of these names."""
-CUSTOM_PREFIX = "x_"
 _JOULES_PER_KWH = 3.6e6
 _NAMES = MappingProxyType({"aws": "AWS", "azure": "Microsoft", "gcp": "Google Cloud"})
 _SERVICES = MappingProxyType(
@@ -76,62 +75,6 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
     )
 
 
-class Column(NamedTuple):
-    """`kind`: text, number, time or json."""
-
-    kind: str
-    nullable: bool
-
-
-MANDATORY: Mapping[str, Column] = MappingProxyType(
-    {
-        "BilledCost": Column("number", False),
-        "BillingAccountId": Column("text", False),
-        "BillingAccountName": Column("text", True),
-        "BillingCurrency": Column("text", False),
-        "BillingPeriodEnd": Column("time", False),
-        "BillingPeriodStart": Column("time", False),
-        "ChargeCategory": Column("text", False),
-        "ChargeClass": Column("text", True),
-        "ChargeDescription": Column("text", True),
-        "ChargePeriodEnd": Column("time", False),
-        "ChargePeriodStart": Column("time", False),
-        "ContractedCost": Column("number", False),
-        "EffectiveCost": Column("number", False),
-        "HostProviderName": Column("text", False),
-        "InvoiceIssuerName": Column("text", False),
-        "ListCost": Column("number", False),
-        "PricingQuantity": Column("number", True),
-        "PricingUnit": Column("text", True),
-        "ServiceCategory": Column("text", False),
-        "ServiceName": Column("text", False),
-        "ServiceProviderName": Column("text", False),
-    }
-)
-
-_FURTHER = """
-AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags AvailabilityZone
-BillingAccountType CapacityReservationId CapacityReservationStatus ChargeFrequency CommitmentDiscountCategory
-CommitmentDiscountId CommitmentDiscountName CommitmentDiscountQuantity CommitmentDiscountStatus CommitmentDiscountType
-CommitmentDiscountUnit CommitmentProgramEligibilityDetails ConsumedQuantity ConsumedUnit ContractApplied
-ContractedUnitPrice InvoiceDetailId InvoiceId ListUnitPrice PricingCategory PricingCurrency
-PricingCurrencyContractedUnitPrice PricingCurrencyEffectiveCost PricingCurrencyListUnitPrice RegionId RegionName
-ResourceId ResourceName ResourceType ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId SubAccountId
-SubAccountName SubAccountType Tags
-"""
-COLUMNS = frozenset({*MANDATORY, *_FURTHER.split()})
-"""All columns of the dataset."""
-
-ALLOWED: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "ChargeCategory": frozenset({"Adjustment", "Credit", "Purchase", "Tax", "Usage"}),
-        "ChargeClass": frozenset({"Correction"}),
-        "ChargeFrequency": frozenset({"One-Time", "Recurring", "Usage-Based"}),
-        "PricingCategory": frozenset({"Committed", "Dynamic", "Other", "Standard"}),
-    }
-)
-
-
 class Version(StrEnum):
     """The FOCUS version of written rows. 1.3 has both the new and the deprecated provider columns."""
 
@@ -139,47 +82,8 @@ class Version(StrEnum):
     V1_4 = "1.4"
 
 
-_PROVIDERS_SINCE_1_3 = ("HostProviderName", "ServiceProviderName")
-_PROVIDERS_TO_1_3 = ("ProviderName", "PublisherName")
-_SINCE_1_3 = frozenset(
-    {
-        *(column for column in _FURTHER.split() if column.startswith("Allocated")),
-        *("CommitmentProgramEligibilityDetails", "ContractApplied", "InvoiceDetailId", *_PROVIDERS_SINCE_1_3),
-    }
-)
-"""Columns that 1.2 lacks."""
-
-
-def mandatory(version: Version = Version.V1_4) -> Mapping[str, Column]:
-    """The columns every dataset of the version has."""
-    if version is Version.V1_4:
-        return MANDATORY
-    older = {name: column for name, column in MANDATORY.items() if name not in _PROVIDERS_SINCE_1_3}
-    return {**older, **dict.fromkeys(_PROVIDERS_TO_1_3, Column("text", False))}
-
-
-def get_columns(version: Version = Version.V1_4) -> frozenset[str]:
-    """All columns of the version."""
-    return COLUMNS if version is Version.V1_4 else (COLUMNS - _SINCE_1_3) | set(_PROVIDERS_TO_1_3)
-
-
-def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], version: Version = Version.V1_4) -> list[str]:
-    """List the reasons why rows are not valid FOCUS. `rows`: values by column, None for null."""
-    own = [column for column in columns if column.startswith(CUSTOM_PREFIX)]
-    required, known = mandatory(version), get_columns(version)
-    found = [f"lacks {column}" for column in required if column not in columns]
-    found += [f"{column} is not a FOCUS column" for column in columns if column not in known and column not in own]
-    if list(columns[len(columns) - len(own) :]) != own:
-        found.append("custom columns come before others")
-    not_null = [column for column in columns if column in required and not required[column].nullable]
-    for number, row in enumerate(rows, 1):
-        found += [f"row {number}: {column} is null" for column in not_null if row.get(column) in (None, "")]
-        found += [
-            f"row {number}: {column} is {row[column]!r}"
-            for column, allowed in ALLOWED.items()
-            if row.get(column) is not None and row[column] not in allowed
-        ]
-    return found
+PROVIDERS_SINCE_1_3 = ("HostProviderName", "ServiceProviderName")
+PROVIDERS_TO_1_3 = ("ProviderName", "PublisherName")
 
 
 _EXPORTED = (
@@ -198,7 +102,7 @@ _OWN = (
 
 def exported_columns(version: Version = Version.V1_4) -> tuple[str, ...]:
     """The columns of our rows, sorted; custom ones last."""
-    providers = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
+    providers = PROVIDERS_SINCE_1_3 if version is Version.V1_4 else PROVIDERS_TO_1_3
     return (*sorted((*_EXPORTED, *providers)), *_OWN)
 
 
@@ -233,13 +137,8 @@ def _add_price(use: CapacityUse, price: Quantity) -> CapacityUse:
 
 
 def focus_rows(record: RunRecord, billing_account: str, version: Version = Version.V1_4) -> list[dict[str, Any]]:
-    """The rows of a record (see `missing_rows_reason`). The bill already charges these node hours, so FOCUS's cost
-    columns are 0 and the record's figures are in custom columns. `billing_account`: the payer's id on the invoice.
-    """
-    rows = [row for use in record.cost.uses for row in _rows(record, use, billing_account, version)]
-    found = problems(exported_columns(version), rows, version)
-    assert not found, found
-    return rows
+    """Rows of a record; their costs are 0, since the bill has these node hours, and figures are in custom columns."""
+    return [row for use in record.cost.uses for row in _rows(record, use, billing_account, version)]
 
 
 def _rows(record: RunRecord, use: CapacityUse, billing_account: str, version: Version) -> Iterator[dict[str, Any]]:
@@ -271,7 +170,7 @@ def _rows(record: RunRecord, use: CapacityUse, billing_account: str, version: Ve
 def _common(record: RunRecord, use: CapacityUse, billing_account: str, version: Version) -> dict[str, Any]:
     provider, price = _NAMES.get(record.provider, record.provider or "unknown"), use.usd_per_hour
     kind = use.capacity or "unknown capacity"
-    providers = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
+    providers = PROVIDERS_SINCE_1_3 if version is Version.V1_4 else PROVIDERS_TO_1_3
     return {
         **dict.fromkeys((*COSTS, *QUANTITIES), 0.0),
         **dict.fromkeys(providers, provider),
@@ -309,7 +208,6 @@ def _session(record: RunRecord, use: CapacityUse) -> SessionRecord:
 
 
 def _energy(record: RunRecord, it_joules: Quantity) -> tuple[float | None, float | None]:
-    """Joules of the data centre and grams of CO2e."""
     pue, intensity = record.energy.pue.value, record.carbon.intensity_g_per_kwh.value
     joules = None if it_joules.value is None or pue is None else it_joules.value * pue
     return joules, None if joules is None or intensity is None else joules / _JOULES_PER_KWH * intensity

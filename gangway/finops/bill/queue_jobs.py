@@ -21,7 +21,6 @@ from gangway.trainer.core.regular_files import read_file
 
 _WORD = re.compile(r"(?P<provider>[a-z]+):(?P<stack>[a-z][a-z0-9-]*)=(?P<file>.+)")
 _LISTED = TypeAdapter(list[JobStatus])
-_NO_VALUE = "(none)"
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def shares_table(lines: Iterable[JobLine]) -> Table:
         table.add_column(column, justify="right" if column in ("jobs", "node-hours", "USD") else "left")
     for share in shares(lines):
         table.add_row(
-            escape(f"{share.stack}, {share.provider}"), escape(share.team or _NO_VALUE), escape(share.user),
+            escape(f"{share.stack}, {share.provider}"), escape(share.team or "(none)"), escape(share.user),
             f"{share.jobs:,}", f"{share.node_hours:,.1f}", f"{share.usd:,.2f}",
         )  # fmt: skip
     return table

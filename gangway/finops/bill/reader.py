@@ -28,7 +28,6 @@ _CHUNK = 1 << 18
 _HEAD = 4096
 _MAX_ROW = 1 << 20
 """Characters. Real rows have some thousand; an endless one would fill the memory."""
-_BATCH_ROWS = 4096
 _TOO_LONG = f"a row of more than {_MAX_ROW:,} characters"
 OWN_MARK = "x_run_id"
 """A column of `gangway report --format focus`, which is not a bill."""
@@ -216,7 +215,7 @@ def _parquet(path: Path) -> Table:
         number = 0
         with file:
             try:
-                for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                for batch in file.iter_batches(batch_size=4096):
                     for number, row in enumerate(batch.to_pylist(), number + 1):  # noqa: B020 - it counts on
                         yield number, row
             except (pyarrow.ArrowException, OSError) as error:
@@ -247,9 +246,7 @@ _Key = tuple[str, str, str, str]
 
 
 class Bills:
-    """Bills in files and folders. After a pass over `charges`, `num_rows` counts the used rows and `num_replaced` those
-    skipped for a newer delivery. InputError: see `find_deliveries`.
-    """
+    """Bills in files and folders; a pass over `charges` counts its rows. InputError: see `find_deliveries`."""
 
     def __init__(self, places: Sequence[Path]) -> None:
         self.deliveries = find_deliveries(places)
@@ -263,10 +260,7 @@ class Bills:
         self._formats: set[str] = set()
 
     def charges(self, progress: Callable[[int], object] = lambda rows: None) -> Iterator[Charge]:
-        """Yield the charges of all files, of the newest delivery per account and billing period. `progress`: called
-        every thousand rows with their number. InputError: not a bill, an invalid value, or two deliveries of one period
-        in unknown order.
-        """
+        """Charges of the newest delivery per account and period. InputError: no bill, or an invalid value or order."""
         self._start()
         for delivery in self.deliveries.used:
             keys = self._keys[delivery] = {}

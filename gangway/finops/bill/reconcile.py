@@ -23,15 +23,12 @@ Cost = Literal["effective", "billed"]
 _COSTS = {"effective": effective, "billed": billed}
 _HOUR_SEC = 3600.0
 _CLOUDS = ("aws", "azure", "gcp")
-_MOST_SERVICES = 4
 _ALL_HOURS = "all of max_hours"
 
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run, in USD. `billed`: its sums are 0 if the bill has nothing for the run; `why_nothing`: why the bill has
-    nothing for it, else empty.
-    """
+    """One run, in USD. `billed`: its sums are 0 if the bill has nothing for the run, as `why_nothing` explains."""
 
     run_id: str
     stack: str
@@ -123,11 +120,7 @@ def reconcile(
     progress: Callable[[int], object] = lambda rows: None,
     jobs: Sequence[QueueJob] = (),
 ) -> Reconciliation:
-    """Match a bill with records. `bills`: read twice if a resource is tagged in some rows only; `plans`: by stack, for
-    runs without their own; `cost`: `effective`, or `billed` as invoiced; `rates`: US dollars per unit of other
-    currencies; `progress`: called with the rows read; `jobs`: of clusters with queues. InputError: not a bill, or an
-    invalid value.
-    """
+    """`plans`: for runs without their own; `rates`: dollars per unit of other currencies. InputError: no bill."""
     windows = [*(_window(run.record) for run in runs), *(job.window for job in jobs)]
 
     def filled(known: Mapping[str, str]) -> CostAllocation:
@@ -343,7 +336,7 @@ def _rest_table(result: Reconciliation) -> Table:
 
 
 def _add(table: Table, label: str, sums: Sums) -> None:
-    services = sums.by_service.most_common(_MOST_SERVICES)
+    services = sums.by_service.most_common(4)
     detail = ", ".join(f"{name or 'no service'} {_usd(usd)}" for name, usd in services)
     more = len(sums.by_service) - len(services)
     period = (

@@ -35,7 +35,7 @@ class Remaining:
 
 
 def remaining(windows: Sequence[tuple[float, float]], images_left: float, level: float = 0.9) -> Remaining:
-    """Forecast a job's remaining time. `windows`: seconds and images in order; at least FEWEST_WINDOWS."""
+    """`windows`: seconds and images of past windows, without stops; at least FEWEST_WINDOWS."""
     assert len(windows) >= FEWEST_WINDOWS, "whoever has fewer does not ask"
     images = sum(count for _, count in windows)
     naive = images_left * sum(seconds for seconds, _ in windows) / images

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import islice
 from statistics import median
 from typing import Any
@@ -28,7 +29,6 @@ from gangway.finops.prices.source import (
 _EGRESS = {"": 0.0, "-from-10tb": 20_000.0, "-from-50tb": 100_000.0, "-from-150tb": 200_000.0}
 """An amount in GB within each tier."""
 _HOUR = "Hrs"
-_HOUR_SPELLINGS = ("hrs", "hours", "hour")
 _LUSTRE = "CreateFileSystem:Lustre"
 
 
@@ -78,7 +78,7 @@ class Product:
 
     def get_unit(self, listed: str) -> str:
         """The catalogue's unit for the expected listed one; any other unchanged, to be refused."""
-        is_hour = self.listed_unit == _HOUR and listed.lower() in _HOUR_SPELLINGS
+        is_hour = self.listed_unit == _HOUR and listed.lower() in ("hrs", "hours", "hour")
         return self.unit if is_hour or listed == self.listed_unit else listed
 
 
@@ -154,7 +154,6 @@ FILTERS: Mapping[str, str] = {
 TERMS: Mapping[str, PriceField] = {"1yr": "reserved_1y", "3yr": "reserved_3y"}
 PLATFORM = "Linux/UNIX"
 MAX_ATTEMPTS = 6
-CONNECT_SEC = 10
 BLOCK_HOURS = 24
 BLOCK_FAMILIES = ("p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.", "trn1.", "trn2.")
 """Families sold in capacity blocks."""
@@ -163,7 +162,7 @@ SPOT_BATCH = 50
 _NEVER = datetime.min.replace(tzinfo=UTC)
 FILES_URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws"
 EC2 = "AmazonEC2"
-LINES_BEFORE = 5
+_API, _FILE = "AWS Price List API", "AWS public offer file"
 
 
 class AwsSource:
@@ -195,81 +194,65 @@ class AwsSource:
             yield from self._blocks(region, types)
 
     def _on_demand(self, query: Query) -> Iterator[Answer]:
-        machine_filters = {**FILTERS, "instanceType": query.item, "regionCode": query.region}
-        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in machine_filters.items()]
-        for text in self._pages(self._pricing, "get_products", "PriceList", ServiceCode="AmazonEC2", Filters=filters):
-            try:
-                product = json.loads(text) if isinstance(text, str) else text
-                yield from self._product_prices(product)
-            except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                yield Gap(query.region, query.item, f"a product lacks documented fields: {problem!r}")
+        filters = {**FILTERS, "instanceType": query.item, "regionCode": query.region}
+        return self._products(query, EC2, filters, self._product_prices)
 
     def _service(self, query: Query) -> Iterator[Answer]:
         """The price of the tier that holds the service's amount; for a machine, its on-demand price."""
         if query.item.startswith(INSTANCE):
             yield from as_services(self._on_demand(Query(query.item.removeprefix(INSTANCE), query.region)))
         elif product := AWS_SERVICES.get(query.item):
-            product_filters = product.filters(query.region).items()
-            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in product_filters]
-            request = {"ServiceCode": product.code, "Filters": filters}
-            for text in self._pages(self._pricing, "get_products", "PriceList", **request):
-                try:
-                    product_row = json.loads(text) if isinstance(text, str) else text
-                    attributes = product_row["product"]["attributes"]
-                    if product.matches(attributes["usagetype"], attributes.get("operation", "")):
-                        yield from self._service_prices(query, product, product_row)
-                except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                    yield Gap(query.region, query.item, f"a product lacks documented fields: {problem!r}")
+            read = partial(self._service_prices, query, product)
+            yield from self._products(query, product.code, product.filters(query.region), read)
 
-    def _service_prices(self, query: Query, product: Product, product_row: Mapping[str, Any]) -> Iterator[Observed]:
-        for term in product_row["terms"].get("OnDemand", {}).values():
-            if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
-                continue
-            for rate in term["priceDimensions"].values():
-                ((currency, amount),) = rate["pricePerUnit"].items()
+    def _products(
+        self,
+        query: Query,
+        code: str,
+        filters: Mapping[str, str],
+        read: Callable[[Mapping[str, Any]], Iterable[Observed]],
+    ) -> Iterator[Answer]:
+        terms = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in filters.items()]
+        for text in self._pages(self._pricing, "get_products", "PriceList", ServiceCode=code, Filters=terms):
+            try:
+                yield from read(json.loads(text) if isinstance(text, str) else text)
+            except (KeyError, TypeError, ValueError, AttributeError) as problem:
+                yield Gap(query.region, query.item, f"a product lacks documented fields: {problem!r}")
+
+    def _service_prices(self, query: Query, product: Product, row: Mapping[str, Any]) -> Iterator[Observed]:
+        attributes = row["product"]["attributes"]
+        if not product.matches(attributes["usagetype"], attributes.get("operation", "")):
+            return
+        published = _day(row.get("publicationDate"), self._now.date())
+        for term in row["terms"].get("OnDemand", {}).values():
+            for rate in self._current_rates(term):
+                ((currency, usd),) = rate["pricePerUnit"].items()
                 if holds(rate["beginRange"], rate["endRange"], product.amount):
-                    yield _service_price(
-                        query,
-                        product,
-                        float(amount),
-                        unit=str(rate["unit"]),
-                        currency=currency,
-                        source=f"AWS Price List API: {product.usage or product.family}",
-                        as_of=_day(product_row.get("publicationDate"), self._now.date()),
-                        url=API_URL,
-                    )
+                    yield _service_price(query, product, usd, str(rate["unit"]), currency, _API, published, API_URL)
 
     def _product_prices(self, product: Mapping[str, Any]) -> Iterator[Observed]:
         terms = product["terms"]
         for term in terms.get("OnDemand", {}).values():
-            yield from self._term_price(product, term, "on_demand", "on demand")
+            yield from self._term_price(product, term, "on_demand")
         for term in terms.get("Reserved", {}).values():
             about = term["termAttributes"]
             field = TERMS.get(about["LeaseContractLength"])
             if field and (about["OfferingClass"], about["PurchaseOption"]) == ("standard", "No Upfront"):
                 # No upfront: the hourly price is the total over the hours.
-                yield from self._term_price(product, term, field, "reserved, standard, no upfront")
+                yield from self._term_price(product, term, field)
 
-    def _term_price(
-        self, product: Mapping[str, Any], term: Mapping[str, Any], field: PriceField, description: str
-    ) -> Iterator[Observed]:
-        if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
-            return
+    def _term_price(self, product: Mapping[str, Any], term: Mapping[str, Any], field: PriceField) -> Iterator[Observed]:
         attributes = product["product"]["attributes"]
-        for rate in term["priceDimensions"].values():
-            ((currency, amount),) = rate["pricePerUnit"].items()
-            yield Observed(
-                provider=self.name,
-                item=attributes["instanceType"],
-                region=attributes["regionCode"],
-                field=field,
-                value=float(amount),
-                source=f"AWS Price List API: Linux, shared, {description}",
-                as_of=_day(product.get("publicationDate"), self._now.date()),
-                url=API_URL,
-                unit="hour" if rate["unit"] == "Hrs" else str(rate["unit"]),
-                currency=currency,
-            )
+        item, region = attributes["instanceType"], attributes["regionCode"]
+        published = _day(product.get("publicationDate"), self._now.date())
+        for rate in self._current_rates(term):
+            ((currency, usd),) = rate["pricePerUnit"].items()
+            yield _machine_price(item, region, field, usd, str(rate["unit"]), currency, _API, published, API_URL)
+
+    def _current_rates(self, term: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+        is_future = _day(term.get("effectiveDate"), self._now.date()) > self._now.date()
+        rates: Mapping[str, Mapping[str, Any]] = {} if is_future else term["priceDimensions"]
+        return rates.values()
 
     def _spot(self, region: str, types: Sequence[str]) -> Iterator[Answer]:
         client = self._clients("ec2", region)
@@ -331,7 +314,6 @@ class AwsSource:
         )
 
     def _pages(self, client: Any, operation: str, key: str, **request: Any) -> Iterator[Any]:
-        """Every row of all pages; boto3 retries while AWS is busy."""
         from botocore import exceptions
 
         try:
@@ -344,20 +326,19 @@ class AwsSource:
 
 
 def _service_price(
-    query: Query, product: Product, usd: float, *, unit: str, currency: str, source: str, as_of: date, url: str
+    query: Query, product: Product, usd: str, unit: str, currency: str, origin: str, as_of: date, url: str
 ) -> Observed:
-    return Observed(
-        provider="aws",
-        item=query.item,
-        region=query.region,
-        field=SERVICE_FIELD,
-        value=usd * product.factor,
-        source=source,
-        as_of=as_of,
-        url=url,
-        unit=product.get_unit(unit),
-        currency=currency,
-    )
+    source, value = f"{origin}: {product.usage or product.family}", float(usd) * product.factor
+    place = ("aws", query.item, query.region, SERVICE_FIELD)
+    return Observed(*place, value, source, as_of, url=url, unit=product.get_unit(unit), currency=currency)
+
+
+def _machine_price(
+    item: str, region: str, field: PriceField, usd: str, unit: str, currency: str, origin: str, as_of: date, url: str
+) -> Observed:
+    kind = "on demand" if field == "on_demand" else "reserved, standard, no upfront"
+    source, unit = f"{origin}: Linux, shared, {kind}", "hour" if unit == _HOUR else unit
+    return Observed("aws", item, region, field, float(usd), source, as_of, url=url, unit=unit, currency=currency)
 
 
 def _day(text: Any, else_day: date) -> date:
@@ -384,8 +365,8 @@ class AwsPublicSource:
     name = "aws"
     how = "the public offer files, without credentials: neither spot nor capacity blocks, and they are large"
 
-    def __init__(self, web: Web, today: date, files_url: str = FILES_URL) -> None:
-        self._web, self._today, self._files_url = web, today, files_url
+    def __init__(self, web: Web, today: date) -> None:
+        self._web, self._today = web, today
         self._everywhere: dict[str, list[Answer]] = {}
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
@@ -414,7 +395,6 @@ class AwsPublicSource:
             yield Gap(region, ", ".join(products), str(problem))
 
     def _global_file(self, code: str) -> Sequence[Answer]:
-        """The rows without a region, read once."""
         if code not in self._everywhere:
             products = {name: product for name, product in AWS_SERVICES.items() if product.is_global}
             self._everywhere[code] = list(self._service_file(code, "", _select_code(products, code)))
@@ -441,9 +421,10 @@ class AwsPublicSource:
 
     def _open(self, code: str, region: str, required: Sequence[str]) -> tuple[Iterator[str], list[str], date]:
         """The lines after the header, the columns, the date. SourceError: no offer file."""
-        url = "/".join(part for part in (self._files_url, code, "current", region, "index.csv") if part)
+        url = "/".join(part for part in (FILES_URL, code, "current", region, "index.csv") if part)
         lines = self._web.lines(url)
-        about = dict(row for row in csv.reader(islice(lines, LINES_BEFORE)) if len(row) == 2)
+        # Five lines about the file precede the columns.
+        about = dict(row for row in csv.reader(islice(lines, 5)) if len(row) == 2)
         columns = next(csv.reader(islice(lines, 1)), [])
         lacking = [name for name in required if name not in columns]
         if lacking or "Publication Date" not in about:
@@ -470,34 +451,17 @@ class AwsPublicSource:
             if not is_family or not product.matches(row["usageType"], row.get("operation", "")):
                 continue
             if holds(row["StartingRange"], row["EndingRange"], product.amount):
-                yield _service_price(
-                    Query(name, region, is_service=True),
-                    product,
-                    float(row["PricePerUnit"]),
-                    unit=row["Unit"],
-                    currency=row["Currency"],
-                    source=f"AWS public offer file: {product.usage or product.family}",
-                    as_of=published,
-                    url=f"{FILES_URL}/{product.code}/current/index.csv",
-                )
+                query, url = Query(name, region, is_service=True), f"{FILES_URL}/{product.code}/current/index.csv"
+                price = (row["PricePerUnit"], row["Unit"], row["Currency"])
+                yield _service_price(query, product, *price, _FILE, published, url)
 
     def _row_prices(self, row: Mapping[str, str], published: date) -> Iterator[Observed]:
         field = _field(row)
         if field is None or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
             return
-        description = "on demand" if field == "on_demand" else "reserved, standard, no upfront"
-        yield Observed(
-            provider=self.name,
-            item=row["Instance Type"],
-            region=row["Region Code"],
-            field=field,
-            value=float(row["PricePerUnit"]),
-            source=f"AWS public offer file: Linux, shared, {description}",
-            as_of=published,
-            url=f"{FILES_URL}/{EC2}/current/index.csv",
-            unit="hour" if row["Unit"] == "Hrs" else row["Unit"],
-            currency=row["Currency"],
-        )
+        item, url = (row["Instance Type"], row["Region Code"]), f"{FILES_URL}/{EC2}/current/index.csv"
+        price = (row["PricePerUnit"], row["Unit"], row["Currency"])
+        yield _machine_price(*item, field, *price, _FILE, published, url)
 
 
 def _select_code(products: Mapping[str, Product], code: str) -> dict[str, Product]:
@@ -534,7 +498,7 @@ def open_source(now: datetime) -> PriceSource:
         raise SourceError(f"AWS's credentials cannot be read: {problem}") from None
     if not signed_in:
         return AwsPublicSource(Web(plain_session()), now.date())
-    config = Config(retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS}, connect_timeout=CONNECT_SEC)
+    config = Config(retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS}, connect_timeout=10)
     made: dict[tuple[str, str], Any] = {}
 
     def client(service: str, region: str) -> Any:

@@ -9,18 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gangway.components.catalog.validators import SERVICE_FIELD, Observed, PriceField
-from gangway.finops.prices.source import (
-    INSTANCE,
-    Answer,
-    Gap,
-    PriceSource,
-    Query,
-    SourceError,
-    Web,
-    as_services,
-    plain_session,
-    unreadable_gaps,
-)
+from gangway.finops.prices import source
 
 _GLOBAL = "Global"
 _DNS_ZONE = "Zone 1"
@@ -155,10 +144,10 @@ class AzureSource:
     name = "azure"
     how = "the retail prices API, without credentials"
 
-    def __init__(self, web: Web, today: date, api_url: str = API_URL) -> None:
+    def __init__(self, web: source.Web, today: date, api_url: str = API_URL) -> None:
         self._web, self._today, self._api_url = web, today, api_url
 
-    def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
+    def fetch(self, queries: Sequence[source.Query]) -> Iterable[source.Answer]:
         """Fetch prices, see `PriceSource`."""
         for region in dict.fromkeys(query.region for query in queries):
             own = [query for query in queries if query.region == region]
@@ -166,16 +155,16 @@ class AzureSource:
                 yield from self._region(region, sizes)
             yield from self._services(region, [query.item for query in own if query.is_service])
 
-    def _services(self, region: str, services: Sequence[str]) -> Iterator[Answer]:
-        sizes = [name.removeprefix(INSTANCE) for name in services if name.startswith(INSTANCE)]
-        yield from as_services(self._region(region, sizes)) if sizes else ()
+    def _services(self, region: str, services: Sequence[str]) -> Iterator[source.Answer]:
+        sizes = [name.removeprefix(source.INSTANCE) for name in services if name.startswith(source.INSTANCE)]
+        yield from source.as_services(self._region(region, sizes)) if sizes else ()
         meters = {name: AZURE_SERVICES[name] for name in services if name in AZURE_SERVICES}
         for place in dict.fromkeys(meter.place for meter in meters.values()):
             selected = {name: meter for name, meter in meters.items() if meter.place == place}
             yield from self._service_prices(region, place or region, selected)
-        yield from unreadable_gaps(services, AZURE_UNREAD)
+        yield from source.unreadable_gaps(services, AZURE_UNREAD)
 
-    def _service_prices(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
+    def _service_prices(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[source.Answer]:
         """The tier of each meter that holds its amount. `place`: the region to query."""
         conditions = " or ".join(dict.fromkeys(meter.condition for meter in meters.values()))
         region_filter = f"armRegionName eq '{place}' and priceType eq 'Consumption' and ({conditions})"
@@ -186,23 +175,17 @@ class AzureSource:
                     if meter.matches(row) and _tier(row) <= meter.amount and _effective(row) <= self._today:
                         current[name] = max(current.get(name, row), row, key=_service_ranks)
             except (KeyError, TypeError, AttributeError, ValueError):
-                yield Gap(region, str(row)[:80], "a meter lacks documented fields")
+                yield source.Gap(region, str(row)[:80], "a meter lacks documented fields")
         for name, row in current.items():
             meter, listed_unit = meters[name], str(row["unitOfMeasure"])
-            yield Observed(
-                provider=self.name,
-                item=name,
-                region=region,
-                field=SERVICE_FIELD,
-                value=float(row["retailPrice"]) * meter.factor,
-                source=f"{TITLE}, {row['productName']}, {row['meterName']}",
-                as_of=self._today,
-                url=API_URL,
-                unit=meter.unit if listed_unit == meter.listed_unit else listed_unit,
-                currency=str(row["currencyCode"]),
+            usd, unit = (
+                float(row["retailPrice"]) * meter.factor,
+                meter.unit if listed_unit == meter.listed_unit else listed_unit,
             )
+            about = f"{row['productName']}, {row['meterName']}"
+            yield self._price(name, region, SERVICE_FIELD, usd, about, unit, row["currencyCode"])
 
-    def _region(self, region: str, sizes: Sequence[str]) -> Iterator[Answer]:
+    def _region(self, region: str, sizes: Sequence[str]) -> Iterator[source.Answer]:
         current: dict[tuple[str, PriceField], dict[str, Any]] = {}
         names = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
         condition = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({names})"
@@ -213,7 +196,7 @@ class AzureSource:
                 if key and _ranks(meter) > _ranks(current.get(key, {})):
                     current[key] = meter
             except (KeyError, TypeError, AttributeError, ValueError):
-                yield Gap(region, str(meter)[:80], "a meter lacks documented fields")
+                yield source.Gap(region, str(meter)[:80], "a meter lacks documented fields")
         for (size, field), meter in current.items():
             if size in sizes:
                 yield from self._observed(size, field, meter)
@@ -222,13 +205,13 @@ class AzureSource:
         page = self._web.json(self._api_url, {"api-version": VERSION, "currencyCode": "'USD'", "$filter": condition})
         while True:
             if not isinstance(page.get("Items"), list):
-                raise SourceError(f"{self._api_url} answered without Items: {str(page)[:80]!r}")
+                raise source.SourceError(f"{self._api_url} answered without Items: {str(page)[:80]!r}")
             yield from page["Items"]
             following = page.get("NextPageLink")
             if not following:
                 return
             if urlsplit(following).hostname != urlsplit(self._api_url).hostname:
-                raise SourceError(f"{self._api_url} names a next page on another host: {following[:80]!r}")
+                raise source.SourceError(f"{self._api_url} names a next page on another host: {following[:80]!r}")
             page = self._web.json(following)
 
     def _field(self, meter: Mapping[str, Any]) -> PriceField | None:
@@ -248,20 +231,21 @@ class AzureSource:
         term = f", {meter['reservationTerm']} over {hours} hours" if reserved else ""
         # Spot has one price per region.
         ends: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high") if field == "spot_high" else (field,)
-        unit = str(meter["unitOfMeasure"])
+        usd, unit, region = (
+            float(meter["retailPrice"]) / hours,
+            str(meter["unitOfMeasure"]),
+            str(meter["armRegionName"]),
+        )
+        about, currency = f"{meter['meterName']}{term}", meter["currencyCode"]
         for end in ends:
-            yield Observed(
-                provider=self.name,
-                item=size,
-                region=str(meter["armRegionName"]),
-                field=end,
-                value=float(meter["retailPrice"]) / hours,
-                source=f"{TITLE}, {meter['meterName']}{term}",
-                as_of=self._today,
-                url=API_URL,
-                unit=UNITS.get(unit, unit),
-                currency=str(meter["currencyCode"]),
-            )
+            yield self._price(size, region, end, usd, about, UNITS.get(unit, unit), currency)
+
+    def _price(
+        self, item: str, region: str, field: PriceField, usd: float, about: str, unit: str, currency: object
+    ) -> Observed:
+        source = f"{TITLE}, {about}"
+        place = (self.name, item, region, field)
+        return Observed(*place, usd, source, self._today, url=API_URL, unit=unit, currency=str(currency))
 
 
 def _effective(meter: Mapping[str, Any]) -> date:
@@ -284,6 +268,6 @@ def _ranks(meter: Mapping[str, Any]) -> tuple[bool, bool, date]:
     return True, bool(meter.get("isPrimaryMeterRegion")), _effective(meter)
 
 
-def open_source(now: datetime) -> PriceSource:
+def open_source(now: datetime) -> source.PriceSource:
     """The retail prices API, which wants no credentials."""
-    return AzureSource(Web(plain_session()), now.date())
+    return AzureSource(source.Web(source.plain_session()), now.date())

@@ -11,17 +11,7 @@ from typing import Any, TypeAlias, cast
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import GcpMachineType
 from gangway.components.catalog.validators import SERVICE_FIELD, Observed, PriceField
-from gangway.finops.prices.source import (
-    Answer,
-    Gap,
-    PriceSource,
-    Query,
-    SourceError,
-    Web,
-    WebSession,
-    plain_session,
-    unreadable_gaps,
-)
+from gangway.finops.prices import source
 
 EVERY_REGION = "global"
 """The region of entries with one price for all regions."""
@@ -128,9 +118,7 @@ E2_MACHINES: Mapping[str, tuple[float, float]] = {
 
 
 def get_price(sku: Mapping[str, Any], entry: Entry) -> tuple[float, str, str]:
-    """US dollars per catalogue unit, the unit, the currency. An unexpected unit is returned unchanged, to be refused.
-    KeyError, TypeError, ValueError, IndexError: an undocumented shape.
-    """
+    """Dollars per unit, unit, currency. KeyError, TypeError, ValueError, IndexError: an undocumented shape."""
     expression = sku["pricingInfo"][-1]["pricingExpression"]
     tiers = [rate for rate in expression["tieredRates"] if _start(rate) <= entry.amount]
     price = max(tiers, key=_start)["unitPrice"]
@@ -185,9 +173,7 @@ def is_dropped(description: str) -> bool:
 
 
 def part_prices(sku: Mapping[str, Any]) -> Iterable[tuple[Part, float]]:
-    """US dollars per hour of one core, GiB, card or chip of an entry, by region; none if dropped. KeyError, TypeError,
-    ValueError, IndexError: an undocumented shape, or an unexpected unit or currency.
-    """
+    """Dollars per hour of an entry's core, GiB, card or chip, by region. Raises as `get_price`."""
     description, usage = str(sku["description"]).lower(), sku["category"]["usageType"]
     if usage not in ("OnDemand", "Preemptible") or is_dropped(description):
         return
@@ -237,15 +223,13 @@ _Prices: TypeAlias = Mapping[Part, tuple[float, ...]]
 
 
 class GcpSource:
-    """The Cloud Billing Catalog. `web`: with credentials unless `key` is given; `machines`: to sum the parts for;
-    `today`: the prices' date.
-    """
+    """The Cloud Billing Catalog. `machines`: to sum the parts for; `today`: the prices' date."""
 
     name = "gcp"
 
     def __init__(
         self,
-        web: Web,
+        web: source.Web,
         machines: Mapping[str, GcpMachineType],
         today: date,
         how: str,
@@ -257,9 +241,9 @@ class GcpSource:
         self._read: _Prices | None = None
         self._services: dict[tuple[str, str], list[Observed]] = {}
         self._has_services = False
-        self._odd: list[Gap] = []
+        self._odd: list[source.Gap] = []
 
-    def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
+    def fetch(self, queries: Sequence[source.Query]) -> Iterable[source.Answer]:
         """Fetch prices, see `PriceSource`."""
         if self._read is None:
             self._read = self._walk()
@@ -270,7 +254,7 @@ class GcpSource:
             self._has_services = True
         for query in services:
             yield from self._service(query, self._read)
-        yield from unreadable_gaps([query.item for query in services], GCP_UNREAD)
+        yield from source.unreadable_gaps([query.item for query in services], GCP_UNREAD)
         for query in (query for query in queries if not query.is_service):
             for spot in (False, True):
                 if query.item in TPU_PARTS:
@@ -297,13 +281,13 @@ class GcpSource:
         while True:
             page = self._web.json(f"{self._api_url}/{path}", query)
             if not isinstance(page.get(key), list):
-                raise SourceError(f"{self._api_url} answered without {key}: {str(page)[:80]!r}")
+                raise source.SourceError(f"{self._api_url} answered without {key}: {str(page)[:80]!r}")
             yield from page[key]
             if not page.get("nextPageToken"):
                 return
             query["pageToken"] = page["nextPageToken"]
 
-    def _service(self, query: Query, prices: _Prices) -> Iterator[Answer]:
+    def _service(self, query: source.Query, prices: _Prices) -> Iterator[source.Answer]:
         """The service's price in the region or in all; for a machine, the sum of its parts."""
         if query.item in E2_MACHINES:
             cores, gib = E2_MACHINES[query.item]
@@ -314,7 +298,7 @@ class GcpSource:
         for region in (query.region, EVERY_REGION):
             yield from (replace(each, region=query.region) for each in self._services.get((query.item, region), ()))
 
-    def _walk_services(self) -> Iterator[Answer]:
+    def _walk_services(self) -> Iterator[source.Answer]:
         missing = {name: entry for name, entry in GCP_SERVICES.items() if not entry.is_listed_in(COMPUTE_NAME)}
         for row in self._rows("services", "services"):
             display_name = str(row.get("displayName"))
@@ -323,9 +307,9 @@ class GcpSource:
             for sku in self._rows(f"{row['name']}/skus", "skus") if entries else ():
                 yield from self._keep(sku, entries)
         for name, entry in missing.items():
-            yield Gap("", name, f"the Catalog has no service {entry.listed_in!r}")
+            yield source.Gap("", name, f"the Catalog has no service {entry.listed_in!r}")
 
-    def _keep(self, sku: Mapping[str, Any], entries: Mapping[str, Entry]) -> Iterator[Gap]:
+    def _keep(self, sku: Mapping[str, Any], entries: Mapping[str, Entry]) -> Iterator[source.Gap]:
         """Store an entry's prices if it is one of the services; a gap if its shape is unexpected."""
         try:
             for name in (name for name, entry in entries.items() if entry.matches(sku)):
@@ -336,21 +320,12 @@ class GcpSource:
 
     def _observe_service(self, name: str, entry: Entry, sku: Mapping[str, Any]) -> Iterator[Observed]:
         usd, unit, currency = get_price(sku, entry)
+        about = (f"{TITLE}: {sku['description']}", self._today)
         for region in sku["serviceRegions"]:
-            yield Observed(
-                provider=self.name,
-                item=name,
-                region=str(region),
-                field=SERVICE_FIELD,
-                value=usd,
-                source=f"{TITLE}: {sku['description']}",
-                as_of=self._today,
-                url=f"{API_URL}/services",
-                unit=unit,
-                currency=currency,
-            )
+            place, url = (self.name, name, str(region), SERVICE_FIELD), f"{API_URL}/services"
+            yield Observed(*place, usd, *about, url=url, unit=unit, currency=currency)
 
-    def _machine(self, query: Query, family: Family, spot: bool, prices: _Prices) -> Iterator[Answer]:
+    def _machine(self, query: source.Query, family: Family, spot: bool, prices: _Prices) -> Iterator[source.Answer]:
         machine = self._machines[query.item]
         cards = [name for name in family.cards if Part(name, query.region, spot) in prices]
         amounts = {cards[0] if cards else family.cards[0]: float(machine.num_accelerators.value)}
@@ -365,25 +340,17 @@ class GcpSource:
         elif cards:
             # Without its card the machine is not sold there, so nothing is missing.
             label = f"{query.item}, {'spot' if spot else 'on demand'}"
-            yield Gap(query.region, label, f"no unique price for its {', '.join(lacking)}")
+            yield source.Gap(query.region, label, f"no unique price for its {', '.join(lacking)}")
 
-    def _chip(self, query: Query, spot: bool, prices: _Prices) -> Iterator[Answer]:
+    def _chip(self, query: source.Query, spot: bool, prices: _Prices) -> Iterator[source.Answer]:
         for usd in prices.get(Part(TPU_PARTS[query.item], query.region, spot), ()):
             yield from self._observed(query, spot, usd, TPU_PARTS[query.item], "chip-hour")
 
-    def _observed(self, query: Query, spot: bool, usd: float, parts: str, unit: str) -> Iterator[Observed]:
+    def _observed(self, query: source.Query, spot: bool, usd: float, parts: str, unit: str) -> Iterator[Observed]:
+        about = (f"{TITLE}: {parts}{', spot' if spot else ''}", self._today)
         for field in _FIELDS[spot]:
-            yield Observed(
-                provider=self.name,
-                item=query.item,
-                region=query.region,
-                field=field,
-                value=usd,
-                source=f"{TITLE}: {parts}{', spot' if spot else ''}",
-                as_of=self._today,
-                url=f"{API_URL}/{COMPUTE_ENGINE}/skus",
-                unit=unit,
-            )
+            place, url = (self.name, query.item, query.region, field), f"{API_URL}/{COMPUTE_ENGINE}/skus"
+            yield Observed(*place, usd, *about, url=url, unit=unit)
 
 
 def _total(amounts: Mapping[str, float], region: str, spot: bool, prices: _Prices) -> tuple[float, list[str]]:
@@ -415,27 +382,27 @@ def _needed_parts() -> frozenset[str]:
     )
 
 
-def _gap(sku: object, problem: Exception, parts: Collection[str], entries: Iterable[Entry]) -> list[Gap]:
+def _gap(sku: object, problem: Exception, parts: Collection[str], entries: Iterable[Entry]) -> list[source.Gap]:
     """A gap for an unexpected shape, only if it looks like a wanted part or service."""
     description = str(sku.get("description", "")) if isinstance(sku, dict) else ""
     is_part = any(name in description.lower() for name in parts) and not is_dropped(description)
     if not is_part and not any(entry.is_described(description) for entry in entries):
         return []
-    return [Gap("", description[:80], f"an entry lacks documented fields: {problem!r}")]
+    return [source.Gap("", description[:80], f"an entry lacks documented fields: {problem!r}")]
 
 
-def open_source(now: datetime) -> PriceSource:
+def open_source(now: datetime) -> source.PriceSource:
     """The Cloud Billing Catalog. SourceError: there are neither credentials nor a key."""
     from gangway.components.gcp.tpu.api import TpuError, open_session
 
     key = os.environ.get(KEY_VARIABLE)
     if key:
-        session, how = plain_session(), f"the Cloud Billing Catalog, with the key in {KEY_VARIABLE}"
+        session, how = source.plain_session(), f"the Cloud Billing Catalog, with the key in {KEY_VARIABLE}"
     else:
         try:
-            session = cast("WebSession", open_session(API_URL))
+            session = cast("source.WebSession", open_session(API_URL))
         except TpuError as problem:
-            raise SourceError(f"{problem}; an API key in {KEY_VARIABLE} also works") from None
+            raise source.SourceError(f"{problem}; an API key in {KEY_VARIABLE} also works") from None
         how = "the Cloud Billing Catalog, with Application Default Credentials"
     machines = cast("dict[str, GcpMachineType]", dict(load_provider("gcp").machines))
-    return GcpSource(Web(session), machines, now.date(), how, key or None)
+    return GcpSource(source.Web(session), machines, now.date(), how, key or None)

@@ -48,9 +48,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome for one source. `how`: what was read, with which credentials; `changes`: accepted prices that differ
-    from the known ones; `confirmed`: number of accepted prices that do not differ.
-    """
+    """`how`: what was read, with which credentials; `changes`, `confirmed`: accepted prices that differ or do not."""
 
     provider: str
     how: str
@@ -122,7 +120,6 @@ def refresh(source: PriceSource, provider: str, regions: Sequence[str], today: d
 
 
 def _known(catalog: Catalog, tpus: TpuCatalog | None) -> _Known:
-    """Known prices by item and region, in the catalogue's order."""
     known: _Known = {}
     for price in flatten("", catalog.prices, () if tpus is None else tpus.prices, catalog.services):
         if price.fact.value is not None:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """A question and its answer. `max_intensity`: gCO2e per kWh; None for no limit. `top`: offers printed with reasons;
-    0 for all. JSON has all. `refused`: offers excluded by each limit on regions.
-    """
+    """`max_intensity`: gCO2e per kWh; `top`: offers printed with reasons, 0 for all."""
 
     accelerator: str
     job: Job
@@ -219,7 +217,6 @@ def _grid(place: Region) -> dict[str, Any]:
 
 
 def _unknown(quoted: Quoted) -> str:
-    """What is missing; with --sort carbon possibly only the emissions."""
     return quoted.missing or f"emissions not known: {_grid_or_watts(quoted)}"
 
 

@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING
 from gangway.components.catalog.reliability import failures_per_hour, load_reliability
 from gangway.components.catalog.schema import Fact
 from gangway.components.core.findings import InputError
+from gangway.components.estimate import tco
 from gangway.components.estimate.cost import HOURS_PER_MONTH
 from gangway.components.estimate.energy import board_share
 from gangway.components.estimate.offers import COMMITMENTS
-from gangway.components.estimate.tco import (
-    HOURS_PER_YEAR,
-    CloudSide,
-    OnPremSide,
-    OnPremTable,
-    availability,
-    engineers,
-    load_onprem,
-)
 
 if TYPE_CHECKING:
     from gangway.components.catalog.schema import MachineType
@@ -46,10 +38,7 @@ UNITS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Inputs:
-    """One comparison. `facts`: by the names of UNITS, `resale` is at the end of the years; `rented`: the compared
-    offer, None if the price was given; `reserved`: commitments with a known price, and the on-demand price; `unpriced`:
-    commitments, and providers, without a known price.
-    """
+    """One comparison. `facts`: by the names of UNITS, `resale` at the years' end; `unpriced`: without a known price."""
 
     accelerator: str
     num_nodes: int
@@ -66,17 +55,17 @@ class Inputs:
     @property
     def hours(self) -> float:
         """Hours of ownership."""
-        return self.years * HOURS_PER_YEAR
+        return self.years * tco.HOURS_PER_YEAR
 
     @property
-    def cloud(self) -> CloudSide:
+    def cloud(self) -> tco.CloudSide:
         """One rented node."""
-        return CloudSide(self.value("usd_per_hour"), self.value("utilisation"), self.value("fixed"))
+        return tco.CloudSide(self.value("usd_per_hour"), self.value("utilisation"), self.value("fixed"))
 
     @property
-    def onprem(self) -> OnPremSide:
+    def onprem(self) -> tco.OnPremSide:
         """One owned node."""
-        return OnPremSide(
+        return tco.OnPremSide(
             capex_usd=self.value("capex"),
             resale_usd=self.value("capex") * self.value("resale") / (1 + self.rate) ** self.years,
             kw=self.value("kw"),
@@ -96,14 +85,11 @@ class Inputs:
 def gather(
     accelerator: str, num_nodes: int, years: float, offers: "Sequence[Offer]", given: Mapping[str, float | None]
 ) -> Inputs:
-    """Collect the inputs of a comparison. `accelerator`: such as `H100x8`; `offers`: all offers of such a node, at
-    least one; `given`: checked command-line values by the names of UNITS, and commitment prices by kind. InputError: a
-    price or a power draw is unknown and not given.
-    """
+    """`given`: checked values by the names of UNITS, and commitment prices. InputError: a figure is unknown."""
     on_demand = [o for o in offers if o.kind == "on-demand" and _is_priced(o)]
     cheapest = min(on_demand, key=lambda o: o.price.value or 0.0, default=None)
     rented = None if given.get("usd_per_hour") is not None else cheapest
-    table, machine = load_onprem(), (rented or offers[0]).machine
+    table, machine = tco.load_onprem(), (rented or offers[0]).machine
     found: dict[str, Fact[float] | None] = {
         "usd_per_hour": None if rented is None else _require_value(rented.price),
         "fixed": _assumed(0.0, "storage and head node left out on both sides"),
@@ -154,7 +140,7 @@ def _given_fact(price: float) -> Fact[float | None]:
     return Fact[float | None](value=price, source="given on the command line", as_of=date.today(), confidence="assumed")
 
 
-def _resale(table: OnPremTable, years: float) -> Fact[float]:
+def _resale(table: tco.OnPremTable, years: float) -> Fact[float]:
     sold, decline = table.sold_share, table.resale_decline
     source = f"{sold.value:.0%} of the price can be sold, and lose {decline.value:.2%} a year: {decline.source}"
     return sold.model_copy(
@@ -162,9 +148,9 @@ def _resale(table: OnPremTable, years: float) -> Fact[float]:
     )
 
 
-def _operations(table: OnPremTable, num_nodes: int, accelerators: int) -> Fact[float]:
+def _operations(table: tco.OnPremTable, num_nodes: int, accelerators: int) -> Fact[float]:
     pay, per_engineer = table.engineer_usd_per_year, table.accelerators_per_engineer
-    number = engineers(num_nodes, accelerators, table.nodes_of_first_engineer.value, per_engineer.value)
+    number = tco.engineers(num_nodes, accelerators, table.nodes_of_first_engineer.value, per_engineer.value)
     engineer_noun, node_noun = "engineer" + "s" * (number != 1), "node" + "s" * (num_nodes != 1)
     source = f"{number:.2g} {engineer_noun} for {num_nodes} {node_noun}: {pay.source}; {per_engineer.source}"
     return pay.model_copy(update={"value": pay.value * number / 12 / num_nodes, "source": source})
@@ -175,13 +161,12 @@ def _availability(machine: "MachineType") -> Fact[float]:
     failures, repair = failures_per_hour(machine), load_reliability().repair.hours
     source = f"one failure in {1 / failures.value:,.0f} h, {repair.value:g} h until it works again: {failures.source}"
     return repair.model_copy(
-        update={"value": availability(failures.value, repair.value), "source": source, "url": failures.url}
+        update={"value": tco.availability(failures.value, repair.value), "source": source, "url": failures.url}
     )
 
 
 def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[str, Fact[float] | None]:
-    """Price, draw and colocation of an owned node; None if unknown."""
-    table = load_onprem()
+    table = tco.load_onprem()
     own = table.nodes.get(accelerator)
     board, host, share = machine.accelerator_watts, machine.host_watts, board_share(machine).value
     mean = peak = None

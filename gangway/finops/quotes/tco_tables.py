@@ -52,10 +52,7 @@ _KINDS: Final[tuple[Literal["png", "svg"], ...]] = ("png", "svg")
 
 @dataclass(frozen=True)
 class Commitment:
-    """A reservation, paid whether used or not. `label`: provider, region, machine type and term; `price`: US dollars
-    per node-hour of the term; `usd`: all nodes over the years, whole terms paid; `paid_hours`: of these terms;
-    `pays_above`: the utilisation above which it beats on demand; `onprem_months`: months until owning beats it.
-    """
+    """A reservation, paid whether used or not. `usd`: whole terms of all nodes; `pays_above`: a utilisation."""
 
     label: str
     short: str
@@ -73,12 +70,10 @@ class Tco:
 
     Attributes:
         cloud_usd: all nodes rented by the hour, over the years, in today's dollars.
-        onprem_usd: all nodes owned, likewise.
         onprem_usd_per_node_hour: per hour, used or not.
         onprem_usd_per_used_hour: per hour of work at the given utilisation.
         utilisation: break-even over these years; above 1 never.
         months: break-even at the given utilisation; infinite for never.
-        by_share: the same at other utilisations.
         rule_holds: whether 70 to 80 % utilisation pays within 12 to 24 months here.
     """
 

@@ -27,62 +27,8 @@ from gangway.jobs.base import (
     unreadable,
 )
 from gangway.jobs.job_folder import UnreadableError, raise_errors
+from gangway.jobs.kubernetes import kubectl, manifests, objects, queues, start_objects
 from gangway.jobs.kubernetes.fabric import fabric_findings, find_fabric
-from gangway.jobs.kubernetes.kubectl import (
-    QUEUES,
-    ForbiddenError,
-    Found,
-    Kubectl,
-    MissingError,
-    TakenError,
-    find_log_error,
-    local_queue,
-    merge_logs,
-    since_args,
-)
-from gangway.jobs.kubernetes.manifests import (
-    CANCELLED_ANNOTATION,
-    DATA_CLAIM,
-    JOB_LABEL,
-    OURS,
-    QUEUE_LABEL,
-    RUN_ANNOTATION,
-    USER_ANNOTATION,
-    Placing,
-    get_variables,
-    output_findings,
-    priority_class,
-)
-from gangway.jobs.kubernetes.objects import (
-    JobObjects,
-    condition,
-    get_annotation,
-    get_annotations,
-    get_excluded_nodes,
-    get_file,
-    get_job_id,
-    get_start,
-    group_by_job,
-    is_job_set,
-)
-from gangway.jobs.kubernetes.queues import (
-    Quota,
-    cohort_total,
-    count_places,
-    flavor_names,
-    get_quota,
-    missing_quota,
-    narrowest_block,
-    over_quota,
-)
-from gangway.jobs.kubernetes.start_objects import (
-    SETS,
-    clear_old,
-    clear_orphans,
-    clear_stale,
-    create_start,
-    may_be_old,
-)
 from gangway.jobs.kubernetes.status import cancelled_at, get_status, lost_starts, remaining_sec, unfit_nodes
 from gangway.stacks.config.job_file import JobFile
 
@@ -103,13 +49,13 @@ class KubernetesEngine:
     kind = "kubernetes"
 
     def __init__(self, context: str, namespace: str, queue: str, user: str = "", region: Place | None = None) -> None:
-        self._kubectl, self._queue = Kubectl(context, namespace), queue
+        self._kubectl, self._queue = kubectl.Kubectl(context, namespace), queue
         self._user, self.region = user or own_name(), region
         self.where = f"{context}@{namespace}/{queue}"
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`. InputError: the cluster does not answer, or has no such queue."""
-        queue = local_queue(self._kubectl, self._queue)
+        queue = kubectl.local_queue(self._kubectl, self._queue)
         if job.image is None:
             fix = "image: NAME@sha256:..."
             if job.preset is not None:
@@ -124,7 +70,7 @@ class KubernetesEngine:
                 "job.resources", "resources", "not given: each node gets 1 CPU, 2 GiB and no accelerator",
                 "resources: {cpu: ..., memory: ..., nvidia.com/gpu: ...}",
             )  # fmt: skip
-        yield from output_findings(job)
+        yield from manifests.output_findings(job)
         yield from data_source_findings(job)
         yield from rendezvous_findings(job, "the job's own pods if the cluster enforces NetworkPolicies, else all pods")
         yield from self._missing_objects(job)
@@ -136,7 +82,7 @@ class KubernetesEngine:
                 "job.quota", "resources", f"unknown whether {self._queue} can ever run it: you may not read its quota"
             )
             return
-        for name, why in over_quota(job, quota):
+        for name, why in queues.over_quota(job, quota):
             yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or use another queue")
 
     def _missing_objects(self, job: JobFile) -> Iterable[Finding]:
@@ -145,12 +91,13 @@ class KubernetesEngine:
                 "job.claim", "--on", f"the namespace has no volume claim {CLAIM} for run folders",
                 "docs/kubernetes.md has a manifest to apply",
             )  # fmt: skip
-        if job.data_dir is not None and not self._kubectl.has("persistentvolumeclaim", DATA_CLAIM):
+        if job.data_dir is not None and not self._kubectl.has("persistentvolumeclaim", manifests.DATA_CLAIM):
             yield Finding.error(
-                "job.data-claim", "data_dir", f"the namespace has no volume claim {DATA_CLAIM}, which is mounted there",
+                "job.data-claim", "data_dir",
+                f"the namespace has no volume claim {manifests.DATA_CLAIM}, which is mounted there",
                 "docs/kubernetes.md says what it is",
             )  # fmt: skip
-        name = priority_class(job.priority)
+        name = manifests.priority_class(job.priority)
         if name is not None and not self._kubectl.has(_PRIORITIES, name):
             yield Finding.error(
                 "job.priority", "priority", f"the cluster has no WorkloadPriorityClass {name}",
@@ -162,7 +109,7 @@ class KubernetesEngine:
         if job.team is None or job.team in (self._kubectl.namespace, self._queue, cluster_queue):
             return
         message = f"{job.team}: only a label, since the job uses the quota of {cluster_queue}"
-        with suppress(ForbiddenError):
+        with suppress(kubectl.ForbiddenError):
             names = [each["metadata"]["name"] for each in self._kubectl.get(_CLUSTER_QUEUES)]
             message += "; the cluster has no queue of that name" if job.team not in names else ""
             message += f"; existing ones: {', '.join(names)}"
@@ -171,47 +118,46 @@ class KubernetesEngine:
     def submit(self, job: JobFile) -> str:
         """See `Engine`."""
         raise_errors((*region_findings(job, self.region), *self.findings(job)))
-        sets = self._kubectl.get(SETS, OURS)
+        sets = self._kubectl.get(start_objects.SETS, manifests.OURS)
         self._remove_old_jobs(sets)
-        taken = [int(get_job_id(each).rpartition("-")[2]) for each in sets if is_job_set(each)]
+        taken = [int(objects.get_job_id(each).rpartition("-")[2]) for each in sets if objects.is_job_set(each)]
         number = max(taken, default=0) + 1
         block, fabric = self._block(job, self._queue), find_fabric(self._kubectl, job)
         while True:
             job_id = f"{job.name}-{number}"
             folder = f"{self._kubectl.namespace}/{job_id}-{secrets.token_hex(8)}"
-            placing = Placing(
+            placing = manifests.Placing(
                 self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder, block=block, fabric=fabric
             )
             try:
-                create_start(self._kubectl, job, placing, get_variables(job, fabric))
-            except TakenError:
+                start_objects.create_start(self._kubectl, job, placing, manifests.get_variables(job, fabric))
+            except kubectl.TakenError:
                 number += 1  # another submit took it
             else:
                 return job_id
 
     def _remove_old_jobs(self, sets: Sequence[Any]) -> None:
-        """Removes jobs without an end that JobSet knows, which would stay forever, with their variables."""
         now = datetime.now(UTC)
-        with suppress(ForbiddenError):
-            if any(may_be_old(each, now) for each in sets):
-                for seen in self._read_jobs(OURS):
-                    clear_old(self._kubectl, seen, self._read_status(seen), now)
-            clear_orphans(self._kubectl, sets, now)
+        with suppress(kubectl.ForbiddenError):
+            if any(start_objects.may_be_old(each, now) for each in sets):
+                for seen in self._read_jobs(manifests.OURS):
+                    start_objects.clear_old(self._kubectl, seen, self._read_status(seen), now)
+            start_objects.clear_orphans(self._kubectl, sets, now)
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`. Also deactivates a job that runs although it was cancelled."""
         seen = self._read_job(job_id)
         found = self._status(seen)
         if found.phase is Phase.RUNNING:
-            with suppress(ForbiddenError):  # for users with read access
+            with suppress(kubectl.ForbiddenError):  # for users with read access
                 self._cancel_late_start(seen)
         return found
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`: jobs of all queues of the namespace. InputError: there is no such queue."""
-        with suppress(ForbiddenError):
-            local_queue(self._kubectl, self._queue)
-        return [self._read_status(each) for each in self._read_jobs(OURS)]
+        with suppress(kubectl.ForbiddenError):
+            kubectl.local_queue(self._kubectl, self._queue)
+        return [self._read_status(each) for each in self._read_jobs(manifests.OURS)]
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`. Logs of deleted pods, those of earlier starts, are lost; the first call says so. `offset`: ns
@@ -223,29 +169,31 @@ class KubernetesEngine:
             return f"{gone}\n{text}", end
         return self._log(seen, job_id, offset)
 
-    def _lost_log_note(self, seen: JobObjects) -> str:
-        """What is lost, and where it may be found; empty if nothing is."""
+    def _lost_log_note(self, seen: objects.JobObjects) -> str:
         gone, starts = lost_starts(seen)
         if not gone:
             return ""
         what = "its log" if gone == starts else f"the log of {gone} of its {starts} starts"
-        label, folder = f"{JOB_LABEL}={get_job_id(seen.last)}", get_annotations(seen.last).get(RUN_ANNOTATION, "")
+        label, folder = (
+            f"{manifests.JOB_LABEL}={objects.get_job_id(seen.last)}",
+            objects.get_annotations(seen.last).get(manifests.RUN_ANNOTATION, ""),
+        )
         return (
             f"gangway: {what} was deleted with its pods; the cluster's log collection may have it, under pods "
             f"labelled {label} in {self._kubectl.namespace}; its files are in {folder} of the volume claim {CLAIM}"
         )
 
-    def _log(self, seen: JobObjects, job_id: str, offset: int) -> tuple[str, int]:
+    def _log(self, seen: objects.JobObjects, job_id: str, offset: int) -> tuple[str, int]:
         runs = any(each["status"].get("phase") == "Running" for each in seen.pods)
         if not any(each["status"].get("containerStatuses") for each in seen.pods):
             return "", offset
         output = self._kubectl.logs(
-            f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
-            "--max-log-requests=1000", *since_args(offset),
+            f"--selector={manifests.JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
+            "--max-log-requests=1000", *kubectl.since_args(offset),
         )  # fmt: skip
-        if runs and (why := find_log_error(output)):
+        if runs and (why := kubectl.find_log_error(output)):
             raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="try again, or check its nodes")
-        return merge_logs(output, offset, time.time_ns() if runs else None)
+        return kubectl.merge_logs(output, offset, time.time_ns() if runs else None)
 
     def cancel(self, job_id: str) -> None:
         """See `Engine`. Kueue evicts it, with SIGTERM and its grace period."""
@@ -253,7 +201,7 @@ class KubernetesEngine:
             seen = self._read_job(job_id)
             if self._status(seen).phase.is_over:
                 return
-            if CANCELLED_ANNOTATION not in get_annotations(seen.last):
+            if manifests.CANCELLED_ANNOTATION not in objects.get_annotations(seen.last):
                 self._mark_cancelled(seen.last)
                 continue  # look again for starts made meanwhile; later ones see the annotation
             if self._deactivate(seen):
@@ -261,43 +209,42 @@ class KubernetesEngine:
             time.sleep(_LOOK_SEC)
         raise InputError("job", "Kueue has made no workload for it", value=job_id, fix="check Kueue's log")
 
-    def _mark_cancelled(self, job_set: Found) -> None:
+    def _mark_cancelled(self, job_set: kubectl.Found) -> None:
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         self._kubectl.patch(
-            SETS, job_set["metadata"]["name"], {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}}
+            start_objects.SETS,
+            job_set["metadata"]["name"],
+            {"metadata": {"annotations": {manifests.CANCELLED_ANNOTATION: now}}},
         )
 
-    def _deactivate(self, seen: JobObjects) -> bool:
-        """False if Kueue has made no workload for it yet."""
+    def _deactivate(self, seen: objects.JobObjects) -> bool:
         if seen.workload is None:
             return False
         if seen.workload["spec"].get("active", True):
             self._kubectl.patch(_WORKLOADS, seen.workload["metadata"]["name"], {"spec": {"active": False}})
         return True
 
-    def _cancel_late_start(self, seen: JobObjects) -> bool:
-        """Deactivates a job that was cancelled but started anyway, because its starter was cut off before it saw that.
-        Whether there was such a cancel.
-        """
+    def _cancel_late_start(self, seen: objects.JobObjects) -> bool:
+        """Whether it was cancelled; one that started anyway, because its starter was cut off, is deactivated."""
         if cancelled_at(seen) is None:
             return False
-        if CANCELLED_ANNOTATION not in get_annotations(seen.last):
+        if manifests.CANCELLED_ANNOTATION not in objects.get_annotations(seen.last):
             self._mark_cancelled(seen.last)
         self._deactivate(seen)
         return True
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
-        queue = local_queue(self._kubectl, self._queue)
+        queue = kubectl.local_queue(self._kubectl, self._queue)
         waiting = queue.get("status", {}).get("pendingWorkloads", 0)
         if (policy := queue["spec"].get("stopPolicy", "None")) != "None":
             return Room(False, f"the queue is stopped: {policy}")
-        if (stopped := condition(queue, "Active", status="False")) is not None:
+        if (stopped := objects.condition(queue, "Active", status="False")) is not None:
             return Room(False, f"{stopped.get('reason', '')}: {stopped.get('message', '')}")
         quota = self._quota(queue)
         if quota is None:
             return Room(False, "you may not read its quota")
-        lacks = missing_quota(job, quota)
+        lacks = queues.missing_quota(job, quota)
         free = "quota is free" if not lacks else "; ".join(lacks)
         if quota.in_cohort:
             free += ", which its cohort may lend it" if lacks else ", but its cohort may have borrowed some"
@@ -309,111 +256,115 @@ class KubernetesEngine:
         nodes, status = unfit_nodes(seen), self._status(seen)
         if status.phase.is_over or self._cancel_late_start(seen) or status.phase is not Phase.WAITING or not nodes:
             return
-        last, job, queue = seen.last, get_file(seen.last), self._get_queue(seen.last)
+        last, job, queue = seen.last, objects.get_file(seen.last), self._get_queue(seen.last)
         meta = last["metadata"]
-        placing = Placing(
-            self._kubectl.namespace, queue, CLAIM, job_id, get_annotation(last, USER_ANNOTATION),
-            get_annotation(last, RUN_ANNOTATION), get_excluded_nodes(last), get_start(last), None,
-            self._block(job, queue), find_fabric(self._kubectl, job),
+        placing = manifests.Placing(
+            self._kubectl.namespace, queue, CLAIM, job_id, objects.get_annotation(last, manifests.USER_ANNOTATION),
+            objects.get_annotation(last, manifests.RUN_ANNOTATION), objects.get_excluded_nodes(last),
+            objects.get_start(last), None, self._block(job, queue), find_fabric(self._kubectl, job),
         )  # fmt: skip
         following = placing.without(nodes, remaining_sec(seen))
         data = self._kubectl.get("secret", meta["name"]).get("data", {})
         variables = {name: b64decode(value).decode() for name, value in data.items()}
         try:
-            create_start(self._kubectl, job, following, variables)
-        except TakenError:  # another process started it, or was interrupted doing so
-            clear_stale(self._kubectl, following.name)
+            start_objects.create_start(self._kubectl, job, following, variables)
+        except kubectl.TakenError:  # another process started it, or was interrupted doing so
+            start_objects.clear_stale(self._kubectl, following.name)
         if cancelled_at(self._read_job(job_id)) is not None:
             self.cancel(job_id)
 
-    def _get_queue(self, job_set: Found) -> str:
+    def _get_queue(self, job_set: kubectl.Found) -> str:
         """May differ from this engine's queue."""
-        return str(job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue))
+        return str(job_set["metadata"]["labels"].get(manifests.QUEUE_LABEL, self._queue))
 
-    def _read_jobs(self, *words: str) -> list[JobObjects]:
-        sets = [each for each in self._kubectl.get(SETS, *words) if is_job_set(each)]
+    def _read_jobs(self, *words: str) -> list[objects.JobObjects]:
+        sets = [each for each in self._kubectl.get(start_objects.SETS, *words) if objects.is_job_set(each)]
         if not sets:
             return []
         workloads, jobs, pods = (self._kubectl.get(kind, *more) for kind, more in (
             (_WORKLOADS, ()), ("jobs.batch", words), ("pods", words)
         ))  # fmt: skip
-        return group_by_job(sets, workloads, jobs, pods)
+        return objects.group_by_job(sets, workloads, jobs, pods)
 
-    def _read_job(self, job_id: str) -> JobObjects:
-        if found := self._read_jobs(f"--selector={JOB_LABEL}={job_id}"):
+    def _read_job(self, job_id: str) -> objects.JobObjects:
+        if found := self._read_jobs(f"--selector={manifests.JOB_LABEL}={job_id}"):
             return found[0]
-        with suppress(ForbiddenError):
-            local_queue(self._kubectl, self._queue)  # no such queue explains it better
-        ids = [get_job_id(each) for each in self._kubectl.get(SETS, OURS) if is_job_set(each)]
+        with suppress(kubectl.ForbiddenError):
+            kubectl.local_queue(self._kubectl, self._queue)  # no such queue explains it better
+        ids = [
+            objects.get_job_id(each)
+            for each in self._kubectl.get(start_objects.SETS, manifests.OURS)
+            if objects.is_job_set(each)
+        ]
         raise InputError(
             "job", f"{self.where} has no such job", value=job_id, allowed=", ".join(ids[-20:]) or "no jobs yet",
             fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
         )  # fmt: skip
 
-    def _read_status(self, seen: JobObjects) -> JobStatus:
+    def _read_status(self, seen: objects.JobObjects) -> JobStatus:
         try:
             return self._status(seen)
         except UnreadableError as error:
-            job_id = get_job_id(seen.last)
+            job_id = objects.get_job_id(seen.last)
             return unreadable(job_id, job_id.rpartition("-")[0], error)
 
-    def _status(self, seen: JobObjects) -> JobStatus:
+    def _status(self, seen: objects.JobObjects) -> JobStatus:
         return get_status(seen, self._other_places(seen))
 
-    def _other_places(self, seen: JobObjects) -> int | None:
-        """See `get_status`."""
+    def _other_places(self, seen: objects.JobObjects) -> int | None:
         if not (unfit := unfit_nodes(seen)):
             return 0
         last = seen.last
         try:
-            queue = self._cluster_queue(self._kubectl.get(QUEUES, self._get_queue(last)))
-            flavors = {name: self._kubectl.get(_FLAVORS, name) for name in flavor_names(queue)}
+            queue = self._cluster_queue(self._kubectl.get(kubectl.QUEUES, self._get_queue(last)))
+            flavors = {name: self._kubectl.get(_FLAVORS, name) for name in queues.flavor_names(queue)}
             nodes = self._kubectl.get("nodes")
-        except (ForbiddenError, MissingError):
+        except (kubectl.ForbiddenError, kubectl.MissingError):
             return None
-        return count_places(get_file(last), get_quota(queue), flavors, nodes, {*get_excluded_nodes(last), *unfit})
+        return queues.count_places(
+            objects.get_file(last), queues.get_quota(queue), flavors, nodes, {*objects.get_excluded_nodes(last), *unfit}
+        )
 
     def _cluster_queue(self, of: Any) -> Any:
         return self._kubectl.get(_CLUSTER_QUEUES, of["spec"]["clusterQueue"])
 
-    def _quota(self, of: Any) -> Quota | None:
+    def _quota(self, of: Any) -> queues.Quota | None:
         try:
             queue = self._cluster_queue(of)
-            return get_quota(queue, self._cohort(queue))
-        except ForbiddenError:
+            return queues.get_quota(queue, self._cohort(queue))
+        except kubectl.ForbiddenError:
             return None
 
-    def _cohort(self, queue: Found) -> Mapping[tuple[str, str], Decimal] | None:
+    def _cohort(self, queue: kubectl.Found) -> Mapping[tuple[str, str], Decimal] | None:
         """What the queue's cohort has; None if this user may not read it, or if it can borrow from a parent."""
-        if not (name := queue["spec"].get("cohortName")) or SIZE in get_annotations(queue):
+        if not (name := queue["spec"].get("cohortName")) or SIZE in objects.get_annotations(queue):
             return None
         try:
             members = [each for each in self._kubectl.get(_CLUSTER_QUEUES) if each["spec"].get("cohortName") == name]
             try:
                 members.append(self._kubectl.get(_COHORTS, name))
-            except MissingError:
-                return cohort_total(members)
-        except ForbiddenError:
+            except kubectl.MissingError:
+                return queues.cohort_total(members)
+        except kubectl.ForbiddenError:
             return None
-        return None if members[-1]["spec"].get("parentName") else cohort_total(members)
+        return None if members[-1]["spec"].get("parentName") else queues.cohort_total(members)
 
     def _block(self, job: JobFile, queue_name: str) -> str | None:
-        """See `Placing.block`; None if this user may not read it."""
         if job.nodes.max == 1:
             return None
         try:
-            queue = self._cluster_queue(local_queue(self._kubectl, queue_name))
-            flavors = [self._kubectl.get(_FLAVORS, name) for name in flavor_names(queue)]
+            queue = self._cluster_queue(kubectl.local_queue(self._kubectl, queue_name))
+            flavors = [self._kubectl.get(_FLAVORS, name) for name in queues.flavor_names(queue)]
             names = [each["spec"].get("topologyName") for each in flavors]
-            return narrowest_block([None if name is None else self._kubectl.get(_TOPOLOGIES, name) for name in names])
-        except (ForbiddenError, MissingError):
+            return queues.narrowest_block(
+                [None if name is None else self._kubectl.get(_TOPOLOGIES, name) for name in names]
+            )
+        except (kubectl.ForbiddenError, kubectl.MissingError):
             return None
 
 
 def own_name() -> str:
-    """With a login shared by sudo, the name of the user who ran sudo. A number if the user has no name, as in many
-    containers.
-    """
+    """With a login shared by sudo, the user who ran sudo; a number without a name, as in many containers."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # the second since Python 3.13

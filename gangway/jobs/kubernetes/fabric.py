@@ -26,12 +26,7 @@ _PAGE = "docs/kubernetes.md"
 
 
 class Mount(Section):
-    """A read-only volume claim of the namespace.
-
-    Attributes:
-        claim: its name.
-        path: in the pods.
-    """
+    """A read-only volume claim of the namespace, and its path in the pods."""
 
     claim: str
     path: _Path
@@ -43,10 +38,8 @@ class Fabric(Section):
     Attributes:
         gpus: of a whole node; pods with fewer may share a node and get nothing of this.
         needs: other resources that pods must request; without them they get nothing of this.
-        annotations: give the pods their interfaces.
         env: of the pods; a job file's values take precedence.
         script: sourced by bash before the command, for variables not yet set; None for none.
-        mount: of the plug-in; None for none.
     """
 
     gpus: PositiveWhole
@@ -63,9 +56,7 @@ class Fabric(Section):
 
 
 def find_fabric(kubectl: Kubectl, job: JobFile) -> Fabric | None:
-    """For the job's pods; None if the namespace defines nothing for such a job, or may not be read (`fabric_findings`
-    warns). InputError: as `read_fabric`.
-    """
+    """For the job's pods; None without a definition for such a job, or if it may not be read. InputError."""
     if job.nodes.max < 2:
         return None
     try:
@@ -76,9 +67,7 @@ def find_fabric(kubectl: Kubectl, job: JobFile) -> Fabric | None:
 
 
 def read_fabric(kubectl: Kubectl) -> Fabric | None:
-    """The namespace's definition; None if there is none. ForbiddenError: this user may not read it. InputError: it is
-    invalid.
-    """
+    """The namespace's definition; None without one. ForbiddenError; InputError: it is invalid."""
     try:
         found = kubectl.get("configmap", FABRIC).get("data", {})
     except MissingError:

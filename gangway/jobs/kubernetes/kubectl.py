@@ -166,7 +166,6 @@ def _no_place(kubectl: Kubectl, name: str) -> InputError:
 
 
 def _list_names(kubectl: Kubectl, kind: str, *words: str) -> Sequence[str] | None:
-    """With namespaces if all are asked for; None if this user may not list them."""
     try:
         metas = [each["metadata"] for each in kubectl.get(kind, *words)]
     except ForbiddenError:
@@ -194,9 +193,7 @@ def find_log_error(output: bytes) -> str:
 
 
 def merge_logs(output: bytes, offset_ns: int, now_ns: int | None) -> tuple[str, int]:
-    """Text after the offset, and the time of its last line. `now_ns`: while pods run, since slightly older lines of
-    another pod may still come.
-    """
+    """Text after the offset, and its end's time. `now_ns`: while pods run, since older lines may still come."""
     lines = list[tuple[int, str]]()
     for each in _ENDS.split(output):
         if found := _LINE.fullmatch(each):

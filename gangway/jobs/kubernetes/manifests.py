@@ -120,9 +120,7 @@ class Placing:
     """Where a job goes.
 
     Attributes:
-        claim: of a volume for run folders, writable by all nodes.
         run_folder: of this job in it, `NAMESPACE/NAME`.
-        excluded: nodes that were unfit.
         start: 1-based number of its JobSet.
         max_sec: remaining seconds of its hours; None for all of them.
         fabric: for the network between GPUs; None for TCP, or if pods need nothing.
@@ -387,9 +385,7 @@ def _mount_fabric(pod: Manifest, fabric: Fabric) -> None:
 
 
 def _affinity(job: JobFile, placing: Placing) -> Manifest:
-    """Excludes unfit nodes, and keeps to nodes that reach each other: InfiniBand does not cross rungs, and TPU chips
-    belong to one slice, which is a node pool.
-    """
+    """Excludes unfit nodes; InfiniBand does not cross rungs, and TPU chips belong to one slice, a node pool."""
     found: Manifest = {}
     if placing.excluded:
         away = {"key": HOST, "operator": "NotIn", "values": list(placing.excluded)}

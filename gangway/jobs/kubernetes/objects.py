@@ -20,9 +20,7 @@ from gangway.jobs.kubernetes.manifests import (
 )
 from gangway.stacks.config.job_file import JobFile
 
-_INDEX = "batch.kubernetes.io/job-completion-index"
 _ID, _NUMBER = re.compile(r"[a-z][a-z0-9-]*-[0-9]+"), re.compile(r"[1-9][0-9]*")
-_LIVE = ("Pending", "Running")
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,6 @@ class JobObjects:
     Attributes:
         sets: its JobSets, first start first, without expired ones.
         workload: Kueue's, of the last; None if Kueue has made none yet.
-        jobs, pods: of the last.
         earlier: workloads of the other sets; None if deleted.
     """
 
@@ -50,7 +47,7 @@ class JobObjects:
     @property
     def live(self) -> Sequence[Found]:
         """Pods that have not ended: ended ones may stay as long as their JobSet."""
-        return [each for each in self.pods if each["status"].get("phase") in _LIVE]
+        return [each for each in self.pods if each["status"].get("phase") in ("Pending", "Running")]
 
 
 def group_by_job(
@@ -163,4 +160,4 @@ def _owner(found: Found) -> str:
 
 
 def _index(pod: Found) -> int:
-    return int(pod["metadata"].get("annotations", {}).get(_INDEX, 0))
+    return int(pod["metadata"].get("annotations", {}).get("batch.kubernetes.io/job-completion-index", 0))

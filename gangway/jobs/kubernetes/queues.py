@@ -23,7 +23,6 @@ _SUFFIXES: Mapping[str, Decimal] = MappingProxyType(
         **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate(("K", "M", "G", "T", "P", "E"), 1)},
     }
 )
-_KEEP_AWAY = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,7 @@ class Flavor:
 
 @dataclass(frozen=True)
 class Quota:
-    """Of a ClusterQueue. Within each group of resources a pod uses one flavor. `uncounted`: name prefixes that Kueue
-    ignores, as far as known; `node`: what a node leaves to pods, as far as known.
-    """
+    """Of a ClusterQueue; in each group a pod uses one flavor. `uncounted`: prefixes that Kueue ignores."""
 
     groups: Sequence[Sequence[Flavor]]
     in_cohort: bool
@@ -127,7 +124,6 @@ def get_quota(cluster_queue: Found, cohort: _Amounts | None = None) -> Quota:
 
 
 def _get_size(cluster_queue: Found) -> tuple[Mapping[str, Decimal], _Amounts]:
-    """What a node leaves to pods, and what each flavor has, for clusters made by Gangway; else empty."""
     try:
         size = json.loads(cluster_queue["metadata"]["annotations"][SIZE])
         node, nodes = {name: quantity(text) for name, text in size["node"].items()}, int(size["nodes"])
@@ -145,9 +141,7 @@ def flavor_names(cluster_queue: Found) -> list[str]:
 
 
 def narrowest_block(topologies: Sequence[Found | None]) -> str | None:
-    """The label of the smallest multi-node blocks that all flavors' topologies have; None if there is none, since Kueue
-    would skip a flavor without it. `topologies`: one per flavor, None if it has none.
-    """
+    """The label of the smallest multi-node blocks of all flavors, since Kueue skips a flavor without it; else None."""
     found = [[] if each is None else [level["nodeLabel"] for level in each["spec"]["levels"]] for each in topologies]
     shared = [label for label in found[0] if all(label in each for each in found)] if found else []
     return next((label for label in reversed(shared) if label != HOST), None)
@@ -202,7 +196,7 @@ class _Kind:
 
     def has(self, node: Found) -> bool:
         labels, spec = node["metadata"].get("labels", {}), node.get("spec", {})
-        taints = [each for each in spec.get("taints", ()) if each["effect"] in _KEEP_AWAY]
+        taints = [each for each in spec.get("taints", ()) if each["effect"] in ("NoSchedule", "NoExecute")]
         return (
             not spec.get("unschedulable")
             and all(labels.get(key) == value for key, value in self.labels)
@@ -213,9 +207,7 @@ class _Kind:
 def count_places(
     job: JobFile, quota: Quota, flavors: Mapping[str, Found], nodes: Iterable[Found], excluded: Collection[str]
 ) -> int | None:
-    """How many of the job's pods the nodes hold, without the excluded ones and regardless of other pods. None if
-    unknown: the quota exceeds the present nodes, so an autoscaler may add some. `flavors`: Kueue's, by name.
-    """
+    """How many of the job's pods all but the excluded nodes hold; None if an autoscaler may add nodes."""
     known, most = list(nodes), 0
     for kind in _kinds(job, quota, flavors):
         held = {each["metadata"]["name"]: _pods_on(each, job) for each in known if kind.has(each)}
@@ -247,7 +239,6 @@ def _most(flavor: Flavor, wanted: Mapping[str, Decimal], job: JobFile) -> int | 
 
 
 def _pods_on(node: Found, job: JobFile) -> int:
-    """For an empty node of this size."""
     has = node.get("status", {}).get("allocatable", {})
     return min(int(quantity(str(has.get(name, "0"))) // each) for name, each in _node_resources(job).items() if each)
 

@@ -41,9 +41,7 @@ the cluster's time; if clocks differ by this much, a start in progress loses its
 
 
 def create_start(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str, str]) -> None:
-    """Creates all objects or none. TakenError: the name exists. InputError: what was created could be neither completed
-    nor undone.
-    """
+    """Creates all objects or none. TakenError: the name exists. InputError: neither completed nor undone."""
     key = {MEMBER_KEY: new_member_key(placing.job_id)} if needs_member_key(job) else {}
     made, tried, token = list[str](), "", token_hex(8)
     try:
@@ -72,9 +70,7 @@ def create_start(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Ma
 
 
 def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: str) -> None:
-    """Removes an interrupted start. `lost`: a kind that may have been created. The JobSet goes first, since it would
-    start.
-    """
+    """Removes an interrupted start, the JobSet first, since it would start. `lost`: a kind that may exist."""
     for kind, resource in _RESOURCES.items():
         if kind in made or (kind == lost and _is_from_submit(kubectl, resource, name, token)):
             delete(kubectl, resource, name)
@@ -94,9 +90,7 @@ def _get_token(meta: Mapping[str, Any]) -> str | None:
 
 
 def clear_stale(kubectl: Kubectl, name: str) -> None:
-    """Removes an interrupted start that has no JobSet and would block its name forever; not while it may still be in
-    progress.
-    """
+    """Removes an old interrupted start without a JobSet, which would block its name forever."""
     with suppress(MissingError):
         kubectl.get(SETS, name)
         return
@@ -107,9 +101,7 @@ def clear_stale(kubectl: Kubectl, name: str) -> None:
 
 
 def clear_start(kubectl: Kubectl, first: Mapping[str, Any]) -> None:
-    """Removes the parts of one start, except its JobSet, and nothing that others made. `first`: its ConfigMap; no
-    effect if no start made that.
-    """
+    """Removes the parts of one start, except its JobSet, and nothing that others made. `first`: its ConfigMap."""
     meta = first["metadata"]
     if (token := _get_token(meta)) is None:
         return
@@ -136,9 +128,7 @@ def clear_old(kubectl: Kubectl, seen: JobObjects, status: JobStatus, now: dateti
 
 
 def clear_orphans(kubectl: Kubectl, sets: Sequence[Found], now: datetime) -> None:
-    """Removes objects of interrupted submits that belong to no JobSet. Other objects with Gangway's label, such as the
-    ConfigMap of the nodes' network, stay.
-    """
+    """Removes objects of interrupted submits that belong to no JobSet, but no others with Gangway's label."""
     names = {each["metadata"]["name"] for each in sets}
     for each in kubectl.get("configmaps", OURS):
         meta = each["metadata"]

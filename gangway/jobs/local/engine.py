@@ -172,7 +172,6 @@ class LocalQueue(FolderEngine):
 
 
 def _current_reason(folder: JobFolder, found: JobStatus) -> str:
-    """Why a job with a process is where it is; its own reason if nothing else is known."""
     code = find_end(folder, found.known_starts) if found.phase is Phase.RUNNING else None
     if code is not None and lacks_space(folder):
         return f"ended with exit code {code}; waiting for disk space"
@@ -208,9 +207,7 @@ def is_alive(folder: JobFolder) -> bool:
 
 
 def begin_runner(folder: OwnJobFolder) -> None:
-    """Starts the job's process in a new session, out of reach of Ctrl-C; its errors go to the job's log. It inherits
-    the lock, so that no job of a lower priority starts meanwhile.
-    """
+    """Starts the job's process in a new session, out of reach of Ctrl-C. It inherits the lock on the turn."""
     with folder.append_to(LOG_FILE) as output, folder.append_to(ALIVE_FILE) as alive:
         if not lock_soon(alive):
             return  # another process started one
@@ -265,11 +262,8 @@ class Spent:
     """A job's failures so far on this engine, over all its processes.
 
     Attributes:
-        failures: of its starts.
         start: the last one counted.
         before: failures without it, so that a start is counted once even if its end was only half recorded.
-        interruptions: not caused by the user.
-        interruptions_before: without that start.
     """
 
     failures: int = 0

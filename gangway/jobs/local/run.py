@@ -34,11 +34,7 @@ def local_job(
     fabric_min_gbps: float | None = None,
     options: Sequence[str] = (),
 ) -> JobSpec:
-    """A one-node job on this machine, in this Python environment.
-
-    `config`: a TrainConfig's document; `threads`: per process, None for torchrun's default; `data_dir`: None for one in
-    the run folder; `options`: more arguments of `train`. `LocalRun` writes the documents into the run folder.
-    """
+    """A one-node job in this Python environment. `threads`: per process; `data_dir`: None for the run folder's own."""
     env = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
     return JobSpec(
         name=name,
@@ -87,9 +83,7 @@ class LocalRun:
     @classmethod
     @contextmanager
     def start(cls, job: JobSpec, log: Path, instead: Sequence[str] = ()) -> Iterator["LocalRun"]:
-        """Starts `job` under the trainer's launcher; its output goes to `log`. `instead`: a command that runs it
-        elsewhere, such as in a container, and sets the job's variables itself.
-        """
+        """Starts `job` under the trainer's launcher. `instead`: a command that runs it elsewhere, as in a container."""
         if job.training is not None:
             write_whole(Path(job.training.config_file), job.training.document.encode())
         argv = [sys.executable, "-m", f"{job.module}.launch", *job.torchrun_argv()]
@@ -137,9 +131,7 @@ def _end(process: subprocess.Popen[bytes], timeout_sec: float) -> None:
 
 
 def run_module(module: str, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[float]:
-    """Runs `python -m module`, yielding the elapsed seconds twice a second until it ends.
-    subprocess.CalledProcessError: it failed; its output is in `log`.
-    """
+    """Yields the elapsed seconds twice a second. CalledProcessError: it failed; `log` has its output."""
     began = time.monotonic()
     command = [sys.executable, "-m", module, *argv]
     process = _begin_module(command, log, env)

@@ -73,7 +73,6 @@ def main(argv: list[str]) -> int:
 
 
 def _raise_limits() -> None:
-    """Raises the limits on locked memory and open files to the user's maximum, whatever the submitter's shell set."""
     _, locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (locked, locked))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -97,7 +96,6 @@ class _Runner:
         self._leaves = True
 
     def run(self) -> None:
-        """Returns when the job is over or this process has to leave. _StoppedError, UnreadableError."""
         if self._status.phase is Phase.RUNNING:  # its previous process was killed
             code = find_end(self._folder, self._status.known_starts)
             if code is not None and self._settle(code):
@@ -121,7 +119,6 @@ class _Runner:
                 time.sleep(_PAUSE_SEC)
 
     def _wait_for_turn(self, turn: Turn) -> bool:
-        """Whether it is this job's turn; False if it is over or this process has to leave."""
         pause = _POLL_SEC
         while not self._has_turn(turn):
             if self._is_not_to_start():
@@ -131,7 +128,6 @@ class _Runner:
         return True
 
     def _is_not_to_start(self) -> bool:
-        """Whether this process must not start it (again): cancelled, or the process has to leave."""
         if self._is_cancelled:
             end_processes(self._folder, self._job.grace_sec)
             self._update_status(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
@@ -139,9 +135,7 @@ class _Runner:
         return self._leaves
 
     def _end_lost(self) -> None:
-        """Only one job may run: ends what is left of own jobs whose process was killed. A process that restarts such a
-        job does this itself.
-        """
+        """Only one job may run: ends what is left of own jobs whose process was killed."""
         for other in list_own_jobs(self._queue):
             while other.name != self._folder.name and not self._is_stopping and _is_running(other):
                 if is_alive(other):
@@ -151,7 +145,6 @@ class _Runner:
                     break
 
     def _settle(self, code: int) -> bool:
-        """Records an ended start; whether this process is done with the job."""
         end_processes(self._folder, 0.0)
         self._write(lambda: end_interval(self._folder))
         if self._leaves and code:
@@ -171,7 +164,6 @@ class _Runner:
         return False
 
     def _count_end(self, code: int) -> tuple[Phase | None, str, int]:
-        """Phase (None to restart), reason and exit code after a start that ended by itself."""
         spent, start, before = Spent.read(self._folder), self._status.known_starts, self._status.earlier_usage
         failures, interruptions = spent.without(start)
         step = after(code, before.failures + failures, self._job.max_restarts, other_nodes=False)
@@ -194,7 +186,6 @@ class _Runner:
         return self._leaves or self._is_cancelled or not self._folder.is_in_place
 
     def _has_turn(self, turn: Turn) -> bool:
-        """Whether no job runs and none that waits comes first."""
         if turn.is_taken:
             return False  # checked first, since reading many jobs takes long
         own = queue_position(self._folder)
@@ -219,7 +210,6 @@ class _Runner:
             return False
 
     def _start(self, left_sec: float) -> int:
-        """Runs it once; its exit code, 128 + number for a signal. UnreadableError."""
         of_submit = get_environment(self._folder)
         self._update_status(
             phase=Phase.RUNNING,
@@ -280,9 +270,7 @@ class _Runner:
         self._write(lambda: write_status(self._folder, self._status))
 
     def _write(self, write: Callable[[], _Written]) -> _Written:
-        """Writes, waiting for room on a full disk and saying so once: another process must not repeat a start whose end
-        is not recorded. _StoppedError.
-        """
+        """Writes, waiting for room: another process must not repeat a start whose end is not recorded."""
         pause = _ROOM_SEC
         while True:
             try:
@@ -305,7 +293,6 @@ class _Runner:
 
 
 def _is_running(folder: OwnJobFolder) -> bool:
-    """False if it is unreadable or was just removed."""
     with suppress(InputError):
         return read_status(folder).phase is Phase.RUNNING
     return False
@@ -336,9 +323,7 @@ def adopt_orphans() -> None:
 
 
 def reap_orphans(but: int) -> None:
-    """Reaps ended children except `but`, which has its own waiter. No effect where none are adopted; os.waitid may be
-    missing there.
-    """
+    """Reaps ended children except `but`, which has its own waiter; os.waitid may be missing."""
     if sys.platform != "linux":
         return
     with suppress(ChildProcessError):
@@ -347,9 +332,7 @@ def reap_orphans(but: int) -> None:
 
 
 def end_processes(folder: OwnJobFolder, grace_sec: float) -> None:
-    """Ends every process of the job, including workers in other sessions and background processes, with SIGTERM
-    first if there is a grace period. Not while another call waits for a child.
-    """
+    """Ends the job's processes in any session, with SIGTERM first if there is a grace period."""
     until = time.monotonic() + grace_sec
     signalled, others = set[int](), set[int]()
     while processes := set(_get_processes(folder)) - others:
@@ -391,7 +374,6 @@ def _get_processes(folder: OwnJobFolder) -> Iterator[int]:
 
 
 def _slurm_id(folder: OwnJobFolder) -> str:
-    """Of the Slurm job that submitted this one; usually empty."""
     with suppress(UnreadableError):
         return get_environment(folder).get("SLURM_JOB_ID", "")
     return ""

@@ -23,9 +23,7 @@ _LOOK_AGAIN_SEC = 0.05
 
 @dataclass(frozen=True)
 class Holder:
-    """A process with the lock, as the kernel reports it. `uid`: None if it has ended and passed the lock on, or is
-    hidden from this user.
-    """
+    """A process with the lock; `uid` is None if it has passed the lock on, or is hidden from this user."""
 
     pid: int
     uid: int | None
@@ -35,7 +33,6 @@ class Turn:
     """The turn of a folder of jobs, while this is open."""
 
     def __init__(self, folder: Path) -> None:
-        """OSError: there is no such folder, or this user cannot list it."""
         self._folder = folder
         self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.close = weakref.finalize(self, os.close, self._descriptor)
@@ -75,9 +72,7 @@ class Turn:
         return f"another user's job or lock on {self._folder} ({process})"
 
     def _holders(self, kind: str) -> Iterator[Holder]:
-        """Other processes that share it (READ), or all that hold it exclusively (WRITE). Empty if the kernel does not
-        say.
-        """
+        """Other processes that share it (READ), or all that hold it (WRITE); empty if the kernel does not say."""
         seen = os.fstat(self._descriptor)
         place = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
         with suppress(OSError):

@@ -45,35 +45,7 @@ from gangway.jobs.job_folders import (
 )
 from gangway.jobs.node_command import TRAIN_FILE, needs_member_key, train_document
 from gangway.jobs.run_intervals import get_run_intervals
-from gangway.jobs.slurm.job_files import (
-    find_end,
-    open_own_folder,
-    parse_ms,
-    read_id,
-    read_line,
-    read_number,
-    save_id,
-    sec_since_mark,
-)
-from gangway.jobs.slurm.script import (
-    BATCH_SCRIPT,
-    HOME_FOLDER,
-    MEMBER_KEY,
-    NODE_SCRIPT,
-    OWN_JOB,
-    REACH,
-    batch_env,
-    get_comment,
-    get_max_hours,
-    get_minutes,
-    get_place,
-    image_findings,
-    node_env,
-    output_folders,
-    parse_minutes,
-    sbatch_args,
-    without_allocation,
-)
+from gangway.jobs.slurm import job_files, script
 from gangway.stacks.config.job_file import JobFile
 
 _TIMEOUT_SEC = 60.0
@@ -107,8 +79,6 @@ _LOST_ENDS = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLI
 
 @dataclass(frozen=True)
 class _State:
-    """All empty if Slurm does not know the number."""
-
     uid: str
     word: str
     reason: str
@@ -122,9 +92,7 @@ _STATE_FORMAT = "%i|%U|%T|%r|%k"
 
 @dataclass(frozen=True)
 class _Partition:
-    """One or several partitions, as in Slurm's options. `nodes`: the most for one job; `most_minutes`: its time limit,
-    None if unlimited.
-    """
+    """Partitions as in Slurm's options; `nodes`: the most for one job, `most_minutes`: None if unlimited."""
 
     name: str
     nodes: int
@@ -132,9 +100,7 @@ class _Partition:
 
 
 class SlurmEngine(FolderEngine):
-    """`folder`: shared by this machine and all nodes; `partition`: empty for the default one, or several joined by +,
-    of which Slurm takes the first with nodes for the job.
-    """
+    """`folder`: shared with all nodes; `partition`: empty for the default, or several joined by +."""
 
     kind = "slurm"
 
@@ -171,8 +137,8 @@ class SlurmEngine(FolderEngine):
                 f"nodes: {{min: {nodes}, max: {nodes}}}" if nodes else _NO_NODES,
             )
         # Slurm accepts such a job and lets it wait forever.
-        if partition.most_minutes is not None and (asked := get_minutes(job)) > partition.most_minutes:
-            hours = get_max_hours(job, partition.most_minutes)
+        if partition.most_minutes is not None and (asked := script.get_minutes(job)) > partition.most_minutes:
+            hours = script.get_max_hours(job, partition.most_minutes)
             yield Finding.error(
                 "job.max_hours",
                 "max_hours",
@@ -180,7 +146,7 @@ class SlurmEngine(FolderEngine):
                 f"ends jobs after {partition.most_minutes}",
                 f"max_hours: {hours:g}" if hours > 0 else "use another partition: --on slurm:FOLDER@PARTITION",
             )
-        yield from image_findings(job, self._folder)
+        yield from script.image_findings(job, self._folder)
         yield from resource_findings(job)
         yield from rendezvous_findings(job, "anyone on the cluster's network, such as other users' jobs")
         if job.team and not self._has_accounts():
@@ -218,25 +184,24 @@ class SlurmEngine(FolderEngine):
         for job_id in job_ids(self._folder):
             with suppress(InputError, OSError):
                 folder = open_job(self._folder / job_id)
-                if not read_status(folder).phase.is_over and (number := read_id(folder)):
+                if not read_status(folder).phase.is_over and (number := job_files.read_id(folder)):
                     yield number
 
     def _status(self, folder: JobFolder, state_of: Callable[[str], _State]) -> JobStatus:
-        """Also saves the end of a job whose folder is this user's."""
         known = read_status(folder)
         if known.phase.is_over:
             return known
         found = self._current_status(folder, known, state_of)
-        if found.phase.is_over and (own := open_own_folder(folder)) is not None:
+        if found.phase.is_over and (own := job_files.open_own_folder(folder)) is not None:
             with suppress(InputError):  # without space it is determined again next time
                 write_status(own, found)
         return found
 
     def _failures(self, folder: JobFolder) -> int:
-        return read_number(folder, "failures") or 0
+        return job_files.read_number(folder, "failures") or 0
 
     def _interruptions(self, folder: JobFolder) -> int:
-        return read_number(folder, "interruptions") or 0
+        return job_files.read_number(folder, "interruptions") or 0
 
     def stop(self, job_id: str) -> None:
         """See `FolderEngine`. InputError, EngineAwayError: Slurm was not signalled; the job will not start again."""
@@ -271,30 +236,32 @@ class SlurmEngine(FolderEngine):
     def _store(
         self, job: JobFile, new: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
     ) -> OwnJobFolder:
-        return super()._store(job, new, moves, without_allocation(environment))
+        return super()._store(job, new, moves, script.without_allocation(environment))
 
     def _begin(self, job_id: str) -> None:
         folder = self._open_job(job_id)
         path, partition = folder.path, self._partition().name
         job = read_job(folder)
-        words = sbatch_args(job, path, partition, has_accounts=self._has_accounts())
+        words = script.sbatch_args(job, path, partition, has_accounts=self._has_accounts())
         with _writing(path):
             folder.remove(_WORDS)  # of an earlier, refused submit
-            for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
+            for name in (script.BATCH_SCRIPT, script.NODE_SCRIPT, script.OWN_JOB):
                 folder.write(name, (TEMPLATES / "job" / name).read_bytes())
             if job.image is not None:
-                for name in (HOME_FOLDER, *output_folders(job, RUN_FOLDER).values()):
+                for name in (script.HOME_FOLDER, *script.output_folders(job, RUN_FOLDER).values()):
                     folder.make_folders(name)
-            folder.write("batch.env", batch_env(job, job_id, partition, read_status(folder).earlier_usage).encode())
-            folder.write("node.env", node_env(with_data(job, self._folder), path, sys.executable).encode())
-            if (document := train_document(job, get_place(job, path, sys.executable))) is not None:
+            folder.write(
+                "batch.env", script.batch_env(job, job_id, partition, read_status(folder).earlier_usage).encode()
+            )
+            folder.write("node.env", script.node_env(with_data(job, self._folder), path, sys.executable).encode())
+            if (document := train_document(job, script.get_place(job, path, sys.executable))) is not None:
                 folder.write(TRAIN_FILE, document.encode())
             if needs_member_key(job):
-                parent, _, name = MEMBER_KEY.partition("/")
+                parent, _, name = script.MEMBER_KEY.partition("/")
                 folder.subfolder(parent).write(name, new_member_key(folder.name).encode(), 0o600)
             folder.write(_SUBMITTED, f"{boot_stamp()}\n".encode())
             folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
-        save_id(folder, _sbatch(folder, words))
+        job_files.save_id(folder, _sbatch(folder, words))
 
     def _current_status(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
         slurm_id = _find_id(folder)
@@ -302,17 +269,17 @@ class SlurmEngine(FolderEngine):
             return _submit_status(folder, known)
         state, reason = _own_state(folder, state_of(slurm_id))
         # Read after asking Slurm: a job that had ended by then has left its files.
-        end, started = find_end(folder), read_number(folder, "started")
+        end, started = job_files.find_end(folder), job_files.read_number(folder, "started")
         seen = replace(
             known,
-            starts=read_number(folder, "starts") or 0,
-            nodes=tuple(read_line(folder, "nodes").split()),
-            started_at=None if started is None else parse_ms(folder.path / "started", started),
+            starts=job_files.read_number(folder, "starts") or 0,
+            nodes=tuple(job_files.read_line(folder, "nodes").split()),
+            started_at=None if started is None else job_files.parse_ms(folder.path / "started", started),
             stretches=get_run_intervals(folder, runs=state in _RUNS),
         )
         if end is not None:
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
-        if read_id(folder) not in ("", slurm_id):  # a script has just taken over
+        if job_files.read_id(folder) not in ("", slurm_id):  # a script has just taken over
             return self._current_status(folder, known, _one_state)
         if folder.is_own and state in _NO_SCRIPT and folder.has(CANCEL_FILE):
             # Signalled while it ran, but requeued since: it would start again. Others may not cancel it.
@@ -323,7 +290,7 @@ class SlurmEngine(FolderEngine):
         if state in _RUNS:
             return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if folder.has(CANCEL_FILE) else "")
         # Its script's result may take a while to appear in a shared folder.
-        if sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not folder.has(CANCEL_FILE):
+        if job_files.sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not folder.has(CANCEL_FILE):
             return replace(seen, phase=Phase.RUNNING, reason=f"Slurm reports {state}; waiting for its script's result")
         is_cancelled = folder.has(CANCEL_FILE) or state == "CANCELLED"
         phase = Phase.CANCELLED if is_cancelled else _LOST_ENDS.get(state, Phase.FAILED)
@@ -344,7 +311,7 @@ class SlurmEngine(FolderEngine):
                     value=one, allowed=", ".join(names), fix=nearest_hint(one, names),
                 )  # fmt: skip
         own = [(name.rstrip("*"), number, limit) for name, number, limit in rows if name.rstrip("*") in wanted]
-        limits = [parse_minutes(limit) for *_, limit in own]
+        limits = [script.parse_minutes(limit) for *_, limit in own]
         most = None if None in limits else max(limit for limit in limits if limit is not None)
         return _Partition(",".join(wanted), _largest_total((name, number) for name, number, _ in own), most)
 
@@ -355,7 +322,6 @@ class SlurmEngine(FolderEngine):
 
 
 def _largest_total(counts: Iterable[Sequence[str]]) -> int:
-    """The largest sum of one partition: a job cannot span partitions."""
     found: dict[str, int] = {}
     for name, number in counts:
         found[name] = found.get(name, 0) + int(number)
@@ -367,9 +333,7 @@ def _one_state(slurm_id: str) -> _State:
 
 
 def _cancel_in_slurm(folder: JobFolder, slurm_id: str, tries: int = _SIGNALS) -> None:
-    """Ends the folder's job in Slurm, and never any other: a killed controller may reuse a number, but then user or
-    comment differ.
-    """
+    """Ends no other job: a killed controller may reuse a number, but then user or comment differ."""
     state, _ = _own_state(folder, _one_state(slurm_id))
     if state == "UNKNOWN":
         return
@@ -389,16 +353,12 @@ def _cancel_in_slurm(folder: JobFolder, slurm_id: str, tries: int = _SIGNALS) ->
 
 
 def _users(folder: JobFolder) -> tuple[str, str]:
-    """Who may have submitted the folder's job. The owner may appear under another uid if a shared folder maps root to
-    nobody.
-    """
+    """Who may have submitted it: a shared folder may map root to nobody."""
     return str(folder.uid), str(os.geteuid())
 
 
 def _states(which: str) -> dict[str, _State]:
-    """States of these jobs, by number. Never ask for all users' jobs: a stranger's comment may contain a line that
-    looks like another job's.
-    """
+    """By number. Never of all users' jobs: a stranger's comment may contain a line that looks like another job's."""
     try:
         output = _slurm("squeue", "--noheader", "--states=all", which, f"--format={_STATE_FORMAT}")
     except InputError as error:
@@ -410,23 +370,21 @@ def _states(which: str) -> dict[str, _State]:
 
 
 def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
-    """Slurm's state and reason; UNKNOWN if it does not know the folder's job any more: a killed controller may reuse a
-    number, and any user may set any comment.
-    """
-    if found.comment != get_comment(folder.path) or found.uid not in _users(folder):
+    """UNKNOWN if Slurm does not know the folder's job: numbers are reused, and any user may set any comment."""
+    if found.comment != script.get_comment(folder.path) or found.uid not in _users(folder):
         return "UNKNOWN", ""
     return found.word, "" if found.reason == "None" else found.reason
 
 
 def _find_id(folder: JobFolder) -> str:
     """The folder's job id in Slurm; empty if Slurm has not taken it. An interrupted submit did not save it."""
-    if kept := read_id(folder):
+    if kept := job_files.read_id(folder):
         return kept
     of_owner = _states(f"--user={','.join(_users(folder))}")
-    own = [number for number, state in of_owner.items() if state.comment == get_comment(folder.path)]
-    if own and (mine := open_own_folder(folder)) is not None:
-        save_id(mine, max(own, key=int))
-    return read_id(folder) or max(own, key=int, default="")
+    own = [number for number, state in of_owner.items() if state.comment == script.get_comment(folder.path)]
+    if own and (mine := job_files.open_own_folder(folder)) is not None:
+        job_files.save_id(mine, max(own, key=int))
+    return job_files.read_id(folder) or max(own, key=int, default="")
 
 
 def _sbatch(folder: OwnJobFolder, words: Sequence[str]) -> str:
@@ -450,13 +408,11 @@ def _sbatch(folder: OwnJobFolder, words: Sequence[str]) -> str:
 
 
 def _sbatch_environment(of_submit: Mapping[str, str]) -> dict[str, str]:
-    """The environment for sbatch, which passes it to the job: that of the submit, with this process's variables for
-    reaching Slurm. The directory of sbatch comes last on PATH, so the job's programs are those of its submit.
-    """
-    own = {name: os.environ[name] for name in REACH if name in os.environ}
+    """The submit's, with this process's way to Slurm; sbatch's folder is last on PATH, after the job's programs."""
+    own = {name: os.environ[name] for name in script.REACH if name in os.environ}
     commands = shutil.which("sbatch")
     path = os.pathsep.join([of_submit.get("PATH", os.defpath), *([str(Path(commands).parent)] if commands else [])])
-    return {**{name: value for name, value in of_submit.items() if name not in REACH}, "PATH": path, **own}
+    return {**{name: value for name, value in of_submit.items() if name not in script.REACH}, "PATH": path, **own}
 
 
 @contextmanager
@@ -470,18 +426,16 @@ def _writing(folder: Path) -> Iterator[None]:
 def _submit_status(folder: JobFolder, known: JobStatus) -> JobStatus:
     if folder.has(CANCEL_FILE):
         return replace(known, phase=Phase.CANCELLED, reason="cancelled")
-    if sec_since_mark(folder, _SUBMITTED) < _SUBMITTED_SEC:
+    if job_files.sec_since_mark(folder, _SUBMITTED) < _SUBMITTED_SEC:
         return replace(known, reason="being submitted")
-    if (own := open_own_folder(folder)) is not None:
+    if (own := job_files.open_own_folder(folder)) is not None:
         with suppress(OSError):
             own.touch(CANCEL_FILE)  # has no effect if it was submitted after all
     return replace(known, phase=Phase.FAILED, reason="its submit was interrupted: submit it again")
 
 
 def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None) -> str:
-    """Output of a Slurm command, run in that environment or this process's. InputError: it is missing, it refuses, or
-    its controller does not answer.
-    """
+    """Output of a Slurm command. InputError: it is missing, it refuses, or its controller does not answer."""
     try:
         done = subprocess.run(
             [shutil.which(program) or program, *words],  # found on this process's PATH, not on that of `variables`

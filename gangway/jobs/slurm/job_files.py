@@ -56,9 +56,7 @@ def read_number(folder: JobFolder, name: str) -> int | None:
 
 
 def sec_since_mark(folder: JobFolder, name: str) -> float:
-    """Seconds since this mark of an own folder was first requested on this machine in this boot; 0 if it never was or
-    cannot be stored. Not by the wall clock: if that jumped, a running job would count as over.
-    """
+    """Monotonic seconds since this mark of an own folder was first requested in this boot; 0 if it cannot be stored."""
     try:
         lines = folder.read(name).decode("utf-8", "replace").splitlines()
     except FileNotFoundError:

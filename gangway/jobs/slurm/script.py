@@ -43,9 +43,7 @@ _PREFIX = "APPTAINERENV_"
 
 
 def without_allocation(variables: Mapping[str, str]) -> dict[str, str]:
-    """Removes those of the allocation that the submit ran in: sbatch passes them on, and the job's steps would use
-    them.
-    """
+    """Removes those of the allocation that the submit ran in: the job's steps would use them."""
     if "SLURM_JOB_ID" not in variables:
         return dict(variables)
     return {name: value for name, value in variables.items() if name in REACH or not re.fullmatch(OF_ALLOCATION, name)}
@@ -205,9 +203,7 @@ def image_findings(job: JobFile, folder: Path) -> Iterator[Finding]:
 
 
 def output_folders(job: JobFile, run_dir: str) -> Mapping[str, str]:
-    """Where each output is kept: in the run folder, which moves with the job. They are mounted by the job's own user,
-    so a link that the job puts there leads nowhere new.
-    """
+    """Where outputs are kept: in the run folder, which moves with the job, whose user mounts them."""
     return {output: f"{run_dir}/outputs{output}" for output in job.outputs}
 
 

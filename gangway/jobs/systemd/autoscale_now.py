@@ -25,9 +25,7 @@ CLOCKS_APART = timedelta(minutes=2)
 def wanted_now(
     config: StackConfig, images_done: int, now: datetime, groups: tuple[GroupState, ...] = ()
 ) -> Decision | str:
-    """For a stack with `job.autoscale`, given its groups if known; or why it is unknown. Spending so far is estimated
-    as the cost of its images on all nodes. InputError: it cannot be planned.
-    """
+    """For a stack with `job.autoscale`, or why it is unknown. InputError: it cannot be planned."""
     asked = config.work.autoscale
     assert asked is not None, "checked by the caller"
     if asked.deadline is not None and asked.deadline <= now:
@@ -46,9 +44,7 @@ def wanted_now(
 
 
 def autoscale_line(config: StackConfig, images_done: int, now: datetime, unknown: str = "") -> str:
-    """A line for display; see `wanted_now`. `unknown`: why the number of images done is unknown. Planning errors are
-    part of the line, since it is only one of a job's state.
-    """
+    """See `wanted_now`; planning errors are part of the line, since it is only one of a job's state."""
     try:
         wanted = wanted_now(config, images_done, now)
         why_not = why_not_scaled(config, get_program(config.provider).plan(config).machine)
@@ -81,9 +77,7 @@ def why_unknown(config: StackConfig, reported_at: datetime | None, now: datetime
 def scale(
     config: StackConfig, scaler: Scaler, names: Sequence[str], images_done: int, now: datetime, *, dry_run: bool = False
 ) -> list[str]:
-    """Requests the wanted number of nodes from the stack's groups, `names`, unless `dry_run`. What was done and why, a
-    line each. InputError: nothing to scale by, or the provider refuses.
-    """
+    """Requests the wanted nodes unless `dry_run`; what was done, a line each. InputError: the provider refuses."""
     groups = tuple(scaler.get_groups(names))
     asked, wanted = config.work.autoscale, wanted_now(config, images_done, now, groups)
     assert asked is not None, "checked by the caller"
@@ -130,7 +124,5 @@ def group_names(config: StackConfig, outputs: Mapping[str, Any]) -> list[str]:
 
 
 def get_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
-    """`outputs`: of the stack; `is_held`: whether the run's bucket says that launches are held. InputError: not logged
-    in.
-    """
+    """`is_held`: whether the run's bucket says that launches are held. InputError: not logged in."""
     return cast("Scaler", load_adapter(config.provider, "scaling").open_scaler(config, outputs, names, is_held=is_held))

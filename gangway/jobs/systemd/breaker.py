@@ -3,39 +3,29 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
 from gangway.images.specs import HELD_OBJECT
 from gangway.jobs.systemd.state import JobState
-from gangway.runs.run_store import RunStore, StoreFailedError, bucket_region, object_store, runs_url
+from gangway.runs.run_store import NodeRecord, RunStore, StoreFailedError, bucket_region, object_store, runs_url
 from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 
 FOLDER = "breaker/"
 _MAX_BYTES = 65_536
-_NAME = r"^[A-Za-z0-9._-]*$"
 _FIX = "run it as the account that runs `up`, which can read and write the run bucket"
 
 
-class HeldRecord(BaseModel):
-    """Written by the node that opened the breaker. `given_up` nodes within `within_minutes`, the last of them in
-    `nodes`; `reason`: the last one's.
-    """
+class HeldRecord(NodeRecord):
+    """Written by the node that opened the breaker; `reason`: the last node's."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    version: Literal[1]
-    run_id: str = Field(pattern=_NAME, max_length=100)
-    stack: str = Field(pattern=_NAME, max_length=100)
-    node: str = Field(pattern=_NAME, max_length=255)
     reason: str = Field(max_length=1000)
     given_up: int = Field(ge=1)
     within_minutes: int = Field(ge=1)
     nodes: tuple[str, ...] = Field(max_length=50)
-    time: AwareDatetime
 
     def __str__(self) -> str:
         """Without control characters: a node chose the reason's text."""
@@ -49,9 +39,7 @@ class HeldRecord(BaseModel):
 
 @dataclass(frozen=True)
 class Breaker:
-    """Of one stack, whose name is also the job's. `region`: of AWS's groups and bucket, unused elsewhere; `url`: of the
-    run folder; `group_names`: of the groups that hold nodes.
-    """
+    """Of one stack, whose name is also the job's. `region`: of AWS's groups and bucket; `url`: of the run folder."""
 
     provider: str
     stack: str
@@ -60,9 +48,7 @@ class Breaker:
     url: str
 
     def read_held(self) -> HeldRecord | None:
-        """Why launches are held; None if they are not. InputError: the bucket cannot be read, or its content is
-        invalid.
-        """
+        """Why launches are held; None if they are not. InputError: the bucket or its content cannot be read."""
         try:
             content = self.store.read(HELD_OBJECT, _MAX_BYTES)
         except StoreFailedError as error:
@@ -79,9 +65,7 @@ class Breaker:
             ) from None
 
     def reset(self) -> list[str]:
-        """Removes the nodes' marks and lets the groups launch again; what was done, a line each. InputError: the cloud
-        refuses.
-        """
+        """Removes the nodes' marks and lets groups launch again; what was done, a line each. InputError: refused."""
         try:
             mine = [name for name in self.store.names() if name.startswith(FOLDER)]
         except StoreFailedError as error:

@@ -43,7 +43,6 @@ class Start:
     """One start of a command on one node.
 
     Attributes:
-        last: when the node last reported it at work.
         round: in which it met other nodes; empty if it meets none.
         capacity: of its node; empty if unknown.
         code: exit code as in `gangway.jobs.base`, or 5 or 6; None if its node was lost first.
@@ -60,9 +59,7 @@ class Start:
 
 
 def read_starts(store: RunStore, key: str) -> tuple[list[Start], list[str]]:
-    """Starts of the job with that key, earliest first, and problems with others. StoreFailedError: the folder cannot be
-    read.
-    """
+    """Starts of the job with that key, earliest first, and problems with others. StoreFailedError."""
     prefix, found, problems = f"{STARTS}{key}.", [], []
     names = [name for name in store.names() if name.startswith(prefix)]
     for name in names[:_MOST_STARTS]:

@@ -64,13 +64,7 @@ class _Record(BaseModel):
 
 
 class JobProgress(BaseModel):
-    """Progress of a running trainer, which its nodes put next to the record every ten minutes
-    (`images/templates/node/upload-record.sh`). Only a record, put when the trainer stops, says that it ended.
-
-    Attributes:
-        images: number done.
-        time: in seconds since 1970, by the clock of the node that wrote the statistics.
-    """
+    """Progress that a running trainer's nodes put next to the record every ten minutes; `time`: Unix seconds."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -94,9 +88,7 @@ class JobProgress(BaseModel):
 
 @dataclass(frozen=True)
 class JobState:
-    """What is known of a job. `url`: of the run folder; `end`: how it ended without being done; `progress`: None if the
-    record is newer, too.
-    """
+    """`end`: how it ended without being done; `progress`: None if the record is newer, too."""
 
     url: str
     record: _Record | None
@@ -143,9 +135,7 @@ class JobState:
         return self.end is not None or (self.record is not None and self.record.status == "done")
 
     def why_ended(self, run_id: str | None, since: datetime | None) -> str:
-        """How the job that ran at `since` ended; empty if it has not. `run_id`: its record's id. Earlier ends belong to
-        attempts that were restarted; None for both: any end counts.
-        """
+        """How the job ended after `since`; empty if it has not. Earlier ends belong to attempts that were restarted."""
         if self.record is not None and self.record.status == "done" and run_id in (None, self.record.id):
             return "its record is done"
         ends_it = self.end is not None and run_id in (None, self.end.run_id)
@@ -177,9 +167,7 @@ def _recorded_at(record: _Record | None) -> datetime | None:
 
 
 def stack_lines(job: object, made: Sequence[DecisionRecord], *, over: bool) -> Iterator[str]:
-    """For a stack's job from its outputs, with the decisions of its newest record; empty without a controller. `over`:
-    the job has ended.
-    """
+    """For a stack's job, with the decisions of its newest record; empty without a controller."""
     training = job.get("training") if isinstance(job, Mapping) else None
     if not training or training["controller"] is None:
         return
@@ -195,9 +183,7 @@ def stack_lines(job: object, made: Sequence[DecisionRecord], *, over: bool) -> I
 
 
 def folder_lines(folder: Path, *, over: bool) -> Iterator[str]:
-    """The same for a local run folder, from its log and switch file. InputError: the log cannot be read, or has an
-    invalid decision.
-    """
+    """The same for a local run folder. InputError: its log cannot be read or has an invalid decision."""
     lines = _events(folder)
     asked = [line for line in lines if line["event"] == CONTROLLER]
     try:

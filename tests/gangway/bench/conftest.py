@@ -19,7 +19,7 @@ from gangway.bench.journal import Journal
 from gangway.bench.processes import Stop
 from gangway.bench.reproduce import Rerun, _job
 from gangway.bench.results import Caps, Rate
-from gangway.bench.runner import Guard, Runner
+from gangway.bench.runner import Environment, Guard, Runner
 from gangway.bench.suite import Item, SuiteConfig, get_items
 from gangway.jobs.local.run import LocalRun, StatsTail
 from gangway.runs.run_store import RunFailedError, StoreFailedError
@@ -56,7 +56,7 @@ class Clock:
 
 
 @dataclass
-class FakeCloud:
+class FakeCloud(Environment):
     """An Environment that remembers what stands, over every process that works with it.
 
     Attributes:

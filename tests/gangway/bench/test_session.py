@@ -21,6 +21,7 @@ from gangway.bench.journal import Journal
 from gangway.bench.processes import AbandonedError, Stop
 from gangway.bench.pulumi_cli import read_project, write_project
 from gangway.bench.results import Caps, Screen, get_rate, show_results
+from gangway.bench.runner import Environment
 from gangway.bench.session import Options, resume_suite, run_suite
 from gangway.bench.suite import Item, get_items, get_preset, get_run_id, load_suite
 from gangway.cli import main
@@ -45,7 +46,7 @@ def written(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-class Instant:
+class Instant(Environment):
     """An Environment whose runs are done at once, in the suite's folder."""
 
     poll_sec = (0.0, 0.0)

@@ -39,13 +39,7 @@ class _ScaleSet(NamedTuple):
 
 
 class AzureScaler:
-    """The scale sets of one resource group.
-
-    Args:
-        session: with a token for Resource Manager.
-        together: whether one job may have nodes of several scale sets (`gangway.components.azure.fallback`).
-        is_held: whether the circuit breaker holds launches.
-    """
+    """The scale sets of one resource group; `together`: whether one job may have nodes of several."""
 
     def __init__(
         self,

@@ -33,8 +33,6 @@ class GroupState(NamedTuple):
 
     Attributes:
         most: its limit now; 0 before or after its capacity block.
-        asked: its target number.
-        in_service: its present number.
         is_held: launches are suspended, by the circuit breaker or a person.
         changed_at: last change made from here; None for never. `changed_why`: its reason.
         why_not_in: why it must not shrink; empty if nodes are notified in time to save.
@@ -79,9 +77,7 @@ def since_change_sec(groups: Sequence[GroupState], now: datetime) -> float:
 def get_change(
     groups: Sequence[GroupState], wanted: Decision, least: int, hold_sec: float, now: datetime
 ) -> Change | str:
-    """The change towards the wanted number, or why there is none. `groups`: in the ladder's order; `least`: the
-    ladder's minimum.
-    """
+    """The change towards the wanted number, or why there is none; `groups` in the ladder's order."""
     first = groups[0]
     if first.most == 0:
         return f"{first.name} is closed: its capacity has not started or has ended"
@@ -108,9 +104,7 @@ class Scaler(Protocol):
         ...
 
     def carry_out(self, change: Change, now: datetime) -> str:
-        """Requests the number, once; what happens next, empty if it takes effect immediately. InputError: the provider
-        refuses.
-        """
+        """Requests the number, once; what happens next. InputError: the provider refuses."""
         ...
 
 

@@ -22,7 +22,6 @@ SUSPENDS_LAUNCHES, AFTER_RESET = False, "the first group is smaller by those tha
 API_URL = "https://compute.googleapis.com"
 _FIX = "gcloud auth application-default login, with the rights that docs/controller.md lists, on the project"
 _RESIZED, _TAGGED = "compute.instanceGroupManagers.resize", "setTags"
-_GOING = ("DELETING", "ABANDONING")
 
 
 class _Node(NamedTuple):
@@ -57,9 +56,7 @@ class _Group(NamedTuple):
 
 
 class GcpScaler:
-    """The groups of one project. `zones`: by group; `most`: nodes that the first group may have; `is_held`: whether the
-    circuit breaker holds launches.
-    """
+    """`zones`: by group; `most`: nodes that the first group may have; `is_held`: by the circuit breaker."""
 
     def __init__(
         self,
@@ -108,7 +105,7 @@ class GcpScaler:
 
     def _read(self, name: str) -> _Group:
         known = self._of_group("the size of", name, "GET")
-        managed = [one for one in self._managed(name) if one.get("currentAction") not in _GOING]
+        managed = [one for one in self._managed(name) if one.get("currentAction") not in ("DELETING", "ABANDONING")]
         runs = [one["name"] for one in managed if one.get("instanceStatus") == "RUNNING"]
         idle = tuple(one["name"] for one in managed if one.get("instanceStatus") != "RUNNING")
         nodes = [self._node(self._zones[name], instance) for instance in runs]
@@ -130,7 +127,6 @@ class GcpScaler:
             params = {"pageToken": page["nextPageToken"]}
 
     def _last_change(self, name: str, base_name: str) -> tuple[datetime | None, str]:
-        """When, and by whom, the group was last resized or a node of it asked to leave."""
         params = {
             "filter": f'(operationType = "{_RESIZED}") OR (operationType = "{_TAGGED}")',
             "orderBy": "creationTimestamp desc",

@@ -14,20 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.finops.bill import focus
-from gangway.finops.bill.focus import (
-    ALLOWED,
-    COLUMNS,
-    MANDATORY,
-    Version,
-    exported_columns,
-    focus_rows,
-    get_columns,
-    mandatory,
-    missing_rows_reason,
-    priced,
-    problems,
-)
+from gangway.finops.bill.focus import Version, exported_columns, focus_rows, missing_rows_reason, priced
 from gangway.trainer.records.run_record import RunContext, RunRecord, SessionRecord
+from tests.gangway.finops.bill.focus_rules import ALLOWED, COLUMNS, MANDATORY, get_columns, mandatory, problems
 
 Sessions = Callable[..., SessionRecord]
 Records = Callable[..., RunRecord]
@@ -55,6 +44,7 @@ def test_beside_a_bill_every_sum_is_the_bills(bill: str, version: Version, sampl
     with (samples / bill).open(encoding="utf-8-sig", newline="") as file:
         charged: list[dict[str, Any]] = list(csv.DictReader(file))
     ours = focus_rows(run_1, "111122223333", version)
+    assert problems(exported_columns(version), ours, version) == []
     before = sums(charged)
     assert {"BilledCost", "EffectiveCost", "ContractedCost", "ListCost", "ConsumedQuantity"} <= set(before)
     assert sums([*charged, *ours]) == {**dict.fromkeys(sums(ours), 0.0), **before}
@@ -100,6 +90,7 @@ def test_kinds_of_capacity_have_rows_of_their_own(get_record: Records, session_o
         ("0", "on-demand", "Standard"),
         ("1", "on-demand", "Standard"),
     ]
+    assert problems(exported_columns(), rows) == []
     assert [row["x_cost_usd"] for row in rows] == pytest.approx([45.96, 55.04, 55.04])
     (use, *_) = record.cost.uses
     block = use.model_copy(update={"capacity": "capacity-block"})

@@ -61,7 +61,7 @@ def test_one_that_is_cancelled_before_its_next_start_stands_is_taken_back(
         create_start(kubectl, file, placing, variables)
         kueue_sees(kube)
 
-    monkeypatch.setattr("gangway.jobs.kubernetes.engine.create_start", late)
+    monkeypatch.setattr("gangway.jobs.kubernetes.start_objects.create_start", late)
     engine().ensure_begun(_ID)
     assert is_taken_back(kube)
 

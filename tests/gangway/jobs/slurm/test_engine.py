@@ -247,7 +247,7 @@ def test_what_is_moved_to_slurm_goes_on_there_once(engine: SlurmEngine, tmp_path
 def test_what_sbatch_refuses_leaves_nothing(
     engine: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gangway.jobs.slurm.engine.sbatch_args", lambda *_, **__: REFUSED)
+    monkeypatch.setattr("gangway.jobs.slurm.script.sbatch_args", lambda *_, **__: REFUSED)
     with pytest.raises(InputError, match="invalid partition"):
         engine.submit(job("true"))
     assert list(tmp_path.glob("queue/*")) == []
@@ -261,7 +261,7 @@ def test_what_was_copied_for_a_move_is_there_still_when_sbatch_refuses(
     job_id = here.submit(job("echo kept >state; trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"))
     until(here, job_id, lambda found, log: "begun" in log)
     with monkeypatch.context() as refused:
-        refused.setattr("gangway.jobs.slurm.engine.sbatch_args", lambda *_, **__: REFUSED)
+        refused.setattr("gangway.jobs.slurm.script.sbatch_args", lambda *_, **__: REFUSED)
         with pytest.raises(InputError, match="invalid partition"):
             move_job(here, job_id, engine, limited(), lambda done, total: None)
     assert list(engine.jobs()) == []
