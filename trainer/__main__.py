@@ -91,8 +91,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 class _Version(argparse.Action):
-    """Prints the package's version, which a container with only the trainer does not have."""
-
     def __call__(self, *_: object) -> NoReturn:
         from importlib.metadata import PackageNotFoundError, version
 
@@ -180,7 +178,6 @@ def _add_train(train: Parser) -> None:
 
 
 def _add_base(parser: Parser) -> None:
-    """Adds the sources of values that no flag sets."""
     base = parser.add_mutually_exclusive_group(required=True)
     base.add_argument("--preset", metavar="NAME", help=", ".join(PRESETS))
     base.add_argument(
@@ -252,9 +249,7 @@ def train_config(argv: Sequence[str]) -> TrainConfig:
 
 
 def data_mistake(config: TrainConfig, data_dir: Path) -> TrainerError | None:
-    """Returns the error that `train` would raise for its data, except for damage; None where it would start. Loads
-    torch.
-    """
+    """Returns the error that `train` would raise for its data, except for damage, or None. Loads torch."""
     from gangway.trainer.data.dataset import check_data
 
     try:
@@ -281,7 +276,6 @@ def _from_file(path: Path) -> TrainConfig:
 
 
 def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -> TrainConfig:
-    """Sets the pictures' size where a preset trains on a folder of them and no flag sets it."""
     if arguments.preset is None or config.dataset != "folder":
         return config
     from gangway.trainer.data.index import picture_size
@@ -308,7 +302,6 @@ def _xla_launcher() -> list[str]:
 
 @contextlib.contextmanager
 def _naming_flags(arguments: argparse.Namespace) -> Iterator[None]:
-    """Makes an error about a TrainConfig field name its source: its flag, preset or file."""
     otherwise = f"--preset {arguments.preset}" if arguments.config is None else str(arguments.config)
     flags = {name: f"--{name.replace('_', '-')}" for name in _given(arguments)}
     try:
@@ -382,15 +375,12 @@ def run(argv: Sequence[str]) -> NoReturn:
 
 
 def _failed(error: Exception) -> int:
-    """Prints the traceback; the exit code."""
     sys.excepthook(type(error), error, error.__traceback__)  # torch's, which tells the rank
     return EXIT_PEERS_LOST if _lost_peers(error) else EXIT_FAILED
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Ends the process at Ctrl-C while torch loads, which would swallow a KeyboardInterrupt and leave a broken NumPy.
-    Nothing has begun by then.
-    """
+    """While torch loads, a KeyboardInterrupt would be swallowed and leave a broken NumPy: end the process instead."""
     if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
@@ -398,9 +388,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _lost_peers(error: BaseException) -> bool:
-    """Whether a worker failed only because peers had gone. torch has a type for NCCL and stores, and a place in gloo's
-    source for the rest.
-    """
+    """NCCL's lost peers have a type in torch; gloo's are known by a place in its source."""
     if "torch.distributed" not in sys.modules or not Ranks.under_torchrun():
         return False
     from torch.distributed import DistError

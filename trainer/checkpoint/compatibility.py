@@ -93,9 +93,7 @@ _ANY_VALUE = RESUMABLE_CHANGES - {"kimg", "segments"}
 
 
 def _as_saved(value: object, read: ValidatorFunctionWrapHandler) -> TrainConfig:
-    """Validates a saved configuration; missing fields get defaults that compute what older trainers did. Where newer
-    rules refuse fields that each session sets again, the saved values are dropped.
-    """
+    """Missing fields compute what older trainers did; refused values that sessions set anew are dropped."""
     try:
         config: TrainConfig = read(value)
     except ValidationError:

@@ -94,9 +94,7 @@ class Block(NamedTuple):
 
 
 def get_blocks(state: State, *, split: bool, whole: bool) -> list[Block]:
-    """Returns the blocks that this worker writes: its parts of `split` tensors, and `whole` ones that all have. Skips
-    meta tensors, which other workers have.
-    """
+    """Returns what this worker writes: its parts of split tensors and, if `whole`, those that all have."""
     from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
     from torch.distributed.tensor import DTensor
 

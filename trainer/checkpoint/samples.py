@@ -127,13 +127,11 @@ def _mp4(frames: list[Pixels], frames_per_sec: int) -> bytes:
 
 
 def _plain(pixels: Pixels) -> Pixels:
-    """Drops a single channel, which Pillow does not take."""
     return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
 
 
 def to_uint8(images: Tensor, config: TrainConfig) -> Tensor:
-    """Converts images in -1..1 to uint8 on the CPU: the inverse of the conversion of reals
-    (gangway.trainer.phases.batch)."""
+    """Converts images in -1..1 to uint8 on the CPU: the inverse of the conversion of reals."""
     grey = (((images + 1) * 128).floor() if config.dequantise else ((images + 1) * 127.5).round()).clamp(0, 255)
     return grey.to(torch.uint8).cpu()
 
@@ -187,9 +185,7 @@ def check_samples_latents(config: TrainConfig, what: str) -> None:
 
 
 def write_samples(path: Path, images: Tensor, captions: Sequence[Sequence[str]] = ()) -> None:
-    """Writes uint8 images [N, C, H, W] as one PNG, or clips [N, C, T, H, W] as a strip and an .mp4. `captions` has the
-    columns' words for each of equal parts of the images. Raises TrainerError: not writable.
-    """
+    """Writes images [N, C, H, W] as a PNG, clips [N, C, T, H, W] as strip and .mp4; `captions` are of equal parts."""
     if captions:
         parts = zip(images.chunk(len(captions)), captions, strict=True)
         write_png(path, np.concatenate([add_captions(tile(part, COLUMNS), words, COLUMNS) for part, words in parts]))
@@ -209,9 +205,7 @@ class Trained(NamedTuple):
 
 
 def load_generator(run_dir: Path, device: torch.device) -> Trained:
-    """Loads the averaged generator of the newest valid checkpoint; reports skipped ones. Raises TrainerError: no run,
-    no valid checkpoint, or networks that translate images.
-    """
+    """Loads the averaged generator of the newest valid checkpoint (TrainerError: no run, or none valid)."""
     require_run(run_dir, ("checkpoints",))
     found = store.newest_of_run(run_dir)
     config, images = found.manifest.config, found.manifest.images

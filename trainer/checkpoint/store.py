@@ -33,9 +33,7 @@ from gangway.trainer.records.digest import RunIdentity
 
 
 def state_digests(state: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the SHA-256 of each top-level part, over names, types, shapes and bits, for any memory layout. Gathers
-    split tensors one by one: all workers call it together.
-    """
+    """Returns the SHA-256 of each top-level part, for any layout; gathers split tensors one by one. Collective."""
     return {part: _digest(value) for part, value in state.items()}
 
 
@@ -131,8 +129,6 @@ class Manifest(BaseModel):
 
 
 class _FormatOnly(BaseModel):
-    """The field that every version's manifest has."""
-
     format: int = 1
 
 
@@ -155,10 +151,9 @@ class Checkpoint(NamedTuple):
 
 
 def save(folder: Path, state: State, config: TrainConfig, images: int, identity: RunIdentity) -> Path:
-    """Writes a checkpoint, then deletes those older than the newest `config.keep_checkpoints` intact ones. The first
-    one at or after each multiple of `config.keep_every_kimg` is kept forever. `state` is nested dicts and lists of
-    tensors and numbers. Raises TrainerError: a number is not finite, the disk is full or the folder cannot be written;
-    earlier checkpoints stay intact.
+    """Writes a checkpoint, then deletes others but milestones and the newest `config.keep_checkpoints` intact ones.
+
+    TrainerError: a number is not finite, or the folder cannot be written; earlier checkpoints stay intact.
     """
     # Losses are checked at intervals; a state that diverged in between must not replace good checkpoints.
     for part, value in state.items():
@@ -234,9 +229,7 @@ def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
 
 
 def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
-    """Reads one checkpoint. `damaged` is the result of `damaged_parts`; None checks its parts here. Raises
-    TrainerError: missing, no manifest, a wrong hash, unreadable, or code; OtherVersionError: another version.
-    """
+    """Reads a checkpoint; `damaged` None checks its parts here (TrainerError: unusable; OtherVersionError)."""
     if not path.is_file():
         raise TrainerError(place=str(path), problem="no such checkpoint", fix="name one of the folder's .pt files")
     manifest = _read_manifest(path)
@@ -259,7 +252,6 @@ def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
 def _get_parts(
     path: Path, content: State, manifest: Manifest, damaged: Mapping[str, str] | None
 ) -> tuple[State, tuple[Piece, ...]]:
-    """Returns a state of meta tensors, and its pieces (TrainerError: a part is damaged or missing)."""
     for part in manifest.parts:
         found = parted.get_damage(path.parent, part) if damaged is None else damaged.get(part.file, "")
         if found:
@@ -286,7 +278,6 @@ def damaged_parts(folder: Path, world: World) -> Mapping[str, str]:
 
 
 def _read_state(path: Path) -> State:
-    """Loads a file of torch.save without running code (TrainerError: code, or unreadable)."""
     try:
         # Before torch tries older formats, which this trainer never wrote.
         check_file(path)
@@ -329,9 +320,7 @@ def _accept_any(_: TrainConfig, __: State) -> str:
 def load_newest_valid(
     folder: Path, unlike: Misfit = _accept_any, damaged: Mapping[str, str] | None = None
 ) -> tuple[Checkpoint | None, list[str]]:
-    """Returns the newest valid checkpoint, None in an empty folder, and a sentence per skipped newer one. Raises
-    TrainerError where none can be loaded, as starting again silently would lose the run.
-    """
+    """Returns the newest valid checkpoint, if any, and a sentence per skipped one (TrainerError: all are bad)."""
     passed_over: list[TrainerError] = []
     for path in _files(folder):
         try:
@@ -348,7 +337,6 @@ def load_newest_valid(
 
 
 def _none_left(folder: Path, passed_over: list[TrainerError]) -> TrainerError:
-    """Returns the error where no checkpoint can be loaded; `passed_over` from the newest on."""
     others = sum(isinstance(error, OtherVersionError) for error in passed_over)
     damaged = len(passed_over) - others
     if not others:
@@ -369,9 +357,7 @@ def _none_left(folder: Path, passed_over: list[TrainerError]) -> TrainerError:
 
 
 def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Checkpoint:
-    """Returns a run's newest valid checkpoint for reading (TrainerError: none yet). `purpose` is such as " to judge".
-    `aloud` reports skipped ones on stdout; one of several workers is enough.
-    """
+    """Returns a run's newest valid checkpoint (TrainerError: none yet); `aloud` reports skipped ones on stdout."""
     found, passed_over = load_newest_valid(run_dir / "checkpoints", misfit)
     for sentence in passed_over if aloud else ():
         info(f"passed over a checkpoint: {sentence}")
@@ -409,10 +395,7 @@ def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> Non
 
 
 def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
-    """Deletes checkpoints older than the newest `keep_checkpoints` that look intact, except milestones. Corrupt ones do
-    not count, or they would replace good ones. It checks only manifest, run and size: hashing every kept file would
-    cost as much as the save itself, `keep` times.
-    """
+    """Corrupt ones do not count, or they would replace good ones; hashing all of them would cost a save each."""
     num_kept, files = 0, _files(folder)
     milestones = _milestones(files, config.keep_every_kimg)
     for path in files:

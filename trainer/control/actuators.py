@@ -1,7 +1,4 @@
-"""Applies decisions: threads, prefetch, compilation and power at once, the rest as a segment from the next step.
-
-Also the limits of the knobs on a run's machines.
-"""
+"""Applies decisions, to the process at once or as a segment from the next step; knows the machines' limits."""
 
 import math
 from collections.abc import Mapping
@@ -110,10 +107,7 @@ class Actuators:
 
 
 def get_changes(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
-    """Returns the segment fields that a decision sets. Step sizes scale with the square root of the batch.
-
-    That keeps Adam's noise the same (Malladi et al. 2022).
-    """
+    """Returns the segment fields of a decision; step sizes scale with the root of the batch (Malladi et al. 2022)."""
     if decision.knob != "batch_size":
         return {decision.knob: decision.value}
     factor = math.sqrt(float(decision.value) / float(decision.was))

@@ -1,7 +1,4 @@
-"""The controller of one session: watches lines, asks a policy, and reports each decision with its reason.
-
-One worker decides for all. An error here never ends the run.
-"""
+"""The controller of one session: watches lines, asks a policy, reports each decision. Its errors never end the run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

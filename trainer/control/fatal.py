@@ -148,10 +148,7 @@ def takes_less(made: Decision) -> bool:
 
 
 def is_possible_cause(why: str) -> bool:
-    """Whether a change may have ended the session, by the error's type and message; unknown errors count.
-
-    Input, data and disk do not (except a step's memory and a loss that is not finite), nor lost workers or Ctrl-C.
-    """
+    """Whether a change may have ended the session, by its error: not input, data, disk, lost workers or Ctrl-C."""
     _, of_another, own_error = why.partition("so all stop: ")  # a worker reports the one that failed
     kind, _, message = (own_error if of_another else why).partition(":")
     kind = kind.rpartition(".")[2].strip()

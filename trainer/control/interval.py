@@ -113,10 +113,7 @@ class Interval(NamedTuple):
 
 
 def efficiency(noise_scale: float | None, batch_size: int, base: int) -> float:
-    """Returns an image's progress relative to the run's first batch (Pollux, Qiao et al. 2021).
-
-    (noise + base) / (noise + batch); 1 where the noise is unknown, or the batch is the first one's.
-    """
+    """Returns an image's progress relative to the first batch's (Pollux, Qiao et al. 2021); 1 if unknown."""
     if noise_scale is None or batch_size == base:
         return 1.0
     return (noise_scale + base) / (noise_scale + batch_size)
@@ -232,10 +229,7 @@ class Room(NamedTuple):
 
 
 class Policy(Protocol):
-    """Returns one change, or none, for a history; gangway.trainer.control.judge and guardrails judge and limit it.
-
-    Pure, so that recorded runs can be replayed and resumed ones continue with what it learnt.
-    """
+    """Returns one change, or none, for a history. Pure, so that runs can be replayed and resumed."""
 
     @property
     def name(self) -> str:

@@ -74,7 +74,6 @@ def _is_stuck(verdict: Verdict, history: Sequence[Interval]) -> bool:
 
 
 def _judge_interrupted(history: Sequence[Interval], undone_at: int, settings: ControlSettings, start: Knobs) -> Verdict:
-    """Judges a change that was still being watched when the guard undid an older one: its gain is unknown."""
     place = _last_change(history[:undone_at])
     if place is None:
         return Verdict("nothing")
@@ -139,7 +138,6 @@ def _compare(
 
 
 def _has_neighbour_changed(last: Interval, since: Sequence[Interval], patience: int) -> bool:
-    """Whether neighbours have come or gone since a change, for all of the last `patience` intervals."""
     was = has_neighbour(last)
     return len(since) == patience and was is not None and all(has_neighbour(each) is (not was) for each in since)
 
@@ -150,7 +148,6 @@ def _frees_memory(last: Interval, decision: Decision) -> bool:
 
 
 def _judge_memory(before: Sequence[Interval], after: Sequence[Interval], decision: Decision, gain: float) -> Verdict:
-    """Judges by peak memory and by the slowdown, measured only with the same neighbours."""
     was, now = memory_share(before[-1]), max(map(memory_share, after))
     alike = [each for each in after if has_neighbour(each) == has_neighbour(before[-1])]
     slower = 1 - (_middle_rate(alike) / _middle_rate(before) if alike else 1.0)
@@ -167,8 +164,6 @@ def _middle_rate(intervals: Sequence[Interval]) -> float:
 
 
 class _Measure(NamedTuple):
-    """Scores intervals on both sides of a change with the noise scale, price and grid from before it."""
-
     noise_scale: float | None
     last: Interval
     settings: ControlSettings
@@ -188,7 +183,6 @@ class _Measure(NamedTuple):
 
 
 def _comparable_before(history: Sequence[Interval], place: int) -> list[Interval]:
-    """Returns the valid intervals before a change with the same knobs, conditions, bottleneck and neighbours."""
     last, found = history[place], list[Interval]()
     kind = bottleneck(last).kind
     for each in reversed(history[: place + 1][-LONGEST * BEFORE :]):
@@ -231,7 +225,6 @@ def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
 
 
 def _is_standing(history: Sequence[Interval], place: int) -> bool:
-    """Whether a change is a policy's own and still in effect, not by the run's plan."""
     decision = _made(history, place)
     if decision.policy == JUDGE or _is_superseded(history, place, decision):
         return False
@@ -246,7 +239,6 @@ def _made(history: Sequence[Interval], place: int) -> Decision:
 
 
 def _guard_limit(before: Sequence[float]) -> float:
-    """Returns the highest acceptable guard value: a falling guard may rise again by its noise."""
     last = list(before[-_GUARD_VALUES - 2 :])
     if len(last) < _GUARD_VALUES:
         return last[-1] * (1 + _FEW_VALUES_SHARE)

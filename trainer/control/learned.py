@@ -1,7 +1,4 @@
-"""The policy `learned`: a contextual bandit with Thompson sampling that limits the seconds lost by exploring.
-
-All its knowledge is in the history, so a resumed run continues with it.
-"""
+"""The policy `learned`: a bandit with Thompson sampling that limits lost seconds and knows the history alone."""
 
 import itertools
 import math
@@ -167,7 +164,6 @@ def context_of(interval: Interval) -> Context:
 
 
 def _reward(before: Sequence[Interval], after: Sequence[Interval], room: Room) -> float | None:
-    """Returns the objective's relative change, with the noise scale from before; None where conditions changed."""
     last = before[-1]
     same = [each for each in before[-_WATCHED:] if each.knobs == last.knobs and _is_alike(each, last)]
     if not all(_is_alike(each, last) for each in after):
@@ -189,7 +185,6 @@ def _is_alike(interval: Interval, other: Interval) -> bool:
 
 
 def _arms(last: Interval, room: Room) -> Iterator[Arm]:
-    """Yields one step up and one down of each knob, as allowed."""
     for knob, values in room.allowed.items():
         if knob == "batch_size" and last.noise_scale is None:
             continue
@@ -211,7 +206,6 @@ def _arm(interval: Interval, knob: str, was: Value, value: Value) -> Arm:
 
 
 def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> Belief:
-    """Starts from the prior, then adds other steps of the knob in this direction, then this step, in this context."""
     alike = [each for each in trials if each.arm.kind == arm.kind]
     others = [each.reward for each in alike if each.arm != arm]
     belief = _prior(arm, on_cpu=on_cpu).updated(others)
@@ -221,7 +215,6 @@ def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> Belief:
 
 
 def _prior(arm: Arm, *, on_cpu: bool) -> Belief:
-    """Is optimistic where the context gives a reason."""
     context = dict(arm.context)
     data, batch = context["data"], context.get("batch")
     match arm.knob:

@@ -106,10 +106,7 @@ def get_history(
     images: float = math.inf,
     failed: Collection[tuple[int, int]] = (),
 ) -> list[Interval]:
-    """The intervals of a run's log, in order, each with what was decided at its end and done; of a run that goes on
-    after so many `images`, without what it makes again. Lines of a trainer that kept no knobs are passed over. `failed`
-    are decisions, by session and images, that were done and count as failed.
-    """
+    """Returns the intervals of a log, up to `images`; decisions in `failed` (session, images) count as failed."""
     watch, history, session = Watch(interval_sec), list[Interval](), None
     for line in lines:
         if line.get("session") != session:
@@ -151,7 +148,6 @@ def training_sec(first: Line, last: Line) -> float:
 
 
 def _troubles(lines: Sequence[Line]) -> Iterable[str]:
-    """Yields impossible figures, which must not be used."""
     for before, line in itertools.pairwise(lines):
         if line["wall_sec"] <= before["wall_sec"]:
             yield f"the clock went from {before['wall_sec']:.1f} s to {line['wall_sec']:.1f} s"

@@ -36,9 +36,7 @@ _LARGE_CROP: Box = (25, 57, 153, 185)
 
 
 def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
-    """The recipe of an image folder, path or URL, with central squares; `labels`: classes from subfolders or
-    dataset.json. TrainerError: no such folder, no image, missing labels, an invalid dataset.json, or a single class.
-    """
+    """Returns the recipe of an image folder, by path or URL; `labels`: by subfolders or dataset.json (TrainerError)."""
     files = files_in(source, out)
     listing = files.listing()
     images = listing.with_suffix(SUFFIXES, "not an image", own=(_LABELS_FILE,))
@@ -82,8 +80,6 @@ def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, lab
 
 @dataclass(frozen=True)
 class _ImageLabels:
-    """Labels of images; `content` identifies the label file, if any; `skipped` are entries without an image."""
-
     classes: tuple[str, ...]
     numbers: tuple[int, ...]
     content: str
@@ -116,7 +112,6 @@ def _labels_by_folder(files: FileSet, listing: Listing, names: Sequence[str]) ->
 
 
 def _one_class_error(files: FileSet, names: Sequence[str]) -> TrainerError:
-    """Suggests the first subfolder with several folders, which was probably meant."""
     level, below = "", [names[0].partition("/")[0]]
     while len(below) == 1 and not any(name == level + below[0] for name in names):
         level += f"{below[0]}/"
@@ -182,9 +177,7 @@ def _labels_from_file(files: FileSet, names: Sequence[str]) -> _ImageLabels:
 def celeba_recipe(
     source: str, out: Path, *, resolution: int, channels: int, split: str, allow_other_hash: bool
 ) -> Recipe:
-    """The recipe of CelebA from a path or URL of the archive, or of a folder with it or its content. `split` is train,
-    valid, test or all. TrainerError: a file is missing or, unless `allow_other_hash`, not official.
-    """
+    """Returns the recipe of CelebA from its archive or folder (TrainerError: a file is missing or not official)."""
     images, partition, official, content = _open_source(source, out, allow_other_hash)
     listing = images.listing()
     sizes = {name.rpartition("/")[2]: (name, size) for name, size in listing.files.items() if name.endswith(".jpg")}

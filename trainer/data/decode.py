@@ -105,9 +105,7 @@ def _one_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Cut:
-    """How a film becomes clips: `stride` film frames between two frames of a clip, `step` between the starts of two
-    clips. `squares` crops of a frame, side by side, have their own clips; 1 is the central square.
-    """
+    """How a film becomes clips: film frames between a clip's frames and between starts, and crops side by side."""
 
     resolution: int
     channels: int

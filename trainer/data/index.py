@@ -72,7 +72,6 @@ class SourceNote(_Model):
     @field_validator("skipped", mode="before")
     @classmethod
     def _migrate_names(cls, value: Any) -> Any:
-        """Earlier versions listed names of broken files."""
         if not (value and isinstance(value, list) and all(isinstance(each, str) for each in value)):
             return value
         tally = Tally()
@@ -114,7 +113,6 @@ class ShardIndex(_Model):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        """Training identifies the data set by its hash, which must match the files."""
         expected = _dataset_sha256(self.shards, self.labels)
         if self.sha256 != expected:
             allowed = f"{expected}, that over the files' hashes"
@@ -261,10 +259,7 @@ def shard_size(shape: tuple[int, ...]) -> int:
 
 
 def picture_size(config: TrainConfig, given: Collection[str], folder: Path) -> Mapping[str, object]:
-    """Changes of a preset for the pictures in `folder`: resolution, channels, no colour augmentation for grey ones. No
-    field that is `given`. Empty for other data sets, a missing one, and sizes that no network makes, which
-    `open_matching` refuses. TrainerError: the index is damaged.
-    """
+    """Returns a preset's changes for the pictures in `folder`, without `given` fields (TrainerError: damaged)."""
     if config.dataset != "folder" or not (folder / INDEX_FILE).exists():
         return {}
     index = ShardIndex.read(folder)

@@ -105,9 +105,7 @@ _ALIGNED_BYTES = 512
 
 
 class PinnedBatch:
-    """Tensors by name on the CPU; `pack` puts them into one block for a single copy, page-locked with `pin`: a copy
-    from ordinary memory waits for the GPU.
-    """
+    """Tensors by name on the CPU; `pack` puts them into one block for a single copy, page-locked with `pin`."""
 
     def __init__(self, contents: Mapping[str, Tensor], *, pack: bool = False, pin: bool = False) -> None:
         self.contents, self._packed = dict(contents), None
@@ -229,10 +227,7 @@ class Reals:
 
 
 class Loader:
-    """Prefetches this worker's share of the batch at any position. `share` is the slice of the global batch; `pin` uses
-    page-locked memory for asynchronous copies to a GPU; `draw` adds tensors; `among` limits the image numbers, None for
-    all. `stall_sec` is the total wait in `take`.
-    """
+    """Prefetches this worker's share of the batch at any position; `among` limits numbers, `stall_sec` sums waits."""
 
     def __init__(
         self,

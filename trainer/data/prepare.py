@@ -265,9 +265,7 @@ def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failure:
 def prepare(
     recipe: Recipe, folder: Path, *, workers: int = 1, skip_broken: bool = False, progress: Progress | None = None
 ) -> ShardIndex:
-    """Write the missing shards of a data set and return its index. `skip_broken` skips and counts broken items instead
-    of stopping. TrainerError: a broken item, nothing usable, a full disk, or foreign files in the folder.
-    """
+    """Writes the missing shards and returns the index (TrainerError: broken items, a full disk, or foreign files)."""
     if not skip_broken and (lost := next((each for each in recipe.note.skipped if each.is_broken), None)):
         raise _broken(recipe, lost.names[0], f"{lost.kind}: {lost.reason}")
     with Journal.open(folder, recipe) as journal:

@@ -1,6 +1,4 @@
-"""Images on disk as training reads them: memory-mapped shards of raw uint8 or encoded pictures, with hashes.
-`index.json`, `00000.npy`, `00001.npy`, ... ([n, C, H, W] or [n, C, T, H, W] uint8) and, with labels, `labels.npy`.
-"""
+"""Images on disk as training reads them: memory-mapped shards of raw uint8 or encoded pictures, with hashes."""
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
@@ -61,10 +59,7 @@ def write_shards(
     note: SourceNote | None = None,
     encoding: Encoding | None = None,
 ) -> None:
-    """Write images [N, C, H, W] or [N, C, T, H, W] uint8 as shards, with labels [N] or None. `images_per_shard` None
-    makes files of at most 128 MiB; `encoding` None stores raw bytes. TrainerError: disk full or not writable; without
-    an index nothing reads the folder.
-    """
+    """Writes uint8 images or clips as shards of at most 128 MiB, raw without `encoding` (TrainerError)."""
     shape = images.shape[1:]
     size = images_per_shard or shard_size(shape)
     content = hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
@@ -94,10 +89,7 @@ class ShardedImages:
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = True) -> Self:
-        """Open the shards. `verify` compares every hash on all cores, about 1 s per GiB and core from memory. Without
-        it only the labels' hash and all shapes are checked; `gangway.trainer.data.verification` does the rest while
-        training. TrainerError: no index, or a file is missing or differs.
-        """
+        """Opens the shards; without `verify` only shapes and the labels' hash are checked (TrainerError: damage)."""
         index = ShardIndex.read(folder)
         files = list(index.hashed_files())
         if verify:
@@ -179,7 +171,6 @@ def _labels(path: Path) -> NDArray[np.int64]:
 
 
 def _mapped(folder: Path, index: ShardIndex, shard: Shard) -> _Images:
-    """A shard's images. TrainerError: it is missing, or cannot be what the index promises."""
     try:
         check_file(folder / shard.file)
         images: NDArray[np.uint8] = np.load(folder / shard.file, mmap_mode="r")
@@ -204,7 +195,6 @@ def _mapped(folder: Path, index: ShardIndex, shard: Shard) -> _Images:
 
 
 def _undecodable(folder: Path, shard: Shard, error: UndecodableError) -> TrainerError:
-    """Damage if the hash is wrong, else a fault of the writer."""
     try:
         verify_file(folder, HashedFile("shard", shard.file, shard.sha256))
     except TrainerError as damage:

@@ -1,6 +1,4 @@
-"""Sources of data sets with one interface: a folder, a zip archive, or a bucket (s3://, gs://, az://);
-checks against the publisher's hash or count.
-"""
+"""Sources of data sets: a folder, a zip archive or a bucket (s3://, gs://, az://); the publisher's hash or count."""
 
 import errno
 import functools

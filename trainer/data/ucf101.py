@@ -20,10 +20,7 @@ _CLASSES = "classInd.txt"
 
 
 def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, allow_other_hash: bool) -> Recipe:
-    """The recipe of UCF101 from a path or URL with films and lists at any depth. `split` is train, test or all; `fold`
-    numbers the split lists, 1..3. TrainerError: a list or film is missing, or the number of films is not official
-    (unless `allow_other_hash`).
-    """
+    """Returns the recipe of UCF101 (TrainerError: a list or film is missing, or it is not official)."""
     check_cut(cut)
     files = files_in(source, out)
     listing = files.listing()

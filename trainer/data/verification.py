@@ -1,7 +1,6 @@
-"""Compare shards with their hashes while training, once per node and version of a data set.
+"""Compares shards with their hashes while training, in threads of a node's first worker, which no collective waits for.
 
-Threads of the node's first worker do it, so that no worker waits in a collective. A file in a private temporary folder
-of the node remembers the result, which is void once the index or any file changes.
+A file in a private temporary folder of the node remembers the result until the index or a file changes.
 """
 
 import hashlib
@@ -136,7 +135,6 @@ def _key(data: ShardedImages, files: Iterable[HashedFile]) -> str:
 
 
 def _find_note(folder: Path) -> Path | None:
-    """The file that remembers a folder; None without a folder that only this user can write."""
     own = Path(tempfile.gettempdir()) / f"gangway-{os.getuid()}"
     try:
         own.mkdir(mode=0o700, exist_ok=True)

@@ -52,9 +52,9 @@ def check_fabric(
     *,
     clock: Callable[[], float] = time.perf_counter,
 ) -> FabricRecord:
-    """Measure the fabric if there is anything to measure; all workers call it together and get the same verdict.
-    `min_gbps` is the minimum to start the job; it is measured whatever devices the kernel lists: GPUDirect-TCPX uses
-    ordinary network cards. Without one it is measured, and passes, if the job sets NCCL's network (NCCL_NET).
+    """Measures the fabric, if there is anything to measure; all workers call it together and get the same verdict.
+
+    Without `min_gbps` it is measured, and passes, if the job sets NCCL's network (NCCL_NET).
     """
     threshold = (
         Quantity.absent(_UNIT, "no --fabric-min-gbps")
@@ -151,10 +151,7 @@ QUALIFIED = "GANGWAY_NCCL_QUALIFIED"
 
 
 def loaded_nccl() -> str | None:
-    """Version of the loaded library, None if none is loaded. Does not load one.
-
-    `torch.cuda.nccl.version()` is the version torch was compiled with; a preloaded library may answer its calls.
-    """
+    """Returns the loaded library's version; torch.cuda.nccl.version() is the one torch was compiled with."""
     try:
         library = ctypes.CDLL(SONAME, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:

@@ -9,9 +9,7 @@ from gangway.trainer.core.errors import TrainerError
 
 
 class Ranks(NamedTuple):
-    """What torchrun sets for this process; without torchrun it is the only one. `rank` is 0..world_size-1 over all
-    nodes; `local_rank` 0 reports to the user; all nodes have equally many workers.
-    """
+    """What torchrun sets for this process; without it there is only one. All nodes have equally many workers."""
 
     rank: int
     local_rank: int

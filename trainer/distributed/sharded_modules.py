@@ -24,9 +24,7 @@ def is_sharded(module: nn.Module) -> bool:
 
 
 def accumulate(module: nn.Module, *, last: bool) -> None:
-    """Reduce gradients across nodes only with a step's last micro-batch. Without effect on whole networks. Within a
-    node every micro-batch's gradients are scattered at once, or each worker would hold them whole.
-    """
+    """Reduces gradients across nodes only with a step's last micro-batch; no effect on whole networks."""
     for part in split_parts(module):
         part.set_requires_all_reduce(last)
 

@@ -24,10 +24,7 @@ pjrt, tpu = xla_internals()
 
 
 def launcher_argv() -> list[str]:
-    """Arguments of gangway.trainer.launch for one process per TPU chip of this host; empty for a single device. The
-    same command runs on every host of every slice: they meet on the first host in the TPU's metadata, with the key in
-    $GANGWAY_MEMBER_KEY. Does not open the chips, which belong to the workers.
-    """
+    """Returns the launcher's arguments for a process per TPU chip, without opening any; empty for a single one."""
     if runtime.device_type() != "TPU":
         return []
     return meeting_argv(

@@ -73,10 +73,7 @@ class _Judges:
 
 
 class DiscriminatorsLoss(nn.Module):
-    """Least squares (Mao et al. 2017, arXiv:1611.04076): a real patch should be 1, a fake one 0.
-
-    Halved, so that the discriminators learn at half the generators' rate. Only the discriminators are submodules.
-    """
+    """Halved least squares (Mao et al. 2017, arXiv:1611.04076); only the discriminators are submodules."""
 
     def __init__(self, generators: _Generators, judges: _Judges) -> None:
         super().__init__()

@@ -1,8 +1,4 @@
-"""The family of two networks: a generator and a discriminator.
-
-It has every architecture that `gangway.trainer.networks.factory` builds, and every loss of
-gangway.trainer.phases.losses.
-"""
+"""The family of two networks, with every architecture of `networks.factory` and every loss of `phases.losses`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType

@@ -1,6 +1,4 @@
-"""What a failure means: whether it is this node's own, and whether it ends the node or the job for good. How a node's
-state changes, and what users see of it. A failure of one node ends nothing for the others.
-"""
+"""What a failure means for its node and for the job, how a node's state changes, and what users see of it."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -62,9 +60,7 @@ def worker_exit_code(code: int) -> int:
 
 
 def own_failures(node: str, nodes: Mapping[str, NodeState], now: float) -> int:
-    """Returns how many failures within the window are this node's own. A failure by lost peers is not, where another
-    node failed by itself or died shortly before.
-    """
+    """Counts this node's own failures within the window: lost peers are none where another node failed just before."""
     troubles = [at for name, state in nodes.items() if name != node for at in _troubles(state, now)]
     return sum(
         each.at > now - WINDOW_SEC
@@ -84,10 +80,9 @@ def _troubles(state: NodeState, now: float) -> Iterator[float]:
 
 
 def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: float) -> bool:
-    """Whether the job cannot continue where `node` has failed for good or waits for peers. That is so where every node
-    that joined has failed for good, or all that are still there failed at once; or where as many failed as the job
-    takes at most, so that the machines are not the cause, and fewer live than it needs. Otherwise new nodes may replace
-    the lost ones. Failures before a user restarted the job do not count.
+    """Whether the job cannot continue where `node` has failed for good or waits for peers.
+
+    So it is where all nodes have failed for good, or several at once; or as many as the job takes, with too few left.
     """
     recent = {name: state for name, state in nodes.items() if state.seen_at > now - WINDOW_SEC}
     going_on = sum(state.standing is Standing.GOING_ON for state in recent.values())
@@ -101,7 +96,6 @@ def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: fl
 
 
 def _lost_together(nodes: Mapping[str, NodeState], now: float) -> bool:
-    """Whether several nodes have just failed for good: they share a mistake, not a machine."""
     just_now = [state for state in nodes.values() if state.standing is Standing.LOST and state.lost_at]
     return sum(state.lost_at[-1] > now - _SILENT_SEC for state in just_now) > 1
 
@@ -119,10 +113,7 @@ def is_failure(code: int) -> bool:
 
 
 def is_bad_luck(hangs: int, failures: int) -> bool:
-    """Whether workers restart without a failure after `hangs` in a row without progress between them. A restarted
-    launcher counts hangs from 0, so failures count too: a run that always hangs at the same image ends within the
-    window.
-    """
+    """Whether workers restart without a failure after `hangs`; failures count too, as a new launcher counts from 0."""
     return hangs + failures <= _HANGS_ALLOWED
 
 
@@ -145,10 +136,9 @@ class Start(NamedTuple):
 
 
 def start_state(before: NodeState | None, now: float, boot_id: str, over: int | None = None) -> Start:
-    """Continues from a node's last state, on this or another machine of its name. `over` is the code with which the job
-    ended for all; None where it has not. A job that is done does not restart. Otherwise a start on the same boot is a
-    user's decision, as no service starts a job that has ended for all; on another boot it may be a reboot or a new
-    machine. A lost node is started again by its watch.
+    """Continues from a node's last state, on this or another machine of its name; `over`: the code that ended the job.
+
+    A start on the same boot after the end for all is a user's decision, as no service starts such a job.
     """
     before = before or NodeState(seen_at=now)
     is_reset = before.standing in (Standing.LOST, Standing.OVER)
@@ -213,8 +203,6 @@ _WORDS = r"^[A-Za-z0-9', -]{1,100}$"
 
 
 class _Change(BaseModel):
-    """A line of a node's log of changes (`JobFolder.note`)."""
-
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     event: str = Field(pattern=_WORDS)
@@ -241,7 +229,6 @@ def lines_of_nodes(run_dir: Path) -> Iterator[str]:
 
 
 def _moment(seconds: float) -> str:
-    """Formats a time, which may be out of range as a node's clock may be wrong."""
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
     except (OSError, OverflowError, ValueError):

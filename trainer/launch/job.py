@@ -1,8 +1,4 @@
-"""The job as one node's launcher sees it: its life, its hours, and what its nodes tell each other.
-
-Decisions are pure: `lifecycle`, `failures`. This module holds the files, the clocks and the thread that
-updates them. Without a folder the node is alone, and its hours are this launcher's.
-"""
+"""The job as one node's launcher sees it: the files, clocks and the thread behind `lifecycle` and `failures`."""
 
 import os
 import queue
@@ -126,9 +122,7 @@ class Job:
         self.on(Event.HOURS_OVER if self.left_sec() <= 0 else Event.SIGNAL)
 
     def listen(self) -> None:
-        """Ends the wait for peers when the job ends for all; call it in the main thread. Only an exception like that of
-        a signal ends torchrun's wait.
-        """
+        """Ends the wait for peers when the job ends for all; call it in the main thread."""
         from torch.distributed.elastic.multiprocessing.api import SignalException
 
         def over(number: int, frame: object) -> None:
@@ -178,7 +172,6 @@ class Job:
         return start.killed
 
     def _settle_loss(self, code: int) -> int:
-        """Records that this node failed for good, waits for the others, and returns the exit code."""
         now = time.time()
         with self._lock:
             self._write_state(mark_lost(self._state, now))
@@ -203,7 +196,6 @@ class Job:
             self._folder.write(self._state)
 
     def _beat(self) -> None:
-        """Writes this node's state and reads the others'."""
         with self._lock:
             self._write_state(self._state)
             nodes = self._all_nodes()

@@ -81,9 +81,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs torchrun with `argv`; returns 0, the first failed worker's exit code, or 75 after a signal. With --job-dir
-    the code says what the end means for this node and for the job (EXIT_CODES).
-    """
+    """Runs torchrun with `argv`; returns 0, the first failed worker's code, 75 after a signal, or one of EXIT_CODES."""
     try:
         own, torchrun_argv = _split_arguments(argv)
         watched = _watch_path(own.get(_WATCH))
@@ -115,7 +113,6 @@ def main(argv: Sequence[str]) -> int:
 def _run_watched(
     parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
 ) -> None:
-    """Runs torchrun, watching for notices, the end of the job's hours and hanging workers."""
     try:
         _run_torchrun(parsed, job, key, watcher, watchdog)
     finally:
@@ -146,9 +143,7 @@ def _parse_torchrun(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _check_port(parsed: argparse.Namespace) -> None:
-    """Raises TrainerError where this node serves the store and its port is taken. torch raises the same error for a
-    store that has gone, for which a job waits.
-    """
+    """For a taken port torch raises the same error as for a store that has gone, for which a job waits."""
     endpoint, place = parsed.rdzv_endpoint, "--rdzv-endpoint"
     is_host = _IS_HOST.search(parsed.rdzv_conf) is not None
     if parsed.rdzv_backend == "static":
@@ -182,7 +177,6 @@ def _nodes(parsed: argparse.Namespace) -> Nodes:
 def _run_torchrun(
     parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
 ) -> None:
-    """Runs torchrun again until the job has ended here: it gives up after one timeout, or where its store is gone."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
 
     received: list[int] = []
@@ -222,7 +216,6 @@ def _run_agent(
     watchdog: Watchdog,
     ends: Mapping[int, int | None],
 ) -> None:
-    """Runs one of torchrun's agents, which meets the others, starts workers and watches them."""
     from torch.distributed import DistNetworkError, DistStoreError, run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous.api import (
@@ -293,7 +286,6 @@ def _split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]
 
 
 def _watch_path(text: str | None) -> Path | None:
-    """Returns the --watch path; TrainerError for one that can never exist."""
     if text is None:
         return None
     path = Path(text)
@@ -336,7 +328,6 @@ def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.Memb
 
 @contextmanager
 def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key.MemberKey | None) -> Iterator[None]:
-    """Serves the rendezvous store during the block, if that is this node's task."""
     if text is None:
         yield
         return
@@ -365,7 +356,6 @@ def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key
 
 
 def _wait_to_start(own: Mapping[str, str], torchrun_argv: Sequence[str], left_sec: float) -> bool:
-    """Waits for clean power or a low price, if requested; returns False where a signal ended the wait."""
     when = own.get(_START_WHEN)
     if when is None:
         for flag in ("--hours", "--forecast"):
@@ -385,7 +375,6 @@ def _wait_to_start(own: Mapping[str, str], torchrun_argv: Sequence[str], left_se
 
 
 def _hang_after_sec(text: str) -> float | None:
-    """The seconds of silence that end a step; None to learn them, infinite for never."""
     if text in ("auto", "off"):
         return None if text == "auto" else math.inf
     return parse_number(

@@ -1,8 +1,6 @@
 """The state that a job's nodes share: a file per node in the job's folder, and one for the end of the whole job.
-The job's hours are the time in which at least one of its nodes is up.
 
-Files are written atomically by the job's user; root reads none of them. A damaged file, or one of another version, is
-reported and skipped: nothing here may end a job that could continue.
+A damaged file is reported and skipped: nothing here may end a job that could continue.
 """
 
 import contextlib

@@ -68,7 +68,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _listen(port: int, address: str = "") -> socket.socket:
-    """Returns a listening socket, dual-stack on all interfaces (TrainerError: no port, or one in use)."""
     if not 0 <= port <= _LAST_PORT:
         raise TrainerError(place="--port", problem="not a port", value=port, allowed=_ALLOWED, fix="--port 29400")
     try:
@@ -128,7 +127,6 @@ def _serve_with_key(key: MemberKey, listener: socket.socket) -> _RunningStore:
 
 
 def _own_name(listener: socket.socket) -> str:
-    """Returns the address at which this machine reaches the listener."""
     address: str = listener.getsockname()[0]
     return LOOPBACK if ip_address(address).is_unspecified else address
 
@@ -162,7 +160,6 @@ def _serve(served: _RunningStore, health_sec: float, stop: threading.Event) -> i
 
 
 def _find_fault(store: "TCPStore") -> str:
-    """Returns why the store does not return what was put into it; empty when it does."""
     try:
         store.set(_HEALTH_KEY, "well")
         return "" if store.get(_HEALTH_KEY) == b"well" else "it gives back another value"
@@ -171,15 +168,12 @@ def _find_fault(store: "TCPStore") -> str:
 
 
 def _socket_tables() -> list[str]:
-    """Returns the kernel's tables of TCP sockets; none without /proc, where hosts are not reported."""
     paths = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
     return [path.read_text() for path in paths if path.exists()]
 
 
 def connected_hosts(tables: Iterable[str], port: int, own: str = LOOPBACK) -> set[str]:
-    """Returns the hosts connected to a local port, without the store's own client at `own`. `tables` are texts in the
-    format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
-    """
+    """Returns the hosts connected to a local port, by tables as in /proc/net/tcp, but the store's own client."""
     hosts: dict[str, int] = {}
     for row in (line.split() for table in tables for line in table.splitlines()[1:]):
         local, remote, state = row[1:4]
@@ -191,7 +185,6 @@ def connected_hosts(tables: Iterable[str], port: int, own: str = LOOPBACK) -> se
 
 
 def _address(text: str) -> str:
-    """Parses an address: 32-bit words in the machine's byte order."""
     numbers = [int(text[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(text), 8)]
     if len(numbers) == 1:
         return str(IPv4Address(numbers[0]))

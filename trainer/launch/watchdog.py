@@ -1,7 +1,4 @@
-"""Finds hanging workers of this node, saves the evidence in the run's folder and kills them, so that the job restarts.
-
-A collective whose peer has stopped would wait for ten minutes, and a stopped worker for ever.
-"""
+"""Finds hanging workers of this node, saves the evidence and kills them: collectives would wait for ten minutes."""
 
 import json
 import math
@@ -96,9 +93,7 @@ class _WatchedWorker:
 
 
 class Watchdog(threading.Thread):
-    """Watches the workers whose beats are in `folder`, and kills all of this node's once one is silent for too long.
-    Evidence goes to `run_dir`; None keeps none. `fixed_sec`: see StepBound.
-    """
+    """Watches the workers with beats in `folder` and kills all once one is silent; keeps evidence in `run_dir`."""
 
     def __init__(self, folder: Path, run_dir: Path | None, fixed_sec: float | None = None) -> None:
         super().__init__(name="watchdog", daemon=True)
@@ -145,7 +140,6 @@ class Watchdog(threading.Thread):
                     break
 
     def _read_beats(self, awake_sec: float) -> None:
-        """Reads every live worker's beat, `awake_sec` after the last time, and updates the bound."""
         previous, self._workers = self._workers, {}
         for path in sorted(self._folder.glob("beat-*")):
             beat, last = Beat.read(path), previous.get(path)
@@ -180,7 +174,6 @@ class Watchdog(threading.Thread):
         withdraw_request(self._folder)
 
     def _report_survivors(self, now: float) -> None:
-        """Reports once each worker that SIGKILL has not ended; forgets ended ones, whose ids may be reused."""
         here = {worker.beat.pid for worker in self._workers.values()}
         self._killed = {pid: at for pid, at in self._killed.items() if pid in here}
         for worker in self._workers.values():
@@ -194,7 +187,6 @@ class Watchdog(threading.Thread):
                 )
 
     def _save_evidence(self, stopped: list[int], facts: dict[str, float | str | int]) -> None:
-        """Saves stacks and last collectives of every worker that still answers, in a folder per hang."""
         now = time.monotonic()
         facts = {**facts, "host": platform.node(), "time": datetime.now(UTC).isoformat(timespec="seconds")}
         workers: list[dict[str, Any]] = [
@@ -243,7 +235,6 @@ def watch_workers(folder: Path, run_dir: Path | None, fixed_sec: float | None) -
 
 
 def _stat(pid: int) -> list[str]:
-    """Returns the fields of /proc/PID/stat after the name, which may hold anything; empty for an ended process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
@@ -251,11 +242,9 @@ def _stat(pid: int) -> list[str]:
 
 
 def _state(pid: int) -> str:
-    """Returns R, S, D, T (stopped), Z and so on; empty for an ended process."""
     return (_stat(pid) or [""])[0]
 
 
 def _is_alive(beat: Beat) -> bool:
-    """Whether its process lives and is this process's child, as the id may be reused."""
     fields = _stat(beat.pid)
     return len(fields) > 1 and fields[0] not in ("Z", "X") and fields[1] == str(os.getpid())

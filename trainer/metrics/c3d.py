@@ -74,9 +74,7 @@ class C3D(nn.Module):
 
 
 class C3DFeatures:
-    """FeatureExtractor whose features are logits of UCF101's classes. `weights` has the mean clip in its folder; None
-    for the environment's. Raises TrainerError: a file is missing, or holds other arrays.
-    """
+    """FeatureExtractor with logits of UCF101's classes (TrainerError: no weights, or no mean clip beside them)."""
 
     name = "video IS"
     network = "C3D fine-tuned on UCF101, 101 logits"
@@ -110,13 +108,11 @@ class C3DFeatures:
 
 
 def _crop(clips: Tensor) -> Tensor:
-    """Returns the central 112x112 of [..., 128, 128]."""
     start = (_HEIGHT - _SIDE) // 2
     return clips[..., start : start + _SIDE, start : start + _SIDE]
 
 
 def _central_mean(path: Path) -> Tensor:
-    """Returns the mean clip [3, 16, 112, 112], blue first."""
     if not path.is_file():
         raise TrainerError(
             place=str(path),

@@ -58,26 +58,19 @@ _LABELS = "of images of the data set, drawn with replacement by the seed"
 
 
 class _Reals(NamedTuple):
-    """The real images of one space: all, and two disjoint halves."""
-
     all: FeatureSet
     first_half: FeatureSet
     second_half: FeatureSet
 
 
 class _Scored(NamedTuple):
-    """One metric's values for the trained generator and for comparison, the latter empty in training."""
-
     trained: list[Value]
     untrained: list[Value]
     halves: list[Value]
 
 
 class Evaluator:
-    """Judges generators of one configuration; every worker must make the same calls. The run's seed determines all
-    draws, its metrics_samples the number of fakes; `ask` is called between parts of seconds at most. Raises
-    TrainerError: a metric does not apply to the data, or needs missing weights or more images.
-    """
+    """Judges generators by one configuration; all workers make the same calls (TrainerError: a metric cannot be)."""
 
     @without_tf32()
     def __init__(
@@ -107,10 +100,7 @@ class Evaluator:
 
     @without_tf32()  # the run may train with it, and convolutions have it unless told otherwise
     def evaluate(self, generator: Generator, images: int, *, compared: bool) -> list[QualityRecord]:
-        """Returns a record per value, equal on every worker except for the times. `generator` is averaged, in
-        evaluation mode, on `world.own_device`, in the phase of `images`; `compared` adds the untrained generator and
-        halves of the reals. AbandonedError on every worker, when one requested it.
-        """
+        """Returns a record per value, equal on every worker except for the times (AbandonedError: one requested it)."""
         records = []
         for space, extractor in self._extractors.items():
             agree_to_go_on(self._world, self._ask)
@@ -238,9 +228,7 @@ class Evaluator:
 
 
 def _draw_classes(config: TrainConfig, data: ShardedImages, num: int) -> Tensor | None:
-    """Draws the fakes' classes [num] from the data set, as StyleGAN2-ADA's code does; None without classes. Drawn
-    evenly, a perfect generator of uneven classes would score badly.
-    """
+    """Draws classes [num] from the data set: drawn evenly, a perfect generator of uneven classes would score badly."""
     if not config.num_classes:
         return None
     rng = np.random.Generator(np.random.PCG64([config.seed, Purpose.METRIC_LABELS]))
@@ -269,9 +257,7 @@ _DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
 
 
 class Moment:
-    """The metrics of one state; None for `records` where they were abandoned. `cost_sec` is all workers' wait, `share`
-    the metrics' share of the session's time.
-    """
+    """The metrics of one state; None for `records` where they were abandoned. `cost_sec` is all workers' wait."""
 
     def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
         self._records, self.cost_sec, self._share = records, cost_sec, share
@@ -297,9 +283,7 @@ class Moment:
 
 
 class MetricsInTraining:
-    """Computes the configured metrics when due; every worker makes the same calls. `ask`: whether this worker has to
-    stop. Raises TrainerError like Evaluator, before the first step.
-    """
+    """Computes the configured metrics when due; all workers make the same calls (TrainerError, like Evaluator)."""
 
     def __init__(self, config: TrainConfig, data: ShardedImages, world: World, ask: Ask = go_on) -> None:
         self._every_kimg, self._world = config.metrics_kimg, world
@@ -333,11 +317,7 @@ def evaluate_newest(
     metrics: Sequence[str] = (),
     paths: WeightsPaths | None = None,
 ) -> list[QualityRecord]:
-    """Judges the newest valid checkpoint, writes each value to stats.jsonl and updates run.json. `samples` None takes
-    the configuration's metrics_samples; no `metrics` its metrics, or FD-ENL0; `paths` None the environment's. Returns
-    the new values. Raises TrainerError on every rank: no run, checkpoint or data set, another than the run's, or a
-    metric that cannot be computed for it.
-    """
+    """Judges the newest valid checkpoint, writes each value to the log and run.json (TrainerError on every rank)."""
     with start_world("auto") as world:
         found, config = world.run_on_all(lambda: _newest(run_dir, samples, world))
         world.run_on_all(lambda: _require_shards(config, found.manifest.identity.dataset_sha256, data_dir))

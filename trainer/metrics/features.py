@@ -51,10 +51,7 @@ class FeatureExtractor(Protocol):
 
 
 class _SamePadConv(nn.Conv2d):
-    """A convolution padded as TensorFlow does ("same"): where the padding is odd, the extra goes right and below."""
-
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name is nn.Conv2d's
-        """[N, C, H, W] to [N, out, ceil(H / stride), ceil(W / stride)]."""
         kernel, stride = self.kernel_size[0], self.stride[0]
         totals = [max((-(-length // stride) - 1) * stride + kernel - length, 0) for length in input.shape[2:]]
         even = tuple(total // 2 for total in totals)
@@ -74,7 +71,6 @@ def _relu6(features: Tensor) -> Tensor:
 
 
 def _fold_norms(module: nn.Module) -> None:
-    """Folds each BatchNorm into the convolution before it, for speed."""
     pairs = (
         ("_conv_stem", "_bn0"),
         ("_conv_head", "_bn1"),

@@ -43,13 +43,7 @@ _RESIZERS = {
 
 
 class InceptionFeatures:
-    """FeatureExtractor of FID, IS and KID. TrainerError: there are no weights, or others than the published ones.
-
-    Attributes:
-        weights: the published file; None for the one that the environment names.
-        resizer: legacy as every published FID until 2021; clean antialiases. Their scores are not comparable.
-        published: which file is accepted; None for the published one. Only tests and speed measurements take another.
-    """
+    """FeatureExtractor of FID, IS and KID (TrainerError: no weights, or not the published); legacy and clean differ."""
 
     network = "Inception, TensorFlow 2015-12-05 (torch-fidelity's port), 2048 pooled features"
     dim = 2048
@@ -90,10 +84,7 @@ class InceptionFeatures:
 
 
 def reference_network(path: Path | None = None, features: Sequence[str] = ("2048",)) -> nn.Module:
-    """torch-fidelity's network; `path` None leaves torch's initialisation, `features` has torch-fidelity's names. It
-    unpickles whatever its file holds, so it is handed one in memory that is known to hold tensors only. TrainerError:
-    the file holds something else than this network's tensors.
-    """
+    """Returns torch-fidelity's network, handed tensors in memory, as it unpickles anything; `path` None: untrained."""
     # torch-fidelity publishes no types.
     from torch_fidelity.feature_extractor_inceptionv3 import (  # type: ignore[import-untyped]
         FeatureExtractorInceptionV3,
@@ -119,7 +110,6 @@ def reference_network(path: Path | None = None, features: Sequence[str] = ("2048
 
 
 def _fold_norm(module: nn.Module) -> None:
-    """Folds the BatchNorm of one of torch-fidelity's BasicConv2d into its convolution."""
     if type(module).__name__ == "BasicConv2d":
         conv, norm = module.get_submodule("conv"), module.get_submodule("bn")
         assert isinstance(conv, nn.Conv2d)
@@ -129,14 +119,12 @@ def _fold_norm(module: nn.Module) -> None:
 
 
 def _resize_like_tensorflow(pixels: Tensor) -> Tensor:
-    """TensorFlow 1's bilinear resize of [N, C, H, W] float32: pixels' corners, not centres, are at whole numbers."""
     height, width = (_interpolation(length, pixels.device) for length in pixels.shape[2:])
     resized: Tensor = height @ pixels @ width.T
     return resized
 
 
 def _interpolation(length: int, device: torch.device) -> Tensor:
-    """Returns each of 299 output positions' weights of the input positions, [299, length]."""
     where = torch.arange(_SIDE, dtype=torch.float32) * torch.tensor(length / _SIDE, dtype=torch.float32)
     lower = where.long()
     share = (where - lower)[:, None]

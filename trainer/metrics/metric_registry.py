@@ -1,7 +1,4 @@
-"""Defines each metric: its features, and its score of fakes against reals.
-
-To add a metric, add a line here and a name in gangway.trainer.config.values.metric_names.
-"""
+"""Each metric's features and score of fakes against reals; names are in gangway.trainer.config.values.metric_names."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -113,9 +110,7 @@ def _inception_score(
 
 
 def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, given: Parameters, team: Team) -> list[Value]:
-    """As in TGAN2's scripts (Saito et al. 2020, arXiv:1811.09245): mean and deviation of each draw's undivided score.
-    There is one draw of reals.
-    """
+    """As in TGAN2's scripts (Saito et al. 2020, arXiv:1811.09245): mean and deviation of draws' undivided scores."""
 
     def compute() -> list[Value]:
         draws = max(1, len(fakes.kept) // int(given["clips_per_draw"]))

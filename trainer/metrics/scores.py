@@ -34,10 +34,7 @@ class Spread(NamedTuple):
 
 
 def inception_score(logits: NDArray[np.float64], *, splits: int = SPLITS, shuffle: bool = True) -> Spread:
-    """The exponential of the mean KL divergence of each image's classes from its split's (Salimans et al. 2016).
-    `logits` are [N, classes], N at least `splits`; `shuffle` draws the splits at random, by SEED, else they follow each
-    other.
-    """
+    """Scores logits [N, classes] by exp of images' mean KL divergence from their split (Salimans et al. 2016)."""
     num = len(logits)
     if shuffle:
         logits = logits[np.random.RandomState(SEED).permutation(num)]
@@ -98,10 +95,7 @@ class Manifolds(NamedTuple):
 
 
 def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World, *, ask: Ask = go_on) -> Manifolds:
-    """Computes all four from features [N, dim] and [M, dim], N above COVERAGE_NEIGHBOURS. Rows are divided over
-    workers, and the result is the same on every worker; with XLA a worker computes on its CPU. AbandonedError on every
-    worker, when one requested it, before a block.
-    """
+    """Computes all four from features [N, dim] and [M, dim], rows divided over workers; the same on all of them."""
     # In float64 and near the origin: as a difference of squares, the distance of nearly equal images loses digits.
     centre = reals.mean(axis=0, dtype=np.float64)
     real, fake = (torch.from_numpy(features - centre).to(world.own_device) for features in (reals, fakes))
@@ -177,10 +171,7 @@ class Recognition(NamedTuple):
 
 
 class Recogniser:
-    """FeatureExtractor whose features are the logits of ten digits, only for the data set "digits". It is trained here
-    on four fifths of the 1,797 real digits, with the same result every time; the last fifth measures its
-    `held_out_accuracy`. Not an Inception Score: other network, data and formula.
-    """
+    """FeatureExtractor of ten digits' logits, trained here on four fifths of the real digits; no Inception Score."""
 
     name = "digit recognition"
     network = "small convolutional network, trained here on 4/5 of the real digits"
@@ -233,9 +224,7 @@ def _normalise(images: Tensor) -> Tensor:
 
 
 def _train(images: Tensor, labels: Tensor) -> nn.Module:
-    """Trains a classifier of digits [N, 1, 16, 16], the same on every machine with the same torch. Length, width and
-    noise were chosen on held-out digits: 99.7 % correct, 98.9 % at over 0.9.
-    """
+    """Trained on digits [N, 1, 16, 16]; length, width and noise were chosen on held-out ones: 99.7 % correct."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
         network = nn.Sequential(

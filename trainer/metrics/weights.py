@@ -1,8 +1,4 @@
-"""Finds, verifies and loads weights that cannot ship with the trainer.
-
-Nothing is downloaded (a training node may have no network access, and a score must not depend on a server), and only
-tensors are unpickled.
-"""
+"""Finds, verifies and loads weights that cannot ship with the trainer. Downloads nothing, unpickles only tensors."""
 
 import os
 import pickle

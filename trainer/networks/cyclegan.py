@@ -106,7 +106,6 @@ def _instance_norm(width: int) -> nn.Module:
 
 
 def _initialise(module: Any) -> None:
-    """Draws normal numbers of deviation 0.02, as in the paper."""
     if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
         nn.init.normal_(module.weight, std=_DEVIATION)
         if module.bias is not None:

@@ -1,7 +1,4 @@
-"""Shared layers: PixelNorm with a manual gradient; layers that halve or double an image's size.
-
-The latter are convolutions or matrix products, whichever is faster on the device.
-"""
+"""Shared layers: PixelNorm with a manual gradient; halving and doubling, by convolutions or faster matrix products."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -98,9 +95,8 @@ def interleave(pixels: Tensor, images: Tensor) -> None:
 
 
 def as_kernel_two(weight: Tensor) -> Tensor:
-    """Converts a transposed convolution's weight [O, C, 4, 4] to a kernel of 2 with four pixels per window.
+    """Converts a transposed convolution's weight [O, C, 4, 4] to a kernel of 2 with four pixels a window.
 
-    The result is [4 C, O, 2, 2], the pixel's row and column before the channel.
     Row 2 i + p of an image sums rows i + p - 1 and i + p of the features, by the kernel's rows 3 - p and 1 - p.
     """
     width, channels = weight.shape[:2]
@@ -252,7 +248,6 @@ class _Halve(_Resize):
 
 
 def _by_products(ctx: Any) -> bool:
-    """Whether a backward uses products; one that is differentiated itself uses the library."""
     return ctx.products is not Products.NONE and not torch.is_grad_enabled()
 
 
@@ -274,7 +269,6 @@ def _gradients(
 
 
 def _double_by_convolution(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Computes the transposed convolution as one of kernel 2, whose outputs are the four pixels' channels."""
     num, _, high, wide = features.shape
     channels = weight.shape[1]
     biases = None if bias is None else bias.repeat(4)

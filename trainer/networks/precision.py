@@ -90,11 +90,7 @@ def set_tf32(*, enabled: bool) -> None:
 
 
 def choose_kernels(device: torch.device, *, deterministic: bool, channels_last: bool) -> dict[str, str]:
-    """Lets cuDNN benchmark convolutions, or restricts it to deterministic kernels.
-
-    Returns the choice with its reason; empty without CUDA. torch raises where an operation has no deterministic kernel.
-    With `channels_last` cuDNN has the most kernels to choose from.
-    """
+    """Lets cuDNN benchmark convolutions, or restricts it to deterministic kernels; returns the choice, if any."""
     if device.type != "cuda":
         return {}
     if deterministic:

@@ -187,7 +187,6 @@ def _blur(features: Tensor) -> Tensor:
 def _conv(
     inputs: int, outputs: int, kernel: int, *, gain: float, bias: bool = False, groups: int = 1, padding: int = 0
 ) -> nn.Conv2d:
-    """Returns a convolution whose outputs have `gain` times the deviation of its inputs."""
     conv = nn.Conv2d(inputs, outputs, kernel, padding=padding, groups=groups, bias=bias)
     nn.init.normal_(conv.weight, std=gain / math.sqrt(inputs // groups * kernel**2))
     if bias and conv.bias is not None:

@@ -21,9 +21,7 @@ _PLAIN_BLOCKS = 2
 
 
 class Generator(base.Generator):
-    """Latents to images by residual blocks that double the size, from 4x4 up; every feature map has `width` channels.
-    `resolution` is 16, 32, ...: 4 times a power of two; `num_classes` 0 for none.
-    """
+    """Latents to images by blocks that double the size from 4x4; `resolution` is 4 times a power of two from 16."""
 
     finishing = ("last",)
 
@@ -105,8 +103,6 @@ class _Block(nn.Module):
 
 
 class _FirstBlock(nn.Module):
-    """The discriminator's first block: no non-linearity before it, and pooling before its shortcut."""
-
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
         self.first = nn.Conv2d(channels, width, 3, padding=1)

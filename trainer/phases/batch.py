@@ -1,7 +1,4 @@
-"""One worker's share of a step: its slice of the global batch in weighted micro-batches.
-
-The global batch depends only on configuration and images seen, with any number of workers and micro-batches.
-"""
+"""One worker's share of a step, in weighted micro-batches; the global batch is the same for any number of workers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -53,8 +50,6 @@ class Micro(Generic[T]):
 
 
 class _Share(NamedTuple):
-    """This worker's share of one batch, on its device."""
-
     images: int  # shown before it
     reals: Tensor  # in -1..1
     labels: Tensor | None
@@ -131,7 +126,6 @@ class Batch:
         yield from self._micros(Unpaired(shown.reals, shown.others))
 
     def _reals_of_generator(self, images: int, seen: int) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
-        """Returns real images, labels and random numbers, from a separate stream where they are fresh."""
         if self._fresh is None:
             return self.reals(seen), self.labels(seen), self._show(seen).drawn
         here = self._fresh.take(images, images + self._config.step_images).pinned.to(self._world.device)
@@ -219,7 +213,6 @@ class Batch:
             yield Micro(type(share)(**here), images * dp_size / batch_size, images, number == passes - 1)
 
     def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: Tensor | float) -> Tensor | None:
-        """Returns the numbers for `diffaugment`, with gates where the augmentation adapts."""
         if not self._config.is_gated:
             return drawn.get(name)
         # Outside the networks' program, where p as a number would be a new constant at each adjustment.
@@ -228,11 +221,7 @@ class Batch:
 
 
 def to_floats(pixels: Tensor, noise: Tensor | None = None) -> Tensor:
-    """Converts uint8 to -1..1.
-
-    `noise` [N, pixels] in 0..1 spreads each value over its 256th of the range, as in WGAN-GP's code
-    (gan_cifar_resnet.py), so that gaps between values do not give away real images.
-    """
+    """Converts uint8 to -1..1; `noise` in 0..1 spreads each value over its 256th, as WGAN-GP's code does."""
     if noise is None:
         return pixels.float() / 127.5 - 1
     return (pixels.float() + noise.reshape(pixels.shape)) / 128 - 1

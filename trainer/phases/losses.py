@@ -39,11 +39,7 @@ class Inputs(NamedTuple):
 
 
 class DTerms(NamedTuple):
-    """A discriminator's loss: `total`, for backward, and `means`, [5] named by `MEANS`, detached.
-
-    The means are the loss without penalties, each unweighted penalty (zero in steps without it), and the mean sign of
-    the reals' logits.
-    """
+    """A discriminator's loss: `total`, for backward, and detached `means` [5], named by `MEANS`, unweighted."""
 
     total: Tensor
     means: Tensor
@@ -66,10 +62,7 @@ class DLoss(nn.Module):
         self._r2_weight = config.r2_gamma / 2 * config.r1_interval
 
     def forward(self, inputs: Inputs, fake: Tensor, penalised: bool, gammas: Tensor | None = None) -> DTerms:
-        """Judges real images and `fake`, of the reals' shape and detached; `penalised` adds the penalties.
-
-        `gammas` [2] are scheduled weights of R1 and R2, as numbers would be constants of a compiled program.
-        """
+        """Judges reals and `fake`, detached; `gammas` [2] schedule R1 and R2: numbers would be constants."""
         config, labels = self._config, inputs.labels
         assert inputs.real is not None, "only G does without"
         real = diffaugment(inputs.real, config.augment, inputs.real_uniforms).detach()
@@ -122,10 +115,7 @@ class DLossOnFakes(nn.Module):
 
 
 class GLoss(nn.Module):
-    """The generator's loss. Only the generator is a submodule, so only its gradients travel between workers.
-
-    The discriminator's weights must not require gradients during this step.
-    """
+    """The generator's loss; only it is a submodule. The discriminator's weights must not require gradients."""
 
     def __init__(self, generator: Generator, discriminator: Discriminator, config: TrainConfig) -> None:
         super().__init__()
@@ -167,10 +157,7 @@ def _with_idle(loss: Tensor, network: Network) -> Tensor:
 
 
 def squared_gradients(logits: Tensor, images: Tensor) -> Tensor:
-    """Returns the squared norm of d logit / d image for each image, [N], differentiable again; R1 and R2 are its mean.
-
-    `logits` [N] come from `images` [N, ...], which require gradients, with no dependence between images.
-    """
+    """Returns |d logit / d image|^2 for each image, [N], differentiable again; R1 and R2 are its mean."""
     (gradients,) = torch.autograd.grad(logits.sum(), images, create_graph=True)
     return gradients.square().flatten(1).sum(dim=1)
 
@@ -202,10 +189,7 @@ def gradient_penalty(
     *,
     functional: bool = False,
 ) -> Tensor:
-    """Returns the mean squared difference of the gradient's norm from 1, at a point between each real and its fake.
-
-    `fake` is detached; `mix` [N, 1] in 0..1 is the real's share; `functional` as in `logits_and_squared_gradients`.
-    """
+    """Returns the mean squared difference of gradients' norms from 1 between reals and fakes; `mix` is their share."""
     share = mix.reshape(-1, *[1] * (real.dim() - 1))
     between = (fake + (real - fake) * share).detach()
     norms = (logits_and_squared_gradients(discriminator, between, labels, functional=functional)[1] + _TINY).sqrt()

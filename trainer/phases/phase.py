@@ -1,7 +1,4 @@
-"""Roles and phases of a step, as a family declares them: networks with optimiser and average; losses, data and updates.
-
-Checkpoints, sums, meters and replica checks iterate over the roles.
-"""
+"""Roles and phases of a step, as a family declares them: networks with optimiser and average; losses, data, updates."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

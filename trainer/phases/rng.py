@@ -49,7 +49,6 @@ def _key(seed: int, purpose: Purpose) -> NDArray[np.uint64]:
 
 
 def _draw(num: int, columns: int, *, seed: int, images: int, purpose: Purpose) -> NDArray[np.float32]:
-    """Draws multiples of 2^-24 in [0, 1), [num, columns]."""
     blocks = -(-columns // _NUMBERS)
     generator = np.random.Generator(np.random.Philox(key=_key(seed, purpose), counter=images * blocks))
     return np.ascontiguousarray(generator.random((num, blocks * _NUMBERS), dtype=np.float32)[:, :columns])
@@ -82,12 +81,7 @@ def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpo
 
 
 class StepRng:
-    """Random numbers of a worker's share of a step's losses, by batch.
-
-    Names are `latents`, `real`, `fake` and `mix` for the discriminator; `g_latents` and `g` for the generator, in the
-    first batch of a step; `noise` where real images are dequantised; `real_gates` and so on where the augmentation
-    adapts. Only what is used is drawn. A step begins after `first` images.
-    """
+    """Random numbers of a worker's share of a step, by batch and name; only what is used is drawn."""
 
     def __init__(self, config: TrainConfig, mine: slice, first: int = 0) -> None:
         self._config, self._mine, self._first = config, mine, first

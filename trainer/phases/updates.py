@@ -18,13 +18,9 @@ _MOST = 64  # Most timed steps of one clock on a GPU, to limit the number of eve
 
 
 class PhaseClock:
-    """Times phases of steps by the CPU's clock, or by events of some steps on a GPU; without effect on other devices.
+    """Times phases by the CPU's clock, or by events of some steps on a GPU, read with a line; no effect elsewhere.
 
-    A GPU's events are read with a line of statistics, which waits for the device anyway, so no step waits for them. XLA
-    and CUDA graphs run a step as one program, without phases to time.
-
-    A phase lasts until the next begins, the last until `leave`. It includes waits for images and other workers; an
-    update made while the next phase computes counts for that one.
+    A phase lasts until the next begins, the last until `leave`, with waits for images and other workers.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:

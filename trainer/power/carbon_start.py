@@ -149,10 +149,7 @@ def wait(
     read: Callable[[str, Quantity], Forecast] = read_forecast,
     pause: Callable[[threading.Event, float], bool] = threading.Event.wait,
 ) -> dict[str, Any] | None:
-    """Wait for the start and announce the remaining time; return the decision for the record, None after a signal.
-    `pause` waits some seconds for a signal and returns whether one came. TrainerError: no forecast at the beginning;
-    later failures keep the last one.
-    """
+    """Waits for the start; returns the decision for the record, None after a signal (TrainerError: no forecast)."""
     asked_at = datetime.fromtimestamp(now(), UTC)
     forecast = read(goal.forecast, goal.of)
     if forecast.note:

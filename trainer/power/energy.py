@@ -122,9 +122,7 @@ class HostPowerEstimate:
 
 
 class GpuPowerEstimate:
-    """Board power x utilisation x time of one GPU, both from the launcher; otherwise absent. Estimates from rated power
-    are off by 27-37 % in published comparisons (arXiv 2506.14551).
-    """
+    """Board power x utilisation x time from the launcher, or absent; off by 27-37 % (arXiv 2506.14551)."""
 
     def __init__(self, gpu: Gpu, context: RunContext) -> None:
         self._key, self._name = f"gpu{gpu.local_rank}", gpu.name

@@ -173,12 +173,9 @@ class Step(NamedTuple):
 
 
 class Search:
-    """Search for the limit with the most images per joule over a falling `ladder` of shares, the first 1.
+    """Searches the limit with the most images per joule over a falling `ladder` of shares, the first 1.
 
-    Each step takes the median of samples of at least a second over `window_sec`: NVML's energy counter updates every
-    100 ms, some boards sample their power a quarter of the time only, and checkpoints or sample grids must not decide.
-    Lower limits are only ever slower: the first step beyond the allowed slowdown is the last. All workers see the same
-    lines and take the same steps.
+    Medians over `window_sec`, as NVML's counter is slow and checkpoints must not decide; lower limits are only slower.
     """
 
     def __init__(self, ladder: Sequence[float], max_slowdown: float, window_sec: float = WINDOW_SEC) -> None:
@@ -293,10 +290,7 @@ NOTHING_ASKED = PowerAsked()
 
 
 class Limiter:
-    """The limits of one run, made by `limiting`. TrainerError on every rank: a GPU cannot have them. `choice` is the
-    limit and its reason, for the record; empty without one. After `begin`, `limit_watts` is the lowest limit that the
-    GPUs had before, and `floor` the lowest share of theirs that all can have; None and 1 if unset.
-    """
+    """The limits of a run (TrainerError on every rank); `choice` is for the record, `floor` the least share for all."""
 
     def __init__(self, world: "World", request: PowerAsked, gpu: "Gpu | None", folder: Path, nvml: Any = None) -> None:
         self._world, self._request, self._failed_undos = world, request, 0
@@ -406,10 +400,7 @@ class Limiter:
 def limiting(
     world: "World", request: PowerAsked, gpu: "Gpu | None", nvml: Any = None, folder: Path | None = None
 ) -> Iterator[Limiter | None]:
-    """The run's limiter, None if nothing is requested; undoes everything at the end of the block. First restores what
-    killed runs left on this node. `gpu` is this worker's, None on a CPU; `folder` None is the node's. TrainerError on
-    every rank: a limit that a GPU cannot have.
-    """
+    """Yields the run's limiter, if one is requested; undoes all at the end, and first what killed runs left."""
     if world.local_rank == 0:
         for sentence in undo_left_over(folder, nvml):
             announce(sentence)

@@ -27,14 +27,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Notice(NamedTuple):
-    """One notice, seen at seconds since 1970; `deadline` is when the node goes, ISO 8601 as the cloud wrote it, if
-    known.
-
-    Kinds: spot-interruption, lifecycle-terminate (an Auto Scaling group or scale set removes the node), max-hours (the
-    job's time is over), rebalance (an interruption is likely: save and continue), host-maintenance (the host goes away
-    within an hour or pauses for seconds: save and continue until shutdown), host-restart (the machine restarts soon,
-    here or on another host).
-    """
+    """One notice, seen at seconds since 1970; `deadline` as the cloud wrote it, or empty. Not all kinds stop a run."""
 
     kind: Kind
     seen_at: float
@@ -158,12 +151,9 @@ _POLL_SEC = 0.1
 
 
 class Leaving:
-    """Early exit of one worker on the signals of `interruption`, in a compilation, which cannot be interrupted.
+    """Early exit of one worker on a signal during a compilation, which takes minutes and cannot be interrupted.
 
-    Workers agree on a stop between steps, but compilations take minutes and the launcher kills workers half a minute
-    after the signal (torchrun's --shutdown-timeout). Compilers are C++, or helper processes that the same signal may
-    have ended. So the loop saves before it compiles (gangway.trainer.run.loop), and a thread may then end the process
-    at any moment: half a step is lost and repeated from the same state and random draws, to the bit.
+    The loop saves before it compiles (gangway.trainer.run.loop), so a thread may end the process at any moment.
     """
 
     def __init__(self, interruption: Interruption, patience_sec: float = PATIENCE_SEC) -> None:
@@ -252,7 +242,6 @@ class Watcher(threading.Thread):
         self.join()
 
     def _poll_once(self) -> list[tuple[Kind, str]]:
-        """The notices that hold now. A repeated error is announced once."""
         if self._left_sec() <= 0:
             return [("max-hours", "")]
         try:

@@ -213,7 +213,6 @@ def _record(
 
 
 def _silence(times: Sequence[float], now: float) -> tuple[bool, str]:
-    """Whether a session without an end was killed: running sessions write at about equal intervals."""
     longest = max((later - earlier for earlier, later in itertools.pairwise(sorted(times))), default=0.0)
     limit, age = max(_SILENT_SEC, _SILENT_GAPS * longest), now - max(times)
     return age > limit, f"its last line is {age:.0f} s old, {'more' if age > limit else 'not more'} than {limit:.0f} s"
@@ -320,7 +319,6 @@ def _flops(beginning: Line) -> tuple[Quantity, Quantity]:
 
 
 def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
-    """Work over capacity, summed over the sessions, whose devices may differ."""
     last_of_session = {line["session"]: line for line in ticks}
     work, capacity = [], []
     for beginning in beginnings:

@@ -138,7 +138,6 @@ class ElasticRendezvous:
         return handler
 
     def _count_waiting(self, count_waiting: Callable[[], int], endpoint: str) -> int:
-        """Torchrun polls this while workers train. StoreAnswersAgainError: a lost store answers again."""
         from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousStateError
 
         now = time.monotonic()
@@ -169,10 +168,9 @@ class ElasticRendezvous:
 
 
 def _with_new_store(original: "NextRendezvous", meeting: Callable[[], None], joined: "Joined") -> "NextRendezvous":
-    """`next_rendezvous` with a new workers' store in every round; `joined` gives the result. torch 2.15 opens a store
-    only when a node is first of its group for the first time. A node that joins later then waits without effect, and so
-    does the first one (observed: 60 s, both exit with 1), and restarted workers find stale addresses (observed:
-    "Connection refused", and the job ends).
+    """A new workers' store in every round: torch 2.15 opens one only for a node that is first for the first time.
+
+    Nodes that join later would wait without effect, and restarted workers would find stale addresses.
     """
 
     def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
@@ -324,10 +322,9 @@ _PORT = 29400
 def meeting_argv(
     chips: int, hosts: Sequence[str], num_slices: int = 1, coordinator: str = "", key: str | None = None
 ) -> list[str]:
-    """Launcher arguments for one process per chip of this host; empty for a single device. `hosts` are this slice's
-    addresses in order; `coordinator` is the first host of the first slice, if there are several. With a `key` file that
-    host must already serve the store: `python -m gangway.trainer.launch.rendezvous --member-key FILE`. Without one
-    torchrun serves it there, to anyone.
+    """Returns launcher arguments for a process per chip of this host; empty for a single device.
+
+    With a `key` file the first host must already serve the store; without one torchrun serves it there, to anyone.
     """
     if len(hosts) * num_slices == 1:
         return ["--standalone", f"--nproc-per-node={chips}"] if chips > 1 else []

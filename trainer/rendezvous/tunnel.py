@@ -43,7 +43,6 @@ class _PlainStream:
         self._reader, self._writer = reader, writer
 
     async def read(self, most: int = _CHUNK) -> bytes:
-        """Some bytes; empty at the end."""
         return await self._reader.read(most)
 
     async def write(self, content: bytes) -> None:
@@ -51,11 +50,9 @@ class _PlainStream:
         await self._writer.drain()
 
     async def end(self) -> None:
-        """Close the write side only."""
         self._writer.write_eof()
 
     def close(self, *, at_once: bool = False) -> None:
-        """Close after pending writes, or without them if `at_once`."""
         if at_once:
             self._writer.transport.abort()
         else:
@@ -148,7 +145,6 @@ async def _forward(one: _PlainStream, other: _PlainStream, first: bytes = b"") -
 
 
 async def _call(key: MemberKey, host: str, port: int) -> _TlsStream:
-    """Connect through a remote front door (OSError: none, or it refuses us)."""
     async with asyncio.timeout(HANDSHAKE_SEC):
         reader, writer = await asyncio.open_connection(host, port)
         try:
@@ -176,14 +172,12 @@ class _End(threading.Thread):
         self.start()
 
     def close(self) -> None:
-        """Cut all connections and stop listening."""
         with suppress(RuntimeError):  # the loop is closed already
             self._loop.call_soon_threadsafe(self._closing.set)
         if threading.current_thread() is not self:
             self.join(_CLOSE_SEC)
 
     def run(self) -> None:
-        """Run the event loop."""
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._listen())
 
@@ -238,10 +232,7 @@ class FrontDoor(_End):
             self._members[host] -= 1
 
     def _make_room(self, host: str) -> None:
-        """Drop the oldest of too many strangers from one address, or a random one of too many overall. Addresses of
-        known nodes are spared. A flood from many addresses hits mostly itself, since a node's handshake takes a moment.
-        A dropped node tries again.
-        """
+        """Spares addresses of known nodes; a flood mostly hits itself, as a node's handshake takes a moment."""
         own = [writer for writer, other in self._strangers.items() if other == host]
         if len(own) >= MAX_OF_ADDRESS:
             dropped = own[0]

@@ -95,10 +95,7 @@ def train(
     interruption: Interruption,
     options: RunOptions = PLAIN,
 ) -> int:
-    """Trains to the end (exit code 0) or to an interruption (75); prepares missing shards in `data_dir`.
-
-    `interruption` must be installed. Raises TrainerError on every rank; UnhealthyError for a fabric that is too slow.
-    """
+    """Trains to the end (0) or to an interruption (75). TrainerError on every rank; UnhealthyError: a slow fabric."""
     with (
         start_world(config.backend, config.shard, config.pipeline_stages) as world,
         beating(world.rank, world.local_rank) as heartbeat,
@@ -291,7 +288,6 @@ class _Loop:
             self._steering.quality(moment)
 
     def _write_line(self, *, can_change: bool) -> None:
-        """Writes a line of statistics; `can_change` lets the controller act on it, which at a stop has no effect."""
         state, world = self._state, self._world
         line = self._reporter.tick(
             state,
@@ -315,7 +311,6 @@ class _Loop:
         return Accumulator(self._phases, self._world.device, PhaseClock(self._world.device))
 
     def _exit_on_signal(self) -> AbstractContextManager[None]:
-        """A block in which a signal ends the process, once its last event is written."""
         return self._early_exit.at_any_moment(
             lambda: self._reporter.write_exit(self._interruption.cause, self._interruption.waited_sec)
         )

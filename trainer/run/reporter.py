@@ -51,14 +51,7 @@ from gangway.trainer.telemetry.tracking import TrackedRun, check_targets, open_f
 
 
 class RunWriter:
-    """One session's open files, in the one worker that writes them; writes config.json.
-
-    Raises TrainerError: not writable, or parts of two runs.
-
-    Attributes:
-        past_hints: causes of hints that earlier sessions gave.
-        say: prints a sentence for the user; also called by trackers' threads, which stop no run.
-    """
+    """One session's open files, in the worker that writes them (TrainerError: not writable, or of two runs)."""
 
     def __init__(
         self, run_dir: Path, ready: Ready, context: RunContext, options: RunOptions, endpoint: MetricsEndpoint | None
@@ -159,7 +152,6 @@ class Reporter:
         self._opened.close(self._status)
 
     def _is_own_error(self, error: BaseException) -> bool:
-        """Whether this session failed by itself: a broken connection alone means that another worker was killed."""
         is_reported = isinstance(error, TrainerError | WorkerFailedError) or is_shared_failure(error)
         return self._world.world_size == 1 or is_reported
 
@@ -236,12 +228,7 @@ class Reporter:
         looks: Looks = NO_LOOKS,
         controller_sec: float | None = None,
     ) -> Line:
-        """Writes a statistics line and returns it, equal on every worker.
-
-        `accumulator` has this worker's sums since the last line, the gradients those of the last step. The waits for
-        images, gradients and the controller (`_sec`) count since the session began; `looks` measure gradient noise.
-        Raises TrainerError on every rank: a loss is no longer finite, or the disk is full.
-        """
+        """Writes a statistics line, and returns it equal on every worker (TrainerError: not finite, or a full disk)."""
         accumulator = accumulator.cpu()  # waits for running steps, whose time is not telemetry's
         self._telemetry_sec += looks.sec
         with self._timed():
@@ -377,10 +364,7 @@ class Reporter:
         self._writer.event(event, state.images, **details)
 
     def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
-        """Writes the last event and the record of a state that `checkpoint` has saved.
-
-        `cause` is a notice's kind or a signal's name, empty when done; `waited_sec` since the first signal, or 0.
-        """
+        """Writes the last event and the record of a saved state; `cause` is empty when done."""
         began = time.monotonic()
         self._settle()
         self._note_verification(state)
@@ -406,10 +390,7 @@ class Reporter:
         self._world.run_on_rank0(write)
 
     def write_exit(self, cause: str, waited_sec: float) -> None:
-        """Writes the last event and the record of a session that ends within a step; the last save is the run's state.
-
-        Called by another thread than the loop's. Writes nothing on other ranks than 0.
-        """
+        """Writes the last event and record of a session that ends within a step; another thread calls it, on rank 0."""
         if self._opened is not None:
             self._interrupted(max(0, self._saved_images), cause, waited_sec)
             summarise(self._dir).write(self._dir / "run.json")

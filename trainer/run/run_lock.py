@@ -47,11 +47,7 @@ _PATIENCE = Patience()
 def run_lock(
     run_dir: Path, world: World, stopped: Callable[[], bool], patience: Patience = _PATIENCE
 ) -> Iterator[bool]:
-    """Creates the directory if missing and locks it for the block; all workers call it together.
-
-    Yields False where a signal (`stopped`) came first. A directory created here and left empty is removed. Raises
-    TrainerError on every rank: not writable, or it has foreign files; InUseError: another session uses it.
-    """
+    """Locks the directory for the block, False after a signal (TrainerError, InUseError on every rank). Collective."""
     lock = _LockFile(run_dir)
     try:
         result = world.run_on_all(lambda: lock.acquire(stopped, patience) if world.rank == 0 else _LockResult())
@@ -171,7 +167,6 @@ class _LockFile:
             return None
 
     def _beat(self) -> None:
-        """Touches the file for other hosts, and checks that it is still this session's."""
         assert self._handle is not None, "the thread starts with the lock"
         while not self._ended.wait(_BEAT_SEC):
             with contextlib.suppress(OSError):

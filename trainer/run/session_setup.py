@@ -51,11 +51,7 @@ _CPU_REFUSED = re.compile(r"DefaultCPUAllocator: .*allocate (\d+) bytes")
 
 
 def keep_freed_memory() -> str:
-    """Lets this process reuse up to 1 GiB of freed memory; returns a description of the setting.
-
-    glibc returns every large freed block to the kernel, and the next step takes it again: mapping pages took a quarter
-    of the CPU time (1.2-1.4 to 0.9 CPU seconds per thousand images, dcgan-digits).
-    """
+    """Lets this process keep 1 GiB of freed memory, which saved a quarter of the CPU time; returns the setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return "unchanged: the C library has no mallopt"
@@ -64,12 +60,9 @@ def keep_freed_memory() -> str:
 
 
 def check_networks_fit(config: TrainConfig, world: World, span: Span | None = None) -> None:
-    """Raises TrainerError where the networks exceed the memory of this node, GPU (with a step) or TPU (between steps).
+    """Raises TrainerError where networks exceed the memory of node, GPU or TPU: the kernel would kill the process.
 
-    Before they are built: the kernel would promise the memory, then kill the process that uses it. A step's tensors are
-    only estimated (gangway.trainer.config.step_memory), so they refuse nothing. `span` limits the check to a part of
-    the run, for networks that grow; None for all of it. Each worker builds both networks and the generator's average on
-    the CPU; training there adds gradients and Adam's two moments.
+    A step's tensors are only estimated (gangway.trainer.config.step_memory), so they refuse nothing.
     """
     trains_here = world.device.type == "cpu" and config.shard == "ddp"
     workers = world.world_size // world.num_nodes

@@ -52,11 +52,7 @@ class Pass(NamedTuple):
 
 
 class Compilation:
-    """All losses, compiled or not (`phases` empty).
-
-    `choice` is the current mode with its reason, the same on every worker. A step calls `losses`, by their phases'
-    keys, which average gradients over workers. `fixed`: CUDA graphs or averages depend on them, so they cannot switch.
-    """
+    """All losses, compiled or not (`phases` empty); `choice` has the reason. `fixed`: others depend on it."""
 
     def __init__(self, choice: str, losses: Losses, phases: Phases = (), *, fixed: bool = False) -> None:
         self.choice, self.losses, self._phases, self._failure = choice, losses, phases, ""
@@ -111,7 +107,6 @@ class Compilation:
         return bool(failure)
 
     def _guard(self, loss: nn.Module, name: str) -> None:
-        """Falls back to the eager pass where compilation fails; other workers share only gradients, and need not."""
         compiled, failures = compiled_call(loss), compiler_failures()
         assert compiled is not None, "compiled before it is guarded"
 
@@ -186,7 +181,6 @@ def _wrapped(phases: Phases, world: World) -> Losses:
 
 
 def _compiled_part(phase: Phase[Any], losses: Losses) -> nn.Module:
-    """Returns the module that is compiled: the whole loss where averages are inside."""
     loss = losses[phase.key]
     return loss if isinstance(loss, InGraphAverage) else phase.loss
 
@@ -233,7 +227,6 @@ def _totals(
 
 
 def _try_forward(passes: Sequence[Pass]) -> str:
-    """Returns why a forward does not compile, or empty; tried before backwards, in which other workers would wait."""
     for each in passes:
         try:
             with resting(each.resting):
@@ -244,7 +237,6 @@ def _try_forward(passes: Sequence[Pass]) -> str:
 
 
 def _gradients(each: Pass) -> Tensor:
-    """Returns all gradients of one pass as a float32 row on the CPU, and clears them."""
     for network in each.learning:
         network.zero_grad()
     with resting(each.resting):

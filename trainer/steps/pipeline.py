@@ -188,7 +188,6 @@ class DiscriminatorStage(DiscriminatorPhase):
 
     @torch.no_grad()
     def _features(self, micros: Sequence[Micro[Inputs]]) -> Sequence[Tensor]:
-        """Returns each micro-batch's features on the second stage; the first sends them and returns none."""
         schedule = _get_schedule(self._schedules, self._link, self._through, micros, learns=False)
         fed = [_latents(micro.inputs) for micro in micros] if self._link.is_first else None
         rows = schedule.step(arg_mbs=fed)
@@ -277,7 +276,6 @@ def _get_schedule(
     *,
     learns: bool,
 ) -> PipelineScheduleSingle:
-    """Returns the schedule for this number and size of micro-batches, which may change with a segment."""
     kind = len(micros), len(micros[0].inputs.latents)
     if kind not in schedules:
         schedules[kind] = link.schedule(module, micros, learns=learns)

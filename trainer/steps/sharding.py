@@ -48,7 +48,6 @@ def shard(state: TrainState, config: TrainConfig, world: World) -> str:
 
 
 def _split(network: Network, world: World, dtype: torch.dtype | None) -> int:
-    """Splits a network by units and the rest; returns their number. Units are gathered in `dtype`."""
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
     for parameter in network.parameters():
@@ -66,12 +65,7 @@ def _split(network: Network, world: World, dtype: torch.dtype | None) -> int:
 
 
 def divide(state: TrainState, config: TrainConfig, world: World) -> str:
-    """Divides a generator over pairs of workers: half of its weights, moments and average on each. Collective.
-
-    Returns the choice with its reason. The other half stays in the networks as meta tensors, which have a shape and
-    take no memory, so that names and numbers of parameters, and checkpoints, are those of whole networks. The whole
-    discriminator is on the second stage; otherwise images would travel between the stages too.
-    """
+    """Divides a generator over pairs of workers; the other half stays as meta tensors, so that names do not change."""
     if not world.is_pipelined:
         return "ddp: a pipeline was asked for, but one process has nobody to share with"
     generator, stage = state.generator, world.stage
@@ -95,7 +89,6 @@ def divide(state: TrainState, config: TrainConfig, world: World) -> str:
 
 
 def _keep_only(network: nn.Module, here: list[nn.Parameter], device: torch.device) -> None:
-    """Moves the parameters in `here` to the device, and all others to meta."""
     here_ids = {id(parameter) for parameter in here}
     for module in network.modules():
         for name, parameter in module.named_parameters(recurse=False):

@@ -170,10 +170,7 @@ class TrainState:
 
     @torch.no_grad()
     def update_ema(self) -> None:
-        """Moves the averages towards the networks, with a half-life of ema_kimg; call it once after `advance`.
-
-        With ema_rampup the half-life grows with the run up to ema_kimg, so that early averages are recent.
-        """
+        """Moves the averages with a half-life of ema_kimg, which ema_rampup shortens at first; once after `advance`."""
         config = self.config
         half_life = config.at("ema_kimg", self.images - config.step_images) * 1000
         if config.ema_rampup:

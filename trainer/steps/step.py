@@ -1,8 +1,4 @@
-"""One training step of networks, a batch and a world, which may be a single process without a group.
-
-It uses no reporter, run directory, lock or notice. The loop (gangway.trainer.run.loop) calls it, and so do benchmarks,
-tuning, federation clients (`local_train`) and tests.
-"""
+"""One training step of networks, a batch and a world, without reporter, run directory, lock or notices."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,11 +54,7 @@ def new_game(
 def step(
     state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Callable[[], object] = lambda: None
 ) -> None:
-    """Makes one step on the global batch after `state.images`; all workers call it together.
-
-    `batch` has this worker's share and `sums` collect its statistics. `meanwhile` is called before the last phase, so
-    that its messages travel during that.
-    """
+    """Makes one on the global batch after `state.images`; `meanwhile` is called before its last phase. Collective."""
     penalised, missing = is_penalised(state), list[Update]()
     state.follow_schedules()
 
@@ -123,10 +115,7 @@ def play(
 
 
 def adapt(state: TrainState, game: Game, signs: Tensor) -> None:
-    """Adapts the augmentation to the discriminator's confidence since the last time.
-
-    All workers count the same signs at every step, so that a checkpoint between two adjustments has them.
-    """
+    """Adapts the augmentation; all workers count the same signs at every step, so that checkpoints have them."""
     if not game.config.ada_target:
         return
     state.sign_sum = state.sign_sum + game.world.total(signs.round().long())
@@ -193,11 +182,7 @@ class LocalRound(NamedTuple):
 def local_train(
     state: TrainState, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, *, steps: int = 1
 ) -> LocalRound:
-    """Makes `steps` steps on uint8 `images` [N, C, H, W], or clips, such as a federation client's; writes no file.
-
-    Changes the state in place. The images' order and all random numbers depend on the seed and the images seen. Raises
-    TrainerError for images of another shape than the configuration's, or missing labels.
-    """
+    """Makes steps on uint8 `images`, such as a federation client's, in place, without files (TrainerError: misfits)."""
     config = state.config
     if images.shape[1:] != config.image_shape or not len(images):
         raise TrainerError(

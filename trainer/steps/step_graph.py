@@ -46,8 +46,6 @@ Inputs = Mapping[tuple[str, int], Sequence[Micro[Any]]]  # Micro-batches by a ph
 
 @dataclass(frozen=True)
 class _Recorded:
-    """One graph, the memory that it reads, and its results."""
-
     replay: Callable[[], None]
     inputs: Inputs
     signs: Tensor
@@ -89,7 +87,6 @@ class StepGraph:
         return both and self._made[kind] >= WARM_UP + (TIMED if self._measured else 0)
 
     def _time(self, sec: list[float], kind: bool, make_one: Callable[[], None]) -> None:
-        """Makes a step, and times it while the choice is open."""
         warm = kind in self._recorded or self._made[kind] >= WARM_UP
         if self._judged or not self._on or kind != self._common_kind or not warm:
             make_one()
@@ -101,7 +98,6 @@ class StepGraph:
         sec.append(time.perf_counter() - begun)
 
     def _judge(self, world: World) -> None:
-        """Decides by the slowest worker's times, once there are enough."""
         if self._judged or len(self._graph_sec) < TIMED:
             return
         self._judged = True
@@ -147,11 +143,7 @@ class StepGraph:
             self.choice = "on: asked for, and a step from a graph agrees with the same made as ever"
 
     def _attempt(self, kind: bool, state: TrainState, batch: Batch, game: Game) -> "_Attempt | str":
-        """Returns a graph with the result of one replay, which is undone; or why there is none.
-
-        A failure is returned as text, as its frames would keep half a step's memory. All workers agree before a replay,
-        which would wait for one that could not record it.
-        """
+        """Returns a graph with its undone result, or why not, as text: an error's frames would keep memory."""
         inside = game._replace(losses={key: game.world.flat(loss) for key, loss in game.losses.items()})
         for loss in inside.losses.values():
             if isinstance(loss, FlatAverage):
@@ -200,7 +192,6 @@ class StepGraph:
 
     @property
     def _averages_inside(self) -> bool:
-        """Whether an average's weight is the same in every step."""
         return not self._config.ema_rampup and self._config.schedules.ema_kimg is None
 
     def _replay(
@@ -272,7 +263,6 @@ def _peak_bytes() -> int:
 
 
 def _too_large(state: TrainState, peak: int) -> str:
-    """Returns why a graph does not fit with eager steps, which took `peak` bytes; empty where it does."""
     if not torch.cuda.is_available():
         return ""
     total = torch.cuda.get_device_properties().total_memory
@@ -316,8 +306,6 @@ class _UnrecordedError(Exception):
 
 
 class _Snapshot:
-    """A copy of all that a step changes on the device. Raises _UnrecordedError: no memory."""
-
     def __init__(self, state: TrainState) -> None:
         try:
             self._values = [tensor.detach().clone() for tensor in _changing(state)]
@@ -351,7 +339,6 @@ class _Outcome:
         self._changes = _row([now - was for now, was in zip(_weights(state), before.weights, strict=True)])
 
     def difference(self, eager: "_Outcome", config: TrainConfig) -> str:
-        """Returns how it differs from an eager step, or empty. Deterministic runs allow no difference."""
         exact = config.deterministic
         for what, found, wanted, bound in (
             ("gradients", self._gradients, eager._gradients, 0.0 if exact else _CLOSE.get(config.precision, _NEAR)),

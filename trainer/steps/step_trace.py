@@ -101,7 +101,6 @@ def _bytes(tensors: Iterable[Tensor | None]) -> int:
 
 
 def _state(config: TrainConfig) -> TrainState:
-    """Returns the state at the run's last step, on meta; SGD stands for Adam, whose fused kernels it lacks."""
     state = TrainState.create(config, _META)
     state.images = max(0, config.total_images - 2 * config.step_images)
     state.advance()
@@ -115,8 +114,6 @@ def _state(config: TrainConfig) -> TrainState:
 
 
 class _MetaBatch:
-    """A worker's share of a step, as `Batch` gives it: images as read, and in -1..1."""
-
     def __init__(self, state: TrainState, workers: int) -> None:
         config = state.config
         self._state, self._config = state, config
@@ -127,7 +124,6 @@ class _MetaBatch:
         self._reals = [to_floats(each).contiguous(memory_format=layout) for each in self._pixels]
 
     def micros(self, phase: Phase[Any], _: int) -> Iterator[Micro[Any]]:
-        """Yields the first micro-batches of the share; more would hold no more memory."""
         config = self._config
         reals = self._reals[-1 if phase.key == "g" else 0]
         uniforms = UNIFORMS + GATES * config.is_gated
@@ -155,8 +151,6 @@ class _MetaBatch:
 
 
 class _OnMeta(Precision):
-    """A precision with a substitute for autocast, which meta lacks."""
-
     def autocast(self, *, twice: bool) -> contextlib.AbstractContextManager[object]:
         if self.dtype is None or (twice and self.exact_penalty):
             return contextlib.nullcontext()
@@ -164,8 +158,6 @@ class _OnMeta(Precision):
 
 
 class _Lowered(TorchFunctionMode):
-    """Computes in `dtype` what autocast would."""
-
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
         self._dtype = dtype

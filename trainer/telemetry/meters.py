@@ -34,10 +34,7 @@ Energy = dict[str, EnergyReading]
 
 
 class ResourceMeter:
-    """One session's figures of machines, by the first worker's clock; `loads` are all workers' at its start.
-
-    A missing or stuck meter gives None, never zero.
-    """
+    """One session's figures of machines, by the first worker's clock; a missing or stuck meter gives None, not zero."""
 
     def __init__(self, loads: Sequence[Load], now: float) -> None:
         self._loads, self._time = loads, now
@@ -207,10 +204,7 @@ class Meters:
         self._waits = _Waits(len(begun))
 
     def line(self, state: TrainState, sums: Accumulator, stalls: Stalls, looks: Looks = NO_LOOKS) -> Any:
-        """Returns a line after a step, equal on every worker.
-
-        `sums` and `looks` are this worker's since the last line; the networks have the last step's gradients.
-        """
+        """Returns a line of a step, equal on all workers; `sums` and `looks` are this worker's since the last one."""
         everyone = self._world.gather(self._measure_own(sums, stalls, looks), _Own)
         now, workers = everyone[0].now, len(everyone)
         waits = self._waits.after([own.stalls for own in everyone])
