@@ -250,7 +250,7 @@ def train_config(argv: Sequence[str]) -> TrainConfig:
 
 def data_mistake(config: TrainConfig, data_dir: Path) -> TrainerError | None:
     """Returns the error that `train` would raise for its data, except for damage, or None. Loads torch."""
-    from gangway.trainer.data.dataset import check_data
+    from gangway.trainer.data.shards import check_data
 
     try:
         check_data(config, data_dir)

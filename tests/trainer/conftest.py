@@ -19,7 +19,7 @@ from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.data.packaged_data import prepare_digits
 from gangway.trainer.data.shards import write_shards
-from gangway.trainer.rendezvous.member_key import MemberKey
+from gangway.trainer.rendezvous.tunnel import MemberKey
 from tools.drill.cluster import make_key
 
 TIMEOUT_SEC = 120

@@ -15,7 +15,7 @@ import torch
 from gangway.trainer.checkpoint import parts, store
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError, WorkerFailedError
-from gangway.trainer.distributed.sharded_modules import local
+from gangway.trainer.distributed.sharded_modules import local, tensors
 from gangway.trainer.distributed.world import World
 from gangway.trainer.records.digest import RunIdentity
 
@@ -111,7 +111,7 @@ class PartSaver(Saver):
         self._blocks = parts.get_blocks(
             dict(state), split=first, whole=first if self._world.is_pipelined else rank == 0
         )
-        here = {name: local(tensor) for name, tensor in parts.tensors(state) if not tensor.is_meta}
+        here = {name: local(tensor) for name, tensor in tensors(state) if not tensor.is_meta}
         self._buffers = copy_to_cpu(here, self._buffers)
 
     def _store(self, images: int) -> Path:

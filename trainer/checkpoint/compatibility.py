@@ -8,7 +8,7 @@ from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidato
 from torch import Tensor, nn
 
 from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.phases.optimisers import get_groups
 from gangway.trainer.phases.phase import RoleSpec, ema_keys
 

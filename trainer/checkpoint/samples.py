@@ -19,7 +19,7 @@ from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import write_atomically
 from gangway.trainer.data.loader import ImageSource, Sampler, numbers_by_domain
 from gangway.trainer.data.shards import ShardedImages
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.networks.base import Generator
 from gangway.trainer.networks.factory import build
 from gangway.trainer.networks.progressive_schedule import phase_at

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from torch import Tensor
 
@@ -26,10 +26,11 @@ from gangway.trainer.core.console import info
 from gangway.trainer.core.errors import TrainerError, diverged, from_validation
 from gangway.trainer.core.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 from gangway.trainer.core.regular_files import check_file, read_file
-from gangway.trainer.distributed.sharded_modules import whole
+from gangway.trainer.distributed.sharded_modules import map_tensors, tensors, whole
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.factory import revision
 from gangway.trainer.records.digest import RunIdentity
+from gangway.trainer.records.quantity import Frozen
 
 
 def state_digests(state: Mapping[str, Any]) -> dict[str, str]:
@@ -61,12 +62,8 @@ def _update(digest: "hashlib._Hash", value: object) -> None:
 
 def is_finite(value: object) -> bool:
     """Whether all numbers in nested dicts and lists of tensors are finite."""
-    if isinstance(value, Tensor):
-        # One pass without a copy; a sum that is not finite may be an overflow, and needs the second.
-        return bool(torch.isfinite(value.sum())) or bool(torch.isfinite(value).all())
-    if isinstance(value, Mapping):
-        return all(is_finite(item) for item in value.values())
-    return all(is_finite(item) for item in value) if isinstance(value, list | tuple) else True
+    # One pass without a copy; a sum that is not finite may be an overflow, and needs the second.
+    return all(bool(torch.isfinite(each.sum())) or bool(torch.isfinite(each).all()) for _, each in tensors(value))
 
 
 _STATE_KEYS = MappingProxyType(
@@ -103,7 +100,7 @@ class OtherVersionError(TrainerError):
         )
 
 
-class Manifest(BaseModel):
+class Manifest(Frozen):
     """A checkpoint's manifest.
 
     Attributes:
@@ -114,8 +111,6 @@ class Manifest(BaseModel):
         parts: files of sharded networks, one per worker.
         revision: of the networks' architecture (gangway.trainer.networks.factory).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     images: int
     sha256: str
@@ -145,7 +140,7 @@ class Checkpoint(NamedTuple):
         if not self.manifest.parts:
             return self.state
         if room is None:
-            room = parted.map_tensors(self.state, lambda _, each: torch.empty(each.shape, dtype=each.dtype))
+            room = map_tensors(self.state, lambda each: torch.empty(each.shape, dtype=each.dtype))
         parted.fill(room, self.pieces, self.folder, self.manifest.parts)
         return room
 
@@ -172,7 +167,7 @@ def save_parts(
     folder: Path, empty: State, written: Sequence[Written], config: TrainConfig, images: int, identity: RunIdentity
 ) -> Path:
     """Saves a state in parts that all workers have `written`; `empty` has its shapes."""
-    digests = state_digests({name: value for name, value in empty.items() if not dict(parted.tensors(value, name))})
+    digests = state_digests({name: value for name, value in empty.items() if not dict(tensors(value))})
     for name in empty:
         if name not in digests:
             digests[name] = _digest([each.digests.get(name, "") for each in written])

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
 from gangway.trainer.control.decide import Outcome, get_policy, next_decision, shorten
-from gangway.trainer.control.fatal import BEGUN
 from gangway.trainer.control.guardrails import Machine
 from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
-from gangway.trainer.control.watch import Watch
+from gangway.trainer.control.watch import BEGUN, Watch
 from gangway.trainer.distributed.world import World
 from gangway.trainer.records.stats_log import Line
 

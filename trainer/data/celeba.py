@@ -12,9 +12,11 @@ from pydantic import BaseModel, Field, StrictInt, ValidationError
 from gangway.trainer.core.errors import TrainerError, from_validation
 from gangway.trainer.data.decode import RESIZER, SUFFIXES, Box, PictureDecoder
 from gangway.trainer.data.index import Recipe, SourceNote, shard_size
-from gangway.trainer.data.listing import Listing, Skipped, Tally
 from gangway.trainer.data.sources import (
     FileSet,
+    Listing,
+    Skipped,
+    Tally,
     check_count,
     check_md5,
     fetch,

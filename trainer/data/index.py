@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from gangway.trainer.config.parts.fields import RESOLUTIONS
 from gangway.trainer.config.train_config import TrainConfig
@@ -19,7 +19,8 @@ from gangway.trainer.core.errors import broken_rule, from_validation
 from gangway.trainer.core.files import read_input, write_atomically
 from gangway.trainer.core.host import program
 from gangway.trainer.data.encoding import Encoding
-from gangway.trainer.data.listing import Skipped, Tally, get_kind
+from gangway.trainer.data.sources import Skipped, Tally, get_kind
+from gangway.trainer.records.quantity import Frozen
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
@@ -28,11 +29,7 @@ _SHARD_BYTES = 128 << 20
 _MOST_IMAGES = 16384
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Shard(_Model):
+class Shard(Frozen):
     """One file of images or clips."""
 
     file: str
@@ -40,7 +37,7 @@ class Shard(_Model):
     sha256: str
 
 
-class LabelsFile(_Model):
+class LabelsFile(Frozen):
     """The file of all labels, [num_images] int64 in the order of the images, indices into `classes`."""
 
     file: str
@@ -48,7 +45,7 @@ class LabelsFile(_Model):
     sha256: str
 
 
-class SourceNote(_Model):
+class SourceNote(Frozen):
     """Origin and processing of the images.
 
     Attributes:
@@ -80,7 +77,7 @@ class SourceNote(_Model):
         return tally.listing().skipped
 
 
-class ShardIndex(_Model):
+class ShardIndex(Frozen):
     """Content of a folder of shards.
 
     Attributes:

@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gangway.trainer.core.console import Progress
 from gangway.trainer.core.errors import TrainerError
@@ -26,8 +26,9 @@ from gangway.trainer.core.host import memory_limit
 from gangway.trainer.core.regular_files import open_file
 from gangway.trainer.data.encoding import encode_shard
 from gangway.trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
-from gangway.trainer.data.listing import Tally, get_kind
+from gangway.trainer.data.sources import Tally, get_kind
 from gangway.trainer.records.folders import visible
+from gangway.trainer.records.quantity import Frozen
 
 JOURNAL_FILE = "journal.jsonl"
 _CHUNKS_AHEAD_PER_WORKER = 3
@@ -38,9 +39,7 @@ MOST_BYTES = 8 << 30
 """Memory for one item: a file of 2 GiB, and 1 GiB of a film as frames and as clips."""
 
 
-class _Head(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Head(Frozen):
     dataset: str
     recipe_sha256: str
 
@@ -52,10 +51,8 @@ def foreign_file(folder: Path) -> str:
     return next(visible(folder), "")
 
 
-class Entry(BaseModel):
+class Entry(Frozen):
     """A finished shard with its labels and skipped items (name, reason); no file if all items were broken."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     number: int
     shard: Shard

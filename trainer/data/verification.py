@@ -17,14 +17,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import write_atomically
 from gangway.trainer.core.host import usable_cores
 from gangway.trainer.core.regular_files import read_file
-from gangway.trainer.data.shards import HashedFile, ShardedImages, verify_file
+from gangway.trainer.data.index import HashedFile
+from gangway.trainer.data.shards import ShardedImages, verify_file
 from gangway.trainer.distributed.world import World
+from gangway.trainer.records.quantity import Frozen
 
 _SHARE_OF_CORES = 4
 """One core of so many reads while training."""
@@ -32,10 +34,8 @@ _POLL_SEC = 0.2
 _PATIENCE_SEC = 5.0
 
 
-class Verified(BaseModel):
+class Verified(Frozen):
     """When, where and how long a node's data was compared; `remembered`: not in this session."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: str
     at: float  # seconds since 1970

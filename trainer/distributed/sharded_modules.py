@@ -84,9 +84,18 @@ def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
     """Change every tensor in nested dicts and lists, in order."""
     if isinstance(value, Tensor):
         return change(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: map_tensors(item, change) for key, item in value.items()}
-    return [map_tensors(item, change) for item in value] if isinstance(value, list) else value
+    return [map_tensors(item, change) for item in value] if isinstance(value, list | tuple) else value
+
+
+def tensors(value: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yields all tensors in nested dicts and lists by their keys, joined with slashes."""
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, Mapping | list | tuple):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from tensors(item, f"{name}/{key}" if name else str(key))
 
 
 SIZE = 2  # Units that stay gathered in a backward: the most recently read ones

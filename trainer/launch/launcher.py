@@ -54,7 +54,6 @@ from gangway.trainer.launch.watchdog import Watchdog, watch_workers
 from gangway.trainer.power import carbon_start
 from gangway.trainer.power.saved_limits import undo_left_over
 from gangway.trainer.preemption.notices import NOTICES_VARIABLE, NoticesFile, Watcher
-from gangway.trainer.rendezvous import member_key
 from gangway.trainer.rendezvous.elastic_rendezvous import (
     BACKEND,
     POLL_SEC,
@@ -64,14 +63,14 @@ from gangway.trainer.rendezvous.elastic_rendezvous import (
     wait_for_store,
 )
 from gangway.trainer.rendezvous.lifecycle import Event, State
-from gangway.trainer.rendezvous.tunnel import keyed_store, listen_everywhere
+from gangway.trainer.rendezvous.tunnel import KEY_FLAG, MemberKey, keyed_store, listen_everywhere
 
 _WATCH = "--watch"
 _START_WHEN = "--start-when"
 _MAX_HOURS = "--max-hours"
 _HANG_AFTER = "--hang-after"
 _STORE, _FIRST = "--store", "first"
-_NODE_FLAGS = ("--job-dir", "--node", member_key.FLAG, _STORE)
+_NODE_FLAGS = ("--job-dir", "--node", KEY_FLAG, _STORE)
 _LAUNCHER_FLAGS = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, *_NODE_FLAGS)
 _MASTER_PORT = 29500
 """torchrun's default where several nodes name no port."""
@@ -89,7 +88,7 @@ def main(argv: Sequence[str]) -> int:
         hang_after_sec = _hang_after_sec(own.get(_HANG_AFTER, "auto"))
         parsed = _parse_torchrun(torchrun_argv)
         _check_port(parsed)
-        key = _member_key(own.get(member_key.FLAG), parsed)
+        key = _member_key(own.get(KEY_FLAG), parsed)
         job_dir, node = own.get("--job-dir"), own.get("--node") or socket.gethostname()
         folder = JobFolder(Path(job_dir), node) if job_dir else None
         with _meeting_store(own.get(_STORE), parsed, key), Job(_nodes(parsed), folder, max_sec) as job:
@@ -111,7 +110,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run_watched(
-    parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
+    parsed: argparse.Namespace, job: Job, key: MemberKey | None, watcher: Watcher, watchdog: Watchdog
 ) -> None:
     try:
         _run_torchrun(parsed, job, key, watcher, watchdog)
@@ -175,7 +174,7 @@ def _nodes(parsed: argparse.Namespace) -> Nodes:
 
 
 def _run_torchrun(
-    parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
+    parsed: argparse.Namespace, job: Job, key: MemberKey | None, watcher: Watcher, watchdog: Watchdog
 ) -> None:
     from torch.distributed.elastic.multiprocessing.api import SignalException
 
@@ -212,7 +211,7 @@ def _run_torchrun(
 def _run_agent(
     parsed: argparse.Namespace,
     job: Job,
-    key: member_key.MemberKey | None,
+    key: MemberKey | None,
     watchdog: Watchdog,
     ends: Mapping[int, int | None],
 ) -> None:
@@ -300,16 +299,16 @@ def _watch_path(text: str | None) -> Path | None:
     return path
 
 
-def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.MemberKey | None:
+def _member_key(path: str | None, parsed: argparse.Namespace) -> MemberKey | None:
     """Returns the key of --member-key; None without it, where only the network keeps others out."""
     several = _nodes(parsed).max > 1
     if path is None:
         if several:
-            announce(f"warning: without {member_key.FLAG} whoever reaches the rendezvous is a member of this job")
+            announce(f"warning: without {KEY_FLAG} whoever reaches the rendezvous is a member of this job")
         return None
     if several and parsed.rdzv_backend != BACKEND:
         raise TrainerError(
-            place=member_key.FLAG,
+            place=KEY_FLAG,
             problem="this rendezvous has no use for a key",
             value=f"--rdzv-backend={parsed.rdzv_backend}",
             allowed=f"--rdzv-backend={BACKEND}, or a single node",
@@ -320,24 +319,24 @@ def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.Memb
             place=f"${_NO_SHARED_STORE}",
             problem="a store that a worker serves has no use for a key",
             value="1",
-            allowed=f"0 with {member_key.FLAG}",
+            allowed=f"0 with {KEY_FLAG}",
             fix="unset it",
         )
-    return member_key.MemberKey.read(Path(path))
+    return MemberKey.read(Path(path))
 
 
 @contextmanager
-def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key.MemberKey | None) -> Iterator[None]:
+def _meeting_store(text: str | None, parsed: argparse.Namespace, key: MemberKey | None) -> Iterator[None]:
     if text is None:
         yield
         return
     if text != _FIRST or key is None:
         raise TrainerError(
             place=_STORE,
-            problem="no node to serve the store" if key else f"without {member_key.FLAG} it would be everybody's",
+            problem="no node to serve the store" if key else f"without {KEY_FLAG} it would be everybody's",
             value=text,
-            allowed=f"{_FIRST}, with {member_key.FLAG}",
-            fix=f"{_STORE} {_FIRST} {member_key.FLAG} job.pem, or leave it out where a head serves the store",
+            allowed=f"{_FIRST}, with {KEY_FLAG}",
+            fix=f"{_STORE} {_FIRST} {KEY_FLAG} job.pem, or leave it out where a head serves the store",
         )
     if parsed.node_rank != 0:
         yield

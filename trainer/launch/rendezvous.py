@@ -2,7 +2,7 @@
 
     python -m gangway.trainer.launch.rendezvous --port 29400 --member-key job.pem
 
-Any host that reaches the port is a member of its jobs; with a key (gangway.trainer.rendezvous.member_key) it needs that
+Any host that reaches the port is a member of its jobs; with a key (gangway.trainer.rendezvous.tunnel) it needs that
 too. Workers join with `gangway.trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0`
 and may come and go; jobs share a store under different `--rdzv-id`. It prints hosts that connect or leave, and a health
 line every minute. Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2
@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING
 from gangway.trainer.config.arguments import Parser
 from gangway.trainer.core.console import info, refuse, warn
 from gangway.trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
-from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
-from gangway.trainer.rendezvous.tunnel import LOOPBACK, keyed_store, listen_everywhere, why_refused
+from gangway.trainer.rendezvous.tunnel import KEY_FLAG, LOOPBACK, MemberKey, keyed_store, listen_everywhere, why_refused
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
@@ -49,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--port", type=int, default=29400, help="to listen on [29400]; 0 for any")
     parser.add_argument("--bind", default="", metavar="ADDRESS", help="of the interface to listen on [all of them]")
-    parser.add_argument(FLAG, type=Path, metavar="FILE", help="a PEM file: none but who has it may connect")
+    parser.add_argument(KEY_FLAG, type=Path, metavar="FILE", help="a PEM file: none but who has it may connect")
     parser.add_argument("--health-sec", type=float, default=60.0, help="seconds between two health lines [60]")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -62,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
         refuse(error)
         return EXIT_BAD_INPUT
     if key is None and not ip_address(listener.getsockname()[0]).is_loopback:
-        warn(f"rendezvous: warning: without {FLAG} whoever reaches the port is a member of its jobs")
+        warn(f"rendezvous: warning: without {KEY_FLAG} whoever reaches the port is a member of its jobs")
     served = _serve_with_key(key, listener) if key else _serve_without_key(listener)
     return _serve(served, arguments.health_sec, stop)
 

@@ -21,9 +21,8 @@ from gangway.trainer.config.refusals import prepare_command
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, parse
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.dataset import open_on_all
 from gangway.trainer.data.index import INDEX_FILE
-from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.shards import ShardedImages, open_on_all
 from gangway.trainer.data.verification import Verification
 from gangway.trainer.distributed.world import World, start_world
 from gangway.trainer.metrics.collect import AbandonedError, Ask, FeatureSet, agree_to_go_on, collect, go_on

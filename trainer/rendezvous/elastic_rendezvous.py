@@ -25,8 +25,15 @@ from gangway.trainer.core.torch_private import (
     served_store,
 )
 from gangway.trainer.rendezvous.lifecycle import Event
-from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
-from gangway.trainer.rendezvous.tunnel import LOOPBACK, NearEnd, WorkersStore, loopback_store, why_refused
+from gangway.trainer.rendezvous.tunnel import (
+    KEY_FLAG,
+    LOOPBACK,
+    MemberKey,
+    NearEnd,
+    WorkersStore,
+    loopback_store,
+    why_refused,
+)
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters
@@ -331,7 +338,7 @@ def meeting_argv(
     # The coordinator's address may carry the port of Megascale's own.
     first = coordinator.partition(":")[0] or hosts[0]
     return [
-        *([FLAG, key] if key else []),
+        *([KEY_FLAG, key] if key else []),
         f"--nnodes={len(hosts) * num_slices}",
         f"--rdzv-backend={BACKEND if key else 'c10d'}",
         f"--rdzv-endpoint={first}:{_PORT}",

@@ -29,12 +29,11 @@ from gangway.trainer.config.values.metric_names import parse
 from gangway.trainer.config.values.segments import Span
 from gangway.trainer.core.console import info, warn
 from gangway.trainer.core.errors import LoneError, TrainerError
-from gangway.trainer.data.dataset import open_on_all, prepare_if_missing
 from gangway.trainer.data.loader import AS_SUITS, Reading
-from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.shards import ShardedImages, open_on_all, prepare_if_missing
 from gangway.trainer.data.verification import Verification
 from gangway.trainer.distributed.world import World, is_shared_failure
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.metrics.metric_registry import check_applies
 from gangway.trainer.networks.precision import Precision, choose, choose_kernels, set_tf32
 from gangway.trainer.phases.optimisers import frozen_by_role

@@ -19,7 +19,7 @@ from torch import nn
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.distributed.sharded_modules import GatheredWindow, placed
 from gangway.trainer.distributed.world import World
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.networks.base import Generator, Network
 from gangway.trainer.phases.optimisers import adam_of_stage, load_moments
 from gangway.trainer.steps.pipeline import FirstHalf, SecondHalf, Stage, feature_shape, first_units, parts_of_half

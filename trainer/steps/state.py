@@ -15,7 +15,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.distributed.sharded_modules import is_sharded, local, map_tensors, placed, whole
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.networks.base import Discriminator, Generator, Network, recompute
 from gangway.trainer.networks.layers import small_maps, use_matrix_products
 from gangway.trainer.networks.precision import LossScale, Precision, Products

@@ -13,7 +13,7 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.loader import ImagesInMemory, check_domains
 from gangway.trainer.distributed.world import World
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.networks.base import Network
 from gangway.trainer.phases import augment
 from gangway.trainer.phases.batch import Batch, Micro

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from gangway.trainer.config.step_memory import GIB, StepMemory, images_at_once, images_per_worker
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.torch_private import each_operation
+from gangway.trainer.distributed.sharded_modules import tensors
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.precision import Precision
 from gangway.trainer.networks.progressive_schedule import shrink
@@ -61,15 +62,13 @@ class LiveBytes:
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """A block in which all operations' results are counted."""
-        with each_operation(lambda _, __, ___, result: self._add_all(result)):
-            yield
 
-    def _add_all(self, result: object) -> None:
-        if isinstance(result, Tensor):
-            self.add(result)
-        elif isinstance(result, tuple | list):
-            for each in result:
-                self._add_all(each)
+        def count(operation: Any, args: Any, kwargs: Any, result: object) -> None:
+            for _, each in tensors(result):
+                self.add(each)
+
+        with each_operation(count):
+            yield
 
 
 def trace_step(config: TrainConfig, workers: int = 1) -> StepMemory:

@@ -19,8 +19,7 @@ from gangway.trainer.launch.launcher import main
 from gangway.trainer.launch.watchdog import Watchdog
 from gangway.trainer.rendezvous.elastic_rendezvous import why_no_answer
 from gangway.trainer.rendezvous.lifecycle import State
-from gangway.trainer.rendezvous.member_key import MemberKey
-from gangway.trainer.rendezvous.tunnel import NearEnd
+from gangway.trainer.rendezvous.tunnel import MemberKey, NearEnd
 from tests.slurm_cluster import free_port
 
 

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from gangway.trainer.checkpoint.samples import to_uint8
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.dataset import open_matching
 from gangway.trainer.data.packaged_data import load_digits_images
-from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.shards import ShardedImages, open_matching, write_shards
 from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics import evaluate as module
 from gangway.trainer.metrics.evaluate import Evaluator
