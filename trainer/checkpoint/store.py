@@ -308,12 +308,8 @@ def _unreadable(path: Path, found: str) -> TrainerError:
     return _unfit(path, problem, found, "what this trainer has saved")
 
 
-def _accept_any(_: TrainConfig, __: State) -> str:
-    return ""
-
-
 def load_newest_valid(
-    folder: Path, unlike: Misfit = _accept_any, damaged: Mapping[str, str] | None = None
+    folder: Path, unlike: Misfit = lambda *_: "", damaged: Mapping[str, str] | None = None
 ) -> tuple[Checkpoint | None, list[str]]:
     """Returns the newest valid checkpoint, if any, and a sentence per skipped one (TrainerError: all are bad)."""
     passed_over: list[TrainerError] = []
@@ -392,7 +388,10 @@ def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> Non
 def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
     """Corrupt ones do not count, or they would replace good ones; hashing all of them would cost a save each."""
     num_kept, files = 0, _files(folder)
-    milestones = _milestones(files, config.keep_every_kimg)
+    milestones = set[Path]()
+    if every := config.keep_every_kimg * 1000:  # the first at or after each multiple
+        first_of = {int(path.stem) // every: path for path in files}
+        milestones = {path for multiple, path in first_of.items() if multiple > 0}
     for path in files:
         if num_kept < config.keep_checkpoints:
             num_kept += _looks_intact(path, run_id)
@@ -403,14 +402,6 @@ def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
     for part in folder.glob("[0-9]*.part-*"):  # also of a save that has failed
         if part.name.partition(".")[0] not in stems:
             part.unlink()
-
-
-def _milestones(newest_first: list[Path], every_kimg: float) -> set[Path]:
-    """Returns the first checkpoint at or after each multiple of `every_kimg`; none where that is 0."""
-    if not every_kimg:
-        return set()
-    first_of = {int(path.stem) // (every_kimg * 1000): path for path in newest_first}
-    return {path for stretch, path in first_of.items() if stretch > 0}
 
 
 def _looks_intact(checkpoint: Path, run_id: str) -> bool:

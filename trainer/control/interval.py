@@ -4,11 +4,11 @@ None is a missing figure: no meter, no price, or not enough data.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from statistics import median
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from gangway.trainer.config.values.control import Objective
 
@@ -228,25 +228,5 @@ class Room(NamedTuple):
     seed: int = 0  # of the run; for policies that draw
 
 
-class Policy(Protocol):
-    """Returns one change, or none, for a history. Pure, so that runs can be replayed and resumed."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the stack file and the record."""
-        ...
-
-    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
-        """Returns the next change, or None. `history` is not empty, and no decision waits to be judged."""
-        ...
-
-
-class Fixed:
-    """Changes nothing: the control arm of an experiment."""
-
-    name = "fixed"
-
-    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
-        """See `Policy`."""
-        del history, room
-        return None
+Policy = Callable[[Sequence[Interval], Room], Decision | None]
+"""Returns the next change, or none, for a history that is not empty. Pure: runs can be replayed and resumed."""

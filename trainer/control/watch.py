@@ -245,11 +245,6 @@ class _Trial(NamedTuple):
             and training_sec(self.begun, line) >= interval_sec
         )  # fmt: skip
 
-    def after_error(self, why: str) -> "_Trial":
-        if not is_possible_cause(why):
-            return self._replace(is_spared=True)
-        return self._replace(fatal=self.fatal._replace(why=why))
-
 
 def fatal_changes(lines: Iterable[Line], interval_sec: float) -> list[Fatal]:
     """Returns a log's fatal changes in order, without its last session, which may still run.
@@ -295,7 +290,9 @@ def _unfinished_trial(session: Sequence[Line], trial: _Trial | None, interval_se
 def _after_event(trial: _Trial, line: Line) -> _Trial | None:
     match line.get("event"):
         case "failed":
-            return trial if trial.is_spared else trial.after_error(line["why"])
+            if not trial.is_spared and is_possible_cause(line["why"]):
+                return trial._replace(fatal=trial.fatal._replace(why=line["why"]))
+            return trial._replace(is_spared=True)
         case "interrupt" | "done":
             return trial._replace(is_spared=True)
         case "decision" if line["outcome"] == "failed" and trial.matches(line["knob"], line["value"]):

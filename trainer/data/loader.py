@@ -215,16 +215,6 @@ class Reals:
     pinned: PinnedBatch
     order: int
 
-    @property
-    def pixels(self) -> Tensor:
-        """[share, C, H, W] or [share, C, T, H, W] uint8."""
-        return self.pinned.contents["pixels"]
-
-    @property
-    def labels(self) -> Tensor | None:
-        """[share] int64; None without labels."""
-        return self.pinned.contents.get("labels")
-
 
 class Loader:
     """Prefetches this worker's share of the batch at any position; `among` limits numbers, `stall_sec` sums waits."""
@@ -242,9 +232,10 @@ class Loader:
         among: NDArray[np.int64] | None = None,
         reading: Reading = AS_SUITS,
     ) -> None:
-        self._data, self._draw, self._among = data, draw, among
-        self._sampler = Sampler(len(data) if among is None else len(among), seed, stream)
-        self._batch_size, self._share, self._pin = batch_size, share, pin
+        self._batch_size, self._pin = batch_size, pin
+        sampler = Sampler(len(data) if among is None else len(among), seed, stream)
+        # Not a method, so that no thread keeps its loader alive.
+        self._read = functools.partial(_read, data, sampler, batch_size, share, pin, draw, among)
         self._reading, self._threads = reading, self._pool(reading)
         self._earlier: list[ThreadPoolExecutor] = []
         self._ahead: OrderedDict[int, Future[Reals]] = OrderedDict()
@@ -264,17 +255,7 @@ class Loader:
 
     def _submit(self, images: int) -> Future[Reals]:
         if images not in self._ahead:
-            self._ahead[images] = self._threads.submit(
-                _read,
-                self._data,
-                self._sampler,
-                images,
-                self._batch_size,
-                self._share,
-                self._pin,
-                self._draw,
-                self._among,
-            )
+            self._ahead[images] = self._threads.submit(self._read, images)
         return self._ahead[images]
 
     def read_with(self, reading: Reading) -> None:
@@ -297,14 +278,13 @@ class Loader:
 def _read(
     data: ImageSource,
     sampler: Sampler,
-    images: int,
     batch_size: int,
     share: slice,
     pin: bool,
     draw: Draw,
     among: NDArray[np.int64] | None,
+    images: int,
 ) -> Reals:
-    """A function, not a method, so that no thread keeps its loader alive."""
     numbers = sampler.indices(images, batch_size)[share]
     if among is not None:
         numbers = among[numbers]

@@ -1,11 +1,9 @@
 """Data sets as training reads them: memory-mapped shards of raw uint8 or encoded pictures, prepared if missing."""
 
-import hashlib
 import shlex
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -20,16 +18,13 @@ from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import sha256_of
 from gangway.trainer.core.host import program, usable_cores
 from gangway.trainer.core.regular_files import check_file, open_file
-from gangway.trainer.data.encoding import EncodedShard, Encoding, UndecodableError
+from gangway.trainer.data.encoding import EncodedShard, UndecodableError
 from gangway.trainer.data.index import (
     INDEX_FILE,
-    Decoded,
     HashedFile,
     Recipe,
     Shard,
     ShardIndex,
-    SourceNote,
-    shard_size,
 )
 from gangway.trainer.data.loader import check_domains
 from gangway.trainer.data.packaged_data import clips_recipe, day_dusk_recipe, digits_recipe, photos_recipe
@@ -45,48 +40,6 @@ class _Images(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, numbers: NDArray[np.int64], /) -> NDArray[np.uint8]: ...
-
-
-@dataclass(frozen=True)
-class _Slices:
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64] | None
-    size: int
-
-    def __call__(self, item: int) -> Decoded:
-        part = slice(item * self.size, (item + 1) * self.size)
-        return Decoded(self.images[part], None if self.labels is None else self.labels[part])
-
-
-def write_shards(
-    folder: Path,
-    dataset: str,
-    images: NDArray[np.uint8],
-    images_per_shard: int | None = None,
-    *,
-    labels: NDArray[np.int64] | None = None,
-    classes: tuple[str, ...] = (),
-    note: SourceNote | None = None,
-    encoding: Encoding | None = None,
-) -> None:
-    """Writes uint8 images or clips as shards of at most 128 MiB, raw without `encoding` (TrainerError)."""
-    shape = images.shape[1:]
-    size = images_per_shard or shard_size(shape)
-    content = hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
-    unknown = SourceNote(
-        name="an array", content=f"sha256 {content}", official="no", split="all", processing="none", licence="unknown"
-    )
-    recipe = Recipe(
-        dataset=dataset,
-        shape=shape,
-        classes=classes,
-        items=tuple(f"{dataset} {start}" for start in range(0, len(images), size)),
-        items_per_shard=1,
-        decode=_Slices(images, labels, size),
-        note=note or unknown,
-        encoding=encoding,
-    )
-    prepare(recipe, folder)
 
 
 class ShardedImages:

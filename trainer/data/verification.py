@@ -49,7 +49,7 @@ class Verification:
 
     def __init__(self, data: ShardedImages, world: World) -> None:
         self._data, self._world = data, world
-        self._outcome: Verified | None = None
+        self.outcome: Verified | None = None  # of this node's first worker
         self._failure: Exception | None = None
         self._stop = threading.Event()
         reads = world.local_rank == 0
@@ -64,11 +64,6 @@ class Verification:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE_SEC)
-
-    @property
-    def outcome(self) -> Verified | None:
-        """The result of this node's first worker; None before, and on other workers."""
-        return self._outcome
 
     @property
     def failed(self) -> bool:
@@ -91,11 +86,11 @@ class Verification:
         return False
 
     def _is_reading(self) -> bool:
-        return self._thread is not None and self._outcome is None and self._failure is None
+        return self._thread is not None and self.outcome is None and self._failure is None
 
     def _read(self) -> None:
         try:
-            self._outcome = self._compare()
+            self.outcome = self._compare()
         except Exception as error:  # raised by `check` in the training thread
             self._failure = error
 

@@ -76,7 +76,7 @@ class World:
     """This worker's place."""
 
     # 0..world_size-1 over all nodes; decides who writes and the order of gathered values. `dp_rank` decides about
-    # images, `shard_rank` about weights
+    # images
     rank: int
     local_rank: int
     world_size: int
@@ -125,11 +125,6 @@ class World:
         for number, name in _data_dimensions(self.mesh):
             place = place * self.mesh.size(number) + self.mesh.get_local_rank(name)
         return place
-
-    @property
-    def shard_rank(self) -> int:
-        """This worker's part of a sharded network; workers with the same one hold the same numbers."""
-        return self.mesh.get_local_rank(SHARD) if self.mesh is not None and SHARD in self._dimensions else 0
 
     @property
     def is_pipelined(self) -> bool:

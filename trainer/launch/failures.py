@@ -8,19 +8,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gangway.trainer.core.errors import (
-    COLLECTIVE_SEC,
-    EXIT_BAD_INPUT,
-    EXIT_CODES,
-    EXIT_ENDED_FOR_ALL,
-    EXIT_FAILED,
-    EXIT_HOURS_OVER,
-    EXIT_INTERRUPTED,
-    EXIT_PEERS_LOST,
-    EXIT_UNFIT,
-    EXIT_UNHEALTHY,
-    visible,
-)
+from gangway.trainer.core import errors
+from gangway.trainer.core.errors import visible
 from gangway.trainer.core.regular_files import read_text_file
 from gangway.trainer.launch.node_state import Failure, Interval, JobFolder, NodeState, Standing, used_sec
 
@@ -29,14 +18,14 @@ WINDOW_SEC = 6 * 3600.0
 _HANGS_ALLOWED = 3
 _SAME_SEC = 120.0
 """How far apart, clocks included, nodes record one failure."""
-_NOTICED_SEC = COLLECTIVE_SEC + _SAME_SEC
+_NOTICED_SEC = errors.COLLECTIVE_SEC + _SAME_SEC
 """How long a worker may take to notice that a peer has gone."""
 _SILENT_SEC = 300.0
 """A node without a beat for this long is dead: several beats, and the clocks' differences."""
 _ABORTED = 128 + 6
 """NCCL aborts a worker whose peers have gone."""
-_PEER_CODES = (EXIT_PEERS_LOST, _ABORTED)
-_WORKER_CODES = (0, EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_INTERRUPTED, EXIT_PEERS_LOST)
+_PEER_CODES = (errors.EXIT_PEERS_LOST, _ABORTED)
+_WORKER_CODES = (0, errors.EXIT_BAD_INPUT, errors.EXIT_UNHEALTHY, errors.EXIT_INTERRUPTED, errors.EXIT_PEERS_LOST)
 
 
 class Nodes(NamedTuple):
@@ -56,7 +45,7 @@ def worker_exit_code(code: int) -> int:
     """
     if code < 0:
         return 128 - code
-    return code if code in _WORKER_CODES or code > 128 else EXIT_FAILED
+    return code if code in _WORKER_CODES or code > 128 else errors.EXIT_FAILED
 
 
 def own_failures(node: str, nodes: Mapping[str, NodeState], now: float) -> int:
@@ -102,14 +91,14 @@ def _lost_together(nodes: Mapping[str, NodeState], now: float) -> bool:
 
 def is_lost(node: str, nodes: Mapping[str, NodeState], code: int, now: float) -> bool:
     """Whether a node whose workers ended with `code` has failed for good; `nodes` has that failure already."""
-    if code == EXIT_BAD_INPUT:
+    if code == errors.EXIT_BAD_INPUT:
         return True
     return is_failure(code) and own_failures(node, nodes, now) >= MAX_FAILURES
 
 
 def is_failure(code: int) -> bool:
     """Whether an exit code counts as a failure."""
-    return code not in (0, EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_INTERRUPTED)
+    return code not in (0, errors.EXIT_BAD_INPUT, errors.EXIT_UNHEALTHY, errors.EXIT_INTERRUPTED)
 
 
 def is_bad_luck(hangs: int, failures: int) -> bool:
@@ -120,8 +109,8 @@ def is_bad_luck(hangs: int, failures: int) -> bool:
 def lost_exit_code(node: str, nodes: Mapping[str, NodeState], job: Nodes, code: int, now: float) -> int:
     """Returns the launcher's exit code for a node that has failed for good."""
     if not ended_for_all(node, nodes, job, now):
-        return EXIT_UNFIT
-    return EXIT_BAD_INPUT if code == EXIT_BAD_INPUT else EXIT_ENDED_FOR_ALL
+        return errors.EXIT_UNFIT
+    return errors.EXIT_BAD_INPUT if code == errors.EXIT_BAD_INPUT else errors.EXIT_ENDED_FOR_ALL
 
 
 KILLED = 128 + 9
@@ -186,11 +175,11 @@ def mark_leaving(state: NodeState) -> NodeState:
 def end_state(state: NodeState, code: int | None) -> NodeState:
     """Records its launcher's exit code; None where unknown."""
     standing = Standing.OVER
-    if code in (EXIT_INTERRUPTED, EXIT_HOURS_OVER):
+    if code in (errors.EXIT_INTERRUPTED, errors.EXIT_HOURS_OVER):
         standing = Standing.LEFT
-    elif code == EXIT_UNFIT:
+    elif code == errors.EXIT_UNFIT:
         standing = Standing.LOST
-    elif code not in EXIT_CODES or code == EXIT_FAILED:
+    elif code not in errors.EXIT_CODES or code == errors.EXIT_FAILED:
         # It will be started again, unless it was too slow to stop.
         standing = state.standing if state.standing is Standing.LEFT else Standing.GOING_ON
     for_good = standing in (Standing.LOST, Standing.OVER)

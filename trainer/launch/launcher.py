@@ -101,25 +101,12 @@ def main(argv: Sequence[str]) -> int:
                     os.environ[NOTICES_VARIABLE] = str(notices)
                     watcher = Watcher(notices, poll, job.left_sec)
                     watchdog = watch_workers(Path(place), carbon_start.find_run_dir(torchrun_argv), hang_after_sec)
-                    _run_watched(parsed, job, key, watcher, watchdog)
+                    _run_torchrun(parsed, job, key, watcher, watchdog)
     except TrainerError as error:
         refuse(error)
         return EXIT_BAD_INPUT
     assert job.life.exit_code is not None
     return job.life.exit_code
-
-
-def _run_watched(
-    parsed: argparse.Namespace, job: Job, key: MemberKey | None, watcher: Watcher, watchdog: Watchdog
-) -> None:
-    try:
-        _run_torchrun(parsed, job, key, watcher, watchdog)
-    finally:
-        watchdog.close()
-        if watcher.is_alive():
-            watcher.close()
-        for sentence in undo_left_over():
-            announce(sentence)
 
 
 def _parse_torchrun(argv: Sequence[str]) -> argparse.Namespace:
@@ -185,7 +172,7 @@ def _run_torchrun(
         received.append(number)
         if len(received) == 1:
             watchdog.pause()
-            job.on_signal()
+            job.on(Event.HOURS_OVER if job.left_sec() <= 0 else Event.SIGNAL)
             raise SignalException(f"signal {number}", signal.Signals(number))
 
     ends: dict[int, int | None] = {}
@@ -206,6 +193,11 @@ def _run_torchrun(
         job.workers_stopped(_stop_exit_code(ends) if stop.sigval in _SIGNALS else 128 + int(stop.sigval))
     finally:
         rendezvous.close()
+        watchdog.close()
+        if watcher.is_alive():
+            watcher.close()
+        for sentence in undo_left_over():
+            announce(sentence)
 
 
 def _run_agent(

@@ -26,12 +26,21 @@ from typing import TYPE_CHECKING
 from gangway.trainer.config.arguments import Parser
 from gangway.trainer.core.console import info, refuse, warn
 from gangway.trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
-from gangway.trainer.rendezvous.tunnel import KEY_FLAG, LOOPBACK, MemberKey, keyed_store, listen_everywhere, why_refused
+from gangway.trainer.rendezvous.tunnel import (
+    KEY_FLAG,
+    LOOPBACK,
+    MemberKey,
+    keyed_store,
+    listen_everywhere,
+    serve_store,
+    why_refused,
+)
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
 _ESTABLISHED = "01"
+_SOCKET_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _HEALTH_KEY = "gangway/health"
 _STORE_TIMEOUT = timedelta(seconds=10)
 _LOOK_SEC = 1.0
@@ -62,8 +71,7 @@ def main(argv: Sequence[str]) -> int:
         return EXIT_BAD_INPUT
     if key is None and not ip_address(listener.getsockname()[0]).is_loopback:
         warn(f"rendezvous: warning: without {KEY_FLAG} whoever reaches the port is a member of its jobs")
-    served = _serve_with_key(key, listener) if key else _serve_without_key(listener)
-    return _serve(served, arguments.health_sec, stop)
+    return _serve(_open_store(key, listener), arguments.health_sec, stop)
 
 
 def _listen(port: int, address: str = "") -> socket.socket:
@@ -102,27 +110,16 @@ class _RunningStore:
     refused: Callable[[], str]
 
 
-def _serve_without_key(listener: socket.socket) -> _RunningStore:
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as above
-
+def _open_store(key: MemberKey | None, listener: socket.socket) -> _RunningStore:
     own, port = _own_name(listener), listener.getsockname()[1]
-    # The store takes over the socket, so that the port cannot be taken between its check and its use.
-    store = TCPStore(
-        own,
-        port,
-        is_master=True,
-        wait_for_workers=False,
-        multi_tenant=True,
-        timeout=_STORE_TIMEOUT,
-        master_listen_fd=listener.detach(),
-    )
-    return _RunningStore(store, port, lambda: connected_hosts(_socket_tables(), port, own), lambda: "")
+    if key is not None:
+        store, door = keyed_store(key, listener, _STORE_TIMEOUT)
+        return _RunningStore(store, port, door.hosts, lambda: why_refused(key, own, port))
 
+    def hosts() -> set[str]:
+        return connected_hosts([path.read_text() for path in _SOCKET_TABLES if path.exists()], port, own)
 
-def _serve_with_key(key: MemberKey, listener: socket.socket) -> _RunningStore:
-    name = _own_name(listener)
-    store, door = keyed_store(key, listener, _STORE_TIMEOUT)
-    return _RunningStore(store, door.port, door.hosts, lambda: why_refused(key, name, door.port))
+    return _RunningStore(serve_store(listener, own, _STORE_TIMEOUT), port, hosts, lambda: "")
 
 
 def _own_name(listener: socket.socket) -> str:
@@ -164,11 +161,6 @@ def _find_fault(store: "TCPStore") -> str:
         return "" if store.get(_HEALTH_KEY) == b"well" else "it gives back another value"
     except Exception as error:  # torch has several, and any of them means the same here
         return str(error).partition("\n")[0]
-
-
-def _socket_tables() -> list[str]:
-    paths = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
-    return [path.read_text() for path in paths if path.exists()]
 
 
 def connected_hosts(tables: Iterable[str], port: int, own: str = LOOPBACK) -> set[str]:

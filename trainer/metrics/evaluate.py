@@ -29,13 +29,13 @@ from gangway.trainer.metrics.collect import AbandonedError, Ask, FeatureSet, agr
 from gangway.trainer.metrics.features import FeatureExtractor
 from gangway.trainer.metrics.metric_registry import (
     FEATURE_SPACES,
+    METRICS_BY_NAME,
     Counts,
     Metric,
     Team,
     Value,
     WeightsPaths,
     check_applies,
-    metric,
 )
 from gangway.trainer.networks.base import Generator
 from gangway.trainer.networks.factory import build
@@ -90,7 +90,7 @@ class Evaluator:
         for name in names:
             check_applies(name, config)
             self._check_enough(name)
-        space_names = dict.fromkeys(metric(name).space for name in names)
+        space_names = dict.fromkeys(METRICS_BY_NAME[name].space for name in names)
         device = world.own_device
         self._extractors = world.run_on_all(
             lambda: {space: FEATURE_SPACES[space](device, paths) for space in space_names}
@@ -104,7 +104,7 @@ class Evaluator:
         for space, extractor in self._extractors.items():
             agree_to_go_on(self._world, self._ask)
             began = time.monotonic()
-            metrics = {name: metric(name) for name in self._names if metric(name).space == space}
+            metrics = {name: METRICS_BY_NAME[name] for name in self._names if METRICS_BY_NAME[name].space == space}
             keep = any(one.keeps for one in metrics.values())
             reals = self._known_reals(space, extractor, keep=keep)
             draws = max(one.draws for one in metrics.values())
@@ -145,7 +145,10 @@ class Evaluator:
         def make(part: slice) -> Tensor:
             chosen = None if classes is None else classes[part].to(device)
             with torch.no_grad():
-                return _full_size(to_uint8(generator(rng[part].to(device), chosen), config), config.image_shape)
+                made = to_uint8(generator(rng[part].to(device), chosen), config)
+            if made.shape[1:] == config.image_shape:
+                return made
+            return F.interpolate(made.float(), size=config.image_shape[1:], mode="nearest").to(torch.uint8)
 
         return self._collect(extractor, make, num, keep=keep)
 
@@ -233,12 +236,6 @@ def _draw_classes(config: TrainConfig, data: ShardedImages, num: int) -> Tensor 
     rng = np.random.Generator(np.random.PCG64([config.seed, Purpose.METRIC_LABELS]))
     chosen = rng.integers(len(data), size=num)
     return torch.from_numpy(data.labels(chosen))
-
-
-def _full_size(images: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if images.shape[1:] == shape:
-        return images
-    return F.interpolate(images.float(), size=shape[1:], mode="nearest").to(torch.uint8)
 
 
 def _quantity(value: Value, note: str) -> Quantity:

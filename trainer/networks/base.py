@@ -74,7 +74,10 @@ class Generator(Network):
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """Images [N, C, H, W] or [N, C, T, H, W], about -1..1, of normal latents [N, z_dim], labels [N] int64."""
-        raise NotImplementedError
+        features = self.begin(latents, labels)
+        for unit in self.units():
+            features = unit(features)
+        return self.finish(features)
 
     def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
         """Returns the first unit's input."""

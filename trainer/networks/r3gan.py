@@ -70,13 +70,6 @@ class Generator(base.Generator):
         )
         self.to_image = _conv(channels_by_size[-1], channels, 1, gain=1.0)
 
-    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
-        """[N, z_dim] standard normal to [N, channels, resolution, resolution], about -1..1."""
-        features = self.begin(latents, labels)
-        for stage in self.stages:
-            features = stage(features)
-        return self.finish(features)
-
     def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
         """See `base.Generator`."""
         features: Tensor = self.basis * self.scale(self.with_class(latents, labels))[:, :, None, None]

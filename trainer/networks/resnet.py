@@ -34,10 +34,6 @@ class Generator(base.Generator):
         self.last = nn.Sequential(PixelNorm(), nn.ReLU(), nn.Conv2d(width, channels, 3, padding=1), nn.Tanh())
         self.apply(_initialise)
 
-    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
-        """[N, z_dim] standard normal to [N, channels, resolution, resolution] in -1..1."""
-        return self.finish(self.blocks(self.begin(latents, labels)))
-
     def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
         """See `base.Generator`."""
         # Not len(): torch.export would take that for a constant.

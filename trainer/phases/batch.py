@@ -107,8 +107,16 @@ class Batch:
     def for_generator(self, state: Moment) -> Iterator[Micro[Inputs]]:
         """Yields micro-batches of the generator's update, with real images where its loss needs them."""
         seen = state.images + self._config.step_images - self._config.batch_size  # what the discriminator saw last
-        pairs, drawn = self._config.loss == "relativistic", self._of_step(state.images)
-        reals, labels, last = self._reals_of_generator(state.images, seen)
+        if self._first is None or self._first[0] != state.images:
+            self._show(state.images)
+        assert self._first is not None, "a step begins at a multiple of its images"
+        pairs, drawn = self._config.loss == "relativistic", self._first[1]
+        if self._fresh is None:
+            reals, labels, last = self.reals(seen), self.labels(seen), self._show(seen).drawn
+        else:
+            taken = self._fresh.take(state.images, state.images + self._config.step_images)
+            last = taken.pinned.to(self._world.device)
+            reals, labels = self._scaled(last), last.get("labels") if self._config.num_classes else None
         yield from self._micros(
             Inputs(
                 latents=drawn["g_latents"],
@@ -124,12 +132,6 @@ class Batch:
         shown = self._show(images)
         assert shown.others is not None, "a run of two domains"
         yield from self._micros(Unpaired(shown.reals, shown.others))
-
-    def _reals_of_generator(self, images: int, seen: int) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
-        if self._fresh is None:
-            return self.reals(seen), self.labels(seen), self._show(seen).drawn
-        here = self._fresh.take(images, images + self._config.step_images).pinned.to(self._world.device)
-        return self._scaled(here), here.get("labels") if self._config.num_classes else None, here
 
     @contextmanager
     def in_parts(self, parts: Sequence[slice]) -> Iterator[None]:
@@ -195,12 +197,6 @@ class Batch:
 
     def _scaled(self, here: dict[str, Tensor]) -> Tensor:
         return to_floats(here["pixels"], here.get("noise")).contiguous(memory_format=self._layout)
-
-    def _of_step(self, images: int) -> dict[str, Tensor]:
-        if self._first is None or self._first[0] != images:
-            self._show(images)
-        assert self._first is not None, "a step begins at a multiple of its images"
-        return self._first[1]
 
     def _micros(self, share: S) -> Iterator[Micro[S]]:
         """Yields micro-batches; repeats the last one with weight 0 where another worker has more."""

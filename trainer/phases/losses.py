@@ -44,11 +44,6 @@ class DTerms(NamedTuple):
     total: Tensor
     means: Tensor
 
-    @property
-    def real_sign(self) -> Tensor:
-        """Mean sign of the real images' logits, a scalar."""
-        return self.means[-1]
-
 
 class DLoss(nn.Module):
     """The discriminator's loss. `functional`: torch.func differentiates the penalties, for a single compiled graph."""

@@ -37,7 +37,7 @@ class PhaseClock:
             now = time.perf_counter()
             self._close(now)
             self._open, self._since = key, now
-        elif self._on_gpu and self._is_sampled():
+        elif self._on_gpu and self._steps % _EVERY == 0 and self._steps < _EVERY * _MOST:
             if not self._open:
                 self._events.append([])
             self._open = key
@@ -63,9 +63,6 @@ class PhaseClock:
             for (key, begun), (_, ended) in itertools.pairwise(marks):
                 sums[key] = sums.get(key, 0.0) + begun.elapsed_time(ended) / 1e3
         return {key: sec / len(whole) for key, sec in sums.items()}
-
-    def _is_sampled(self) -> bool:
-        return self._steps % _EVERY == 0 and self._steps < _EVERY * _MOST
 
     def _close(self, now: float) -> None:
         if self._open:

@@ -150,36 +150,34 @@ PATIENCE_SEC = 5.0  # After the signal: a step that ends within it leads to the 
 _POLL_SEC = 0.1
 
 
-class Leaving:
-    """Early exit of one worker on a signal during a compilation, which takes minutes and cannot be interrupted.
+@contextmanager
+def leaving_at_any_moment(
+    interruption: Interruption, farewell: Callable[[], None], patience_sec: float = PATIENCE_SEC
+) -> Iterator[None]:
+    """A block that a requested stop may cut off, with exit code 75; another thread calls `farewell` before.
 
-    The loop saves before it compiles (gangway.trainer.run.loop), so a thread may end the process at any moment.
+    For compilations, which take minutes and cannot be interrupted. The loop saves before it compiles
+    (gangway.trainer.run.loop), so a thread may end the process at any moment.
     """
+    ended = threading.Event()
 
-    def __init__(self, interruption: Interruption, patience_sec: float = PATIENCE_SEC) -> None:
-        self._interruption, self._patience_sec = interruption, patience_sec
-
-    @contextmanager
-    def at_any_moment(self, farewell: Callable[[], None]) -> Iterator[None]:
-        """A block that a requested stop may cut off, with exit code 75; another thread calls `farewell` before."""
-        ended = threading.Event()
-        watching = threading.Thread(target=self._watch, args=(ended, farewell), name="leaving", daemon=True)
-        watching.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            watching.join()
-
-    def _watch(self, ended: threading.Event, farewell: Callable[[], None]) -> None:
+    def watch() -> None:
         while not ended.wait(_POLL_SEC):
-            if self._interruption.heard() and self._interruption.waited_sec >= self._patience_sec:
+            if interruption.heard() and interruption.waited_sec >= patience_sec:
                 try:
                     farewell()
                     sys.stdout.flush()
                     sys.stderr.flush()
                 finally:  # even on a full disk: the state is saved already
                     os._exit(EXIT_INTERRUPTED)
+
+    watching = threading.Thread(target=watch, name="leaving", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
 
 
 POLL_SEC = 0.25

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
@@ -353,28 +353,24 @@ def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
     return Quantity.measured(math.fsum(line[key] for line in last_of_session.values()) / wall_sec, "1", source)
 
 
-class _Stretch(NamedTuple):
-    line: Line
-    node_sec: float
-
-
-def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stretch]:
+def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[tuple[Line, float]]:
+    """Returns each line with the node seconds since the one before it."""
     nodes = {beginning["session"]: beginning["num_nodes"] for beginning in beginnings}
     counted_sec = dict.fromkeys(nodes, 0.0)
     found = []
     for line in (line for line in ticks if "wall_sec" in line):  # lines of the first version have none
         session, wall_sec = line["session"], line["wall_sec"]
-        found.append(_Stretch(line, (wall_sec - counted_sec[session]) * nodes[session]))
+        found.append((line, (wall_sec - counted_sec[session]) * nodes[session]))
         counted_sec[session] = wall_sec
     return found
 
 
-def _over_time(stretches: Sequence[_Stretch], key: str, source: str) -> Quantity:
-    known = [stretch for stretch in stretches if stretch.line.get(key) is not None]
-    node_sec = math.fsum(stretch.node_sec for stretch in known)
+def _over_time(stretches: Sequence[tuple[Line, float]], key: str, source: str) -> Quantity:
+    known = [(line[key], sec) for line, sec in stretches if line.get(key) is not None]
+    node_sec = math.fsum(sec for _, sec in known)
     if not node_sec:
         return Quantity.absent("1", "no statistics line has it")
-    mean = math.fsum(stretch.line[key] * stretch.node_sec for stretch in known) / node_sec
+    mean = math.fsum(value * sec for value, sec in known) / node_sec
     return Quantity.measured(mean, "1", source, note=f"over the {node_sec:.4g} node seconds of {len(known)} lines")
 
 

@@ -376,13 +376,12 @@ _TIMEOUT = timedelta(seconds=300)
 """torch's own."""
 
 
-def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
-    """A store served by this process at a free port of the loopback."""
+def serve_store(listening: socket.socket, host: str = LOOPBACK, timeout: timedelta = _TIMEOUT) -> "TCPStore":
+    """A store of this process, which takes over the socket, so that its port cannot be taken before its use."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as above
 
-    listening = socket.create_server((LOOPBACK, 0), backlog=1024)
     return TCPStore(
-        LOOPBACK,
+        host,
         listening.getsockname()[1],
         is_master=True,
         wait_for_workers=False,
@@ -390,6 +389,11 @@ def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
         timeout=timeout,
         master_listen_fd=listening.detach(),
     )
+
+
+def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
+    """A store served by this process at a free port of the loopback."""
+    return serve_store(socket.create_server((LOOPBACK, 0), backlog=1024), timeout=timeout)
 
 
 def keyed_store(

@@ -359,10 +359,6 @@ class Reporter:
         """Prints a sentence for the user; on rank 0 alone."""
         self._options.say(sentence)
 
-    def note(self, state: TrainState, event: str, **details: object) -> None:
-        """Writes an event at the state's images; on rank 0 alone."""
-        self._writer.event(event, state.images, **details)
-
     def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
         """Writes the last event and the record of a saved state; `cause` is empty when done."""
         began = time.monotonic()

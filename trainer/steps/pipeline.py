@@ -144,14 +144,10 @@ class StageLink(NamedTuple):
 class Stage:
     """This worker's half of a generator, and the phases of its step."""
 
-    def __init__(self, link: StageLink, half: FirstHalf | SecondHalf, discriminator: Discriminator) -> None:
-        self.half, self._link, self._discriminator = half, link, discriminator
-
-    @classmethod
-    def of(cls, world: World, half: FirstHalf | SecondHalf, discriminator: Discriminator, features: int) -> "Stage":
-        """Creates a worker's stage."""
+    def __init__(self, world: World, half: FirstHalf | SecondHalf, discriminator: Discriminator, features: int) -> None:
         assert world.mesh is not None, "pipelined"
-        return cls(StageLink(world.stage, world.device, world.mesh.get_group(STAGES), features), half, discriminator)
+        self.half, self._discriminator = half, discriminator
+        self._link = StageLink(world.stage, world.device, world.mesh.get_group(STAGES), features)
 
     def phases(self, config: TrainConfig) -> Sequence[Phase[Any]]:
         """Returns the phases of a step on this stage; only the second one learns from the discriminator's."""

@@ -80,7 +80,7 @@ def divide(state: TrainState, config: TrainConfig, world: World) -> str:
     assert isinstance(whole, Generator), "of that name"
     shape = feature_shape(whole, config.z_dim, config.num_classes)
     half = SecondHalf(generator, shape) if stage else FirstHalf(generator)
-    state.stage = Stage.of(world, half, state.discriminator, torch.Size(shape).numel())
+    state.stage = Stage(world, half, state.discriminator, torch.Size(shape).numel())
     pairs = world.dp_size
     return (
         f"pipeline: {cut} of the generator's {units} units on the first of two stages, the others and the "
