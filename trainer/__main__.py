@@ -34,17 +34,9 @@ from gangway.trainer.config.arguments import Parser, add_config_flags, add_run_d
 from gangway.trainer.config.presets import PRESETS, preset
 from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from gangway.trainer.control.flags import add_control, parse_control, parse_reading, with_shares
+from gangway.trainer.core import errors
 from gangway.trainer.core.console import flush_output, output_failed, refuse, warn
-from gangway.trainer.core.errors import (
-    EXIT_BAD_INPUT,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_PEERS_LOST,
-    LoneError,
-    TrainerError,
-    WorkerFailedError,
-    from_validation,
-)
+from gangway.trainer.core.errors import LoneError, TrainerError, WorkerFailedError, from_validation
 from gangway.trainer.core.host import program, wait_passively
 from gangway.trainer.core.regular_files import check_creatable, check_working_directory, file_problem
 from gangway.trainer.distributed.ranks import Ranks
@@ -76,17 +68,17 @@ def main(argv: Sequence[str]) -> int:
             raise
         if Ranks.speaks():
             refuse(TrainerError(place=found.place, problem=found.problem, fix=found.fix))
-        return EXIT_BAD_INPUT
+        return errors.EXIT_BAD_INPUT
     except KeyboardInterrupt:  # train takes signals itself, and data prepare says what it keeps
         if Ranks.speaks():
             warn("interrupted: nothing is left half written, and the same command does it from the beginning")
-        return EXIT_INTERRUPTED
+        return errors.EXIT_INTERRUPTED
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _OF_THE_EXTRA:
             raise
         refuse(f"extra 'train': {package} is not installed: in Gangway's checkout, pip install '.[train]'")
-        return EXIT_BAD_INPUT
+        return errors.EXIT_BAD_INPUT
     return code
 
 
@@ -122,7 +114,12 @@ def _parser() -> Parser:
     add_export(command("export", "write a run's generator as ONNX, torch.export or safetensors"))
     add_control_command(command("control", "replay a recorded run with other policies, or switch a controller off"))
     add_presets(command("presets", "list the presets with their sources and departures from them"))
-    _add_memory(command("memory", "show the memory that a step needs on a worker's device"))
+    memory = command("memory", "show the memory that a step needs on a worker's device")
+    memory.usage = "%(prog)s (--preset NAME | --config FILE) [--workers N] [--nodes N] [--FLAG VALUE ...]"
+    _add_base(memory)
+    add_memory(memory)
+    add_config_flags(memory)
+    memory.set_defaults(run=_memory)
     schema = command("schema", "print the JSON schema of run.json or of configurations, for editors")
     schema.add_argument(
         "of",
@@ -183,14 +180,6 @@ def _add_base(parser: Parser) -> None:
     base.add_argument(
         "--config", type=path, metavar="FILE", help="a TrainConfig as JSON, such as a run directory's config.json"
     )
-
-
-def _add_memory(memory: Parser) -> None:
-    memory.usage = "%(prog)s (--preset NAME | --config FILE) [--workers N] [--nodes N] [--FLAG VALUE ...]"
-    _add_base(memory)
-    add_memory(memory)
-    add_config_flags(memory)
-    memory.set_defaults(run=_memory)
 
 
 def _memory(arguments: argparse.Namespace) -> int:
@@ -362,7 +351,7 @@ def run(argv: Sequence[str]) -> NoReturn:
     try:
         code = main(argv)
     except SystemExit as leaving:  # argparse's, of --help or a mistake
-        code = leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else EXIT_FAILED
+        code = leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else errors.EXIT_FAILED
     except BrokenPipeError:  # of `... | head`, say
         code = _EXIT_BROKEN_PIPE
     except OSError as error:
@@ -376,7 +365,7 @@ def run(argv: Sequence[str]) -> NoReturn:
 
 def _failed(error: Exception) -> int:
     sys.excepthook(type(error), error, error.__traceback__)  # torch's, which tells the rank
-    return EXIT_PEERS_LOST if _lost_peers(error) else EXIT_FAILED
+    return errors.EXIT_PEERS_LOST if _lost_peers(error) else errors.EXIT_FAILED
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

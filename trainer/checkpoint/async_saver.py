@@ -1,8 +1,4 @@
-"""Asynchronous checkpoints: a step copies the state, and a thread writes it while training continues.
-
-A step waits for the copy, and for an unfinished earlier save (a slow disk): `stall_sec`. The next `wait` raises the
-thread's error.
-"""
+"""Asynchronous checkpoints: a step copies the state and waits for an earlier save; a thread writes it meanwhile."""
 
 import threading
 import time

@@ -1,7 +1,7 @@
 """Checkpoints of sharded networks: each worker writes its part, and any number of workers can read them.
 
-torch.distributed.checkpoint plans what to write and read. Its files and messages are pickles, which run code, so here
-each worker's file has plain bytes, and the checkpoint, written last, describes them (gangway.trainer.checkpoint.store).
+torch.distributed.checkpoint plans what to write and read; its own files are pickles, which run code, so files here are
+plain bytes, which the checkpoint, written last, describes.
 """
 
 import hashlib

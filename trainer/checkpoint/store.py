@@ -1,7 +1,4 @@
-"""Checkpoints: written atomically, hashed, and loaded only if the hash is right.
-
-A damaged checkpoint, or one of another version, is skipped for the next older one, with its reason.
-"""
+"""Checkpoints: written atomically, hashed, and loaded only if the hash is right; bad ones are skipped with a reason."""
 
 import contextlib
 import hashlib

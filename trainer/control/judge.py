@@ -1,9 +1,7 @@
 """Judges whether to keep the last change, wait, or undo it; a pure function of the history.
 
-A change is compared with the intervals just before it, after one interval of warm-up. It stays if the objective grew by
-the requested share and by more than the noise. A change of batch or precision is also undone if the guard metric
-worsens beyond its noise, however late. Fewer images at once where memory is short stay if they free memory at no more
-than a stated cost.
+A change stays if the objective grew by the requested share and by more than the noise, after one interval of warm-up.
+A change of batch or precision is also undone if the guard metric worsens beyond its noise, however late.
 """
 
 import itertools
@@ -250,14 +248,5 @@ def _guard_limit(before: Sequence[float]) -> float:
 
 def undo_change(verdict: Verdict) -> Decision:
     """Returns the decision that undoes a verdict's change."""
-    made = verdict.decision
-    assert made is not None, "there is something to undo"
-    return Decision(
-        knob=made.knob,
-        value=made.was,
-        was=made.value,
-        policy=JUDGE,
-        reason=f"undoes {made.knob} {made.value}: {verdict.why}",
-        expected_gain=0.0 if verdict.gain is None else -verdict.gain,
-        undone_if="nothing: it is as it was",
-    )
+    assert verdict.decision is not None, "there is something to undo"
+    return verdict.decision.undoing(verdict.why, 0.0 if verdict.gain is None else -verdict.gain)

@@ -67,20 +67,19 @@ class Trial(NamedTuple):
     lost_sec: float
 
 
-class Belief(NamedTuple):
+class _Belief(NamedTuple):
     """A normal belief about an arm's mean reward, after `trials`."""
 
     mean: float
     sd: float
     trials: int
 
-    def updated(self, rewards: Sequence[float]) -> "Belief":
-        """Returns the belief after more rewards."""
+    def updated(self, rewards: Sequence[float]) -> "_Belief":
         if not rewards:
             return self
         weight = 1 / self.sd**2 + len(rewards) / _NOISE**2
         mean = (self.mean / self.sd**2 + math.fsum(rewards) / _NOISE**2) / weight
-        return Belief(mean, math.sqrt(1 / weight), self.trials + len(rewards))
+        return _Belief(mean, math.sqrt(1 / weight), self.trials + len(rewards))
 
 
 def decide_by_learning(
@@ -98,7 +97,7 @@ def decide_by_learning(
     spent_sec = math.fsum(each.lost_sec for each in trials)
     explores = spent_sec < lost_sec
     draw = np.random.default_rng([room.seed, last.images])
-    best: tuple[float, Arm, Belief] | None = None
+    best: tuple[float, Arm, _Belief] | None = None
     for arm in _arms(last, room):
         belief = _belief(arm, trials, on_cpu=room.on_cpu)
         drawn = float(draw.normal(belief.mean, belief.sd))  # Also of what is not taken: draws stay in order.
@@ -198,7 +197,7 @@ def _arm(interval: Interval, knob: str, was: Value, value: Value) -> Arm:
     return Arm(knob, up, was, value, tuple((name, context[name]) for name in _MATTERS[knob]))
 
 
-def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> Belief:
+def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> _Belief:
     alike = [each for each in trials if each.arm.kind == arm.kind]
     others = [each.reward for each in alike if each.arm != arm]
     belief = _prior(arm, on_cpu=on_cpu).updated(others)
@@ -207,7 +206,7 @@ def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> Belief:
     )
 
 
-def _prior(arm: Arm, *, on_cpu: bool) -> Belief:
+def _prior(arm: Arm, *, on_cpu: bool) -> _Belief:
     context = dict(arm.context)
     data, batch = context["data"], context.get("batch")
     match arm.knob:
@@ -223,4 +222,4 @@ def _prior(arm: Arm, *, on_cpu: bool) -> Belief:
             hope = not arm.up and on_cpu and data == 0
         case _:
             hope = arm.knob in ("nodes", "batch_gpu") and arm.up and data == 0
-    return Belief(_HOPE, _HOPE_SD, 0) if hope else Belief(_NO_HOPE, _NO_HOPE_SD, 0)
+    return _Belief(_HOPE, _HOPE_SD, 0) if hope else _Belief(_NO_HOPE, _NO_HOPE_SD, 0)

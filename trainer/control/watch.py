@@ -129,15 +129,14 @@ def get_history(
                 watch.quality(line["quality"])
             case "decision" if line["images"] <= images and history and line["outcome"] != "observed":
                 is_failed = line["outcome"] == "failed" or (line["session"], line["images"]) in failed
-                history[-1] = history[-1].ended_by(get_decision(line), failed=is_failed)
+                history[-1] = history[-1].ended_by(_get_decision(line), failed=is_failed)
                 watch.changed()
             case _:
                 pass
     return history
 
 
-def get_decision(line: Line) -> Decision:
-    """Returns an event's decision."""
+def _get_decision(line: Line) -> Decision:
     return Decision(*(line[name] for name in Decision._fields))
 
 
@@ -275,7 +274,7 @@ def _unfinished_trial(session: Sequence[Line], trial: _Trial | None, interval_se
     for line in session:
         event = line.get("event")
         if event == BEGUN:
-            made = get_decision(line)
+            made = _get_decision(line)
             fatal = Fatal(line["session"], line["images"], made, _KILLED)
             trial = None if made.policy == JUDGE or takes_less(made) else _Trial(fatal, last)
         elif event is None and "knobs" in line:
@@ -331,6 +330,5 @@ def to_undo(fatal: Sequence[Fatal], decided: Mapping[str, Value]) -> list[Decisi
     for each in fatal:
         made = each.decision
         if not each.is_trained and decided.get(made.knob) == made.value:
-            reason = f"undoes {made.knob} {made.value}: {each.reason}"
-            found[made.knob] = Decision(made.knob, made.was, made.value, JUDGE, reason, 0.0, "nothing: it is as it was")
+            found[made.knob] = made.undoing(each.reason)
     return list(found.values())

@@ -1,8 +1,5 @@
-"""CIFAR-10 from its official archive, the Python version or the binary one.
+"""CIFAR-10 (Krizhevsky 2009) from its official archive, the Python version or the binary one.
 
-    python -m gangway.trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
-
-A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; 60,000 colour images of 32x32 in 10 classes.
 Pickles are read without executing their code: they may only contain NumPy arrays, which are parsed here.
 """
 

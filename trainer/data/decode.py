@@ -36,8 +36,7 @@ _CLIPS_PER_FILM = 12
 """Typical for UCF101: 186 frames on average give 11 clips of 16."""
 
 
-def central_square(width: int, height: int) -> Box:
-    """The largest central square."""
+def _central_square(width: int, height: int) -> Box:
     side = min(width, height)
     left, top = (width - side) // 2, (height - side) // 2
     return left, top, left + side, top + side
@@ -70,7 +69,7 @@ def resize(image: "Image", resolution: int, box: Box | None = None) -> NDArray[n
     """Crop (None: the central square) and resize, [channels, resolution, resolution]; BrokenItemError: too small."""
     from PIL import Image
 
-    left, top, right, bottom = box or central_square(*image.size)
+    left, top, right, bottom = box or _central_square(*image.size)
     if right > image.width or bottom > image.height:
         raise BrokenItemError(f"smaller than the crop {left, top, right, bottom}: {image.width}x{image.height}")
     small = image.resize((resolution, resolution), Image.Resampling.LANCZOS, box=(left, top, right, bottom))
@@ -138,7 +137,7 @@ class Cut:
     def boxes(self, width: int, height: int) -> list[Box]:
         """The square crops of a frame."""
         if self.squares == 1:
-            return [central_square(width, height)]
+            return [_central_square(width, height)]
         side = min(width, height)
         spread = [round(number * (max(width, height) - side) / (self.squares - 1)) for number in range(self.squares)]
         wide = width >= height

@@ -1,6 +1,4 @@
-"""Shards of encoded pictures: smaller on disk and network, decoded while training. A shard is one row of bytes: the
-pictures' offsets and the end of the last (int64), then the pictures.
-"""
+"""Shards of encoded pictures, decoded while training: one row of bytes, first the pictures' offsets (int64)."""
 
 import io
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,4 @@
-"""Images in memory, their order as a pure function of seed and images seen, a digest of it, and a prefetching loader.
-
-Images in files are in gangway.trainer.data.shards; the two domains of a data set for translation are those of the first
-and the second label.
-"""
+"""Images in memory, their order as a pure function of seed and images seen, its digest, and a prefetching loader."""
 
 import functools
 import time

@@ -96,7 +96,7 @@ class ShardedImages:
     def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Labels of these images, [len(indices)], in 0..index.num_classes-1 (TrainerError: no labels)."""
         if self._labels is None:
-            raise labels_missing(self._place, self.index.dataset)
+            raise _labels_missing(self._place, self.index.dataset)
         return self._labels[indices]
 
 
@@ -115,8 +115,7 @@ class _Mirrored(ShardedImages):
         return super().labels(indices % super().__len__())
 
 
-def labels_missing(place: str, dataset: str) -> TrainerError:
-    """The error of a run with classes on shards without labels."""
+def _labels_missing(place: str, dataset: str) -> TrainerError:
     return TrainerError(
         place=place,
         problem="labels are missing: these shards were prepared without any",
@@ -262,7 +261,7 @@ def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> 
         check_domains(images, str(folder / INDEX_FILE))
     classes = images.index.num_classes
     if config.num_classes and not classes:
-        raise labels_missing(str(folder / INDEX_FILE), config.dataset)
+        raise _labels_missing(str(folder / INDEX_FILE), config.dataset)
     if config.num_classes not in (0, classes):
         raise TrainerError(
             place=str(folder / INDEX_FILE),

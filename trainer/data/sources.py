@@ -276,7 +276,7 @@ def fetch(source: str, copies: Path) -> Path:
     if not is_remote(source):
         check_reachable(Path(source))
         if not Path(source).is_file():
-            raise no_such_source(source, "a file")
+            raise _no_such_source(source, "a file")
         return Path(source)
     name = hashlib.sha256(source.encode()).hexdigest()[:16] + "-" + source.rpartition("/")[2]
     copy = copies / _COPIES / name
@@ -305,8 +305,7 @@ def drop_copies(copies: Path) -> None:
     shutil.rmtree(copies / _COPIES, ignore_errors=True)
 
 
-def no_such_source(source: str, allowed: str) -> TrainerError:
-    """The error of a missing source."""
+def _no_such_source(source: str, allowed: str) -> TrainerError:
     return TrainerError(
         place="--source",
         problem="there is no such source",
@@ -511,7 +510,7 @@ def files_in(source: str, copies: Path) -> FileSet:
     path = Path(source)
     check_reachable(path)
     if not path.is_dir():
-        raise no_such_source(source, "a folder or a .zip archive")
+        raise _no_such_source(source, "a folder or a .zip archive")
     return LocalFolder(path)
 
 

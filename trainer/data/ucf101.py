@@ -1,11 +1,4 @@
-"""UCF101: clips of human actions, from the unpacked .avi files and the official split lists.
-
-    python -m gangway.trainer data prepare ucf101 --source UCF101/ --resolution 64 --frames 16 --out data/
-
-K. Soomro, A. R. Zamir, M. Shah, UCF101: A Dataset of 101 Human Actions Classes From Videos in The Wild, CRCV-TR-12-01,
-2012; 13,320 films of 320x240. Needs the films (`UCF-101/`, unpacked from UCF101.rar) and the lists
-(`ucfTrainTestlist/`). Clips do not overlap unless --step says so.
-"""
+"""UCF101 (Soomro et al. 2012, CRCV-TR-12-01): clips of human actions from the unpacked films and the split lists."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,14 +1,9 @@
 """Check the bandwidth of the fabric with all-reduces over the workers' default group, before a job may start.
 
 Bandwidths as in nccl-tests, doc/PERFORMANCE.md: the algorithm's is size / time, the bus's that times 2 (n - 1) / n,
-which does not depend on the number of workers n and compares with the total of one node's network cards. Imports torch
-only to measure.
-
-Over EFA a small all-reduce is bound by latency, and bandwidth levels off only at about 1 GiB: the largest sizes are 1
-and 2 GiB, the best of all counts. p4d.24xlarge (400 Gbit/s) reached 457 Gbit/s on 2 nodes, where NCCL's tree reads
-above the cards, 254 on 3 and 237 on 4: 1.14, 0.64 and 0.59 of nominal (github.com/NVIDIA/nccl, issue 527, NCCL 2.9.9, 1
-GiB). Nodes whose GPUs share no NVLink (g5, g6e) should stay below, bound by PCIe: assumed. So healthy machines of every
-kind should reach a quarter of nominal, and a fabric without most of its cards does not.
+which does not depend on the number of workers n. Over EFA bandwidth levels off only at about 1 GiB, so the best size
+counts: p4d.24xlarge (400 Gbit/s) reached 1.14, 0.64 and 0.59 of nominal on 2, 3 and 4 nodes (github.com/NVIDIA/nccl,
+issue 527). Healthy machines should reach a quarter, and a fabric without most of its cards does not.
 """
 
 import ctypes

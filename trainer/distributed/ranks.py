@@ -1,6 +1,4 @@
-"""This process's rank: the only reader of RANK, WORLD_SIZE, LOCAL_RANK and related variables. Separate from
-gangway.trainer.distributed.world, so that one process can report a user error without loading torch.
-"""
+"""This process's rank, from torchrun's variables and without torch, so that one process can report a user's error."""
 
 import os
 from typing import NamedTuple, Self

@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
 
 
-def split_parts(module: nn.Module) -> Iterator[Any]:
+def _split_parts(module: nn.Module) -> Iterator[Any]:
     """Submodules that FSDP2 has sharded; none for a whole module."""
     return (part for part in module.modules() if hasattr(part, "set_requires_gradient_sync"))
 
 
 def is_sharded(module: nn.Module) -> bool:
     """Whether a module contains a sharded network, which averages its own gradients."""
-    return any(True for _ in split_parts(module))
+    return any(True for _ in _split_parts(module))
 
 
 def accumulate(module: nn.Module, *, last: bool) -> None:
     """Reduces gradients across nodes only with a step's last micro-batch; no effect on whole networks."""
-    for part in split_parts(module):
+    for part in _split_parts(module):
         part.set_requires_all_reduce(last)
 
 
 def watching(module: nn.Module) -> AbstractContextManager[object]:
     """Apply the gathered windows in a module's forward and backward."""
     blocks = contextlib.ExitStack()
-    for part in split_parts(module):
+    for part in _split_parts(module):
         if (window := getattr(part, "gathered", None)) is not None:
             blocks.enter_context(window.watching())
     return blocks

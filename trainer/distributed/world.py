@@ -1,8 +1,4 @@
-"""This process's place among the workers, and their collectives.
-
-Without torchrun the process is alone: no process group, and modules are used as they are. What differs for PyTorch/XLA
-is in gangway.trainer.distributed.xla, imported for that backend only.
-"""
+"""This process's place among the workers, and their collectives; without torchrun it is alone, without a group."""
 
 import contextlib
 import dataclasses

@@ -1,9 +1,7 @@
 """PyTorch/XLA: a TPU, or the CPU in tests, as a worker's device. Only imported with torch_xla (images/locks/xla.lock).
 
-Operations are recorded; `flush` compiles them into one program, cached by content, and starts it. The loop must record
-the same operations every time, and all workers the same, or they wait for each other forever. One process drives one
-device, chosen by PJRT. torchrun starts the processes: torch_xla.launch runs its function in a thread, where Python
-allows no signal handler (pytorch/xla#5043), so SIGTERM would end the run without a checkpoint.
+Operations are recorded; `flush` compiles them into one program and starts it. All workers must record the same, or they
+wait for each other forever. torchrun starts the processes: torch_xla.launch allows no signal handlers.
 """
 
 import os

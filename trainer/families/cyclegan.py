@@ -1,7 +1,6 @@
 """CycleGAN (Zhu et al. 2017, arXiv:1703.10593): four networks translate between two unpaired domains, a and b.
 
-An image translated there and back must be the same (cycle), and a generator must not change images of its own domain
-(identity).
+Images translated there and back must be the same (cycle), and so must those of a generator's target (identity).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,8 @@ from gangway.trainer.networks.base import Network
 from gangway.trainer.networks.cyclegan import PatchDiscriminator, Translator
 from gangway.trainer.networks.factory import initialise
 from gangway.trainer.phases.batch import Batch, Micro, Moment, Unpaired
-from gangway.trainer.phases.phase import Phase, RoleSpec, Terms, Update
+from gangway.trainer.phases.losses import Terms
+from gangway.trainer.phases.phase import Phase, RoleSpec, Update
 
 A_TO_B, B_TO_A, JUDGE_A, JUDGE_B = "a_to_b", "b_to_a", "discriminator_a", "discriminator_b"
 N = TypeVar("N", bound=Network)
@@ -48,7 +48,7 @@ def phases(config: TrainConfig, networks: Mapping[str, Network]) -> Sequence[Pha
     """Returns the discriminators' phase, then the generators'."""
     generators = _pair(networks, Translator, (A_TO_B, B_TO_A))
     judges = _pair(networks, PatchDiscriminator, (JUDGE_A, JUDGE_B))
-    return DiscriminatorsPhase(config, generators, judges), GeneratorsPhase(config, generators, judges)
+    return _DiscriminatorsPhase(config, generators, judges), _GeneratorsPhase(config, generators, judges)
 
 
 def translations(networks: Mapping[str, Network], images: Unpaired) -> Tensor:
@@ -67,7 +67,7 @@ def _pair(networks: Mapping[str, Network], kind: type[N], names: tuple[str, str]
     return first, second
 
 
-class DiscriminatorsLoss(nn.Module):
+class _DiscriminatorsLoss(nn.Module):
     """Halved least squares (Mao et al. 2017, arXiv:1611.04076); only the discriminators are submodules."""
 
     def __init__(self, generators: Generators, judges: Judges) -> None:
@@ -76,7 +76,6 @@ class DiscriminatorsLoss(nn.Module):
         self._generators = generators  # in a tuple, so that they are no submodules
 
     def forward(self, real: Unpaired) -> Tensor:
-        """Returns the sum of both discriminators' losses, a scalar."""
         a_to_b, b_to_a = self._generators
         with torch.no_grad():
             fake = Unpaired(b_to_a(real.b), a_to_b(real.a))
@@ -94,7 +93,7 @@ class GeneratorsLoss(nn.Module):
         self._identity = config.cycle_weight * config.identity_weight
 
     def forward(self, real: Unpaired, before_judging: Callable[[], object] | None = None) -> tuple[Tensor, Tensor]:
-        """Returns the scalar loss and `GeneratorsPhase.means`; `before_judging` is called after all images are made."""
+        """Returns the loss and `_GeneratorsPhase.means`; `before_judging` is called after all images are made."""
         of_a, of_b = self._judges
         if self._identity:  # images are independent, so one pass makes both
             fake_b, same_b = self.a_to_b(torch.cat([real.a, real.b])).chunk(2)
@@ -111,27 +110,25 @@ class GeneratorsLoss(nn.Module):
         return loss, torch.stack([loss, cycle, identity]).detach()
 
 
-class DiscriminatorsPhase(Phase[Unpaired]):
+class _DiscriminatorsPhase(Phase[Unpaired]):
     """Each discriminator learns to tell its domain's images from translated ones."""
 
     key, label = "d", "the discriminators' loss"
     roles, means = (JUDGE_A, JUDGE_B), ("loss_d",)
 
     def __init__(self, config: TrainConfig, generators: Generators, judges: Judges) -> None:
-        self.loss = DiscriminatorsLoss(generators, judges)
+        self.loss = _DiscriminatorsLoss(generators, judges)
         self.batches = config.d_steps
 
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Unpaired]]:
-        """See `Phase`."""
         return batch.for_translation(images)
 
     def run(self, loss: Callable[..., Any], inputs: Unpaired, *, penalised: bool, settle: Update | None) -> Terms:
-        """See `Phase`."""
         total = loss(inputs)
         return Terms(total, total.detach()[None])
 
 
-class GeneratorsPhase(Phase[Unpaired]):
+class _GeneratorsPhase(Phase[Unpaired]):
     """Both generators learn from one loss, as the cycle uses both."""
 
     key, label = "g", "the generators' loss"
@@ -142,7 +139,6 @@ class GeneratorsPhase(Phase[Unpaired]):
         self.loss = GeneratorsLoss(config, generators, judges)
 
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Unpaired]]:
-        """See `Phase`."""
         return batch.for_translation(images)
 
     def run(self, loss: Callable[..., Any], inputs: Unpaired, *, penalised: bool, settle: Update | None) -> Terms:

@@ -1,25 +1,17 @@
-"""torchrun with meaningful exit codes: `python -m gangway.trainer.launch --standalone --nproc-per-node 2 -m
-gangway.trainer train`.
+"""torchrun with meaningful exit codes: `python -m gangway.trainer.launch --standalone --nproc-per-node 2 -m ...`.
 
 torchrun always ends with 1 when a worker fails. The launcher passes a worker's code on, such as bad input (2: do not
 retry) or an interruption (75: start the same command again); gangway.trainer.core.errors, EXIT_CODES, has all of them.
 Its own arguments come before torchrun's:
 
---watch FILE     the file in which the machine keeps notices
---start-when     with --hours and --forecast: wait for clean power (gangway.trainer.power.carbon_start)
---max-hours      the job's hours
---job-dir        the folder in which the job's nodes share their state (gangway.trainer.launch.node_state): hours and
-failures
-                 then count over all nodes and starts
---node           this node's name there; by default the host's
---hang-after     auto, off or seconds of silence after which workers are restarted (gangway.trainer.launch.watchdog)
---member-key     the nodes meet through tunnels that need this file (gangway.trainer.rendezvous.tunnel)
---store first    the node of --node-rank 0 serves the rendezvous store, where no head does
-(gangway.trainer.launch.rendezvous)
-
-A job that waits for peers, or has lost its rendezvous store, has not failed (gangway.trainer.rendezvous.lifecycle):
-each change of its state is a line on stderr. After its workers ended, the launcher restores GPU limits that a killed
-one left set (gangway.trainer.power.saved_limits).
+--watch       the file in which the machine keeps notices
+--start-when  with --hours and --forecast: wait for clean power (gangway.trainer.power.carbon_start)
+--max-hours   the job's hours
+--job-dir     the folder in which the job's nodes share their state: hours and failures count over all nodes and starts
+--node        this node's name there; by default the host's
+--hang-after  auto, off or seconds of silence after which workers are restarted (gangway.trainer.launch.watchdog)
+--member-key  the nodes meet through tunnels that need this file (gangway.trainer.rendezvous.tunnel)
+--store first the node of --node-rank 0 serves the rendezvous store, where no head does
 """
 
 import argparse
@@ -37,15 +29,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
+from gangway.trainer.core import errors
 from gangway.trainer.core.console import announce, refuse, warn
-from gangway.trainer.core.errors import (
-    EXIT_BAD_INPUT,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_PEERS_LOST,
-    TrainerError,
-    parse_number,
-)
+from gangway.trainer.core.errors import TrainerError, parse_number
 from gangway.trainer.core.torch_private import note_ends
 from gangway.trainer.launch.failures import Nodes, is_bad_luck, worker_exit_code
 from gangway.trainer.launch.job import Job
@@ -104,7 +90,7 @@ def main(argv: Sequence[str]) -> int:
                     _run_torchrun(parsed, job, key, watcher, watchdog)
     except TrainerError as error:
         refuse(error)
-        return EXIT_BAD_INPUT
+        return errors.EXIT_BAD_INPUT
     assert job.life.exit_code is not None
     return job.life.exit_code
 
@@ -240,8 +226,8 @@ def _failures_exit_code(first: Iterable[int], ends: Iterable[int | None], nodes:
     """Returns the first exit code that says more than that peers had gone."""
     codes = [worker_exit_code(code) for code in first]
     own = [worker_exit_code(code) for code in ends if code not in (None, 0, -signal.SIGTERM, -signal.SIGKILL)]
-    code = next((code for code in (*codes, *own) if code != EXIT_PEERS_LOST), EXIT_PEERS_LOST)
-    return EXIT_FAILED if code == EXIT_PEERS_LOST and nodes.max == 1 else code
+    code = next((code for code in (*codes, *own) if code != errors.EXIT_PEERS_LOST), errors.EXIT_PEERS_LOST)
+    return errors.EXIT_FAILED if code == errors.EXIT_PEERS_LOST and nodes.max == 1 else code
 
 
 def _stop_exit_code(ends: Mapping[int, int | None]) -> int:
@@ -258,13 +244,17 @@ def _stop_exit_code(ends: Mapping[int, int | None]) -> int:
         return 128 + crashed
     # A worker that the signal ended had not begun to train: the others fail without it, and nothing is lost.
     if any(code is not None and code < 0 for code in ends.values()):
-        return EXIT_INTERRUPTED
+        return errors.EXIT_INTERRUPTED
     if ends and not any(ends.values()):  # they were done as the signal came
         return 0
     codes = [worker_exit_code(code) for code in ends.values() if code]
     # A worker that reports an interruption knows that all is saved: those that lost it as a peer lost nothing either.
-    saved = (EXIT_INTERRUPTED, EXIT_PEERS_LOST) if EXIT_INTERRUPTED in codes else (EXIT_INTERRUPTED,)
-    return next((code for code in codes if code not in saved), EXIT_INTERRUPTED)
+    saved = (
+        (errors.EXIT_INTERRUPTED, errors.EXIT_PEERS_LOST)
+        if errors.EXIT_INTERRUPTED in codes
+        else (errors.EXIT_INTERRUPTED,)
+    )
+    return next((code for code in codes if code not in saved), errors.EXIT_INTERRUPTED)
 
 
 def _split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
@@ -337,7 +327,7 @@ def _meeting_store(text: str | None, parsed: argparse.Namespace, key: MemberKey 
         listening = listen_everywhere(get_address(parsed.rdzv_endpoint)[1])
     except OSError as error:  # another process has the port; a restart may get another one
         warn(f"{_STORE}: cannot listen at {parsed.rdzv_endpoint}: {error.strerror}")
-        raise SystemExit(EXIT_FAILED) from None
+        raise SystemExit(errors.EXIT_FAILED) from None
     store, door = keyed_store(key, listening)
     try:
         yield

@@ -2,11 +2,9 @@
 
     python -m gangway.trainer.launch.rendezvous --port 29400 --member-key job.pem
 
-Any host that reaches the port is a member of its jobs; with a key (gangway.trainer.rendezvous.tunnel) it needs that
-too. Workers join with `gangway.trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0`
-and may come and go; jobs share a store under different `--rdzv-id`. It prints hosts that connect or leave, and a health
-line every minute. Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2
-bad input.
+Without a key, any host that reaches the port is a member of its jobs. Workers join with `gangway.trainer.launch
+--rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0`. Exit codes: 0 after SIGTERM, 1 sick (its
+service manager restarts it), 2 bad input.
 """
 
 import errno

@@ -1,8 +1,7 @@
 """C3D (Tran et al. 2015, arXiv:1412.0767) fine-tuned on UCF101: classes of clips, for the video Inception Score.
 
-Prepared as in TGAN (Saito et al. 2017, arXiv:1611.06624), whose published score this is: frames resized to 128x128
-bicubically, blue first, minus the mean clip, the 112x112 centre. Weights and mean clip are the authors' files, read as
-plain arrays; their hashes are nowhere published, so the record holds what was found.
+Prepared as in TGAN (Saito et al. 2017, arXiv:1611.06624): frames resized to 128x128, blue first, minus the mean clip,
+the 112x112 centre. No hash of the authors' files is published, so the record holds what was found.
 """
 
 from collections.abc import Mapping

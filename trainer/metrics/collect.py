@@ -1,8 +1,4 @@
-"""Distributes the metrics' work over all workers: features of many images, and other jobs.
-
-Images are divided into the same small parts for any number of workers, so the features are the same bits and only the
-order of the float64 sums differs.
-"""
+"""Distributes the metrics' work over all workers, in the same small parts for any number of them: the same bits."""
 
 import itertools
 import math

@@ -1,8 +1,4 @@
-"""Metrics of a generator, during training and of a checkpoint afterwards, by one protocol over all workers.
-
-All random numbers depend only on the run's seed, so a value does not depend on the number of workers or the time, and
-training and `python -m gangway.trainer evaluate` give the same value for the same state.
-"""
+"""Metrics of a generator, in training and of checkpoints: one protocol, all random numbers by the run's seed alone."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,6 +1,5 @@
-"""Inception features: the TensorFlow network of 2015 that FID, IS and KID are defined by, as torch-fidelity ports it,
-but run with BatchNorm folded into the convolutions, NHWC memory and resizing as two matrix products; its own
-forward is the tests' reference. Never torchvision's: other weights, other pooling, other scores.
+"""Inception features: TensorFlow's network of 2015 that FID, IS and KID are defined by, as torch-fidelity ports it,
+but faster; its own forward is the tests' reference. Never torchvision's: other weights and pooling, other scores.
 """
 
 import io

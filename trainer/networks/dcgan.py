@@ -1,9 +1,7 @@
 """DCGAN (Radford et al. 2016, arXiv:1511.06434) from 16x16 up, in grey or colour, without BatchNorm.
 
-The discriminator has no normalisation, as batch statistics make the R1 penalty of one image depend on its neighbours
-and SyncBatchNorm has no double backward; the generator has PixelNorm (Karras et al. 2018, arXiv:1710.10196). So there
-are no buffers to synchronise, average or restore, and a step does not depend on the number of workers. On the digits it
-is as good as BatchNorm.
+Batch statistics make R1 of one image depend on its neighbours, and SyncBatchNorm has no double backward; the generator
+has PixelNorm (arXiv:1710.10196). So there are no buffers, and a step does not depend on the number of workers.
 """
 
 import itertools

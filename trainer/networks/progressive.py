@@ -1,10 +1,7 @@
 """Growing networks for images (Karras et al. 2018, arXiv:1710.10196) and clips (Acharya et al. 2018, arXiv:1810.02419).
 
-They train at 4x4 first, then at twice the size, each new resolution fading in, with equalised learning rate, PixelNorm
-and leaky ReLUs. For clips every convolution is three-dimensional, and time grows with height and width
-(gangway.trainer.networks.progressive_schedule). The minibatch deviation is over groups of successive images in the
-global batch that are never divided (`TrainConfig.group`), so that a step does not depend on the number of workers. All
-layers exist from the start. In evaluation images are enlarged to full size by repeating pixels, as in the paper.
+The minibatch deviation is over groups of successive images in the global batch that are never divided
+(`TrainConfig.group`), so that a step does not depend on the number of workers. All layers exist from the start.
 """
 
 import itertools

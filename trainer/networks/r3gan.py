@@ -1,15 +1,9 @@
 """The networks of R3GAN (Huang et al. 2024, arXiv:2501.05441, section 4), written from the paper.
 
 Sizes of filters and initial scales are those of the authors' code (github.com/brownvc/R3GAN, R3GAN/Networks.py and
-R3GAN/Resamplers.py at commit 19a7ddf).
-
-Generator and discriminator mirror each other: at each resolution a change of size (filtered with [1, 2, 1]) and width
-(1x1), then two residual blocks, each 1x1 to twice the width, 3x3 in groups of channels, 1x1 back, with leaky ReLUs. No
-normalisation: as in Fixup (Zhang et al. 2019, arXiv:1901.09321) each block's last convolution starts at zero and the
-others are scaled down by depth. A learnt 4x4 basis, scaled by the latents, begins the generator; a learnt 4x4 window
-per channel and a linear layer end the discriminator. A class is a learnt vector beside the latents, with deviation
-1 / sqrt(classes). In the discriminator the linear layer then makes a vector as long as the feature maps are wide, and
-the logit is its product with a learnt vector of the class, with deviation 1 / sqrt(classes * width).
+R3GAN/Resamplers.py at commit 19a7ddf). Without normalisation: as in Fixup (Zhang et al. 2019, arXiv:1901.09321) each
+block's last convolution starts at zero and the others are scaled down by depth. A class is a learnt vector beside the
+latents, and the discriminator's logit the product of a vector of the image with one of the class.
 """
 
 import math

@@ -1,8 +1,6 @@
 """The residual networks of WGAN-GP (Gulrajani et al. 2017, arXiv:1704.00028, appendix F), of one width throughout.
 
-At 32x32 they are the paper's: three blocks that double; two that halve and two that do not, without normalisation.
-Elsewhere the numbers of blocks follow, and the last feature map stays 8x8. The generator has PixelNorm (Karras et al.
-2018, arXiv:1710.10196) for BatchNorm, see gangway.trainer.networks.dcgan.
+At 32x32 they are the paper's; elsewhere the numbers of blocks follow. The generator has PixelNorm for BatchNorm.
 """
 
 import math

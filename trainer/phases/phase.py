@@ -14,6 +14,7 @@ from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.base import Network
 from gangway.trainer.networks.precision import LossScale
 from gangway.trainer.phases.batch import Batch, Micro, Moment
+from gangway.trainer.phases.losses import Terms
 
 
 class RoleSpec(NamedTuple):
@@ -62,13 +63,6 @@ def ema_parts(roles: Iterable[Role]) -> dict[str, Network]:
 
 T = TypeVar("T")
 Update = Callable[[], None]  # Acts only at its first call
-
-
-class Terms(NamedTuple):
-    """A phase's loss on one micro-batch: `total`, for backward, and detached `means` [n], named by the phase."""
-
-    total: Tensor
-    means: Tensor
 
 
 class Phase(ABC, Generic[T]):

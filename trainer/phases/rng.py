@@ -1,7 +1,6 @@
 """Every random number of a training step, as a pure function of (seed, purpose, number of the image in the run).
 
-The generator is counter-based (Philox, Salmon et al. 2011): the image's number is its counter. So there is no state to
-save, the numbers are the same for any number of workers and any device, and a worker draws only its share.
+The generator is counter-based (Philox, Salmon et al. 2011) by the image's number, so there is no state to save.
 """
 
 import enum

@@ -11,7 +11,8 @@ from torch import nn
 
 from gangway.trainer.data.loader import MASK, to_device
 from gangway.trainer.distributed.world import World
-from gangway.trainer.phases.phase import Phase, Role, Terms, Update
+from gangway.trainer.phases.losses import Terms
+from gangway.trainer.phases.phase import Phase, Role, Update
 
 _EVERY = 16  # On a GPU one step of so many is timed, including the first
 _MOST = 64  # Most timed steps of one clock on a GPU, to limit the number of events

@@ -1,13 +1,7 @@
-"""A start that waits for clean power or a low price: the launcher's `--start-when "carbon<200,by=..."` or
-`usd<1.9,by=...`.
-
-    python -m gangway.trainer.launch --start-when "carbon<200,by=2026-12-01T06:00Z" --hours 6 --forecast forecast.csv \
-        --standalone --nproc-per-node 8 -m gangway.trainer train --preset r3gan-cifar10
+"""A start that waits for clean power or a low price: `--start-when "carbon<200,by=TIME"` or `usd<1.9,by=TIME`.
 
 The job starts with the first window of `--hours` whose forecast mean is below the limit and that ends before `by`, else
-at the latest moment that finishes in time; meanwhile the forecast is read again. SIGTERM ends the wait like an
-interruption. A run that has begun continues at once. A waiting machine is paid for: use this on your own machines, or
-before you rent any.
+at the latest moment that finishes in time. SIGTERM ends the wait like an interruption; a begun run continues at once.
 """
 
 import json

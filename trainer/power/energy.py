@@ -1,8 +1,6 @@
-"""Energy per device since the session began: measured with a meter, otherwise estimated and marked so.
+"""Energy per device since the session began: by RAPL or NVML counters, else estimated from power, and marked so.
 
-CPU: RAPL counters under /sys/class/powercap, mostly absent on virtual machines and for root only. GPU: NVML's energy
-counter. Without a meter: power (the launcher's, RunContext) x time; without a launcher a CPU is estimated from busy
-time, a GPU is absent. RAPL and host power cover a whole node, so only local rank 0 reads them.
+RAPL and host power cover a whole node, so only local rank 0 reads them.
 """
 
 import importlib

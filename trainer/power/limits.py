@@ -38,7 +38,7 @@ class Report(NamedTuple):
     trouble: str = ""
 
 
-class NodeLimits:
+class _NodeLimits:
     """The GPUs that this process sets, if any; `trouble` is why they cannot be reached. `nvml` None: pynvml."""
 
     def __init__(self, node_rank: int, gpus: Sequence["Gpu"], folder: Path, nvml: Any = None) -> None:
@@ -63,7 +63,6 @@ class NodeLimits:
         return self._try(lambda: self._begin(limit, watts, clock_mhz))
 
     def set_share(self, share: float) -> Report:
-        """Set each GPU to a share of its original power limit."""
         return self._try(lambda: self._set([share * _watts(state) for state in self._before]))
 
     def undo(self) -> tuple[str, list[str]]:
@@ -302,7 +301,7 @@ class Limiter:
 
         everyone = world.gather((world.node_rank, gpu), tuple[int, Gpu | None])
         mine = [each for node, each in everyone if node == world.node_rank and each is not None]
-        self._node = NodeLimits(world.node_rank, mine if world.local_rank == 0 else [], folder, nvml)
+        self._node = _NodeLimits(world.node_rank, mine if world.local_rank == 0 else [], folder, nvml)
         world.run_on_all(lambda: self._node.check(request.watts, request.clock_mhz))
         self._troubles = [trouble for trouble in world.gather(self._node.trouble) if trouble]
         if all(each is None for _, each in everyone):

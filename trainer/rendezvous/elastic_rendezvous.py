@@ -1,10 +1,7 @@
 """torchrun's c10d rendezvous, changed so that nodes can join and leave a store that outlives them.
 
-torchrun closes a rendezvous for good when an agent ends, so that a job could not start again with the same store. Here
-a node leaves at once and may join a running group, workers may restart, and nodes wait for the store
-(`gangway.trainer.launch.rendezvous`). If it is lost, workers continue until one answers again, where all nodes meet.
-Nodes exchange strict JSON, with the job's key through tunnels only: with torchrun's pickles, a writer to the store
-could run code on every node.
+If the store is lost, workers continue until one answers again, where all nodes meet. Nodes exchange strict JSON: with
+torchrun's pickles, a writer to the store could run code on every node.
 """
 
 import socket
@@ -15,15 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gangway.trainer.core import torch_private
 from gangway.trainer.core.console import announce
-from gangway.trainer.core.torch_private import (
-    exchange_states,
-    forget_store,
-    leave_rendezvous,
-    serve_standalone_by,
-    serve_workers_by,
-    served_store,
-)
 from gangway.trainer.rendezvous.lifecycle import Event
 from gangway.trainer.rendezvous.tunnel import (
     KEY_FLAG,
@@ -75,9 +65,9 @@ class ElasticRendezvous:
         DynamicRendezvousHandler.next_rendezvous = _with_new_store(  # type: ignore[assignment]  # torch has no hook for it
             DynamicRendezvousHandler.next_rendezvous, self._on_meeting, self._on_joined
         )
-        exchange_states(encode_state, decode_state, MeetingStateError)
-        serve_workers_by(self._serve_workers)
-        serve_standalone_by(loopback_store)
+        torch_private.exchange_states(encode_state, decode_state, MeetingStateError)
+        torch_private.serve_workers_by(self._serve_workers)
+        torch_private.serve_standalone_by(loopback_store)
 
     def _on_meeting(self) -> None:
         if self._trains():  # a node has come, or left
@@ -87,7 +77,7 @@ class ElasticRendezvous:
         self._before = None  # other nodes' workers no longer use the store that it served
         self._on(Event.JOINED)
         self._close_round()
-        served = served_store(handler)
+        served = torch_private.served_store(handler)
         if isinstance(served, WorkersStore):
             return _with_port(info, served.inner_port)
         if self._key is None or info.bootstrap_store_info is None:
@@ -167,7 +157,7 @@ class ElasticRendezvous:
         handler, self._handler = self._handler, None
         self._before = handler
         try:
-            leave_rendezvous(handler, time.monotonic() + _LEAVE_SEC)
+            torch_private.leave_rendezvous(handler, time.monotonic() + _LEAVE_SEC)
         except Exception as error:  # the store may be gone
             announce(f"left without notifying the others: {error}")
             return False
@@ -182,7 +172,7 @@ def _with_new_store(original: "NextRendezvous", meeting: Callable[[], None], joi
 
     def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
         meeting()
-        before = forget_store(handler)
+        before = torch_private.forget_store(handler)
         info = original(handler)
         del before  # not earlier: other nodes' workers may have been writing their last checkpoint
         return joined(handler, info)

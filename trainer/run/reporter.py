@@ -1,8 +1,4 @@
-"""A run's outputs: the run directory and, behind a flag, the metrics endpoint.
-
-run_dir/ config.json, stats.jsonl, run.json, checkpoints/, samples/, samples.png, reals.png. The loop calls on every
-rank, only rank 0 writes, and its error (a full disk) is raised on all. Damaged files are reported.
-"""
+"""A run's outputs. The loop calls on every rank, only rank 0 writes, and its error (a full disk) is raised on all."""
 
 import contextlib
 import shlex
@@ -50,7 +46,7 @@ from gangway.trainer.telemetry.prometheus import MetricsEndpoint
 from gangway.trainer.telemetry.tracking import TrackedRun, check_targets, open_feeds
 
 
-class RunWriter:
+class _RunWriter:
     """One session's open files, in the worker that writes them (TrainerError: not writable, or of two runs)."""
 
     def __init__(
@@ -74,7 +70,6 @@ class RunWriter:
             self.event(event, images, **details)
 
     def write_config(self, config: TrainConfig) -> None:
-        """Writes config.json (TrainerError: not writable)."""
         write_atomically(self._dir / "config.json", config.to_json().encode())
 
     def event(self, event: str, images: int, **details: object) -> None:
@@ -82,11 +77,9 @@ class RunWriter:
         self._stats.event(event, images, self.identity.session, **details)
 
     def line(self, line: Line) -> None:
-        """Writes a statistics line."""
         self._stats.write({**line, "session": self.identity.session})
 
     def picture(self, path: Path, images: int) -> None:
-        """Sends the trackers a picture that is on disk."""
         self._feeds.picture(path, images)
 
     def close(self, status: str) -> None:
@@ -122,7 +115,7 @@ class Reporter:
     ) -> None:
         self._dir, self._config, self._world, self._context = run_dir, config, world, context
         self._endpoint, self._options = endpoint, options
-        self._opened: RunWriter | None = None
+        self._opened: _RunWriter | None = None
         self._saver: Saver | None = None
         self._start_state: TrainState | None = None
         self._verification: Verification | None = None
@@ -182,7 +175,7 @@ class Reporter:
         state, data, world = ready.state, ready.data, self._world
         if data.folder.resolve() != (self._dir / "data").resolve():
             self._data_flag = ("--data", str(data.folder))
-        writer = self._opened = RunWriter(self._dir, ready, self._context, self._options, self._endpoint)
+        writer = self._opened = _RunWriter(self._dir, ready, self._context, self._options, self._endpoint)
         images = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
         real_images = torch.from_numpy(images)
         write_samples(self._dir / "reals.png", real_images)
@@ -402,7 +395,7 @@ class Reporter:
         self._telemetry_sec += time.monotonic() - began
 
     @property
-    def _writer(self) -> RunWriter:
+    def _writer(self) -> _RunWriter:
         assert self._opened is not None, "only rank 0 writes, after _open"
         return self._opened
 

@@ -1,9 +1,7 @@
 """One session at a time in a run directory: worker 0 locks it before anything is read, until the session ends.
 
-On one host the kernel keeps the lock on `.lock` for as long as the holder lives. Between hosts, where file systems
-differ in their locks, heartbeats decide: a holder touches the file every 15 s, and counts as dead after 90 s without.
-A holder that was only asleep, on a paused machine for example, sees another's file and ends at once. `evaluate` and
-`record` may run during a session.
+On one host the kernel keeps the lock for as long as the holder lives. Between hosts heartbeats decide: a holder touches
+the file every 15 s, and counts as dead after 90 s without; one that was only asleep sees another's file and ends.
 """
 
 import contextlib

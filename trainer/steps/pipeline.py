@@ -1,8 +1,7 @@
 """A step whose generator is divided over two workers, with torch.distributed.pipelining between them.
 
 The first stage turns latents into features. The second also has the discriminator and judges the reals, so that the
-halves exchange only features and their gradients. Both stages of a pair draw the same latents and read the same images.
-The losses are those of the plain step, with the second half as the generator and features as its latents.
+halves exchange only features and their gradients; both draw the same latents and read the same images.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,8 +21,8 @@ from gangway.trainer.families.gan import DiscriminatorPhase, GeneratorPhase
 from gangway.trainer.networks.base import Discriminator, Generator
 from gangway.trainer.networks.precision import Precision
 from gangway.trainer.phases.batch import Micro
-from gangway.trainer.phases.losses import GLoss, Inputs
-from gangway.trainer.phases.phase import Phase, Terms, Update
+from gangway.trainer.phases.losses import GLoss, Inputs, Terms
+from gangway.trainer.phases.phase import Phase, Update
 
 
 def first_units(generator: Generator) -> int:
@@ -109,7 +108,7 @@ NUM_STAGES = 2
 Backward = Callable[[Tensor], None]
 
 
-class StageLink(NamedTuple):
+class _StageLink(NamedTuple):
     """The connection of a pair's two stages: `stage` is this worker's, `features` an image's numbers between them."""
 
     stage: int
@@ -119,7 +118,6 @@ class StageLink(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether this worker is the first stage."""
         return self.stage == 0
 
     def schedule(self, module: nn.Module, micros: Sequence[Micro[Inputs]], *, learns: bool) -> PipelineScheduleSingle:
@@ -147,12 +145,12 @@ class Stage:
     def __init__(self, world: World, half: FirstHalf | SecondHalf, discriminator: Discriminator, features: int) -> None:
         assert world.mesh is not None, "pipelined"
         self.half, self._discriminator = half, discriminator
-        self._link = StageLink(world.stage, world.device, world.mesh.get_group(STAGES), features)
+        self._link = _StageLink(world.stage, world.device, world.mesh.get_group(STAGES), features)
 
     def phases(self, config: TrainConfig) -> Sequence[Phase[Any]]:
         """Returns the phases of a step on this stage; only the second one learns from the discriminator's."""
         given = config, self.half, self._discriminator, self._link
-        return DiscriminatorStage(*given), GeneratorStage(*given)
+        return _DiscriminatorStage(*given), _GeneratorStage(*given)
 
     def to_complete(self, value: Any) -> Any:
         """Moves nested dicts and lists to the CPU and fills meta tensors from the other stage. Collective."""
@@ -169,11 +167,11 @@ class Stage:
         return tensor if is_here else sent
 
 
-class DiscriminatorStage(DiscriminatorPhase):
+class _DiscriminatorStage(DiscriminatorPhase):
     """The discriminator's phase, whose fakes pass both stages without gradients; nothing learns on the first."""
 
     def __init__(
-        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
+        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: _StageLink
     ) -> None:
         super().__init__(config, half, discriminator)
         self._link = link
@@ -210,19 +208,19 @@ class DiscriminatorStage(DiscriminatorPhase):
         return super().passes(world, loss, fed, backward, penalised=penalised, settle=settle)
 
 
-class GeneratorStage(GeneratorPhase):
+class _GeneratorStage(GeneratorPhase):
     """The generator's phase: features go forward and gradients back, per micro-batch."""
 
     overlaps = False
 
     def __init__(
-        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
+        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: _StageLink
     ) -> None:
         super().__init__(config, half, discriminator)
         self._link = link
         self._schedules: dict[tuple[int, int], PipelineScheduleSingle] = {}
         # torch's stage calls what data parallelism wraps.
-        self.loss = half if link.is_first else JudgedRows(GLoss(half, discriminator, config))
+        self.loss = half if link.is_first else _JudgedRows(GLoss(half, discriminator, config))
 
     def passes(
         self,
@@ -251,7 +249,7 @@ class GeneratorStage(GeneratorPhase):
             yield micro, Terms(total, total[None])
 
 
-class JudgedRows(nn.Module):
+class _JudgedRows(nn.Module):
     """The generator's loss in the form that torch's stage calls: features first, the batch by name."""
 
     def __init__(self, loss: GLoss) -> None:
@@ -259,14 +257,13 @@ class JudgedRows(nn.Module):
         self.judge = loss
 
     def forward(self, rows: Tensor, **given: Tensor) -> Tensor:
-        """[1]."""
         loss: Tensor = self.judge(Inputs(latents=rows, **given))
         return loss[None]
 
 
 def _get_schedule(
     schedules: dict[tuple[int, int], PipelineScheduleSingle],
-    link: StageLink,
+    link: _StageLink,
     module: nn.Module,
     micros: Sequence[Micro[Inputs]],
     *,

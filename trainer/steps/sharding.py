@@ -1,14 +1,8 @@
 """Splits networks that do not fit on one worker with their optimisers: by FSDP2, HSDP, or in a pipeline of two stages.
 
-Weights, gradients, Adam's moments and the averages are split over all workers (fsdp2), or over each node's and repeated
-on every node (hsdp), so that only averages cross the network. A pass gathers one of a network's units (`Network.units`)
-at a time, and what is in none of them; the penalties' double backward gathers them once more (`GatheredWindow`). Every
-micro-batch reduces its gradients at once; kept until the last one, they would be whole on every worker.
-
-In bf16 weights are gathered in bfloat16, and gradients averaged in float32. Autocast of float32 weights, as with ddp,
-would compute the same, but keep a copy of every weight from the forward to the backward.
-
-Not for progressive networks, parts of which do not train at all times.
+A pass gathers one of a network's units (`Network.units`) at a time; the penalties' double backward gathers them once
+more (`GatheredWindow`). Every micro-batch reduces its gradients at once, or they would be whole on every worker. In
+bf16 weights are gathered in bfloat16, and gradients averaged in float32. Not for progressive networks.
 """
 
 import warnings

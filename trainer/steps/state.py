@@ -1,8 +1,4 @@
-"""A training run's whole state: networks by role, averages, optimisers, images, steps and augmentation.
-
-It has no random generator: every random number is a function of seed and images seen (gangway.trainer.phases.rng,
-gangway.trainer.data.loader).
-"""
+"""A training run's whole state: networks by role, averages, optimisers, images, steps; no random generator."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence

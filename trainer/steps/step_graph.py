@@ -1,13 +1,8 @@
-"""A whole step as one CUDA graph: every phase's passes, optimisers and averages, started by one call.
+"""A whole step as one CUDA graph: a step of small networks starts hundreds of kernels, and a graph all at once.
 
-A step of small networks starts hundreds of kernels, and the CPU takes longer to start one than the GPU to compute it; a
-graph starts them all at once (CUDA C++ programming guide, "CUDA graphs"). The first steps are eager and timed. Then one
-is recorded, compared with the same step made eagerly, and timed: the faster way is kept. Steps with and without
-penalties are a graph each.
-
-The inputs, which are copied to the graph's memory, and Python's counters stay outside. Several workers record and
-decide together: each phase's gradients are averaged inside the graph, in one message after its backward
-(gangway.trainer.distributed.averages), and the slowest worker's times count.
+The first steps are eager and timed. Then one is recorded, compared with the same step made eagerly, and timed: the
+faster way is kept. Steps with and without penalties are a graph each; inputs and Python's counters stay outside.
+Several workers decide together: gradients are averaged inside the graph (gangway.trainer.distributed.averages).
 """
 
 import time

@@ -1,7 +1,4 @@
-"""A step's memory, traced tensor by tensor, also on the meta device, so that any size takes seconds on any machine.
-
-Only tensors count, not libraries' workspaces inside an operation, nor an allocator's reserve.
-"""
+"""A step's memory, traced tensor by tensor on the meta device; no libraries' workspaces, nor an allocator's reserve."""
 
 import contextlib
 import weakref

@@ -1,7 +1,4 @@
-"""The statistics line: progress, losses and use of the machine, over all workers.
-
-Sums of seconds (`..._sec`) count from the session's start, so that a lost line loses nothing.
-"""
+"""The statistics line, over all workers; seconds count from the session's start, so that a lost line loses none."""
 
 import contextlib
 import math

@@ -25,7 +25,7 @@ from gangway.trainer.config.segment_plan import stretches
 from gangway.trainer.config.step_memory import images_per_worker
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import Bounds
-from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, METRICS_BY_NAME, parse
+from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, METRICS, parse
 from gangway.trainer.config.values.segments import Span
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data import cifar10
@@ -188,7 +188,7 @@ def test_the_digits_written_are_of_the_classes_said(tmp_path: Any) -> None:
     assert ShardIndex.read(tmp_path).num_classes == DATA_SETS["digits"].num_classes
 
 
-@pytest.mark.parametrize("name", METRICS_BY_NAME)
+@pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("config", [DIGITS, DIGITS.replace({"resolution": 64}), PROGAN, VIDEO], ids=str)
 def test_a_metric_is_refused_where_the_trainer_refuses_it(name: str, config: TrainConfig) -> None:
     asked = config.replace({"metrics": name, "metrics_kimg": 10})
@@ -203,7 +203,7 @@ def test_a_metric_is_refused_where_the_trainer_refuses_it(name: str, config: Tra
         assert fields(asked.replace(one.changes)) == [], "the change mends it"
 
 
-@pytest.mark.parametrize("name", METRICS_BY_NAME)
+@pytest.mark.parametrize("name", METRICS)
 def test_too_few_fakes_for_a_metric_are_refused(name: str) -> None:
     fewest = FEWEST_IMAGES[name]
     assert fewest == {"is": scores.SPLITS, "digits-classes": 1}.get(

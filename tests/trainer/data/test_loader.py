@@ -64,8 +64,7 @@ def test_every_position_holds_what_the_sampler_says(
             reals = loader.take(images)
             numbers = Sampler(50, seed).indices(images, batch_size)[share]
             assert reals.pinned.contents["pixels"][:, 0, 0, 0].tolist() == numbers.tolist()
-            assert reals.pinned.contents.get("labels") is not None
-            assert reals.pinned.contents.get("labels").tolist() == (numbers % 5).tolist()
+            assert reals.pinned.contents["labels"].tolist() == (numbers % 5).tolist()
     finally:
         loader.close()
 
@@ -73,7 +72,7 @@ def test_every_position_holds_what_the_sampler_says(
 def test_without_labels_there_are_none(tmp_path: Path) -> None:
     write_shards(tmp_path, "x", np.zeros((4, 1, 2, 2), np.uint8))
     loader = Loader(ShardedImages.open(tmp_path), 0, 2, slice(0, 2))
-    assert loader.take(0).labels is None
+    assert "labels" not in loader.take(0).pinned.contents
     loader.close()
 
 

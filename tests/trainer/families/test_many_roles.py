@@ -32,7 +32,8 @@ from gangway.trainer.networks.base import Network
 from gangway.trainer.steps import state
 from gangway.trainer.steps import step
 from gangway.trainer.phases.losses import GLoss
-from gangway.trainer.phases.phase import Phase, Terms
+from gangway.trainer.phases.losses import Terms
+from gangway.trainer.phases.phase import Phase
 from gangway.trainer.phases.phase import RoleSpec
 
 
