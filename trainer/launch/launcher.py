@@ -249,11 +249,7 @@ def _stop_exit_code(ends: Mapping[int, int | None]) -> int:
         return 0
     codes = [worker_exit_code(code) for code in ends.values() if code]
     # A worker that reports an interruption knows that all is saved: those that lost it as a peer lost nothing either.
-    saved = (
-        (errors.EXIT_INTERRUPTED, errors.EXIT_PEERS_LOST)
-        if errors.EXIT_INTERRUPTED in codes
-        else (errors.EXIT_INTERRUPTED,)
-    )
+    saved = {errors.EXIT_INTERRUPTED, *([errors.EXIT_PEERS_LOST] if errors.EXIT_INTERRUPTED in codes else [])}
     return next((code for code in codes if code not in saved), errors.EXIT_INTERRUPTED)
 
 
