@@ -98,26 +98,18 @@ class OtherVersionError(TrainerError):
 
 
 class Manifest(Frozen):
-    """A checkpoint's manifest.
-
-    Attributes:
-        sha256: of the file.
-        bytes: size of the file.
-        state_sha256: of each part's tensors, to compare runs without loading them; sharded, with equal workers.
-        format: `FORMAT` when it was written.
-        parts: files of sharded networks, one per worker.
-        revision: of the networks' architecture (gangway.trainer.networks.factory).
-    """
+    """A checkpoint's manifest."""
 
     images: int
-    sha256: str
-    bytes: int
+    sha256: str  # of the file
+    bytes: int  # size of the file
+    # of each part's tensors, to compare runs without loading them; sharded, with equal workers
     state_sha256: dict[str, str]
     config: SavedConfig
     identity: RunIdentity
-    format: int = 1
-    parts: tuple[Part, ...] = ()
-    revision: int = 1
+    format: int = 1  # `FORMAT` when it was written
+    parts: tuple[Part, ...] = ()  # files of sharded networks, one per worker
+    revision: int = 1  # of the networks' architecture (gangway.trainer.networks.factory)
 
 
 class _FormatOnly(BaseModel):

@@ -98,8 +98,12 @@ def _compare(
     frees = _frees_memory(last, decision)  # memory is short, whoever uses the cores
     alike = [each for each in waited if frees or has_neighbour(each) == has_neighbour(last)]
     after = [each for each in alike if not each.invalid and measure.score(each) is not None][: settings.patience]
-    is_other_now = not frees and _has_neighbour_changed(
-        last, history[place + 1 :][-settings.patience :], settings.patience
+    was_crowded, since = has_neighbour(last), history[place + 1 :][-settings.patience :]
+    is_other_now = (  # neighbours have come or gone for all of its patience
+        not frees
+        and len(since) == settings.patience
+        and was_crowded is not None
+        and all(has_neighbour(each) is (not was_crowded) for each in since)
     )
     if len(after) < settings.patience and not is_other_now and len(waited) < LONGEST * settings.patience:
         return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
@@ -133,11 +137,6 @@ def _compare(
     if gain < _NOISES * noise:
         return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, no more than {noise:.1%} of noise before it")
     return Verdict("kept", decision, gain, f"it brought {gain:+.1%}")
-
-
-def _has_neighbour_changed(last: Interval, since: Sequence[Interval], patience: int) -> bool:
-    was = has_neighbour(last)
-    return len(since) == patience and was is not None and all(has_neighbour(each) is (not was) for each in since)
 
 
 def _frees_memory(last: Interval, decision: Decision) -> bool:

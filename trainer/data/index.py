@@ -46,25 +46,16 @@ class LabelsFile(Frozen):
 
 
 class SourceNote(Frozen):
-    """Origin and processing of the images.
-
-    Attributes:
-        location: path or URL as given; empty for images in a Python package.
-        content: identifies the content: hash of the archive, or of file names and sizes.
-        official: whether it is the official one, and how that is known.
-        processing: crop, resizing, choice of frames.
-        licence: terms of the source, for the reader to keep.
-        skipped: other entries of the source, and unreadable files.
-    """
+    """Origin and processing of the images."""
 
     name: str
-    location: str = ""
-    content: str
-    official: str
+    location: str = ""  # path or URL as given; empty for images in a Python package
+    content: str  # identifies the content: hash of the archive, or of file names and sizes
+    official: str  # whether it is the official one, and how that is known
     split: str
-    processing: str
-    licence: str
-    skipped: tuple[Skipped, ...] = ()
+    processing: str  # crop, resizing, choice of frames
+    licence: str  # terms of the source, for the reader to keep
+    skipped: tuple[Skipped, ...] = ()  # other entries of the source, and unreadable files
 
     @field_validator("skipped", mode="before")
     @classmethod
@@ -78,23 +69,17 @@ class SourceNote(Frozen):
 
 
 class ShardIndex(Frozen):
-    """Content of a folder of shards.
-
-    Attributes:
-        shape: channels, height, width of an image; channels, frames, height, width of a clip.
-        sha256: over all shards' hashes in order, and the labels' if any.
-        source: None in version 1.
-        encoding: of pictures, in version 3; None for raw bytes, [n, *shape].
-    """
+    """Content of a folder of shards."""
 
     version: Literal[1, 2, 3] = 2
     dataset: str
+    # channels, height, width of an image; channels, frames, height, width of a clip
     shape: tuple[int, ...] = Field(min_length=min(_SHAPE_LENGTHS), max_length=max(_SHAPE_LENGTHS))
     num_images: int
-    sha256: str
+    sha256: str  # over all shards' hashes in order, and the labels' if any
     labels: LabelsFile | None = None
-    source: SourceNote | None = None
-    encoding: Encoding | None = None
+    source: SourceNote | None = None  # None in version 1
+    encoding: Encoding | None = None  # of pictures, in version 3; None for raw bytes, [n, *shape]
     shards: tuple[Shard, ...]
 
     @model_validator(mode="before")
@@ -201,21 +186,14 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a data set is made. Picklable.
-
-    Attributes:
-        shape: of one image.
-        classes: of the labels; empty for none.
-        items: names for messages, in the order of the images.
-        decode: images of an item by number, in `stored_shape`; raises BrokenItemError.
-    """
+    """How a data set is made. Picklable."""
 
     dataset: str
-    shape: tuple[int, ...]
-    classes: tuple[str, ...]
-    items: tuple[str, ...]
+    shape: tuple[int, ...]  # of one image
+    classes: tuple[str, ...]  # of the labels; empty for none
+    items: tuple[str, ...]  # names for messages, in the order of the images
     items_per_shard: int
-    decode: Callable[[int], Decoded]
+    decode: Callable[[int], Decoded]  # images of an item by number, in `stored_shape`; raises BrokenItemError
     note: SourceNote
     encoding: Encoding | None = None
 

@@ -78,13 +78,9 @@ class Journal:
         if (folder / INDEX_FILE).exists() and not path.exists():
             raise _occupied_error(folder, "a data set that this command did not begin")
         if not path.exists() and (foreign := foreign_file(folder)):
-            raise TrainerError(
-                place="--out",
-                problem=f"the folder holds other files, such as {foreign}, and nothing is written among them",
-                value=str(folder),
-                allowed="a folder that is empty or not there, or one that the same command began",
-                fix="name another folder",
-            )
+            problem = f"the folder holds other files, such as {foreign}, and nothing is written among them"
+            allowed = "a folder that is empty or not there, or one that the same command began"
+            raise _out_error(folder, problem, allowed, "name another folder")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             file = open_file(path, "a+b")
@@ -140,23 +136,17 @@ def _append(file: IO[bytes], line: BaseModel) -> None:
 def _lock(file: IO[bytes], folder: Path) -> None:
     with contextlib.suppress(OSError):  # on a file system with broken locks the user has to take care
         if try_lock(file) is False:
-            raise TrainerError(
-                place="--out",
-                problem="another process is preparing this folder",
-                value=str(folder),
-                allowed="one process at a time",
-                fix="wait until it is done, or name another folder",
-            )
+            fix = "wait until it is done, or name another folder"
+            raise _out_error(folder, "another process is preparing this folder", "one process at a time", fix)
 
 
 def _occupied_error(folder: Path, content: str) -> TrainerError:
-    return TrainerError(
-        place="--out",
-        problem=f"the folder holds {content}",
-        value=str(folder),
-        allowed="an empty folder, or one that the same command began",
-        fix=f"name another folder, or move {folder} aside",
-    )
+    allowed, fix = "an empty folder, or one that the same command began", f"name another folder, or move {folder} aside"
+    return _out_error(folder, f"the folder holds {content}", allowed, fix)
+
+
+def _out_error(folder: Path, problem: str, allowed: str, fix: str) -> TrainerError:
+    return TrainerError(place="--out", problem=problem, value=str(folder), allowed=allowed, fix=fix)
 
 
 _recipe: Recipe

@@ -42,19 +42,12 @@ _EVIDENCE_SEC = 5.0
 
 @dataclass(frozen=True)
 class StepBound:
-    """How long a step may take before it counts as hanging, learned from the steps of this job on this node.
+    """How long a step may take before it counts as hanging, learned from the steps of this job on this node."""
 
-    Attributes:
-        fixed_sec: the user's bound; None to learn.
-        longest_sec: of the steps so far, without the first ones of each start.
-        images: the most that the run has reached.
-        hangs: since `images` last grew: each doubles the bound, up to half an hour, for a run that has become slow.
-    """
-
-    fixed_sec: float | None = None
-    longest_sec: float = 0.0
-    images: int = 0
-    hangs: int = 0
+    fixed_sec: float | None = None  # the user's bound; None to learn
+    longest_sec: float = 0.0  # of the steps so far, without the first ones of each start
+    images: int = 0  # the most that the run has reached
+    hangs: int = 0  # since `images` last grew: each doubles the bound, up to half an hour
 
     def after_steps(self, mean_sec: float, steps: int, images: int) -> "StepBound":
         """Returns the bound after steps of `mean_sec` each, up to the worker's `steps`th."""

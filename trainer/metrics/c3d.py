@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import sha256_of
 from gangway.trainer.core.regular_files import open_file
-from gangway.trainer.metrics.weights import WeightsFile, check_shapes
+from gangway.trainer.metrics.weights import WeightsFile, bad_weights, check_shapes
 
 C3D_WEIGHTS = WeightsFile(
     file="conv3d_deepnetA_ucf.npz",
@@ -138,12 +138,7 @@ def _arrays(path: Path) -> Mapping[str, NDArray[np.float32]]:
         with open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
     except (OSError, ValueError, EOFError) as error:
-        raise TrainerError(
-            place=str(path),
-            problem=f"cannot be read as arrays: {error}",
-            allowed="a file of plain arrays (.npz)",
-            fix="download it anew",
-        ) from None
+        raise bad_weights(path, f"cannot be read as arrays: {error}", "a file of plain arrays (.npz)") from None
 
 
 def _torch_name(name: str) -> str:

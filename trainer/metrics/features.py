@@ -31,20 +31,13 @@ _STAGES = (
 
 
 class FeatureExtractor(Protocol):
-    """A network that turns images into features.
+    """A network that turns images into features."""
 
-    Attributes:
-        name: of the metric computed with it.
-        network: what the features come from.
-        dim: length of the feature vector.
-        resizer: how images reach the network's input size.
-    """
-
-    name: str
-    network: str
-    dim: int
+    name: str  # of the metric computed with it
+    network: str  # what the features come from
+    dim: int  # length of the feature vector
     weights_sha256: str
-    resizer: str
+    resizer: str  # how images reach the network's input size
 
     def __call__(self, images: Tensor) -> NDArray[np.float64]:
         """Features [N, dim] of uint8 images [N, 1 or 3, H, W]."""

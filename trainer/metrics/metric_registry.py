@@ -60,23 +60,15 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is computed.
+    """How a metric is computed."""
 
-    Attributes:
-        space: name of the features.
-        score: values of (extractor, reals, fakes, parameters, team); every worker calls it.
-        keeps: whether it needs the features themselves, not only their sums.
-        parameters: of its own, by the counts of images.
-        draws: sets of fakes that are judged one by one; a set has as many as the configuration says.
-        published: fakes a set has in the papers; with fewer the value is a proxy.
-    """
-
-    space: str
+    space: str  # name of the features
+    # values of (extractor, reals, fakes, parameters, team); every worker calls it
     score: Callable[[FeatureExtractor, FeatureSet, FeatureSet, Parameters, Team], list[Value]]
-    keeps: bool
-    parameters: Callable[[Counts], Parameters] = lambda _: {}
-    draws: int = 1
-    published: int = PROXY_BELOW
+    keeps: bool  # whether it needs the features themselves, not only their sums
+    parameters: Callable[[Counts], Parameters] = lambda _: {}  # of its own, by the counts of images
+    draws: int = 1  # sets of fakes that are judged one by one; a set has as many as the configuration says
+    published: int = PROXY_BELOW  # fakes a set has in the papers; with fewer the value is a proxy
 
 
 def _on_rank0(team: Team, compute: Callable[[], list[Value]]) -> list[Value]:

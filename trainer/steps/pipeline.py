@@ -154,17 +154,18 @@ class Stage:
 
     def to_complete(self, value: Any) -> Any:
         """Moves nested dicts and lists to the CPU and fills meta tensors from the other stage. Collective."""
-        return map_tensors(value, lambda tensor: self._from_its_stage(tensor.detach()).cpu())
+        link = self._link
 
-    def _from_its_stage(self, tensor: Tensor) -> Tensor:
-        link, is_here = self._link, not tensor.is_meta
-        owner = link.stage if is_here else 1 - link.stage
-        # Adam counts its steps on the CPU, unless its kernels are fused; both stages agree on that.
-        sent = torch.empty(tensor.shape, dtype=tensor.dtype, device=link.device)
-        if is_here:
-            sent.copy_(tensor)
-        dist.broadcast(sent, group=link.group, group_src=owner)
-        return tensor if is_here else sent
+        def complete(tensor: Tensor) -> Tensor:
+            is_here = not tensor.is_meta
+            # Adam counts its steps on the CPU, unless its kernels are fused; both stages agree on that.
+            sent = torch.empty(tensor.shape, dtype=tensor.dtype, device=link.device)
+            if is_here:
+                sent.copy_(tensor.detach())
+            dist.broadcast(sent, group=link.group, group_src=link.stage if is_here else 1 - link.stage)
+            return (tensor.detach() if is_here else sent).cpu()
+
+        return map_tensors(value, complete)
 
 
 class _DiscriminatorStage(DiscriminatorPhase):

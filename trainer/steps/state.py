@@ -31,23 +31,10 @@ from gangway.trainer.steps.pipeline import Stage
 
 
 class TrainState:
-    """A run's state. Use `create`.
-
-    Attributes:
-        config: of the run; once it has begun, of its current segment (gangway.trainer.config.segment_plan).
-        roles: by name, in the family's order.
-        images: real images shown so far.
-        step: steps made.
-        augment_p: share of the images that each augmentation changes (gangway.trainer.phases.augment); once adapted, a
-            scalar on the device, so that only readers wait for it.
-        sign_sum: of the logits of the `sign_images` reals since the augmentation last adapted; an integer scalar on the
-            device.
-        phase: of networks that grow, a function of `images`.
-        stage: this worker's stage of a pipeline; None without one.
-    """
+    """A run's state. Use `create`."""
 
     def __init__(self, config: TrainConfig, specs: Sequence[RoleSpec], device: torch.device) -> None:
-        self.config = config
+        self.config = config  # of the run; once it has begun, of its current segment
         # Averages are copied before the networks are moved: on XLA they would share memory that the first step
         # overwrites.
         self.roles: Mapping[str, Role] = MappingProxyType({spec.name: _role(spec, device) for spec in specs})
@@ -57,8 +44,10 @@ class TrainState:
             self.roles[name].network.frozen = frozen
             self.roles[name].network.learn(on=True)
         self.renew_optimisers()
-        self.stage: Stage | None = None
-        self.images, self.step = 0, 0
+        self.stage: Stage | None = None  # of a pipeline
+        self.images, self.step = 0, 0  # real images shown, and steps made
+        # Share of the images that each augmentation changes; once adapted, a scalar on the device, as likewise the sum
+        # of the signs of the last `sign_images` reals: only readers wait for it.
         self.augment_p: torch.Tensor | float = first_p(config)
         self.sign_sum, self.sign_images = torch.zeros((), dtype=torch.int64, device=device), 0
         self._saved_scales: dict[str, dict[str, Any]] = {}

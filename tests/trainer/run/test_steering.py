@@ -12,7 +12,7 @@ from torch import nn
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings
-from gangway.trainer.control import controller, fatal
+from gangway.trainer.control import controller, watch
 from gangway.trainer.control.decide import next_decision
 from gangway.trainer.control.interval import Decision, Interval, Value
 from gangway.trainer.control.replay import recorded
@@ -295,7 +295,7 @@ def test_a_stop_before_its_first_interval_does_not_have_it_tried_for_ever(
     too_small: TooSmall,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fatal, "training_sec", lambda first, last: float(last["images"] - first["images"] >= 64))
+    monkeypatch.setattr(watch, "training_sec", lambda first, last: float(last["images"] - first["images"] >= 64))
     interruption = Interruption()
     too_small.stops.append(interruption)
     assert train(often, tmp_path, digits_dir, RunContext(run_id="r"), interruption, RunOptions(control=SETTINGS)) == 75
