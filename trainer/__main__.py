@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 
 _FABRIC_VARIABLE = "GANGWAY_FABRIC_MIN_GBPS"
 _CONTEXT_VARIABLE = "GANGWAY_CONTEXT"
-_EXIT_BROKEN_PIPE = 128 + 13
-"""What a shell makes of SIGPIPE."""
+_EXIT_BROKEN_PIPE = 128 + 13  # What a shell makes of SIGPIPE
 _OF_THE_EXTRA = ("PIL", "av", "fsspec", "numpy", "obstore", "scipy", "sklearn", "torch", "torchvision")
 """What planning does without."""
 

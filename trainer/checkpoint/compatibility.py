@@ -88,8 +88,7 @@ def _moment_misfit(role: RoleSpec, config: TrainConfig, saved: object) -> str:
     return ""
 
 
-_ANY_VALUE = RESUMABLE_CHANGES - {"kimg", "segments"}
-"""Fields that each session sets again."""
+_ANY_VALUE = RESUMABLE_CHANGES - {"kimg", "segments"}  # Fields that each session sets again
 
 
 def _as_saved(value: object, read: ValidatorFunctionWrapHandler) -> TrainConfig:

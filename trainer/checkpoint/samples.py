@@ -32,21 +32,16 @@ from gangway.trainer.steps.state import TrainState
 FILM_SUFFIXES = (".mp4", ".gif")
 _FRAME = 2
 _FRAME_GREY = 96
-_CAPTION = 14
-"""Height of the captions above a grid, pixels."""
-_TARGET_PIXELS = 64
-"""Small images are enlarged to about this side, pixel by pixel."""
-_CRF = "12"
-"""Of H.264: nearly lossless, as samples are inspected for faults."""
+_CAPTION = 14  # Height of the captions above a grid, pixels
+_TARGET_PIXELS = 64  # Small images are enlarged to about this side, pixel by pixel
+_CRF = "12"  # Of H.264: nearly lossless, as samples are inspected for faults
 
 Pixels = NDArray[np.uint8]
 COLUMNS = 12
 ROWS = 8
-IMAGES_PER_CYCLE = 3
-"""An image, its translation, and that translated back."""
+IMAGES_PER_CYCLE = 3  # An image, its translation, and that translated back
 _CLIP_COLUMNS = 4
-_CLIPS = 16
-"""Fewer than images, as a strip shows each frame."""
+_CLIPS = 16  # Fewer than images, as a strip shows each frame
 _FRAMES_PER_SEC = 16
 
 

@@ -77,8 +77,7 @@ _STATE_KEYS = MappingProxyType(
 State = dict[str, Any]
 Misfit = Callable[[TrainConfig, State], str]
 """Returns how a state differs from the networks, in a sentence; empty where it fits."""
-FORMAT = 1
-"""Of manifests and a state's parts. A newer trainer may write a higher one."""
+FORMAT = 1  # Of manifests and a state's parts. A newer trainer may write a higher one.
 _UNREADABLE = (RuntimeError, EOFError, OSError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
 """What torch.load raises, besides UnpicklingError, for unreadable bytes."""
 

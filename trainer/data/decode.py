@@ -20,20 +20,16 @@ if TYPE_CHECKING:
 RESIZER = "Pillow Lanczos, antialiased"
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
-_DEEP = re.compile(r";16[BLN]")
-"""16 bits per channel, in Pillow's tile description."""
-_MOST_FRAME_PIXELS = 1 << 26
-"""8,192 by 8,192, more than an 8K frame."""
+_DEEP = re.compile(r";16[BLN]")  # 16 bits per channel, in Pillow's tile description
+_MOST_FRAME_PIXELS = 1 << 26  # 8,192 by 8,192, more than an 8K frame
 _MOST_KEPT_BYTES = 1 << 30
 """Limit of a film's cropped and resized frames: 36 minutes of 64x64 in colour at 40 frames a second."""
 _MOST_DECODED_PIXELS = 1 << 37
 """Limit of a film: 37 minutes of full HD at 30 frames a second. A few kB can decode to a hundred times as much."""
 _LIMITS = f"{_MOST_DECODED_PIXELS / 1e9:.0f} thousand million pixels, or {_MOST_KEPT_BYTES >> 30} GiB of what is kept"
 
-Box = tuple[int, int, int, int]
-"""Left, top, right, bottom, in pixels."""
-_CLIPS_PER_FILM = 12
-"""Typical for UCF101: 186 frames on average give 11 clips of 16."""
+Box = tuple[int, int, int, int]  # Left, top, right, bottom, in pixels
+_CLIPS_PER_FILM = 12  # Typical for UCF101: 186 frames on average give 11 clips of 16
 
 
 def _central_square(width: int, height: int) -> Box:

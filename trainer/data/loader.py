@@ -96,8 +96,7 @@ def check_domains(data: ImageSource, place: str) -> None:
         )
 
 
-_ALIGNED_BYTES = 512
-"""Alignment of tensors: kernels read whole lines of memory."""
+_ALIGNED_BYTES = 512  # Alignment of tensors: kernels read whole lines of memory
 
 
 class PinnedBatch:
@@ -137,8 +136,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 MASK = (1 << 64) - 1
 _STRIDE, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-_AHEAD = 2
-"""Batches to prefetch: one for the next step, and one for slow storage."""
+_AHEAD = 2  # Batches to prefetch: one for the next step, and one for slow storage
 _THREADS_OF_A_GPU = 2
 """One thread is too slow for a GPU (an H200 waited three fifths of a step of 1,024 images); more than two take
 interpreter time from the thread that starts kernels."""

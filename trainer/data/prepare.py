@@ -35,8 +35,7 @@ _CHUNKS_AHEAD_PER_WORKER = 3
 _CHUNKS_PER_SHARD = 16
 _LARGEST_CHUNK = 64
 _LABELS_FILE = "labels.npy"
-MOST_BYTES = 8 << 30
-"""Memory for one item: a file of 2 GiB, and 1 GiB of a film as frames and as clips."""
+MOST_BYTES = 8 << 30  # Memory for one item: a file of 2 GiB, and 1 GiB of a film as frames and as clips
 
 
 class _Head(Frozen):
@@ -149,8 +148,7 @@ def _out_error(folder: Path, problem: str, allowed: str, fix: str) -> TrainerErr
     return TrainerError(place="--out", problem=problem, value=str(folder), allowed=allowed, fix=fix)
 
 
-_recipe: Recipe
-"""A worker process's recipe, set once by `_init_worker`."""
+_recipe: Recipe  # A worker process's recipe, set once by `_init_worker`
 
 
 @dataclass(frozen=True)

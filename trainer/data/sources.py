@@ -31,8 +31,7 @@ from collections.abc import Collection, Iterable
 
 from gangway.trainer.records.quantity import Frozen
 
-MOST_NAMES = 1000
-"""Names kept per kind and reason; the count includes all."""
+MOST_NAMES = 1000  # Names kept per kind and reason; the count includes all
 BROKEN_LINK = "leads nowhere"
 BROKEN_NAME = "name is not UTF-8"
 _SUFFIX = re.compile(r"\.[a-z][a-z0-9]{0,6}")
@@ -160,8 +159,7 @@ def table(skipped: Collection[Skipped], most_rows: int = 20) -> list[str]:
     return [*lines, f"  and {more} more kinds and reasons"] if more > 0 else lines
 
 
-FLAG = "--allow-other-hash"
-"""Accepts other content than the publisher's; the index records it."""
+FLAG = "--allow-other-hash"  # Accepts other content than the publisher's; the index records it
 
 
 def md5_of(path: Path) -> str:
@@ -208,11 +206,9 @@ _BLOBS = re.compile(r"az://(?P<account>[a-z0-9]{3,24})/(?P<path>(?P<container>[a
 _COPIES = ".source"
 _COPY_BYTES = 8 << 20
 _LARGEST_MEMBER_BYTES = 2 << 30
-_SMALL_BYTES = 16 << 20
-"""Smaller members may have any compression ratio, as a bitmap of one colour does."""
+_SMALL_BYTES = 16 << 20  # Smaller members may have any compression ratio, as a bitmap of one colour does
 _MOST_EXPANSION = 100
-_MOST_LISTING_BYTES = 4 << 30
-"""Memory for names of an archive's members: ten million of them."""
+_MOST_LISTING_BYTES = 4 << 30  # Memory for names of an archive's members: ten million of them
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from gangway.trainer.data.shards import ShardedImages, verify_file
 from gangway.trainer.distributed.world import World
 from gangway.trainer.records.quantity import Frozen
 
-_SHARE_OF_CORES = 4
-"""One core of so many reads while training."""
+_SHARE_OF_CORES = 4  # One core of so many reads while training
 _POLL_SEC = 0.2
 _PATIENCE_SEC = 5.0
 

@@ -16,14 +16,10 @@ from gangway.trainer.launch.node_state import Failure, Interval, JobFolder, Node
 MAX_FAILURES = 5
 WINDOW_SEC = 6 * 3600.0
 _HANGS_ALLOWED = 3
-_SAME_SEC = 120.0
-"""How far apart, clocks included, nodes record one failure."""
-_NOTICED_SEC = errors.COLLECTIVE_SEC + _SAME_SEC
-"""How long a worker may take to notice that a peer has gone."""
-_SILENT_SEC = 300.0
-"""A node without a beat for this long is dead: several beats, and the clocks' differences."""
-_ABORTED = 128 + 6
-"""NCCL aborts a worker whose peers have gone."""
+_SAME_SEC = 120.0  # How far apart, clocks included, nodes record one failure
+_NOTICED_SEC = errors.COLLECTIVE_SEC + _SAME_SEC  # How long a worker may take to notice that a peer has gone
+_SILENT_SEC = 300.0  # A node without a beat for this long is dead: several beats, and the clocks' differences
+_ABORTED = 128 + 6  # NCCL aborts a worker whose peers have gone
 _PEER_CODES = (errors.EXIT_PEERS_LOST, _ABORTED)
 _WORKER_CODES = (0, errors.EXIT_BAD_INPUT, errors.EXIT_UNHEALTHY, errors.EXIT_INTERRUPTED, errors.EXIT_PEERS_LOST)
 
@@ -79,14 +75,11 @@ def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: fl
     since = max(now - WINDOW_SEC, *(state.again_at for state in nodes.values()))
     lost = sum(at > since for state in nodes.values() for at in state.lost_at)
     alive = sum(state.standing is Standing.GOING_ON and state.seen_at > now - _SILENT_SEC for state in recent.values())
-    if nodes[node].standing is Standing.LOST and (not hopeful or (not alive and _lost_together(nodes, now))):
+    ends = [state.lost_at[-1] for state in nodes.values() if state.standing is Standing.LOST and state.lost_at]
+    just_lost = sum(at > now - _SILENT_SEC for at in ends)  # several share a mistake, not a machine
+    if nodes[node].standing is Standing.LOST and (not hopeful or (not alive and just_lost > 1)):
         return True
     return lost >= job.max and alive < job.min
-
-
-def _lost_together(nodes: Mapping[str, NodeState], now: float) -> bool:
-    just_now = [state for state in nodes.values() if state.standing is Standing.LOST and state.lost_at]
-    return sum(state.lost_at[-1] > now - _SILENT_SEC for state in just_now) > 1
 
 
 def is_lost(node: str, nodes: Mapping[str, NodeState], code: int, now: float) -> bool:
@@ -186,8 +179,7 @@ def end_state(state: NodeState, code: int | None) -> NodeState:
     return state.model_copy(update={"standing": standing, "boot_id": state.boot_id if for_good else ""})
 
 
-LAUNCH_FOLDER = ".launch"
-"""In a run's folder; holds a folder per job, named by `gangway.images.shell.life_argv`."""
+LAUNCH_FOLDER = ".launch"  # In a run's folder; holds a folder per job, named by `gangway.images.shell.life_argv`
 _WORDS = r"^[A-Za-z0-9', -]{1,100}$"
 
 

@@ -18,8 +18,7 @@ from gangway.trainer.launch.failures import Nodes
 from gangway.trainer.launch.node_state import JobFolder, NodeState, used_sec
 from gangway.trainer.rendezvous.lifecycle import Event, Life, State
 
-BEAT_SEC = 30.0
-"""Between two beats: the most that the job's hours miss when a node dies."""
+BEAT_SEC = 30.0  # Between two beats: the most that the job's hours miss when a node dies
 SETTLE_SEC = 60.0
 """How long a node that has failed for good waits for the others: a shared mistake fails all of them at once, and then
 none is to be replaced."""

@@ -58,8 +58,7 @@ _HANG_AFTER = "--hang-after"
 _STORE, _FIRST = "--store", "first"
 _NODE_FLAGS = ("--job-dir", "--node", KEY_FLAG, _STORE)
 _LAUNCHER_FLAGS = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, *_NODE_FLAGS)
-_MASTER_PORT = 29500
-"""torchrun's default where several nodes name no port."""
+_MASTER_PORT = 29500  # torchrun's default where several nodes name no port
 _IS_HOST = re.compile(r"\bis_host=(1|true|t|yes|y)\b", re.IGNORECASE)
 _NO_SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

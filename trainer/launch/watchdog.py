@@ -20,17 +20,14 @@ from gangway.trainer.core.heartbeat import STACKS_SIGNAL, WATCH_VARIABLE, Beat, 
 HANGS_FOLDER = "hangs"
 
 _TIMES_LONGEST = 10.0
-_LEAST_SEC = 180.0
-"""Shorter pauses come from storage, network or host, and cost less than a restart."""
+_LEAST_SEC = 180.0  # Shorter pauses come from storage, network or host, and cost less than a restart
 _MOST_SEC = 1800.0
 """Short enough that the failures of a job that keeps hanging fall into one window (gangway.trainer.launch.failures)."""
 
 _FIRST_STEPS = 20
-_FIRST_STEP_SEC = 1800.0
-"""They compile."""
+_FIRST_STEP_SEC = 1800.0  # They compile
 
-_STOPPED_SEC = 60.0
-"""For a process that a signal has stopped: it makes no progress until it is continued."""
+_STOPPED_SEC = 60.0  # For a process that a signal has stopped: it makes no progress until it is continued
 
 _COLLECTIVES_KEPT = 2000
 _STOPPED = ("T", "t")

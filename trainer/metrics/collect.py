@@ -86,14 +86,11 @@ T = TypeVar("T")
 _CPU_PART = 16
 """Small: on a CPU the features of 16 images stay in cache, which is more than twice as fast as 64 at once."""
 _GPU_PART = 128
-_ADDED_AT_ONCE = 1024
-"""Rows: adding up dim x dim products takes as long for a few of them as for many."""
-_GO_ON, _ABANDON, _FAILED = range(3)
-"""A worker's vote after a part; of different votes the highest counts."""
+_ADDED_AT_ONCE = 1024  # Rows: adding up dim x dim products takes as long for a few of them as for many
+_GO_ON, _ABANDON, _FAILED = range(3)  # A worker's vote after a part; of different votes the highest counts
 
 Features = NDArray[np.float64]
-Ask = Callable[[], bool]
-"""Whether this worker wants to abandon the work."""
+Ask = Callable[[], bool]  # Whether this worker wants to abandon the work
 
 
 class AbandonedError(Exception):

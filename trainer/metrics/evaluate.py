@@ -45,11 +45,9 @@ from gangway.trainer.records.stats_log import StatsWriter, read_stats_log, requi
 from gangway.trainer.records.summary import summarise
 from gangway.trainer.steps.state import TrainState
 
-_REALS_PER_FAKE = 2
-"""With few fakes, at most this many times as many reals are read."""
+_REALS_PER_FAKE = 2  # With few fakes, at most this many times as many reals are read
 
-_LABELS = "of images of the data set, drawn with replacement by the seed"
-"""`_draw_classes`, in the protocol."""
+_LABELS = "of images of the data set, drawn with replacement by the seed"  # `_draw_classes`, in the protocol
 
 
 class _Reals(NamedTuple):

@@ -23,8 +23,7 @@ from gangway.trainer.records.quality import PROXY_BELOW
 
 Parameters = dict[str, int | float | str]
 _SPLITS: Parameters = {"splits": scores.SPLITS, "seed_of_splits": scores.SEED}
-VIDEO_DRAWS, VIDEO_CLIPS = 10, 2048
-"""Of TGAN2's scripts/compute_inception_score.py."""
+VIDEO_DRAWS, VIDEO_CLIPS = 10, 2048  # Of TGAN2's scripts/compute_inception_score.py
 _NEIGHBOURS: Parameters = {"k": scores.NEIGHBOURS, "k_density_coverage": scores.COVERAGE_NEIGHBOURS}
 
 

@@ -16,14 +16,12 @@ from torch.nn import functional as F
 from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics.collect import Ask, FeatureSet, go_on, shared
 
-SEED = 2020
-"""torch-fidelity's."""
+SEED = 2020  # torch-fidelity's
 SPLITS = 10
 KID_SUBSETS = 100
 NEIGHBOURS = 3
 COVERAGE_NEIGHBOURS = 5
-_BLOCK = 2048
-"""Rows of a block of distances: 2048 of 50,000 in float64 are 0.8 GB."""
+_BLOCK = 2048  # Rows of a block of distances: 2048 of 50,000 in float64 are 0.8 GB
 
 
 class Spread(NamedTuple):
@@ -142,12 +140,9 @@ def _by_rows(features: Tensor, of: Callable[[Tensor], Tensor], world: World, ask
     return torch.tensor([*rows], dtype=features.dtype).to(features.device)
 
 
-CONFIDENT = 0.9
-"""Probability of its best class above which an image counts as recognised."""
-PRESENT = 0.01
-"""Share of the recognised images from which a class counts as present: a tenth of its fair share."""
-SHARE_WANTED, CLASSES_WANTED = 0.8, 9
-"""The quality gate of a trained run."""
+CONFIDENT = 0.9  # Probability of its best class above which an image counts as recognised
+PRESENT = 0.01  # Share of the recognised images from which a class counts as present: a tenth of its fair share
+SHARE_WANTED, CLASSES_WANTED = 0.8, 9  # The quality gate of a trained run
 
 _SEED = 0
 _EPOCHS = 120

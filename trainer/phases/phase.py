@@ -65,6 +65,18 @@ T = TypeVar("T")
 Update = Callable[[], None]  # Acts only at its first call
 
 
+@dataclass(frozen=True)
+class BatchPass(Generic[T]):
+    """One worker's pass over one batch; `loss` is the wrapped module, `settle` makes deferred updates."""
+
+    world: World
+    loss: nn.Module
+    micros: Iterable[Micro[T]]
+    backward: Callable[[Tensor], None]
+    penalised: bool
+    settle: Update | None
+
+
 class Phase(ABC, Generic[T]):
     """One phase; T is the type of a micro-batch's inputs."""
 
@@ -96,21 +108,12 @@ class Phase(ABC, Generic[T]):
     def run(self, loss: Callable[..., Any], inputs: T, *, penalised: bool, settle: Update | None) -> Terms:
         """Returns the loss of one micro-batch; `loss` is the wrapped module, `settle` makes deferred updates."""
 
-    def passes(
-        self,
-        world: World,
-        loss: nn.Module,
-        micros: Iterable[Micro[T]],
-        backward: Callable[[Tensor], None],
-        *,
-        penalised: bool,
-        settle: Update | None,
-    ) -> Iterator[tuple[Micro[T], Terms]]:
+    def passes(self, batch: BatchPass[T]) -> Iterator[tuple[Micro[T], Terms]]:
         """Runs forward and backward for each micro-batch of one batch, and yields its terms."""
-        for micro in micros:
-            with world.accumulating(loss, last=micro.last):
-                terms = self.run(loss, micro.inputs, penalised=penalised, settle=settle)
-                backward(micro.weight * terms.total)
+        for micro in batch.micros:
+            with batch.world.accumulating(batch.loss, last=micro.last):
+                terms = self.run(batch.loss, micro.inputs, penalised=batch.penalised, settle=batch.settle)
+                batch.backward(micro.weight * terms.total)
             yield micro, terms
 
     def differentiate_inside(self, *, on: bool) -> None:

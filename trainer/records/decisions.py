@@ -8,10 +8,8 @@ from gangway.trainer.records.quantity import Frozen
 from gangway.trainer.records.stats_log import Line, iso
 
 Fate = Literal["kept", "undone", "failed", "observed", "dropped", "unjudged", "undoing"]
-CONTROLLER = "controller"
-"""Key of a session's choices, and event of a session with a controller."""
-OF_DECISIONS = ("decision", "decision-kept", "decision-fatal")
-"""Events about decisions."""
+CONTROLLER = "controller"  # Key of a session's choices, and event of a session with a controller
+OF_DECISIONS = ("decision", "decision-kept", "decision-fatal")  # Events about decisions
 
 
 class DecisionRecord(Frozen):

@@ -29,8 +29,7 @@ from gangway.trainer.records.run_record import (
 )
 from gangway.trainer.records.stats_log import STATS_FILE, Line, StatsLog, iso, read_stats_log
 
-SAVE_BUDGET_SEC = 20.0
-"""From a notice to the saved state. Google Cloud and Azure give about 30 s in all, AWS 120."""
+SAVE_BUDGET_SEC = 20.0  # From a notice to the saved state. Google Cloud and Azure give about 30 s in all, AWS 120.
 _SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
 _BEGINNINGS = ("start", "resume")
 _ENDINGS = ("interrupt", "done", "failed")

@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
     NextRendezvous = Callable[[DynamicRendezvousHandler], RendezvousInfo]
-    Joined = Callable[[DynamicRendezvousHandler, RendezvousInfo], RendezvousInfo]
 
-BACKEND = "gangway"
-"""The name for torchrun's `--rdzv-backend`; the rest is c10d's."""
+BACKEND = "gangway"  # The name for torchrun's `--rdzv-backend`; the rest is c10d's
 
 POLL_SEC = 5.0
 _LEAVE_SEC = 5.0
@@ -62,16 +60,28 @@ class ElasticRendezvous:
 
         rendezvous_handler_registry.register(BACKEND, self._create)
         # For every dynamic rendezvous, including that of --standalone.
-        DynamicRendezvousHandler.next_rendezvous = _with_new_store(  # type: ignore[assignment]  # torch has no hook for it
-            DynamicRendezvousHandler.next_rendezvous, self._on_meeting, self._on_joined
+        DynamicRendezvousHandler.next_rendezvous = self._with_new_store(  # type: ignore[assignment]  # torch has no hook
+            DynamicRendezvousHandler.next_rendezvous
         )
         torch_private.exchange_states(encode_state, decode_state, MeetingStateError)
         torch_private.serve_workers_by(self._serve_workers)
         torch_private.serve_standalone_by(loopback_store)
 
-    def _on_meeting(self) -> None:
-        if self._trains():  # a node has come, or left
-            self._on(Event.MEETING)
+    def _with_new_store(self, original: "NextRendezvous") -> "NextRendezvous":
+        """A new workers' store in every round: torch 2.15 opens one only for a node that is first for the first time.
+
+        Nodes that join later would wait without effect, and restarted workers would find stale addresses.
+        """
+
+        def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
+            if self._trains():  # a node has come, or left
+                self._on(Event.MEETING)
+            before = torch_private.forget_store(handler)
+            info = original(handler)
+            del before  # not earlier: other nodes' workers may have been writing their last checkpoint
+            return self._on_joined(handler, info)
+
+        return next_rendezvous
 
     def _on_joined(self, handler: "DynamicRendezvousHandler", info: "RendezvousInfo") -> "RendezvousInfo":
         self._before = None  # other nodes' workers no longer use the store that it served
@@ -164,22 +174,6 @@ class ElasticRendezvous:
         return True
 
 
-def _with_new_store(original: "NextRendezvous", meeting: Callable[[], None], joined: "Joined") -> "NextRendezvous":
-    """A new workers' store in every round: torch 2.15 opens one only for a node that is first for the first time.
-
-    Nodes that join later would wait without effect, and restarted workers would find stale addresses.
-    """
-
-    def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
-        meeting()
-        before = torch_private.forget_store(handler)
-        info = original(handler)
-        del before  # not earlier: other nodes' workers may have been writing their last checkpoint
-        return joined(handler, info)
-
-    return next_rendezvous
-
-
 def _with_port(info: "RendezvousInfo", port: int) -> "RendezvousInfo":
     from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousStoreInfo
 
@@ -219,8 +213,7 @@ def wait_for_store(endpoint: str, key: MemberKey | None = None, poll_sec: float 
         time.sleep(poll_sec)
 
 
-MAX_BYTES = 1 << 20
-"""Enough for thousands of nodes."""
+MAX_BYTES = 1 << 20  # Enough for thousands of nodes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _YEAR_9999_US = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -228,8 +221,7 @@ _YEAR_9999_US = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 _TimeUs = Annotated[int, Field(ge=0, lt=_YEAR_9999_US)]
 _Rank = Annotated[int, Field(ge=0, lt=1 << 16)]
-_Node = tuple[Annotated[str, Field(min_length=1, max_length=1024)], _Count, _Count]
-"""Address, process and number in it."""
+_Node = tuple[Annotated[str, Field(min_length=1, max_length=1024)], _Count, _Count]  # Address, process and number in it
 
 
 class MeetingStateError(ValueError):
@@ -312,8 +304,7 @@ def _to_datetime(us: int) -> datetime:
 
 KEY_VARIABLE = "GANGWAY_MEMBER_KEY"
 """Path of the job's key for a run that is started by hand, without the launcher's flags."""
-_PORT = 29400
-"""Port of the rendezvous: the default of torchrun and gangway.trainer.launch.rendezvous."""
+_PORT = 29400  # Port of the rendezvous: the default of torchrun and gangway.trainer.launch.rendezvous
 
 
 def meeting_argv(

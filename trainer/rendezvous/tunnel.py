@@ -37,8 +37,7 @@ _MAKE = (
 _MAX_BYTES = 1 << 16
 _PRIVATE_KEY = re.compile("-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----")
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-_NO_CHECK_TIME = 0x200000
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name."""
+_NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,7 @@ LOOPBACK = "127.0.0.1"
 HANDSHAKE_SEC = 5.0
 MAX_STRANGERS = 512
 """Concurrent connections without a certificate so far: all nodes of a large job connect at the same moment."""
-MAX_OF_ADDRESS = 32
-"""The same from one address: a node has a worker for each GPU."""
+MAX_OF_ADDRESS = 32  # The same from one address: a node has a worker for each GPU
 _WELCOME = b"\x01"
 """A front door's first byte, after it accepted the certificate and reached its target: with TLS 1.3 alone a client does
 not learn whether its certificate was accepted."""
@@ -372,8 +370,7 @@ def _get_host(writer: asyncio.StreamWriter) -> str:
     return str(mapped or address)
 
 
-_TIMEOUT = timedelta(seconds=300)
-"""torch's own."""
+_TIMEOUT = timedelta(seconds=300)  # torch's own
 
 
 def serve_store(listening: socket.socket, host: str = LOOPBACK, timeout: timedelta = _TIMEOUT) -> "TCPStore":

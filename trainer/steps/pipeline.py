@@ -4,7 +4,7 @@ The first stage turns latents into features. The second also has the discriminat
 halves exchange only features and their gradients; both draw the same latents and read the same images.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from gangway.trainer.networks.base import Discriminator, Generator
 from gangway.trainer.networks.precision import Precision
 from gangway.trainer.phases.batch import Micro
 from gangway.trainer.phases.losses import GLoss, Inputs, Terms
-from gangway.trainer.phases.phase import Phase, Update
+from gangway.trainer.phases.phase import BatchPass, Phase
 
 
 def first_units(generator: Generator) -> int:
@@ -105,7 +105,6 @@ def _count(module: nn.Module) -> int:
 
 
 NUM_STAGES = 2
-Backward = Callable[[Tensor], None]
 
 
 class _StageLink(NamedTuple):
@@ -188,25 +187,16 @@ class _DiscriminatorStage(DiscriminatorPhase):
         rows = schedule.step(arg_mbs=fed)
         return () if rows is None else rows.split(len(micros[0].inputs.latents))
 
-    def passes(
-        self,
-        world: World,
-        loss: nn.Module,
-        micros: Iterable[Micro[Inputs]],
-        backward: Backward,
-        *,
-        penalised: bool,
-        settle: Update | None,
-    ) -> Iterator[tuple[Micro[Inputs], Terms]]:
+    def passes(self, batch: BatchPass[Inputs]) -> Iterator[tuple[Micro[Inputs], Terms]]:
         """See `Phase`: on the second stage the plain step's, on features."""
-        listed = list(micros)
+        listed = list(batch.micros)
         rows = self._features(listed)
         if self._link.is_first:
             return iter(())
         fed = [
             replace(micro, inputs=micro.inputs._replace(latents=each)) for micro, each in zip(listed, rows, strict=True)
         ]
-        return super().passes(world, loss, fed, backward, penalised=penalised, settle=settle)
+        return super().passes(replace(batch, micros=fed))
 
 
 class _GeneratorStage(GeneratorPhase):
@@ -223,19 +213,10 @@ class _GeneratorStage(GeneratorPhase):
         # torch's stage calls what data parallelism wraps.
         self.loss = half if link.is_first else _JudgedRows(GLoss(half, discriminator, config))
 
-    def passes(
-        self,
-        world: World,
-        loss: nn.Module,
-        micros: Iterable[Micro[Inputs]],
-        backward: Backward,
-        *,
-        penalised: bool,
-        settle: Update | None,
-    ) -> Iterator[tuple[Micro[Inputs], Terms]]:
+    def passes(self, batch: BatchPass[Inputs]) -> Iterator[tuple[Micro[Inputs], Terms]]:
         """See `Phase`: torch's schedule calls backward itself, on the second stage on each loss times its weight."""
-        listed, losses = list(micros), list[Tensor]()
-        schedule = _get_schedule(self._schedules, self._link, loss, listed, learns=True)
+        listed, losses = list(batch.micros), list[Tensor]()
+        schedule = _get_schedule(self._schedules, self._link, batch.loss, listed, learns=True)
         if self._link.is_first:
             schedule.step(arg_mbs=[_latents(micro.inputs) for micro in listed])
             return

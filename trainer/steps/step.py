@@ -17,7 +17,7 @@ from gangway.trainer.families import get_family
 from gangway.trainer.networks.base import Network
 from gangway.trainer.phases import augment
 from gangway.trainer.phases.batch import Batch, Micro
-from gangway.trainer.phases.phase import Phase, Update
+from gangway.trainer.phases.phase import BatchPass, Phase, Update
 from gangway.trainer.phases.updates import Accumulator, get_update
 from gangway.trainer.steps.state import TrainState
 
@@ -105,7 +105,14 @@ def play(
             # One update per batch.
             positions = phase.positions(game.config, state.images)
             for images in positions:
-                signs += _gradients(phase, feed(phase, images), state, game, sums, missing, penalised=penalised)
+                for role in roles:
+                    role.learner.zero_grad()
+                settle = (lambda: make(missing)) if missing else None
+                micros, backward = feed(phase, images), roles[0].scale.backward
+                for micro, terms in phase.passes(BatchPass(world, loss, micros, backward, penalised, settle)):
+                    sums.add(phase, micro.weight, terms)
+                    if "real_sign" in phase.means:
+                        signs += terms.means[phase.means.index("real_sign")] * micro.images
                 update = get_update(world, loss, roles)
                 if is_late and images == positions[-1]:
                     missing.append(update)
@@ -124,29 +131,6 @@ def adapt(state: TrainState, game: Game, signs: Tensor) -> None:
         p = torch.as_tensor(state.augment_p, dtype=torch.float64, device=state.sign_sum.device)
         state.augment_p = augment.adapt_p(p, state.sign_sum, state.sign_images, game.config)
         state.sign_sum, state.sign_images = torch.zeros_like(state.sign_sum), 0
-
-
-def _gradients(
-    phase: Phase[Any],
-    micros: Iterable[Micro[Any]],
-    state: TrainState,
-    game: Game,
-    sums: Accumulator,
-    missing: list[Update],
-    *,
-    penalised: bool,
-) -> Tensor | float:
-    roles, loss = [state.roles[name] for name in phase.roles], game.losses[phase.key]
-    signs: Tensor | float = 0.0
-    for role in roles:
-        role.learner.zero_grad()
-    settle = (lambda: make(missing)) if missing else None
-    backward = roles[0].scale.backward
-    for micro, terms in phase.passes(game.world, loss, micros, backward, penalised=penalised, settle=settle):
-        sums.add(phase, micro.weight, terms)
-        if "real_sign" in phase.means:
-            signs = signs + terms.means[phase.means.index("real_sign")] * micro.images
-    return signs
 
 
 def make(missing: list[Update]) -> None:
