@@ -161,15 +161,15 @@ def _run_torchrun(
             raise SignalException(f"signal {number}", signal.Signals(number))
 
     ends: dict[int, int | None] = {}
-    note_ends(ends)
     rendezvous = ElasticRendezvous(job.on, lambda: job.life.state is State.TRAINING, key)
-    rendezvous.register()
-    # torchrun handles these two only once its workers start, and a node may wait for hours until then.
-    parsed.signals_to_handle = "SIGHUP,SIGQUIT"
-    for number in _SIGNALS:
-        signal.signal(number, leave)
-    job.listen()
     try:
+        note_ends(ends)
+        rendezvous.register()
+        # torchrun handles these two only once its workers start, and a node may wait for hours until then.
+        parsed.signals_to_handle = "SIGHUP,SIGQUIT"
+        for number in _SIGNALS:
+            signal.signal(number, leave)
+        job.listen()
         watcher.start()
         while job.life.exit_code is None:
             _run_agent(parsed, job, key, watchdog, ends)

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangway.trainer.core.console import announce
 from gangway.trainer.core.errors import TrainerError, parse_number
-from gangway.trainer.power.saved_limits import (
-    Board,
-    BoardState,
-    Note,
-    Range,
-    get_reason,
-    load_nvml,
-    put_back,
-    saved_limits_folder,
-    undo_left_over,
-)
+from gangway.trainer.power import saved_limits
+from gangway.trainer.power.saved_limits import Board, BoardState, Note, Range
 
 if TYPE_CHECKING:
     from gangway.trainer.distributed.world import World
@@ -72,11 +63,11 @@ class _NodeLimits:
         failed, troubles, done = dict[str, BoardState](), list[str](), list[str]()
         for uuid, state in self._changed.items():
             try:
-                put_back(self._nvml, state)
+                saved_limits.put_back(self._nvml, state)
                 done.append(state.describe())
             except self._nvml.NVMLError as error:
                 failed[uuid] = state
-                troubles.append(f"{uuid}: {get_reason(self._nvml, error)}")
+                troubles.append(f"{uuid}: {saved_limits.get_reason(self._nvml, error)}")
         self._changed = failed
         if not failed:  # otherwise the note stays, unlocked when this process ends, and the launcher retries
             try:
@@ -88,13 +79,13 @@ class _NodeLimits:
 
     def _open(self, node_rank: int, gpus: Sequence["Gpu"]) -> str:
         try:
-            self._nvml = load_nvml(self._nvml)
+            self._nvml = saved_limits.load_nvml(self._nvml)
         except Exception as error:  # NVML's own errors, or no pynvml: either way nothing can be set
             return f"{self._node}: {error}"
         try:
             self._boards = [Board(self._nvml, gpu.uuid, f"node{node_rank}/gpu{gpu.local_rank}") for gpu in gpus]
         except self._nvml.NVMLError as error:
-            return f"{self._node}: {get_reason(self._nvml, error)}"
+            return f"{self._node}: {saved_limits.get_reason(self._nvml, error)}"
         return ""
 
     def _begin(self, limit: bool, watts: float | None, clock_mhz: int | None) -> Report:
@@ -128,7 +119,7 @@ class _NodeLimits:
             why = f"{self._folder} cannot be written ({error.strerror}), and what is not noted is not changed"
             return Report({}, trouble=f"{self._node}: {why}")
         except self._nvml.NVMLError as error:
-            return Report({}, trouble=f"{self._node}: {get_reason(self._nvml, error)}")
+            return Report({}, trouble=f"{self._node}: {saved_limits.get_reason(self._nvml, error)}")
 
 
 def _watts(state: BoardState) -> float:
@@ -401,12 +392,12 @@ def limiting(
 ) -> Iterator[Limiter | None]:
     """Yields the run's limiter, if one is requested; undoes all at the end, and first what killed runs left."""
     if world.local_rank == 0:
-        for sentence in undo_left_over(folder, nvml):
+        for sentence in saved_limits.undo_left_over(folder, nvml):
             announce(sentence)
     if not request.anything:
         yield None
         return
-    limiter = Limiter(world, request, gpu, folder or saved_limits_folder(), nvml)
+    limiter = Limiter(world, request, gpu, folder or saved_limits.saved_limits_folder(), nvml)
     try:
         yield limiter
     finally:

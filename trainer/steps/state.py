@@ -16,16 +16,8 @@ from gangway.trainer.networks.base import Discriminator, Generator, Network, rec
 from gangway.trainer.networks.layers import small_maps, use_matrix_products
 from gangway.trainer.networks.precision import LossScale, Precision, Products
 from gangway.trainer.networks.progressive_schedule import phase_at
+from gangway.trainer.phases import optimisers
 from gangway.trainer.phases.augment import first_p
-from gangway.trainer.phases.optimisers import (
-    FACTOR,
-    adam,
-    frozen_by_role,
-    get_groups,
-    like_current,
-    load_moments,
-    saved_moments,
-)
 from gangway.trainer.phases.phase import Role, RoleSpec, ema_parts
 from gangway.trainer.steps.pipeline import Stage
 
@@ -40,7 +32,7 @@ class TrainState:
         self.roles: Mapping[str, Role] = MappingProxyType({spec.name: _role(spec, device) for spec in specs})
         for role in self.roles.values() if config.activation_checkpointing else ():
             recompute(role.network)
-        for name, frozen in frozen_by_role(config, specs).items():
+        for name, frozen in optimisers.frozen_by_role(config, specs).items():
             self.roles[name].network.frozen = frozen
             self.roles[name].network.learn(on=True)
         self.renew_optimisers()
@@ -90,8 +82,8 @@ class TrainState:
         scheduled = not self.config.schedules.given.keys().isdisjoint(("lr_g", "lr_d", "beta2"))
         for role in self.roles.values():
             if role.lr is not None:
-                groups = get_groups(role, self.config)
-                role.optimizer = adam(groups, getattr(self.config, role.lr), betas, scheduled=scheduled)
+                groups = optimisers.get_groups(role, self.config)
+                role.optimizer = optimisers.adam(groups, getattr(self.config, role.lr), betas, scheduled=scheduled)
 
     def enter(self, config: TrainConfig) -> None:
         """Enters a segment, with its batch and step sizes; `use` sets its precision."""
@@ -99,7 +91,7 @@ class TrainState:
         for role in self.learners:
             for group in role.learner.param_groups:
                 lr: float = getattr(config, role.lr or "lr_g")
-                group["lr"] = like_current(group["lr"], lr * group.get(FACTOR, 1.0))
+                group["lr"] = optimisers.like_current(group["lr"], lr * group.get(optimisers.FACTOR, 1.0))
 
     def follow_schedules(self) -> None:
         """Sets scheduled step sizes, decays and augmentation for the next step."""
@@ -109,8 +101,8 @@ class TrainState:
             if role.lr in given or "beta2" in given:
                 lr, beta2 = config.at(role.lr, self.images), config.at("beta2", self.images)
                 for group in role.learner.param_groups:
-                    group["lr"] = like_current(group["lr"], lr * group.get(FACTOR, 1.0))
-                    group["betas"] = (group["betas"][0], like_current(group["betas"][1], beta2))
+                    group["lr"] = optimisers.like_current(group["lr"], lr * group.get(optimisers.FACTOR, 1.0))
+                    group["betas"] = (group["betas"][0], optimisers.like_current(group["betas"][1], beta2))
         if config.schedules.augment_p is not None:
             self.augment_p = config.schedules.augment_p.at(self.images)
 
@@ -187,7 +179,7 @@ class TrainState:
     def live(self) -> dict[str, Any]:
         """Returns `state_dict` without a copy: the tensors that the next step changes, on their device and split."""
         parts = {
-            name: saved_moments(part) if isinstance(part, torch.optim.Optimizer) else part.state_dict()
+            name: optimisers.saved_moments(part) if isinstance(part, torch.optim.Optimizer) else part.state_dict()
             for name, part in self._parts()
         }
         scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
@@ -206,7 +198,7 @@ class TrainState:
         for name, part in self._parts():
             here = placed(state[name], _like(part))
             if isinstance(part, torch.optim.Optimizer):
-                load_moments(part, here)
+                optimisers.load_moments(part, here)
             else:
                 part.load_state_dict(here)
         self._saved_scales = {role.key: state.get(f"scale_{role.key}", {}) for role in self.learners}
