@@ -147,7 +147,7 @@ class TrainState:
 
     @torch.no_grad()
     def update_ema(self) -> None:
-        """Moves the averages with a half-life of ema_kimg, which ema_rampup shortens initially; once after `advance`."""
+        """Moves the averages with a half-life of ema_kimg, shortened initially by ema_rampup; once after `advance`."""
         config = self.config
         half_life = config.at("ema_kimg", self.images - config.step_images) * 1000
         if config.ema_rampup:
