@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.index import BrokenItemError, Decoded, shard_size
+from gangway.trainer.data.index import BrokenItemError, Decoded
 from gangway.trainer.data.sources import FileSet
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _MOST_DECODED_PIXELS = 1 << 37
 _LIMITS = f"{_MOST_DECODED_PIXELS / 1e9:.0f} thousand million pixels, or {_MOST_KEPT_BYTES >> 30} GiB of what is kept"
 
 Box = tuple[int, int, int, int]  # Left, top, right, bottom, in pixels
-_CLIPS_PER_FILM = 12  # Typical for UCF101: 186 frames on average give 11 clips of 16
 
 
 def _central_square(width: int, height: int) -> Box:
@@ -159,11 +158,6 @@ def check_cut(cut: Cut) -> None:
             allowed="2 or more",
             fix="--frames 16, for example; for single images prepare the folder data set",
         )
-
-
-def films_per_shard(cut: Cut) -> int:
-    """Short films per file of about 128 MiB."""
-    return max(1, shard_size(cut.shape) // _CLIPS_PER_FILM)
 
 
 @dataclass(frozen=True)

@@ -120,25 +120,17 @@ class ShardIndex(Frozen):
         return len(self.labels.classes) if self.labels else 0
 
     @classmethod
-    def of(
-        cls,
-        dataset: str,
-        shape: tuple[int, ...],
-        shards: Sequence[Shard],
-        labels: LabelsFile | None,
-        source: SourceNote,
-        encoding: Encoding | None = None,
-    ) -> Self:
-        """The index of these files."""
+    def of(cls, recipe: "Recipe", shards: Sequence[Shard], labels: LabelsFile | None, source: SourceNote) -> Self:
+        """The index of a recipe's files."""
         return cls(
-            version=2 if encoding is None else 3,
-            dataset=dataset,
-            shape=shape,
+            version=2 if recipe.encoding is None else 3,
+            dataset=recipe.dataset,
+            shape=recipe.shape,
             num_images=sum(shard.num_images for shard in shards),
             sha256=_dataset_sha256(shards, labels),
             labels=labels,
             source=source,
-            encoding=encoding,
+            encoding=recipe.encoding,
             shards=tuple(shards),
         )
 

@@ -292,7 +292,7 @@ def _finish(recipe: Recipe, entries: list[Entry], folder: Path) -> ShardIndex:
     for name, reason in skipped:
         tally.skip(get_kind(name), reason, name)
     note = recipe.note.model_copy(update={"skipped": tally.listing().skipped})
-    index = ShardIndex.of(recipe.dataset, recipe.shape, shards, labels, note, recipe.encoding)
+    index = ShardIndex.of(recipe, shards, labels, note)
     clean_temporaries(folder)
     index.write(folder)
     return index

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.decode import Cut, FilmDecoder, check_cut, films_per_shard
-from gangway.trainer.data.index import Recipe, SourceNote
+from gangway.trainer.data.decode import Cut, FilmDecoder, check_cut
+from gangway.trainer.data.index import Recipe, SourceNote, shard_size
 from gangway.trainer.data.sources import FileSet, check_count, files_in, fingerprint, read_text
 
 _NUM_FILMS = 13_320
 _CLASSES = "classInd.txt"
+_CLIPS_PER_FILM = 12  # 186 frames on average give 11 clips of 16
 
 
 def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, allow_other_hash: bool) -> Recipe:
@@ -43,7 +44,7 @@ def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, al
         shape=cut.shape,
         classes=tuple(classes),
         items=names,
-        items_per_shard=films_per_shard(cut),
+        items_per_shard=max(1, shard_size(cut.shape) // _CLIPS_PER_FILM),
         decode=FilmDecoder(files, names, cut, labels),
         note=SourceNote(
             name="UCF101",
