@@ -1,7 +1,6 @@
 """One decision from a history, for a controller and for replays; also shortens the history of a long run. Pure."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 from gangway.trainer.config.values.control import ControlSettings
@@ -13,11 +12,11 @@ from gangway.trainer.control.guardrails import (
     loss_reason,
     refusal_reason,
 )
-from gangway.trainer.control.interval import Decision, Interval, Knobs, Policy, Room, Value
+from gangway.trainer.control.interval import Decision, Fixed, Interval, Knobs, Policy, Room, Value
 from gangway.trainer.control.judge import BEFORE, LONGEST, Verdict, judge, undo_change
-from gangway.trainer.control.learned import decide_by_learning
-from gangway.trainer.control.model import decide_by_model
-from gangway.trainer.control.rules import decide_by_rules
+from gangway.trainer.control.learned import Learned
+from gangway.trainer.control.model import Model
+from gangway.trainer.control.rules import Rules
 
 MOST_INTERVALS = 2000  # Newest intervals, all of which are kept; older ones do not describe the machine as it is now
 
@@ -68,13 +67,15 @@ class Outcome(NamedTuple):
 
 def get_policy(settings: ControlSettings) -> Policy:
     """Returns the policy that the settings name."""
-    policies: dict[str, Policy] = {
-        "fixed": lambda *_: None,
-        "rules": decide_by_rules,
-        "model": decide_by_model,
-        "learned": partial(decide_by_learning, lost_sec=settings.lost_sec, least=settings.min_gain),
-    }
-    return policies[settings.policy]
+    match settings.policy:
+        case "fixed":
+            return Fixed()
+        case "rules":
+            return Rules()
+        case "model":
+            return Model()
+        case "learned":
+            return Learned(settings.lost_sec, settings.min_gain)
 
 
 def next_decision(
@@ -101,9 +102,9 @@ def next_decision(
     if why := loss_reason(history, settings):
         return Outcome(why=why, verdict=verdict)
     values = allowed_values(settings, start, machine, history)
-    wanted = policy(history, Room(values, settings.objective, start, machine.on_cpu, seed))
+    wanted = policy.decide(history, Room(values, settings.objective, start, machine.on_cpu, seed))
     if wanted is None:
-        return Outcome(why=f"{settings.policy} changes nothing", verdict=verdict)
+        return Outcome(why=f"{policy.name} changes nothing", verdict=verdict)
     if why := refusal_reason(wanted, values, history[-1].after):
         return Outcome(why=why, warning=True, verdict=verdict)
     return Outcome(wanted, verdict=verdict)

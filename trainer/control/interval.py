@@ -1,11 +1,11 @@
 """One interval of training, equal on every worker, its bottleneck, and what policies see; None is a missing figure."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from statistics import median
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from gangway.trainer.config.values.control import JUDGE, Objective
 
@@ -228,5 +228,25 @@ class Room(NamedTuple):
     seed: int = 0  # of the run; for policies that draw
 
 
-Policy = Callable[[Sequence[Interval], Room], Decision | None]
-"""Returns the next change, or none, for a history that is not empty. Pure: runs can be replayed and resumed."""
+class Policy(Protocol):
+    """Returns one change, or none, for a history. Pure, so that runs can be replayed and resumed."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the stack file and the record."""
+        ...
+
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
+        """Returns the next change, or None. `history` is not empty, and no decision waits to be judged."""
+        ...
+
+
+class Fixed:
+    """Changes nothing: the control arm of an experiment."""
+
+    name = "fixed"
+
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
+        """See `Policy`."""
+        del history, room
+        return None

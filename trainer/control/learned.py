@@ -82,43 +82,50 @@ class _Belief(NamedTuple):
         return _Belief(mean, math.sqrt(1 / weight), self.trials + len(rewards))
 
 
-def decide_by_learning(
-    history: Sequence[Interval], room: Room, lost_sec: float = 300.0, least: float = 0.02
-) -> Decision | None:
+class Learned:
     """Draws each arm's mean reward from its belief, and takes the best arm if it exceeds `least`.
 
     Once failed changes have cost `lost_sec` seconds, only tried arms with a mean above `least` remain. The batch stays
     where the noise scale is unknown: its cost to progress would not be in the reward.
     """
-    last = history[-1]
-    if last.invalid or score(last, room.objective, room.start.batch_size) is None:
-        return None
-    trials = get_trials(history, room)
-    spent_sec = math.fsum(each.lost_sec for each in trials)
-    explores = spent_sec < lost_sec
-    draw = np.random.default_rng([room.seed, last.images])
-    best: tuple[float, Arm, _Belief] | None = None
-    for arm in _arms(last, room):
-        belief = _belief(arm, trials, on_cpu=room.on_cpu)
-        drawn = float(draw.normal(belief.mean, belief.sd))  # Also of what is not taken: draws stay in order.
-        if not explores:
-            drawn = belief.mean if belief.trials else -math.inf
-        if drawn > least and (best is None or drawn > best[0]):
-            best = drawn, arm, belief
-    if best is None:
-        return None
-    drawn, arm, belief = best
-    context = ", ".join(f"{name} {value}" for name, value in arm.context)
-    return Decision(
-        knob=arm.knob,
-        value=arm.value,
-        was=arm.was,
-        policy="learned",
-        reason=f"drew {drawn:+.1%} for it, of {belief.mean:+.1%} ± {belief.sd:.1%} after {belief.trials} trials of "
-        f"such changes ({context}); what did not pay has cost {spent_sec:.0f} s of {lost_sec:.0f} s",
-        expected_gain=belief.mean,
-        undone_if=f"it brings less than {least:.0%}",
-    )
+
+    name = "learned"
+
+    def __init__(self, lost_sec: float = 300.0, least: float = 0.02) -> None:
+        self._lost_sec = lost_sec
+        self._least = least
+
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
+        """See `Policy`."""
+        last = history[-1]
+        if last.invalid or score(last, room.objective, room.start.batch_size) is None:
+            return None
+        trials = get_trials(history, room)
+        lost_sec = math.fsum(each.lost_sec for each in trials)
+        explores = lost_sec < self._lost_sec
+        draw = np.random.default_rng([room.seed, last.images])
+        best: tuple[float, Arm, _Belief] | None = None
+        for arm in _arms(last, room):
+            belief = _belief(arm, trials, on_cpu=room.on_cpu)
+            drawn = float(draw.normal(belief.mean, belief.sd))  # Also of what is not taken: draws stay in order.
+            if not explores:
+                drawn = belief.mean if belief.trials else -math.inf
+            if drawn > self._least and (best is None or drawn > best[0]):
+                best = drawn, arm, belief
+        if best is None:
+            return None
+        drawn, arm, belief = best
+        context = ", ".join(f"{name} {value}" for name, value in arm.context)
+        return Decision(
+            knob=arm.knob,
+            value=arm.value,
+            was=arm.was,
+            policy=self.name,
+            reason=f"drew {drawn:+.1%} for it, of {belief.mean:+.1%} ± {belief.sd:.1%} after {belief.trials} trials of "
+            f"such changes ({context}); what did not pay has cost {lost_sec:.0f} s of {self._lost_sec:.0f} s",
+            expected_gain=belief.mean,
+            undone_if=f"it brings less than {self._least:.0%}",
+        )
 
 
 def get_trials(history: Sequence[Interval], room: Room) -> list[Trial]:

@@ -77,61 +77,68 @@ class StepModel:
         return Forecast(max(busy, reading) * factor, min(busy, max(busy, reading)) * factor)
 
 
-def decide_by_model(history: Sequence[Interval], room: Room, threshold: float = 0.03) -> Decision | None:
+class Model:
     """Makes the change that a `StepModel` values most, if above `threshold`, a share of the objective.
 
     Values count once a neighbouring one was seen. The batch changes only where the noise scale is known; prefetch
     never, as means do not show its effect.
     """
-    if history[-1].invalid:
-        return None
-    # Networks that have grown take another time for everything.
-    alike = (each for each in history if each.resolution == history[-1].resolution)
-    known = [each for each in alike if not each.invalid][-_NUM_FITTED:]
-    last, noise = known[-1], find_noise_scale(known)
-    present = last.after
-    model, watts = StepModel(known, on_cpu=room.on_cpu), _Watts(known)
 
-    def expected(knobs: Knobs) -> float | None:
-        forecast = model.forecast(knobs)
-        nodes = knobs.nodes / last.knobs.nodes
-        made = last._replace(
-            knobs=knobs,
-            images_per_sec=knobs.batch_size / forecast.step_sec,
-            noise_scale=noise,
-            watts=watts.of(knobs, forecast),
-            usd_per_hour=None if last.usd_per_hour is None else last.usd_per_hour * nodes,
+    name = "model"
+
+    def __init__(self, threshold: float = 0.03) -> None:
+        self._threshold = threshold
+
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
+        """See `Policy`."""
+        if history[-1].invalid:
+            return None
+        # Networks that have grown take another time for everything.
+        alike = (each for each in history if each.resolution == history[-1].resolution)
+        known = [each for each in alike if not each.invalid][-_NUM_FITTED:]
+        last, noise = known[-1], find_noise_scale(known)
+        present = last.after
+        model, watts = StepModel(known, on_cpu=room.on_cpu), _Watts(known)
+
+        def expected(knobs: Knobs) -> float | None:
+            forecast = model.forecast(knobs)
+            nodes = knobs.nodes / last.knobs.nodes
+            made = last._replace(
+                knobs=knobs,
+                images_per_sec=knobs.batch_size / forecast.step_sec,
+                noise_scale=noise,
+                watts=watts.of(knobs, forecast),
+                usd_per_hour=None if last.usd_per_hour is None else last.usd_per_hour * nodes,
+            )
+            return score(made, room.objective, room.start.batch_size)
+
+        now = expected(present)
+        if not now:
+            return None
+        best: tuple[float, str, Value] | None = None
+        for knob, value in _choices(known, room, present, noise is not None):
+            then = expected(present.with_value(knob, value))
+            if then is not None and (best is None or then > best[0]):
+                best = then, knob, value
+        if best is None or best[0] < now * (1 + self._threshold):
+            return None
+        return self._decision(best, now, known, room)
+
+    def _decision(self, best: tuple[float, str, Value], now: float, known: Sequence[Interval], room: Room) -> Decision:
+        then, knob, value = best
+        gain, unit = then / now - 1, UNITS[room.objective]
+        tried = any(getattr(each.knobs, knob) == value for each in known)
+        return Decision(
+            knob=knob,
+            value=value,
+            was=getattr(known[-1].after, knob),
+            policy=self.name,
+            reason=f"the fitted model expects {then:.4g} {unit} of the first batch's worth, now {now:.4g} "
+            f"({gain:+.0%}); {knob} {value} {'was tried before' if tried else 'is new to it'}; "
+            f"steps wait {known[-1].loader_share:.0%} for images",
+            expected_gain=gain,
+            undone_if=f"less than {then:.4g} {unit} by so much that it does not pay",
         )
-        return score(made, room.objective, room.start.batch_size)
-
-    now = expected(present)
-    if not now:
-        return None
-    best: tuple[float, str, Value] | None = None
-    for knob, value in _choices(known, room, present, noise is not None):
-        then = expected(present.with_value(knob, value))
-        if then is not None and (best is None or then > best[0]):
-            best = then, knob, value
-    if best is None or best[0] < now * (1 + threshold):
-        return None
-    return _decision(best, now, known, room)
-
-
-def _decision(best: tuple[float, str, Value], now: float, known: Sequence[Interval], room: Room) -> Decision:
-    then, knob, value = best
-    gain, unit = then / now - 1, UNITS[room.objective]
-    tried = any(getattr(each.knobs, knob) == value for each in known)
-    return Decision(
-        knob=knob,
-        value=value,
-        was=getattr(known[-1].after, knob),
-        policy="model",
-        reason=f"the fitted model expects {then:.4g} {unit} of the first batch's worth, now {now:.4g} "
-        f"({gain:+.0%}); {knob} {value} {'was tried before' if tried else 'is new to it'}; "
-        f"steps wait {known[-1].loader_share:.0%} for images",
-        expected_gain=gain,
-        undone_if=f"less than {then:.4g} {unit} by so much that it does not pay",
-    )
 
 
 class _Watts:

@@ -1,6 +1,6 @@
 """The policy `rules`: a bottleneck seen several times in a row decides the change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from gangway.trainer.config.values.control import JUDGE
@@ -8,7 +8,6 @@ from gangway.trainer.control.interval import (
     Decision,
     Interval,
     Kind,
-    Policy,
     Room,
     Value,
     bottleneck,
@@ -29,17 +28,24 @@ _GAIN_OF_16_BITS, _GAIN_OF_POWER, _GAIN_OF_KERNELS = 0.2, 0.05, 0.1
 promise.
 """
 
+Rule = Callable[[Sequence[Interval], Room], Decision | None]
 
-def decide_by_rules(history: Sequence[Interval], room: Room) -> Decision | None:
-    """The policy `rules`."""
-    recent = history[-_IN_A_ROW:]
-    if any(each.invalid for each in recent):
-        return None
-    kinds = {bottleneck(each).kind for each in recent}
-    if len(recent) < _IN_A_ROW or len(kinds) > 1 or len({each.knobs for each in recent}) > 1:
-        return None
-    rules = (_BY_KIND.get(kinds.pop()), _neighbour_gone, _batch, _format, _uncompiled, _power)
-    return next((found for rule in rules if rule is not None and (found := rule(history, room))), None)
+
+class Rules:
+    """See the module."""
+
+    name = "rules"
+
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
+        """See `gangway.trainer.control.interval.Policy`."""
+        recent = history[-_IN_A_ROW:]
+        if any(each.invalid for each in recent):
+            return None
+        kinds = {bottleneck(each).kind for each in recent}
+        if len(recent) < _IN_A_ROW or len(kinds) > 1 or len({each.knobs for each in recent}) > 1:
+            return None
+        rules = (_BY_KIND.get(kinds.pop()), _neighbour_gone, _batch, _format, _uncompiled, _power)
+        return next((found for rule in rules if rule is not None and (found := rule(history, room))), None)
 
 
 def _loader_threads(history: Sequence[Interval], room: Room) -> Decision | None:
@@ -172,7 +178,7 @@ def _power(history: Sequence[Interval], room: Room) -> Decision | None:
     return _decision(last, "power_share", value, reason, _GAIN_OF_POWER, "images/J do not rise")
 
 
-_BY_KIND: Mapping[Kind, Policy] = MappingProxyType(
+_BY_KIND: Mapping[Kind, Rule] = MappingProxyType(
     {
         Kind.DATA: _loader_threads,
         Kind.HOST: _fewer_threads,
@@ -190,4 +196,4 @@ def _next(last: Interval, room: Room, knob: str, *, up: bool) -> Value | None:
 
 
 def _decision(last: Interval, knob: str, value: Value, reason: str, gain: float, undone_if: str) -> Decision:
-    return Decision(knob, value, getattr(last.after, knob), "rules", reason, gain, undone_if)
+    return Decision(knob, value, getattr(last.after, knob), Rules.name, reason, gain, undone_if)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings
-from gangway.trainer.control.decide import get_policy, next_decision
+from gangway.trainer.control.decide import next_decision
 from gangway.trainer.control.guardrails import Machine, allowed_values, doubled, idle_bounds, ladders, lost_sec
-from gangway.trainer.control.interval import Decision, Interval, Knobs, Policy, Room, Value
-from gangway.trainer.control.learned import decide_by_learning
-from gangway.trainer.control.model import decide_by_model
-from gangway.trainer.control.rules import decide_by_rules
+from gangway.trainer.control.interval import Decision, Fixed, Interval, Knobs, Policy, Room, Value
+from gangway.trainer.control.learned import Learned
+from gangway.trainer.control.model import Model
+from gangway.trainer.control.rules import Rules
 from tests.trainer.control.closed_loop import Loop, Plant
 
 START = Knobs(batch_size=64, loader_threads=1, threads=2)
@@ -25,15 +24,17 @@ Broken = Callable[[Interval, int], Interval]
 class Restless:
     """Wants something else each time, whatever it costs."""
 
+    name = "restless"
+
     def __init__(self, pick: Callable[[Room, int], tuple[str, Value] | None]) -> None:
         self._pick, self._asked = pick, 0
 
-    def __call__(self, history: Sequence[Interval], room: Room) -> Decision | None:
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
         self._asked += 1
         found = self._pick(room, self._asked)
         if found is None:
             return None
-        return Decision(*found, getattr(history[-1].after, found[0]), "restless", "", 0.0, "")
+        return Decision(*found, getattr(history[-1].after, found[0]), self.name, "", 0.0, "")
 
 
 def _another(room: Room, asked: int) -> tuple[str, Value] | None:
@@ -106,15 +107,7 @@ def test_a_broken_meter_leads_to_no_action_and_a_warning(name: str) -> None:
     assert all(number % 2 == 0 for number in acted) if name == "absent" else not acted
 
 
-POLICIES: dict[str, Policy] = {
-    "rules": decide_by_rules,
-    "model": decide_by_model,
-    "learned": partial(decide_by_learning, least=-1.0),
-}
-FIXED = ControlSettings(policy="fixed")
-
-
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("policy", [Rules(), Model(), Learned(least=-1.0)], ids=lambda policy: policy.name)
 @pytest.mark.parametrize("figure", [{"images_per_sec": 0.0}, {"loader_share": 7.0}, {"cpu_wait_share": 2.0}], ids=str)
 @pytest.mark.parametrize("place", [-1, -2])
 def test_no_policy_decides_by_a_value_that_cannot_be(policy: Policy, figure: dict[str, Any], place: int) -> None:
@@ -122,12 +115,12 @@ def test_no_policy_decides_by_a_value_that_cannot_be(policy: Policy, figure: dic
     seen = Interval(0, 10.0, 100.0, START, loader_share=0.5, cores=4, noise_scale=100.0)
     history = [seen._replace(images_per_sec=100.0 + number) for number in range(4)]
     room = Room({"loader_threads": (1, 2)}, "time", START, on_cpu=True)
-    assert policy(history, room) is not None
+    assert policy.decide(history, room) is not None
     history[place] = history[place]._replace(**figure)
     ((name, value),) = figure.items()
     assert f"{name} is {value:g}" in "; ".join(history[place].invalid)
-    if place == -1 or policy is decide_by_rules:
-        assert policy(history, room) is None
+    if place == -1 or isinstance(policy, Rules):
+        assert policy.decide(history, room) is None
 
 
 class Late(Restless):
@@ -245,7 +238,7 @@ def test_what_was_undone_alone_may_be_tried_once_beside_a_neighbour(undone: int,
 def test_an_objective_without_its_figure_decides_nothing() -> None:
     history = [Interval(0, 10.0, 100.0, START)] * 3
     for objective in ("cost", "carbon"):
-        told = next_decision(history, get_policy(FIXED), ControlSettings(objective=objective), START, Machine(4))
+        told = next_decision(history, Fixed(), ControlSettings(objective=objective), START, Machine(4))
         assert told.warning
         assert objective in told.why
 
@@ -263,6 +256,8 @@ def test_the_same_history_gives_the_same_decision() -> None:
     history: Any = Loop(Plant(read_sec=0.006), START, intervals=30).run().history
     for name in ("rules", "model", "learned"):
         asked = ControlSettings(policy=name)
+        from gangway.trainer.control.decide import get_policy
+
         found = [next_decision(history[:n], get_policy(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
         again = [next_decision(history[:n], get_policy(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
         assert found == again
@@ -282,11 +277,8 @@ def test_fixed_undoes_nothing_that_another_policy_has_changed() -> None:
     more = Decision("loader_threads", 2, 1, "rules", "", 0.3, "")
     history = [Interval(0, 10.0, 100.0, START, decision=more)]
     history += [Interval(0, 10.0, 50.0, START._replace(loader_threads=2))] * 4
-    assert next_decision(history, get_policy(FIXED), FIXED, START, Machine(4)).decision is None
-    assert (
-        next_decision(history, get_policy(FIXED), ControlSettings(policy="rules"), START, Machine(4)).decision
-        is not None
-    )
+    assert next_decision(history, Fixed(), ControlSettings(policy="fixed"), START, Machine(4)).decision is None
+    assert next_decision(history, Fixed(), ControlSettings(policy="rules"), START, Machine(4)).decision is not None
 
 
 BEGUN = Knobs(batch_size=96, batch_gpu=0, loader_threads=2, prefetch=2, threads=2)

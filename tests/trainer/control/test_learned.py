@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from gangway.trainer.config.values.control import JUDGE, ControlSettings, Objective
 from gangway.trainer.control.interval import Decision, Interval, Knobs, Room
-from gangway.trainer.control.learned import Trial, context_of, decide_by_learning, get_trials
+from gangway.trainer.control.learned import Learned, Trial, context_of, get_trials
 from tests.trainer.control import rooms
 from tests.trainer.control.closed_loop import SECONDS, Loop
 
@@ -127,8 +127,8 @@ def test_without_figures_it_decides_nothing() -> None:
 @given(rooms.shown())
 def test_any_history_leads_to_an_allowed_step_and_always_to_the_same(shown: rooms.Shown) -> None:
     history, room = shown
-    decision = decide_by_learning(history, room)
-    assert decision == decide_by_learning(list(history), room)
+    decision = Learned().decide(history, room)
+    assert decision == Learned().decide(list(history), room)
     if decision is not None:
         values = list(room.allowed[decision.knob])
         assert decision.was == getattr(history[-1].knobs, decision.knob)
@@ -137,7 +137,7 @@ def test_any_history_leads_to_an_allowed_step_and_always_to_the_same(shown: room
 
 def _decided(history: list[Interval], room: Room, lost_sec: float = 300.0) -> list[Decision | None]:
     """With several seeds."""
-    return [decide_by_learning(history, room._replace(seed=seed), lost_sec) for seed in range(5)]
+    return [Learned(lost_sec).decide(history, room._replace(seed=seed)) for seed in range(5)]
 
 
 def _lost_sec(trials: list[Trial]) -> float:

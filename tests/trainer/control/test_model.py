@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from gangway.trainer.config.values.control import ControlSettings, Objective
 from gangway.trainer.control.interval import Interval, Knobs
-from gangway.trainer.control.model import StepModel, decide_by_model
+from gangway.trainer.control.model import Model, StepModel
 from tests.trainer.control import rooms
 from tests.trainer.control.closed_loop import Loop
 
@@ -75,26 +75,26 @@ def test_less_power_is_for_those_who_count_it(objective: Objective, expected: fl
     machine, knobs = rooms.RIGHT
     seen = machine.still(knobs)._replace(device_use=0.95, on_cpu=False)
     on_gpu = rooms.room(knobs, objective, allowed={"power_share": (0.7, 1.0)}, on_cpu=False)
-    decision = decide_by_model([seen], on_gpu)
+    decision = Model().decide([seen], on_gpu)
     assert (None if decision is None else decision.value) == expected
 
 
 def test_more_nodes_are_for_those_in_a_hurry() -> None:
     machine, knobs = rooms.RIGHT
     history, allowed = [machine.still(knobs)], {"nodes": (1, 2)}
-    hurried = decide_by_model(history, rooms.room(knobs, "time", allowed=allowed))
+    hurried = Model().decide(history, rooms.room(knobs, "time", allowed=allowed))
     assert hurried is not None
     assert (hurried.knob, hurried.value, hurried.was) == ("nodes", 2, 1)
-    assert decide_by_model(history, rooms.room(knobs, "cost", allowed=allowed)) is None
+    assert Model().decide(history, rooms.room(knobs, "cost", allowed=allowed)) is None
 
 
 def test_sixteen_bits_are_tried_on_a_gpu_alone() -> None:
     machine, knobs = rooms.RIGHT
     seen, precisions = machine.still(knobs), {"precision": ("bf16", "fp32")}
-    assert decide_by_model([seen], rooms.room(knobs, allowed=precisions)) is None
+    assert Model().decide([seen], rooms.room(knobs, allowed=precisions)) is None
     room = rooms.room(knobs, allowed=precisions, on_cpu=False)
     for device_use in (0.9, None):  # without NVML it is a GPU all the same
-        decision = decide_by_model([seen._replace(device_use=device_use, on_cpu=False)], room)
+        decision = Model().decide([seen._replace(device_use=device_use, on_cpu=False)], room)
         assert decision is not None
         assert decision.value == "bf16"
 
@@ -108,27 +108,27 @@ def test_without_a_noise_scale_the_batch_stays() -> None:
 def test_without_figures_it_decides_nothing() -> None:
     machine, knobs = rooms.DATA_BOUND
     seen = machine.still(knobs)
-    assert decide_by_model([seen], rooms.room(knobs)) is not None
-    assert decide_by_model([seen._replace(usd_per_hour=None)], rooms.room(knobs, "cost")) is None
-    assert decide_by_model([seen._replace(g_per_kwh=None)], rooms.room(knobs, "carbon")) is None
-    assert decide_by_model([seen._replace(told=("the clock went back",))], rooms.room(knobs)) is None
-    assert decide_by_model([seen._replace(images_per_sec=0.0)], rooms.room(knobs)) is None
+    assert Model().decide([seen], rooms.room(knobs)) is not None
+    assert Model().decide([seen._replace(usd_per_hour=None)], rooms.room(knobs, "cost")) is None
+    assert Model().decide([seen._replace(g_per_kwh=None)], rooms.room(knobs, "carbon")) is None
+    assert Model().decide([seen._replace(told=("the clock went back",))], rooms.room(knobs)) is None
+    assert Model().decide([seen._replace(images_per_sec=0.0)], rooms.room(knobs)) is None
 
 
 def test_its_gain_must_pass_the_threshold() -> None:
     machine, knobs = rooms.DATA_BOUND
     history, room = [machine.still(knobs)], rooms.room(knobs)
-    decision = decide_by_model(history, room)
+    decision = Model().decide(history, room)
     assert decision is not None
-    assert decide_by_model(history, room, threshold=decision.expected_gain + 0.01) is None
+    assert Model(threshold=decision.expected_gain + 0.01).decide(history, room) is None
 
 
 @settings(deadline=None)
 @given(rooms.shown())
 def test_any_history_leads_to_an_allowed_change_and_always_to_the_same(shown: rooms.Shown) -> None:
     history, room = shown
-    decision = decide_by_model(history, room)
-    assert decision == decide_by_model(list(history), room)
+    decision = Model().decide(history, room)
+    assert decision == Model().decide(list(history), room)
     if decision is not None:
         assert decision.value in room.allowed[decision.knob]
         assert decision.was == getattr(history[-1].knobs, decision.knob) != decision.value
@@ -144,7 +144,7 @@ def test_steps_that_wait_for_no_image_get_no_loader_thread() -> None:
     draw = np.random.default_rng(5)
     history = [Interval(0, 10.0, 100 * factor, knobs, cores=4) for factor in draw.uniform(0.7, 1.3, 120)]
     allowed = {"loader_threads": (1, 2, 3, 4)}
-    found = [decide_by_model(history[:number], rooms.room(knobs, allowed=allowed)) for number in range(1, 121)]
+    found = [Model().decide(history[:number], rooms.room(knobs, allowed=allowed)) for number in range(1, 121)]
     assert found == [None] * 120
     waited = [each._replace(loader_share=0.5) for each in history]
-    assert decide_by_model(waited, rooms.room(knobs, allowed=allowed)) is not None
+    assert Model().decide(waited, rooms.room(knobs, allowed=allowed)) is not None

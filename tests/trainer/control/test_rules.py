@@ -7,7 +7,7 @@ import pytest
 from gangway.trainer.config.values.control import Bounds, ControlSettings
 from gangway.trainer.control.guardrails import Machine, allowed_values
 from gangway.trainer.control.interval import Decision, Interval, Kind, Knobs, Room, bottleneck
-from gangway.trainer.control.rules import decide_by_rules
+from gangway.trainer.control.rules import Rules
 from tests.trainer.control.closed_loop import Loop, Plant
 
 RULES = ControlSettings(policy="rules", bounds=Bounds(batch_size=(16, 1024)))
@@ -62,7 +62,7 @@ def test_what_paid_is_not_turned_back_at_once() -> None:
 
     def decided(history: list[Interval]) -> Decision | None:
         room = Room(allowed_values(settings, last.knobs, Machine(2), history), "time", last.knobs, on_cpu=True)
-        return decide_by_rules(history, room)
+        return Rules().decide(history, room)
 
     for intervals in (3, 18):
         assert decided([last, *[kept] * intervals]) is None
@@ -142,7 +142,7 @@ def test_compiled_losses_are_tried_without_on_a_cpu_alone() -> None:
         history = [each._replace(images=1000 * number) for number in range(1, 4)]
         machine = Machine(cores=4, on_cpu=on_cpu)
         room = Room(allowed_values(settings, history[0].knobs, machine, history), "time", history[0].knobs, on_cpu)
-        decision = decide_by_rules(history, room)
+        decision = Rules().decide(history, room)
         assert (decision and decision.value) == expected
     fixed = allowed_values(settings, compiled.knobs, Machine(cores=4, fixed=("compile",)), [compiled])
     assert "compile" not in fixed
@@ -154,10 +154,10 @@ def test_on_a_gpu_without_a_meter_nothing_is_done_that_is_for_cpus() -> None:
     history = [idle, idle._replace(images=2000)]
     assert {bottleneck(each).kind for each in history} == {Kind.DEVICE}
     allowed = {"threads": (1, 2, 4), "precision": ("bf16", "fp32")}
-    decision = decide_by_rules(history, Room(allowed, "time", idle.knobs, on_cpu=False))
+    decision = Rules().decide(history, Room(allowed, "time", idle.knobs, on_cpu=False))
     assert decision is not None
     assert (decision.knob, decision.value) == ("precision", "bf16")
-    assert decide_by_rules(history, Room({"threads": (1, 2, 4)}, "time", idle.knobs, on_cpu=False)) is None
+    assert Rules().decide(history, Room({"threads": (1, 2, 4)}, "time", idle.knobs, on_cpu=False)) is None
 
 
 def test_power_is_lowered_where_energy_is_the_objective() -> None:
