@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.power import saved_limits
+from gangway.trainer.power import limits, saved_limits
 from gangway.trainer.power.energy import EnergyReading, Gpu
 from gangway.trainer.power.limits import PowerAsked
 from gangway.trainer.preemption.notices import Interruption
