@@ -34,17 +34,9 @@ from gangway.trainer.config.arguments import Parser, add_config_flags, add_run_d
 from gangway.trainer.config.presets import PRESETS, preset
 from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from gangway.trainer.control.flags import add_control, parse_control, parse_reading, with_shares
+from gangway.trainer.core import errors
 from gangway.trainer.core.console import flush_output, output_failed, refuse, warn
-from gangway.trainer.core.errors import (
-    EXIT_BAD_INPUT,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_PEERS_LOST,
-    LoneError,
-    TrainerError,
-    WorkerFailedError,
-    from_validation,
-)
+from gangway.trainer.core.errors import LoneError, TrainerError, WorkerFailedError, from_validation
 from gangway.trainer.core.host import program, wait_passively
 from gangway.trainer.core.regular_files import check_creatable, check_working_directory, file_problem
 from gangway.trainer.distributed.ranks import Ranks
@@ -55,8 +47,7 @@ if TYPE_CHECKING:
 
 _FABRIC_VARIABLE = "GANGWAY_FABRIC_MIN_GBPS"
 _CONTEXT_VARIABLE = "GANGWAY_CONTEXT"
-_EXIT_BROKEN_PIPE = 128 + 13
-"""What a shell makes of SIGPIPE."""
+_EXIT_BROKEN_PIPE = 128 + 13  # What a shell makes of SIGPIPE
 _OF_THE_EXTRA = ("PIL", "av", "fsspec", "numpy", "obstore", "scipy", "sklearn", "torch", "torchvision")
 """What planning does without."""
 
@@ -76,23 +67,21 @@ def main(argv: Sequence[str]) -> int:
             raise
         if Ranks.speaks():
             refuse(TrainerError(place=found.place, problem=found.problem, fix=found.fix))
-        return EXIT_BAD_INPUT
+        return errors.EXIT_BAD_INPUT
     except KeyboardInterrupt:  # train takes signals itself, and data prepare says what it keeps
         if Ranks.speaks():
             warn("interrupted: nothing is left half written, and the same command does it from the beginning")
-        return EXIT_INTERRUPTED
+        return errors.EXIT_INTERRUPTED
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _OF_THE_EXTRA:
             raise
         refuse(f"extra 'train': {package} is not installed: in Gangway's checkout, pip install '.[train]'")
-        return EXIT_BAD_INPUT
+        return errors.EXIT_BAD_INPUT
     return code
 
 
 class _Version(argparse.Action):
-    """Prints the package's version, which a container with only the trainer does not have."""
-
     def __call__(self, *_: object) -> NoReturn:
         from importlib.metadata import PackageNotFoundError, version
 
@@ -124,7 +113,12 @@ def _parser() -> Parser:
     add_export(command("export", "write a run's generator as ONNX, torch.export or safetensors"))
     add_control_command(command("control", "replay a recorded run with other policies, or switch a controller off"))
     add_presets(command("presets", "list the presets with their sources and departures from them"))
-    _add_memory(command("memory", "show the memory that a step needs on a worker's device"))
+    memory = command("memory", "show the memory that a step needs on a worker's device")
+    memory.usage = "%(prog)s (--preset NAME | --config FILE) [--workers N] [--nodes N] [--FLAG VALUE ...]"
+    _add_base(memory)
+    add_memory(memory)
+    add_config_flags(memory)
+    memory.set_defaults(run=_memory)
     schema = command("schema", "print the JSON schema of run.json or of configurations, for editors")
     schema.add_argument(
         "of",
@@ -180,20 +174,11 @@ def _add_train(train: Parser) -> None:
 
 
 def _add_base(parser: Parser) -> None:
-    """Adds the sources of values that no flag sets."""
     base = parser.add_mutually_exclusive_group(required=True)
     base.add_argument("--preset", metavar="NAME", help=", ".join(PRESETS))
     base.add_argument(
         "--config", type=path, metavar="FILE", help="a TrainConfig as JSON, such as a run directory's config.json"
     )
-
-
-def _add_memory(memory: Parser) -> None:
-    memory.usage = "%(prog)s (--preset NAME | --config FILE) [--workers N] [--nodes N] [--FLAG VALUE ...]"
-    _add_base(memory)
-    add_memory(memory)
-    add_config_flags(memory)
-    memory.set_defaults(run=_memory)
 
 
 def _memory(arguments: argparse.Namespace) -> int:
@@ -252,10 +237,8 @@ def train_config(argv: Sequence[str]) -> TrainConfig:
 
 
 def data_mistake(config: TrainConfig, data_dir: Path) -> TrainerError | None:
-    """Returns the error that `train` would raise for its data, except for damage; None where it would start. Loads
-    torch.
-    """
-    from gangway.trainer.data.dataset import check_data
+    """Returns the error that `train` would raise for its data, except for damage, or None. Loads torch."""
+    from gangway.trainer.data.shards import check_data
 
     try:
         check_data(config, data_dir)
@@ -281,7 +264,6 @@ def _from_file(path: Path) -> TrainConfig:
 
 
 def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -> TrainConfig:
-    """Sets the pictures' size where a preset trains on a folder of them and no flag sets it."""
     if arguments.preset is None or config.dataset != "folder":
         return config
     from gangway.trainer.data.index import picture_size
@@ -308,7 +290,6 @@ def _xla_launcher() -> list[str]:
 
 @contextlib.contextmanager
 def _naming_flags(arguments: argparse.Namespace) -> Iterator[None]:
-    """Makes an error about a TrainConfig field name its source: its flag, preset or file."""
     otherwise = f"--preset {arguments.preset}" if arguments.config is None else str(arguments.config)
     flags = {name: f"--{name.replace('_', '-')}" for name in _given(arguments)}
     try:
@@ -369,7 +350,7 @@ def run(argv: Sequence[str]) -> NoReturn:
     try:
         code = main(argv)
     except SystemExit as leaving:  # argparse's, of --help or a mistake
-        code = leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else EXIT_FAILED
+        code = leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else errors.EXIT_FAILED
     except BrokenPipeError:  # of `... | head`, say
         code = _EXIT_BROKEN_PIPE
     except OSError as error:
@@ -382,15 +363,12 @@ def run(argv: Sequence[str]) -> NoReturn:
 
 
 def _failed(error: Exception) -> int:
-    """Prints the traceback; the exit code."""
     sys.excepthook(type(error), error, error.__traceback__)  # torch's, which tells the rank
-    return EXIT_PEERS_LOST if _lost_peers(error) else EXIT_FAILED
+    return errors.EXIT_PEERS_LOST if _lost_peers(error) else errors.EXIT_FAILED
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Ends the process at Ctrl-C while torch loads, which would swallow a KeyboardInterrupt and leave a broken NumPy.
-    Nothing has begun by then.
-    """
+    """While torch loads, a KeyboardInterrupt would be swallowed and leave a broken NumPy: end the process instead."""
     if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
@@ -398,9 +376,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _lost_peers(error: BaseException) -> bool:
-    """Whether a worker failed only because peers had gone. torch has a type for NCCL and stores, and a place in gloo's
-    source for the rest.
-    """
+    """NCCL's lost peers have a type in torch; gloo's are known by a place in its source."""
     if "torch.distributed" not in sys.modules or not Ranks.under_torchrun():
         return False
     from torch.distributed import DistError

@@ -18,8 +18,8 @@ import torch
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.data.packaged_data import prepare_digits
-from gangway.trainer.data.shards import write_shards
-from gangway.trainer.rendezvous.member_key import MemberKey
+from gangway.trainer.rendezvous.tunnel import MemberKey
+from tests.shard_files import write_shards
 from tools.drill.cluster import make_key
 
 TIMEOUT_SEC = 120

@@ -9,10 +9,11 @@ import pytest
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.shards import ShardedImages
 from gangway.trainer.preemption.notices import Interruption
 from gangway.trainer.records.run_record import RunContext, RunRecord
 from gangway.trainer.run.loop import train
+from tests.shard_files import write_shards
 
 Families = dict[str, tuple[TrainConfig, Path]]
 Lines = Callable[[Path], list[dict[str, Any]]]

@@ -1,7 +1,7 @@
 """Two nodes and a head with the rendezvous store, as real processes.
 
 As root each has its own network namespace and host name, else all share the loopback. A node restarts its launcher as
-systemd does. They meet with a job's key (gangway.trainer.rendezvous.member_key).
+systemd does. They meet with a job's key (gangway.trainer.rendezvous.tunnel).
 """
 
 import contextlib

@@ -1,8 +1,4 @@
-"""Asynchronous checkpoints: a step copies the state, and a thread writes it while training continues.
-
-A step waits for the copy, and for an unfinished earlier save (a slow disk): `stall_sec`. The next `wait` raises the
-thread's error.
-"""
+"""Asynchronous checkpoints: a step copies the state and waits for an earlier save; a thread writes it meanwhile."""
 
 import threading
 import time
@@ -15,7 +11,7 @@ import torch
 from gangway.trainer.checkpoint import parts, store
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError, WorkerFailedError
-from gangway.trainer.distributed.sharded_modules import local
+from gangway.trainer.distributed.sharded_modules import local, tensors
 from gangway.trainer.distributed.world import World
 from gangway.trainer.records.digest import RunIdentity
 
@@ -24,13 +20,7 @@ SAVE_FAILURES = (TrainerError, WorkerFailedError, RuntimeError)
 
 
 class Saved(NamedTuple):
-    """A checkpoint on disk.
-
-    Attributes:
-        why: the kind of the notice that requested it; empty for none.
-        sec: from the start of the copy until the file is in place.
-        stall_sec: the part of `sec` that the step waited.
-    """
+    """A checkpoint on disk; `why` is the notice for it; the step waited for `stall_sec` of `sec`."""
 
     path: Path
     images: int
@@ -40,9 +30,7 @@ class Saved(NamedTuple):
 
 
 class Saver:
-    """Writes one checkpoint at a time, in the only process that writes the folder. `done` is called in the thread after
-    each checkpoint; `stall_sec` sums the steps' waits. Set `config` only while nothing is being written.
-    """
+    """Writes one checkpoint at a time and calls `done` in its thread. Set `config` only between two of them."""
 
     def __init__(
         self, folder: Path, config: TrainConfig, identity: RunIdentity | None, done: Callable[[Saved], None]
@@ -59,9 +47,7 @@ class Saver:
         return self._failure is not None
 
     def save(self, state: Mapping[str, Any], images: int, why: str = "") -> None:
-        """Copies the state (nested dicts and lists of tensors, on any device, and numbers) and writes it in the thread.
-        Raises TrainerError: the previous save failed.
-        """
+        """Copies nested tensors and numbers and writes them in the thread (TrainerError: the previous save failed)."""
         began = time.monotonic()
         self.wait()
         self._copy_state(state)
@@ -96,9 +82,9 @@ class Saver:
 
 
 class PartSaver(Saver):
-    """The saver of split networks: each worker writes its part, then rank 0 writes the checkpoint. All workers call
-    `save` together; an error on one fails all. `world` needs a separate group, as its messages come from the thread
-    (`World.for_thread`). Only rank 0 uses `identity` and `done`.
+    """The saver of split networks: each worker writes its part, then rank 0 the checkpoint; all call `save` together.
+
+    `world` needs a group of its own (`World.for_thread`). Only rank 0 uses `identity` and `done`.
     """
 
     def __init__(
@@ -121,7 +107,7 @@ class PartSaver(Saver):
         self._blocks = parts.get_blocks(
             dict(state), split=first, whole=first if self._world.is_pipelined else rank == 0
         )
-        here = {name: local(tensor) for name, tensor in parts.tensors(state) if not tensor.is_meta}
+        here = {name: local(tensor) for name, tensor in tensors(state) if not tensor.is_meta}
         self._buffers = copy_to_cpu(here, self._buffers)
 
     def _store(self, images: int) -> Path:
@@ -145,9 +131,7 @@ class PartSaver(Saver):
 
 
 def copy_to_cpu(value: Any, buffers: Any = None) -> Any:
-    """Copies nested dicts and lists with their tensors to the CPU, keeping the memory layout. Overwrites `buffers`, an
-    earlier copy; None allocates them, page-locked for tensors on a GPU, which makes copying several times faster.
-    """
+    """Copies nested tensors to the CPU, keeping their layout, into `buffers` of an earlier copy, if given."""
     pending: set[torch.device] = set()
     copied = _copy(value, buffers, pending)
     for device in pending:

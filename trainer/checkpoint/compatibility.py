@@ -8,7 +8,7 @@ from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidato
 from torch import Tensor, nn
 
 from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.phases.optimisers import get_groups
 from gangway.trainer.phases.phase import RoleSpec, ema_keys
 
@@ -88,14 +88,11 @@ def _moment_misfit(role: RoleSpec, config: TrainConfig, saved: object) -> str:
     return ""
 
 
-_ANY_VALUE = RESUMABLE_CHANGES - {"kimg", "segments"}
-"""Fields that each session sets again."""
+_ANY_VALUE = RESUMABLE_CHANGES - {"kimg", "segments"}  # Fields that each session sets again
 
 
 def _as_saved(value: object, read: ValidatorFunctionWrapHandler) -> TrainConfig:
-    """Validates a saved configuration; missing fields get defaults that compute what older trainers did. Where newer
-    rules refuse fields that each session sets again, the saved values are dropped.
-    """
+    """Missing fields compute what older trainers did; refused values that sessions set anew are dropped."""
     try:
         config: TrainConfig = read(value)
     except ValidationError:

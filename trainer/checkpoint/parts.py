@@ -1,29 +1,29 @@
 """Checkpoints of sharded networks: each worker writes its part, and any number of workers can read them.
 
-torch.distributed.checkpoint plans what to write and read. Its files and messages are pickles, which run code, so here
-each worker's file has plain bytes, and the checkpoint, written last, describes them (gangway.trainer.checkpoint.store).
+torch.distributed.checkpoint plans what to write and read; its own files are pickles, which run code, so files here are
+plain bytes, which the checkpoint, written last, describes.
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from gangway.trainer.core.files import atomic_writer, sha256_of
 from gangway.trainer.core.regular_files import open_file
+from gangway.trainer.distributed.sharded_modules import map_tensors, tensors
+from gangway.trainer.records.quantity import Frozen
 
 State = dict[str, Any]
 
 
-class Part(BaseModel):
+class Part(Frozen):
     """One worker's file in the manifest."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str
     sha256: str
@@ -56,32 +56,9 @@ def part_name(checkpoint: Path, number: int, count: int) -> str:
     return f"{checkpoint.stem}.part-{number}-of-{count}"
 
 
-def tensors(state: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yields all tensors in nested dicts and lists by their joined keys."""
-    if isinstance(state, Tensor):
-        yield name, state
-    elif isinstance(state, Mapping):
-        for key, value in state.items():
-            yield from tensors(value, f"{name}/{key}" if name else str(key))
-    elif isinstance(state, list | tuple):
-        for number, value in enumerate(state):
-            yield from tensors(value, f"{name}/{number}")
-
-
-def map_tensors(state: Any, convert: Callable[[str, Tensor], Any], name: str = "") -> Any:
-    """Returns the same nested dicts and lists with each tensor converted."""
-    if isinstance(state, Tensor):
-        return convert(name, state)
-    if isinstance(state, Mapping):
-        return {key: map_tensors(value, convert, f"{name}/{key}" if name else str(key)) for key, value in state.items()}
-    if isinstance(state, list | tuple):
-        return [map_tensors(value, convert, f"{name}/{number}") for number, value in enumerate(state)]
-    return state
-
-
 def to_meta(state: State) -> State:
     """Returns the state with its tensors on meta, which keep shape and type."""
-    empty: State = map_tensors(state, lambda _, each: torch.empty(each.shape, dtype=each.dtype, device="meta"))
+    empty: State = map_tensors(state, lambda each: torch.empty(each.shape, dtype=each.dtype, device="meta"))
     return empty
 
 
@@ -94,9 +71,7 @@ class Block(NamedTuple):
 
 
 def get_blocks(state: State, *, split: bool, whole: bool) -> list[Block]:
-    """Returns the blocks that this worker writes: its parts of `split` tensors, and `whole` ones that all have. Skips
-    meta tensors, which other workers have.
-    """
+    """Returns what this worker writes: its parts of split tensors and, if `whole`, those that all have."""
     from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
     from torch.distributed.tensor import DTensor
 

@@ -17,9 +17,7 @@ from gangway.trainer.steps.state import TrainState
 
 
 class Restored(NamedTuple):
-    """`identity` is None without a checkpoint; `passed_over` has a sentence per skipped newer one. `config` includes
-    segments that a controller decided.
-    """
+    """What `restore` found: `identity` is None without a checkpoint; `passed_over` has a sentence per skipped one."""
 
     identity: RunIdentity | None
     passed_over: list[str]
@@ -44,9 +42,7 @@ def restore(
     resume: bool,
     damaged: Mapping[str, str] | None = None,
 ) -> Restored:
-    """Loads the newest valid checkpoint into the state, if any; `damaged` as in `store.load`. Raises TrainerError: none
-    can be loaded, another configuration or data set, or a run where `resume` is off.
-    """
+    """Loads the newest valid checkpoint, if any (TrainerError: none loads, other config or data, or no `resume`)."""
     folder = run_dir / "checkpoints"
     if not resume and (store.newest(folder) or (run_dir / STATS_FILE).exists()):
         raise TrainerError(

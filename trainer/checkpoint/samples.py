@@ -19,7 +19,7 @@ from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import write_atomically
 from gangway.trainer.data.loader import ImageSource, Sampler, numbers_by_domain
 from gangway.trainer.data.shards import ShardedImages
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.networks.base import Generator
 from gangway.trainer.networks.factory import build
 from gangway.trainer.networks.progressive_schedule import phase_at
@@ -32,21 +32,16 @@ from gangway.trainer.steps.state import TrainState
 FILM_SUFFIXES = (".mp4", ".gif")
 _FRAME = 2
 _FRAME_GREY = 96
-_CAPTION = 14
-"""Height of the captions above a grid, pixels."""
-_TARGET_PIXELS = 64
-"""Small images are enlarged to about this side, pixel by pixel."""
-_CRF = "12"
-"""Of H.264: nearly lossless, as samples are inspected for faults."""
+_CAPTION = 14  # Height of the captions above a grid, pixels
+_TARGET_PIXELS = 64  # Small images are enlarged to about this side, pixel by pixel
+_CRF = "12"  # Of H.264: nearly lossless, as samples are inspected for faults
 
 Pixels = NDArray[np.uint8]
 COLUMNS = 12
 ROWS = 8
-IMAGES_PER_CYCLE = 3
-"""An image, its translation, and that translated back."""
+IMAGES_PER_CYCLE = 3  # An image, its translation, and that translated back
 _CLIP_COLUMNS = 4
-_CLIPS = 16
-"""Fewer than images, as a strip shows each frame."""
+_CLIPS = 16  # Fewer than images, as a strip shows each frame
 _FRAMES_PER_SEC = 16
 
 
@@ -127,13 +122,11 @@ def _mp4(frames: list[Pixels], frames_per_sec: int) -> bytes:
 
 
 def _plain(pixels: Pixels) -> Pixels:
-    """Drops a single channel, which Pillow does not take."""
     return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
 
 
 def to_uint8(images: Tensor, config: TrainConfig) -> Tensor:
-    """Converts images in -1..1 to uint8 on the CPU: the inverse of the conversion of reals
-    (gangway.trainer.phases.batch)."""
+    """Converts images in -1..1 to uint8 on the CPU: the inverse of the conversion of reals."""
     grey = (((images + 1) * 128).floor() if config.dequantise else ((images + 1) * 127.5).round()).clamp(0, 255)
     return grey.to(torch.uint8).cpu()
 
@@ -187,9 +180,7 @@ def check_samples_latents(config: TrainConfig, what: str) -> None:
 
 
 def write_samples(path: Path, images: Tensor, captions: Sequence[Sequence[str]] = ()) -> None:
-    """Writes uint8 images [N, C, H, W] as one PNG, or clips [N, C, T, H, W] as a strip and an .mp4. `captions` has the
-    columns' words for each of equal parts of the images. Raises TrainerError: not writable.
-    """
+    """Writes images [N, C, H, W] as a PNG, clips [N, C, T, H, W] as strip and .mp4; `captions` are of equal parts."""
     if captions:
         parts = zip(images.chunk(len(captions)), captions, strict=True)
         write_png(path, np.concatenate([add_captions(tile(part, COLUMNS), words, COLUMNS) for part, words in parts]))
@@ -209,9 +200,7 @@ class Trained(NamedTuple):
 
 
 def load_generator(run_dir: Path, device: torch.device) -> Trained:
-    """Loads the averaged generator of the newest valid checkpoint; reports skipped ones. Raises TrainerError: no run,
-    no valid checkpoint, or networks that translate images.
-    """
+    """Loads the averaged generator of the newest valid checkpoint (TrainerError: no run, or none valid)."""
     require_run(run_dir, ("checkpoints",))
     found = store.newest_of_run(run_dir)
     config, images = found.manifest.config, found.manifest.images

@@ -1,7 +1,4 @@
-"""Checkpoints: written atomically, hashed, and loaded only if the hash is right.
-
-A damaged checkpoint, or one of another version, is skipped for the next older one, with its reason.
-"""
+"""Checkpoints: written atomically, hashed, and loaded only if the hash is right; bad ones are skipped with a reason."""
 
 import contextlib
 import hashlib
@@ -14,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from torch import Tensor
 
@@ -26,16 +23,15 @@ from gangway.trainer.core.console import info
 from gangway.trainer.core.errors import TrainerError, diverged, from_validation
 from gangway.trainer.core.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 from gangway.trainer.core.regular_files import check_file, read_file
-from gangway.trainer.distributed.sharded_modules import whole
+from gangway.trainer.distributed.sharded_modules import map_tensors, tensors, whole
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.factory import revision
 from gangway.trainer.records.digest import RunIdentity
+from gangway.trainer.records.quantity import Frozen
 
 
 def state_digests(state: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the SHA-256 of each top-level part, over names, types, shapes and bits, for any memory layout. Gathers
-    split tensors one by one: all workers call it together.
-    """
+    """Returns the SHA-256 of each top-level part, for any layout; gathers split tensors one by one. Collective."""
     return {part: _digest(value) for part, value in state.items()}
 
 
@@ -63,12 +59,8 @@ def _update(digest: "hashlib._Hash", value: object) -> None:
 
 def is_finite(value: object) -> bool:
     """Whether all numbers in nested dicts and lists of tensors are finite."""
-    if isinstance(value, Tensor):
-        # One pass without a copy; a sum that is not finite may be an overflow, and needs the second.
-        return bool(torch.isfinite(value.sum())) or bool(torch.isfinite(value).all())
-    if isinstance(value, Mapping):
-        return all(is_finite(item) for item in value.values())
-    return all(is_finite(item) for item in value) if isinstance(value, list | tuple) else True
+    # One pass without a copy; a sum that is not finite may be an overflow, and needs the second.
+    return all(bool(torch.isfinite(each.sum())) or bool(torch.isfinite(each).all()) for _, each in tensors(value))
 
 
 _STATE_KEYS = MappingProxyType(
@@ -85,8 +77,7 @@ _STATE_KEYS = MappingProxyType(
 State = dict[str, Any]
 Misfit = Callable[[TrainConfig, State], str]
 """Returns how a state differs from the networks, in a sentence; empty where it fits."""
-FORMAT = 1
-"""Of manifests and a state's parts. A newer trainer may write a higher one."""
+FORMAT = 1  # Of manifests and a state's parts. A newer trainer may write a higher one.
 _UNREADABLE = (RuntimeError, EOFError, OSError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
 """What torch.load raises, besides UnpicklingError, for unreadable bytes."""
 
@@ -105,34 +96,22 @@ class OtherVersionError(TrainerError):
         )
 
 
-class Manifest(BaseModel):
-    """A checkpoint's manifest.
-
-    Attributes:
-        sha256: of the file.
-        bytes: size of the file.
-        state_sha256: of each part's tensors, to compare runs without loading them; sharded, with equal workers.
-        format: `FORMAT` when it was written.
-        parts: files of sharded networks, one per worker.
-        revision: of the networks' architecture (gangway.trainer.networks.factory).
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Manifest(Frozen):
+    """A checkpoint's manifest."""
 
     images: int
-    sha256: str
-    bytes: int
+    sha256: str  # of the file
+    bytes: int  # size of the file
+    # of each part's tensors, to compare runs without loading them; sharded, with equal workers
     state_sha256: dict[str, str]
     config: SavedConfig
     identity: RunIdentity
-    format: int = 1
-    parts: tuple[Part, ...] = ()
-    revision: int = 1
+    format: int = 1  # `FORMAT` when it was written
+    parts: tuple[Part, ...] = ()  # files of sharded networks, one per worker
+    revision: int = 1  # of the networks' architecture (gangway.trainer.networks.factory)
 
 
 class _FormatOnly(BaseModel):
-    """The field that every version's manifest has."""
-
     format: int = 1
 
 
@@ -149,16 +128,15 @@ class Checkpoint(NamedTuple):
         if not self.manifest.parts:
             return self.state
         if room is None:
-            room = parted.map_tensors(self.state, lambda _, each: torch.empty(each.shape, dtype=each.dtype))
+            room = map_tensors(self.state, lambda each: torch.empty(each.shape, dtype=each.dtype))
         parted.fill(room, self.pieces, self.folder, self.manifest.parts)
         return room
 
 
 def save(folder: Path, state: State, config: TrainConfig, images: int, identity: RunIdentity) -> Path:
-    """Writes a checkpoint, then deletes those older than the newest `config.keep_checkpoints` intact ones. The first
-    one at or after each multiple of `config.keep_every_kimg` is kept forever. `state` is nested dicts and lists of
-    tensors and numbers. Raises TrainerError: a number is not finite, the disk is full or the folder cannot be written;
-    earlier checkpoints stay intact.
+    """Writes a checkpoint, then deletes others but milestones and the newest `config.keep_checkpoints` intact ones.
+
+    TrainerError: a number is not finite, or the folder cannot be written; earlier checkpoints stay intact.
     """
     # Losses are checked at intervals; a state that diverged in between must not replace good checkpoints.
     for part, value in state.items():
@@ -177,7 +155,7 @@ def save_parts(
     folder: Path, empty: State, written: Sequence[Written], config: TrainConfig, images: int, identity: RunIdentity
 ) -> Path:
     """Saves a state in parts that all workers have `written`; `empty` has its shapes."""
-    digests = state_digests({name: value for name, value in empty.items() if not dict(parted.tensors(value, name))})
+    digests = state_digests({name: value for name, value in empty.items() if not dict(tensors(value))})
     for name in empty:
         if name not in digests:
             digests[name] = _digest([each.digests.get(name, "") for each in written])
@@ -234,9 +212,7 @@ def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
 
 
 def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
-    """Reads one checkpoint. `damaged` is the result of `damaged_parts`; None checks its parts here. Raises
-    TrainerError: missing, no manifest, a wrong hash, unreadable, or code; OtherVersionError: another version.
-    """
+    """Reads a checkpoint; `damaged` None checks its parts here (TrainerError: unusable; OtherVersionError)."""
     if not path.is_file():
         raise TrainerError(place=str(path), problem="no such checkpoint", fix="name one of the folder's .pt files")
     manifest = _read_manifest(path)
@@ -259,7 +235,6 @@ def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
 def _get_parts(
     path: Path, content: State, manifest: Manifest, damaged: Mapping[str, str] | None
 ) -> tuple[State, tuple[Piece, ...]]:
-    """Returns a state of meta tensors, and its pieces (TrainerError: a part is damaged or missing)."""
     for part in manifest.parts:
         found = parted.get_damage(path.parent, part) if damaged is None else damaged.get(part.file, "")
         if found:
@@ -286,7 +261,6 @@ def damaged_parts(folder: Path, world: World) -> Mapping[str, str]:
 
 
 def _read_state(path: Path) -> State:
-    """Loads a file of torch.save without running code (TrainerError: code, or unreadable)."""
     try:
         # Before torch tries older formats, which this trainer never wrote.
         check_file(path)
@@ -322,16 +296,10 @@ def _unreadable(path: Path, found: str) -> TrainerError:
     return _unfit(path, problem, found, "what this trainer has saved")
 
 
-def _accept_any(_: TrainConfig, __: State) -> str:
-    return ""
-
-
 def load_newest_valid(
-    folder: Path, unlike: Misfit = _accept_any, damaged: Mapping[str, str] | None = None
+    folder: Path, unlike: Misfit = lambda *_: "", damaged: Mapping[str, str] | None = None
 ) -> tuple[Checkpoint | None, list[str]]:
-    """Returns the newest valid checkpoint, None in an empty folder, and a sentence per skipped newer one. Raises
-    TrainerError where none can be loaded, as starting again silently would lose the run.
-    """
+    """Returns the newest valid checkpoint, if any, and a sentence per skipped one (TrainerError: all are bad)."""
     passed_over: list[TrainerError] = []
     for path in _files(folder):
         try:
@@ -348,7 +316,6 @@ def load_newest_valid(
 
 
 def _none_left(folder: Path, passed_over: list[TrainerError]) -> TrainerError:
-    """Returns the error where no checkpoint can be loaded; `passed_over` from the newest on."""
     others = sum(isinstance(error, OtherVersionError) for error in passed_over)
     damaged = len(passed_over) - others
     if not others:
@@ -369,9 +336,7 @@ def _none_left(folder: Path, passed_over: list[TrainerError]) -> TrainerError:
 
 
 def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Checkpoint:
-    """Returns a run's newest valid checkpoint for reading (TrainerError: none yet). `purpose` is such as " to judge".
-    `aloud` reports skipped ones on stdout; one of several workers is enough.
-    """
+    """Returns a run's newest valid checkpoint (TrainerError: none yet); `aloud` reports skipped ones on stdout."""
     found, passed_over = load_newest_valid(run_dir / "checkpoints", misfit)
     for sentence in passed_over if aloud else ():
         info(f"passed over a checkpoint: {sentence}")
@@ -409,12 +374,12 @@ def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> Non
 
 
 def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
-    """Deletes checkpoints older than the newest `keep_checkpoints` that look intact, except milestones. Corrupt ones do
-    not count, or they would replace good ones. It checks only manifest, run and size: hashing every kept file would
-    cost as much as the save itself, `keep` times.
-    """
+    """Corrupt ones do not count, or they would replace good ones; hashing all of them would cost a save each."""
     num_kept, files = 0, _files(folder)
-    milestones = _milestones(files, config.keep_every_kimg)
+    milestones = set[Path]()
+    if every := config.keep_every_kimg * 1000:  # the first at or after each multiple
+        first_of = {int(path.stem) // every: path for path in files}
+        milestones = {path for multiple, path in first_of.items() if multiple > 0}
     for path in files:
         if num_kept < config.keep_checkpoints:
             num_kept += _looks_intact(path, run_id)
@@ -425,14 +390,6 @@ def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
     for part in folder.glob("[0-9]*.part-*"):  # also of a save that has failed
         if part.name.partition(".")[0] not in stems:
             part.unlink()
-
-
-def _milestones(newest_first: list[Path], every_kimg: float) -> set[Path]:
-    """Returns the first checkpoint at or after each multiple of `every_kimg`; none where that is 0."""
-    if not every_kimg:
-        return set()
-    first_of = {int(path.stem) // (every_kimg * 1000): path for path in newest_first}
-    return {path for stretch, path in first_of.items() if stretch > 0}
 
 
 def _looks_intact(checkpoint: Path, run_id: str) -> bool:

@@ -156,7 +156,7 @@ def _show(options: Options) -> int:
 def _print_index(index: "ShardIndex", outcome: str, folder: Path) -> None:
     from gangway.trainer.config.refusals import train_command
     from gangway.trainer.core.errors import visible
-    from gangway.trainer.data.listing import table
+    from gangway.trainer.data.sources import table
 
     classes = f", {index.num_classes} classes" if index.num_classes else ""
     print(f"{outcome}: {index.num_images:,} images {index.shape}{classes}, {len(index.shards)} shards")

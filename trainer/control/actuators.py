@@ -1,7 +1,4 @@
-"""Applies decisions: threads, prefetch, compilation and power at once, the rest as a segment from the next step.
-
-Also the limits of the knobs on a run's machines.
-"""
+"""Applies decisions, to the process at once or as a segment from the next step; knows the machines' limits."""
 
 import math
 from collections.abc import Mapping
@@ -31,7 +28,7 @@ class Actuators:
     """The knobs of one session. Without `limiter` power is fixed."""
 
     def __init__(self, config: TrainConfig, reading: Reading, world: World, limiter: Limiter | None) -> None:
-        self._world, self._limiter, self._power_share = world, limiter, 1.0
+        self._world, self.limiter, self._power_share = world, limiter, 1.0
         self._compiled: Compilation | None = None
         self.reading = reading
         self.start = self.knobs(config)
@@ -58,11 +55,6 @@ class Actuators:
             nodes=self._world.num_nodes,
             compile=self._is_compiled,
         )
-
-    @property
-    def power_limits(self) -> tuple[float | None, float]:
-        """The GPUs' least limit, W, None without a limiter; the least share that all can have."""
-        return (None, 1.0) if self._limiter is None else (self._limiter.limit_watts, self._limiter.floor)
 
     def restore(self, decided: Mapping[str, Value], batch: Batch) -> dict[str, str]:
         """Sets what earlier sessions decided; returns, by knob, why one cannot be set. All workers call it together."""
@@ -91,7 +83,7 @@ class Actuators:
                 torch.set_num_threads(int(value))
             case "power_share":
                 share = float(value)
-                trouble = "power is nobody's to limit here" if self._limiter is None else self._limiter.set_share(share)
+                trouble = "power is nobody's to limit here" if self.limiter is None else self.limiter.set_share(share)
                 self._power_share = 1.0 if trouble else share  # after one the limiter puts all back, now or at the end
                 if trouble:
                     fix = "leave watts out of bounds"
@@ -110,10 +102,7 @@ class Actuators:
 
 
 def get_changes(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
-    """Returns the segment fields that a decision sets. Step sizes scale with the square root of the batch.
-
-    That keeps Adam's noise the same (Malladi et al. 2022).
-    """
+    """Returns the segment fields of a decision; step sizes scale with the root of the batch (Malladi et al. 2022)."""
     if decision.knob != "batch_size":
         return {decision.knob: decision.value}
     factor = math.sqrt(float(decision.value) / float(decision.was))
@@ -139,7 +128,6 @@ def get_machine(
         return slower_here(precision, world.device)
 
     cores = min(world.gather(usable_cores()))
-    limit_watts, floor = actuators.power_limits
     troubles = {each: trouble(each) for each in bounds.precision if each != config.precision}
     refused = {name: why for each in world.gather(troubles) for name, why in each.items() if why}  # on any worker
     return Machine(
@@ -148,8 +136,8 @@ def get_machine(
         workers=world.world_size,
         group=config.group,
         on_cpu=world.device.type == "cpu",
-        limit_watts=limit_watts,
-        power_floor=floor,
+        limit_watts=None if (limiter := actuators.limiter) is None else limiter.limit_watts,
+        power_floor=1.0 if limiter is None else limiter.floor,
         fixed=fixed,
         refused=tuple(refused.items()),
         fatal=fatal,

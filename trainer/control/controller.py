@@ -1,17 +1,13 @@
-"""The controller of one session: watches lines, asks a policy, and reports each decision with its reason.
-
-One worker decides for all. An error here never ends the run.
-"""
+"""The controller of one session: watches lines, asks a policy, reports each decision. Its errors never end the run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
 from gangway.trainer.control.decide import Outcome, get_policy, next_decision, shorten
-from gangway.trainer.control.fatal import BEGUN
 from gangway.trainer.control.guardrails import Machine
 from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
-from gangway.trainer.control.watch import Watch
+from gangway.trainer.control.watch import BEGUN, Watch
 from gangway.trainer.distributed.world import World
 from gangway.trainer.records.stats_log import Line
 

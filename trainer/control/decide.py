@@ -1,7 +1,4 @@
-"""One decision from a history: checks meters, judges the last change, applies limits, then asks the policy.
-
-Also shortens the history of a long run. Pure: both the controller and the replay of a recorded run call it.
-"""
+"""One decision from a history, for a controller and for replays; also shortens the history of a long run. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,8 +24,7 @@ MOST_INTERVALS = 2000  # Newest intervals, all of which are kept; older ones do 
 def shorten(history: Sequence[Interval], settings: ControlSettings) -> list[Interval]:
     """Returns a shorter history with the same verdicts and sums; may be applied again to its own result.
 
-    It keeps the first interval, the newest, those with a guard value and those near a change of knobs or a failed one.
-    The next kept interval takes over the time of omitted ones.
+    It keeps what is new, first, guarded, or near a change; the next kept interval takes over the time of omitted ones.
     """
     old = len(history) - MOST_INTERVALS
     if old <= 0:

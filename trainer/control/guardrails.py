@@ -64,7 +64,6 @@ def allowed_values(
 
 
 def _insert_current(values: Sequence[Value], here: Value, as_number: Callable[[Value], Value]) -> Sequence[Value]:
-    """Returns the values in order with the current one, which may be out of bounds, without equal ones."""
     if here in values or isinstance(here, str):
         return values if here in values else (*values, here)
     others = [value for value in values if as_number(value) != as_number(here)]
@@ -119,10 +118,7 @@ def doubled(first: int, least: int, most: int) -> list[int]:
 
 
 def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value], group: int) -> set[Value]:
-    """Returns the values not to retry yet, and those beyond them: undone ones, and the last kept change's old one.
-
-    Neither counts where neighbours have come or gone since, except that a value undone twice stays excluded.
-    """
+    """Returns values not to retry yet, and those beyond; none where neighbours changed, unless it was undone twice."""
     undone, stayed = dict[tuple[Value, Value], list[int]](), dict[tuple[Value, Value], int]()
     tried = dict[tuple[Value, Value], int]()
     for number, each in enumerate(history):
@@ -158,7 +154,6 @@ def _get_ordinal(knob: str, knobs: Knobs, workers: int, group: int) -> Callable[
 
 
 def _is_at_least(value: Value, tried: Value, back: Value) -> bool:
-    """Whether it is what was tried, or further from `back` on the same side."""
     if isinstance(value, str) or isinstance(tried, str) or isinstance(back, str):
         return value == tried
     return value == tried or back < tried < value or value < tried < back

@@ -1,7 +1,4 @@
-"""One interval of training, equal on every worker; its bottleneck; and the policies that read a history of intervals.
-
-None is a missing figure: no meter, no price, or not enough data.
-"""
+"""One interval of training, equal on every worker, its bottleneck, and what policies see; None is a missing figure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +7,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from gangway.trainer.config.values.control import Objective
+from gangway.trainer.config.values.control import JUDGE, Objective
 
 Value = int | float | str
 _MOST_SHARE = 1.1  # Above 1, as parts of the time are measured by separate clocks
@@ -46,6 +43,11 @@ class Decision(NamedTuple):
     reason: str  # with its figures
     expected_gain: float  # share of the objective; 0.1 is a tenth more
     undone_if: str  # what would undo it, in words
+
+    def undoing(self, why: str, expected_gain: float = 0.0) -> "Decision":
+        """Returns the judge's decision that undoes it."""
+        reason = f"undoes {self.knob} {self.value}: {why}"
+        return Decision(self.knob, self.was, self.value, JUDGE, reason, expected_gain, "nothing: it is as it was")
 
 
 class Interval(NamedTuple):
@@ -113,10 +115,7 @@ class Interval(NamedTuple):
 
 
 def efficiency(noise_scale: float | None, batch_size: int, base: int) -> float:
-    """Returns an image's progress relative to the run's first batch (Pollux, Qiao et al. 2021).
-
-    (noise + base) / (noise + batch); 1 where the noise is unknown, or the batch is the first one's.
-    """
+    """Returns an image's progress relative to the first batch's (Pollux, Qiao et al. 2021); 1 if unknown."""
     if noise_scale is None or batch_size == base:
         return 1.0
     return (noise_scale + base) / (noise_scale + batch_size)
@@ -170,38 +169,36 @@ class Kind(StrEnum):
     WAITING = "waiting"
 
 
-class Bottleneck(NamedTuple):
-    """A kind and its evidence in words."""
-
+class _Bottleneck(NamedTuple):
     kind: Kind
     evidence: str
 
 
-def bottleneck(now: Interval) -> Bottleneck:
+def bottleneck(now: Interval) -> _Bottleneck:
     """Returns the first that applies of memory, data, host, network and checkpoints, else device or unknown waits."""
     for place, share in (("the device's", now.device_memory_share), ("the host's", now.host_memory_share)):
         if share is not None and share >= MEMORY_SHARE:
-            return Bottleneck(Kind.MEMORY, f"{share:.0%} of {place} memory is in use")
+            return _Bottleneck(Kind.MEMORY, f"{share:.0%} of {place} memory is in use")
     if now.loader_share >= LOADER_SHARE:
         threads = f"{now.knobs.loader_threads} loader thread{'s' * (now.knobs.loader_threads > 1)} a worker"
-        return Bottleneck(Kind.DATA, f"steps waited for images {now.loader_share:.0%} of the time, with {threads}")
+        return _Bottleneck(Kind.DATA, f"steps waited for images {now.loader_share:.0%} of the time, with {threads}")
     if now.cpu_wait_share is not None and now.cpu_wait_share >= CPU_WAIT_SHARE:
         others = f", and others use {now.neighbour_cores:.1f} of {now.cores}" if has_neighbour(now) else ""
-        return Bottleneck(Kind.HOST, f"threads had no core {now.cpu_wait_share:.0%} of their time{others}")
+        return _Bottleneck(Kind.HOST, f"threads had no core {now.cpu_wait_share:.0%} of their time{others}")
     if now.allreduce_share is not None and now.allreduce_share >= _ALLREDUCE_SHARE:
         waited = f"steps waited for other workers' gradients {now.allreduce_share:.0%} of the time"
-        return Bottleneck(Kind.NETWORK, waited)
+        return _Bottleneck(Kind.NETWORK, waited)
     if now.checkpoint_share >= _CHECKPOINT_SHARE:
-        return Bottleneck(Kind.WAITING, f"steps waited for checkpoints {now.checkpoint_share:.0%} of the time")
+        return _Bottleneck(Kind.WAITING, f"steps waited for checkpoints {now.checkpoint_share:.0%} of the time")
     if now.device_use is not None:
         if now.device_use >= _DEVICE_USE:
-            return Bottleneck(Kind.DEVICE, f"the device computed {now.device_use:.0%} of the time")
-        return Bottleneck(Kind.WAITING, f"the device computed {now.device_use:.0%} of the time, and no meter says why")
+            return _Bottleneck(Kind.DEVICE, f"the device computed {now.device_use:.0%} of the time")
+        return _Bottleneck(Kind.WAITING, f"the device computed {now.device_use:.0%} of the time, and no meter says why")
     if not now.on_cpu:
-        return Bottleneck(Kind.DEVICE, "steps wait for nothing else, and no meter says how busy the device is")
+        return _Bottleneck(Kind.DEVICE, "steps wait for nothing else, and no meter says how busy the device is")
     if now.cpu_use >= _CPU_USE or now.knobs.threads * now.workers >= now.cores:
-        return Bottleneck(Kind.DEVICE, f"workers used {now.cpu_use:.0%} of {now.cores} cores")
-    return Bottleneck(Kind.WAITING, f"workers used {now.cpu_use:.0%} of {now.cores} cores, with nothing to wait for")
+        return _Bottleneck(Kind.DEVICE, f"workers used {now.cpu_use:.0%} of {now.cores} cores")
+    return _Bottleneck(Kind.WAITING, f"workers used {now.cpu_use:.0%} of {now.cores} cores, with nothing to wait for")
 
 
 def memory_share(interval: Interval) -> float:
@@ -232,10 +229,7 @@ class Room(NamedTuple):
 
 
 class Policy(Protocol):
-    """Returns one change, or none, for a history; gangway.trainer.control.judge and guardrails judge and limit it.
-
-    Pure, so that recorded runs can be replayed and resumed ones continue with what it learnt.
-    """
+    """Returns one change, or none, for a history. Pure, so that runs can be replayed and resumed."""
 
     @property
     def name(self) -> str:

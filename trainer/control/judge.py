@@ -1,9 +1,7 @@
 """Judges whether to keep the last change, wait, or undo it; a pure function of the history.
 
-A change is compared with the intervals just before it, after one interval of warm-up. It stays if the objective grew by
-the requested share and by more than the noise. A change of batch or precision is also undone if the guard metric
-worsens beyond its noise, however late. Fewer images at once where memory is short stay if they free memory at no more
-than a stated cost.
+A change stays if the objective grew by the requested share and by more than the noise, after one interval of warm-up.
+A change of batch or precision is also undone if the guard metric worsens beyond its noise, however late.
 """
 
 import itertools
@@ -74,7 +72,6 @@ def _is_stuck(verdict: Verdict, history: Sequence[Interval]) -> bool:
 
 
 def _judge_interrupted(history: Sequence[Interval], undone_at: int, settings: ControlSettings, start: Knobs) -> Verdict:
-    """Judges a change that was still being watched when the guard undid an older one: its gain is unknown."""
     place = _last_change(history[:undone_at])
     if place is None:
         return Verdict("nothing")
@@ -101,8 +98,12 @@ def _compare(
     frees = _frees_memory(last, decision)  # memory is short, whoever uses the cores
     alike = [each for each in waited if frees or has_neighbour(each) == has_neighbour(last)]
     after = [each for each in alike if not each.invalid and measure.score(each) is not None][: settings.patience]
-    is_other_now = not frees and _has_neighbour_changed(
-        last, history[place + 1 :][-settings.patience :], settings.patience
+    was_crowded, since = has_neighbour(last), history[place + 1 :][-settings.patience :]
+    is_other_now = (  # neighbours have come or gone for all of its patience
+        not frees
+        and len(since) == settings.patience
+        and was_crowded is not None
+        and all(has_neighbour(each) is (not was_crowded) for each in since)
     )
     if len(after) < settings.patience and not is_other_now and len(waited) < LONGEST * settings.patience:
         return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
@@ -138,19 +139,12 @@ def _compare(
     return Verdict("kept", decision, gain, f"it brought {gain:+.1%}")
 
 
-def _has_neighbour_changed(last: Interval, since: Sequence[Interval], patience: int) -> bool:
-    """Whether neighbours have come or gone since a change, for all of the last `patience` intervals."""
-    was = has_neighbour(last)
-    return len(since) == patience and was is not None and all(has_neighbour(each) is (not was) for each in since)
-
-
 def _frees_memory(last: Interval, decision: Decision) -> bool:
     fewer = decision.knob == "batch_gpu" and 0 < float(decision.value) < (float(decision.was) or math.inf)
     return fewer and bottleneck(last).kind is Kind.MEMORY
 
 
 def _judge_memory(before: Sequence[Interval], after: Sequence[Interval], decision: Decision, gain: float) -> Verdict:
-    """Judges by peak memory and by the slowdown, measured only with the same neighbours."""
     was, now = memory_share(before[-1]), max(map(memory_share, after))
     alike = [each for each in after if has_neighbour(each) == has_neighbour(before[-1])]
     slower = 1 - (_middle_rate(alike) / _middle_rate(before) if alike else 1.0)
@@ -167,8 +161,6 @@ def _middle_rate(intervals: Sequence[Interval]) -> float:
 
 
 class _Measure(NamedTuple):
-    """Scores intervals on both sides of a change with the noise scale, price and grid from before it."""
-
     noise_scale: float | None
     last: Interval
     settings: ControlSettings
@@ -188,7 +180,6 @@ class _Measure(NamedTuple):
 
 
 def _comparable_before(history: Sequence[Interval], place: int) -> list[Interval]:
-    """Returns the valid intervals before a change with the same knobs, conditions, bottleneck and neighbours."""
     last, found = history[place], list[Interval]()
     kind = bottleneck(last).kind
     for each in reversed(history[: place + 1][-LONGEST * BEFORE :]):
@@ -231,7 +222,6 @@ def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
 
 
 def _is_standing(history: Sequence[Interval], place: int) -> bool:
-    """Whether a change is a policy's own and still in effect, not by the run's plan."""
     decision = _made(history, place)
     if decision.policy == JUDGE or _is_superseded(history, place, decision):
         return False
@@ -246,7 +236,6 @@ def _made(history: Sequence[Interval], place: int) -> Decision:
 
 
 def _guard_limit(before: Sequence[float]) -> float:
-    """Returns the highest acceptable guard value: a falling guard may rise again by its noise."""
     last = list(before[-_GUARD_VALUES - 2 :])
     if len(last) < _GUARD_VALUES:
         return last[-1] * (1 + _FEW_VALUES_SHARE)
@@ -258,14 +247,5 @@ def _guard_limit(before: Sequence[float]) -> float:
 
 def undo_change(verdict: Verdict) -> Decision:
     """Returns the decision that undoes a verdict's change."""
-    made = verdict.decision
-    assert made is not None, "there is something to undo"
-    return Decision(
-        knob=made.knob,
-        value=made.was,
-        was=made.value,
-        policy=JUDGE,
-        reason=f"undoes {made.knob} {made.value}: {verdict.why}",
-        expected_gain=0.0 if verdict.gain is None else -verdict.gain,
-        undone_if="nothing: it is as it was",
-    )
+    assert verdict.decision is not None, "there is something to undo"
+    return verdict.decision.undoing(verdict.why, 0.0 if verdict.gain is None else -verdict.gain)

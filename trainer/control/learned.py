@@ -1,7 +1,4 @@
-"""The policy `learned`: a contextual bandit with Thompson sampling that limits the seconds lost by exploring.
-
-All its knowledge is in the history, so a resumed run continues with it.
-"""
+"""The policy `learned`: a bandit with Thompson sampling that limits lost seconds and knows the history alone."""
 
 import itertools
 import math
@@ -70,20 +67,19 @@ class Trial(NamedTuple):
     lost_sec: float
 
 
-class Belief(NamedTuple):
+class _Belief(NamedTuple):
     """A normal belief about an arm's mean reward, after `trials`."""
 
     mean: float
     sd: float
     trials: int
 
-    def updated(self, rewards: Sequence[float]) -> "Belief":
-        """Returns the belief after more rewards."""
+    def updated(self, rewards: Sequence[float]) -> "_Belief":
         if not rewards:
             return self
         weight = 1 / self.sd**2 + len(rewards) / _NOISE**2
         mean = (self.mean / self.sd**2 + math.fsum(rewards) / _NOISE**2) / weight
-        return Belief(mean, math.sqrt(1 / weight), self.trials + len(rewards))
+        return _Belief(mean, math.sqrt(1 / weight), self.trials + len(rewards))
 
 
 class Learned:
@@ -108,7 +104,7 @@ class Learned:
         lost_sec = math.fsum(each.lost_sec for each in trials)
         explores = lost_sec < self._lost_sec
         draw = np.random.default_rng([room.seed, last.images])
-        best: tuple[float, Arm, Belief] | None = None
+        best: tuple[float, Arm, _Belief] | None = None
         for arm in _arms(last, room):
             belief = _belief(arm, trials, on_cpu=room.on_cpu)
             drawn = float(draw.normal(belief.mean, belief.sd))  # Also of what is not taken: draws stay in order.
@@ -167,7 +163,6 @@ def context_of(interval: Interval) -> Context:
 
 
 def _reward(before: Sequence[Interval], after: Sequence[Interval], room: Room) -> float | None:
-    """Returns the objective's relative change, with the noise scale from before; None where conditions changed."""
     last = before[-1]
     same = [each for each in before[-_WATCHED:] if each.knobs == last.knobs and _is_alike(each, last)]
     if not all(_is_alike(each, last) for each in after):
@@ -189,7 +184,6 @@ def _is_alike(interval: Interval, other: Interval) -> bool:
 
 
 def _arms(last: Interval, room: Room) -> Iterator[Arm]:
-    """Yields one step up and one down of each knob, as allowed."""
     for knob, values in room.allowed.items():
         if knob == "batch_size" and last.noise_scale is None:
             continue
@@ -210,8 +204,7 @@ def _arm(interval: Interval, knob: str, was: Value, value: Value) -> Arm:
     return Arm(knob, up, was, value, tuple((name, context[name]) for name in _MATTERS[knob]))
 
 
-def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> Belief:
-    """Starts from the prior, then adds other steps of the knob in this direction, then this step, in this context."""
+def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> _Belief:
     alike = [each for each in trials if each.arm.kind == arm.kind]
     others = [each.reward for each in alike if each.arm != arm]
     belief = _prior(arm, on_cpu=on_cpu).updated(others)
@@ -220,8 +213,7 @@ def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> Belief:
     )
 
 
-def _prior(arm: Arm, *, on_cpu: bool) -> Belief:
-    """Is optimistic where the context gives a reason."""
+def _prior(arm: Arm, *, on_cpu: bool) -> _Belief:
     context = dict(arm.context)
     data, batch = context["data"], context.get("batch")
     match arm.knob:
@@ -237,4 +229,4 @@ def _prior(arm: Arm, *, on_cpu: bool) -> Belief:
             hope = not arm.up and on_cpu and data == 0
         case _:
             hope = arm.knob in ("nodes", "batch_gpu") and arm.up and data == 0
-    return Belief(_HOPE, _HOPE_SD, 0) if hope else Belief(_NO_HOPE, _NO_HOPE_SD, 0)
+    return _Belief(_HOPE, _HOPE_SD, 0) if hope else _Belief(_NO_HOPE, _NO_HOPE_SD, 0)

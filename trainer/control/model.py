@@ -1,7 +1,4 @@
-"""The policy `model`: fits a step's time to the run's measurements, and makes the most promising change of one knob.
-
-Goodput is as in Pollux (Qiao et al. 2021), a second, dollar, joule or gram.
-"""
+"""The policy `model`: fits a step's time, and makes the change of most goodput (Pollux, Qiao et al. 2021)."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -167,13 +164,11 @@ def _moving(knobs: Knobs, busy: float) -> Vector:
 
 
 def _local(knobs: Knobs, seen: Interval) -> tuple[float, float]:
-    """Returns workers, and images of one of them, for an interval with other knobs."""
     workers = seen.workers * knobs.nodes / seen.knobs.nodes
     return workers, knobs.batch_size / workers
 
 
 def _work(knobs: Knobs, seen: Interval, *, on_cpu: bool) -> Vector:
-    """Returns how often a step does each part of its work: passes, sync, serial, parallel, crowding."""
     workers, images = _local(knobs, seen)
     passes = math.ceil(images / knobs.batch_gpu) if knobs.batch_gpu else 1
     if not on_cpu:  # A GPU's work does not hang on the host's threads.
@@ -185,7 +180,6 @@ def _work(knobs: Knobs, seen: Interval, *, on_cpu: bool) -> Vector:
 
 
 def _reading(knobs: Knobs, seen: Interval) -> Vector:
-    """Returns how often a step reads: divided among loader threads, and not."""
     _, images = _local(knobs, seen)
     return np.array([images / knobs.loader_threads, images])
 

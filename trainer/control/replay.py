@@ -8,9 +8,9 @@ from pydantic import ValidationError
 
 from gangway.trainer.config.values.control import JUDGE, ControlSettings
 from gangway.trainer.control.decide import get_policy, next_decision, shorten
-from gangway.trainer.control.fatal import Fatal, fatal_changes
 from gangway.trainer.control.guardrails import Machine
 from gangway.trainer.control.interval import Decision, Interval, bottleneck
+from gangway.trainer.control.watch import Fatal, fatal_changes
 from gangway.trainer.core.errors import from_validation
 from gangway.trainer.records.decisions import CONTROLLER
 from gangway.trainer.records.stats_log import Line
@@ -116,10 +116,7 @@ def recorded(lines: Sequence[Line], place: str) -> Recorded | None:
 
 
 def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded | None = None) -> Replay:
-    """Replays the settings' policy after each interval; the run's own changes stay in the history.
-
-    Without `own`, cores and workers are those of each interval, and the seed is 0.
-    """
+    """Replays the settings' policy after each interval; without `own`, machines are each interval's, the seed 0."""
     policy, rows, seen = get_policy(settings), list[Row](), list[Interval]()
     start, seed = history[0].knobs, 0 if own is None else own.seed
     ended = [] if own is None else [each.decision for each in own.fatal]

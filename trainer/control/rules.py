@@ -49,7 +49,6 @@ class Rules:
 
 
 def _loader_threads(history: Sequence[Interval], room: Room) -> Decision | None:
-    """Doubles them where steps wait most of the time, else adds one."""
     last = history[-1]
     for knob in ("loader_threads", "prefetch"):
         value = _next(last, room, knob, up=True)
@@ -63,7 +62,6 @@ def _loader_threads(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _fewer_threads(history: Sequence[Interval], room: Room) -> Decision | None:
-    """Removes at least one, down to the free cores; without a neighbour the run's own are too many."""
     last = history[-1]
     now, others = last.knobs.threads, last.neighbour_cores or 0.0
     each = max(1, last.workers // max(1, last.knobs.nodes))
@@ -82,7 +80,6 @@ def _fewer_threads(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _neighbour_gone(history: Sequence[Interval], room: Room) -> Decision | None:
-    """Restores threads that were removed for a neighbour, once it has gone."""
     last, before = history[-1], _threads_before_neighbour(history)
     # Nobody knowing is not their absence.
     are_gone = all(has_neighbour(each) is False for each in history[-_IN_A_ROW:])
@@ -96,7 +93,6 @@ def _neighbour_gone(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _threads_before_neighbour(history: Sequence[Interval]) -> int | None:
-    """Returns a worker's threads before changes for a neighbour; None without such changes."""
     found, is_undone = None, False
     for each in reversed(history):
         made = each.decision
@@ -112,7 +108,6 @@ def _threads_before_neighbour(history: Sequence[Interval]) -> int | None:
 
 
 def _more_threads(history: Sequence[Interval], room: Room) -> Decision | None:
-    """Uses idle cores for the next number of threads that all workers can have."""
     last = history[-1]
     value = _next(last, room, "threads", up=True)
     if value is None or not room.on_cpu:
@@ -138,7 +133,6 @@ def _less_memory(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _batch(history: Sequence[Interval], room: Room) -> Decision | None:
-    """Moves towards the gradient noise scale, a power of two at a time."""
     last = history[-1]
     size = last.knobs.batch_size
     estimates = [each for each in history if each.noise_scale is not None and each.knobs == last.knobs]
@@ -167,7 +161,6 @@ def _format(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _uncompiled(history: Sequence[Interval], room: Room) -> Decision | None:
-    """Only on a CPU, where torch's own kernels are often faster."""
     last = history[-1]
     if last.after.compile != "on" or "off" not in room.allowed.get("compile", ()) or not room.on_cpu:
         return None

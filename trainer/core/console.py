@@ -9,18 +9,27 @@ from collections.abc import Callable
 from typing import TextIO
 
 _TTY_SEC, _LOG_SEC = 2.0, 10.0
-_lost_lines = False
-"""Whether `info` has lost any: what it prints is no result, and a command without it has not failed."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class _Messages:
+    """Lines on stdout that are no results: a command without them has not failed."""
+
+    has_lost = False
+
+    def print(self, text: str) -> None:
+        try:
+            print(text, flush=True)
+        except OSError:
+            self.has_lost = True
+
+
+_MESSAGES = _Messages()
 
 
 def info(text: str) -> None:
     """A line on stdout at once; lost where its reader has left, as `| head` does, or the disk is full."""
-    global _lost_lines
-    try:
-        print(text, flush=True)
-    except OSError:
-        _lost_lines = True
+    _MESSAGES.print(text)
 
 
 def warn(text: str) -> None:
@@ -49,7 +58,7 @@ def flush_output() -> OSError | None:
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)
             sys.stdout.flush()
-        return None if _lost_lines else error
+        return None if _MESSAGES.has_lost else error
     except ValueError:  # it is closed
         pass
     return None

@@ -10,19 +10,10 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
 from gangway.trainer.core.errors import TrainerError, from_validation
+from gangway.trainer.data import sources
 from gangway.trainer.data.decode import RESIZER, SUFFIXES, Box, PictureDecoder
 from gangway.trainer.data.index import Recipe, SourceNote, shard_size
-from gangway.trainer.data.listing import Listing, Skipped, Tally
-from gangway.trainer.data.sources import (
-    FileSet,
-    check_count,
-    check_md5,
-    fetch,
-    files_in,
-    fingerprint,
-    md5_of,
-    read_text,
-)
+from gangway.trainer.data.sources import FileSet, Listing, Skipped, Tally
 
 _LABELS_FILE = "dataset.json"
 _MOST_CLASSES = 100_000
@@ -36,10 +27,8 @@ _LARGE_CROP: Box = (25, 57, 153, 185)
 
 
 def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
-    """The recipe of an image folder, path or URL, with central squares; `labels`: classes from subfolders or
-    dataset.json. TrainerError: no such folder, no image, missing labels, an invalid dataset.json, or a single class.
-    """
-    files = files_in(source, out)
+    """Returns the recipe of an image folder, by path or URL; `labels`: by subfolders or dataset.json (TrainerError)."""
+    files = sources.files_in(source, out)
     listing = files.listing()
     images = listing.with_suffix(SUFFIXES, "not an image", own=(_LABELS_FILE,))
     if not images.files:
@@ -70,7 +59,7 @@ def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, lab
         note=SourceNote(
             name="a folder of images",
             location=source,
-            content="; ".join(filter(None, [fingerprint(images.files), labelled.content])),
+            content="; ".join(filter(None, [sources.fingerprint(images.files), labelled.content])),
             official="not applicable",
             split="all images",
             processing=f"the central square, {RESIZER}, to {resolution}x{resolution}",
@@ -82,8 +71,6 @@ def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, lab
 
 @dataclass(frozen=True)
 class _ImageLabels:
-    """Labels of images; `content` identifies the label file, if any; `skipped` are entries without an image."""
-
     classes: tuple[str, ...]
     numbers: tuple[int, ...]
     content: str
@@ -116,7 +103,6 @@ def _labels_by_folder(files: FileSet, listing: Listing, names: Sequence[str]) ->
 
 
 def _one_class_error(files: FileSet, names: Sequence[str]) -> TrainerError:
-    """Suggests the first subfolder with several folders, which was probably meant."""
     level, below = "", [names[0].partition("/")[0]]
     while len(below) == 1 and not any(name == level + below[0] for name in names):
         level += f"{below[0]}/"
@@ -182,15 +168,13 @@ def _labels_from_file(files: FileSet, names: Sequence[str]) -> _ImageLabels:
 def celeba_recipe(
     source: str, out: Path, *, resolution: int, channels: int, split: str, allow_other_hash: bool
 ) -> Recipe:
-    """The recipe of CelebA from a path or URL of the archive, or of a folder with it or its content. `split` is train,
-    valid, test or all. TrainerError: a file is missing or, unless `allow_other_hash`, not official.
-    """
+    """Returns the recipe of CelebA from its archive or folder (TrainerError: a file is missing or not official)."""
     images, partition, official, content = _open_source(source, out, allow_other_hash)
     listing = images.listing()
     sizes = {name.rpartition("/")[2]: (name, size) for name, size in listing.files.items() if name.endswith(".jpg")}
     if not official:
-        official = check_count(source, "images", len(sizes), _NUM_IMAGES, allow_other=allow_other_hash)
-        content = fingerprint(dict(sizes.values()))
+        official = sources.check_count(source, "images", len(sizes), _NUM_IMAGES, allow_other=allow_other_hash)
+        content = sources.fingerprint(dict(sizes.values()))
     wanted = _split(partition, split, f"{_PARTITION} of {source}")
     missing = [name for name in wanted if name not in sizes]
     if missing:
@@ -231,7 +215,7 @@ def _open_source(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSe
         source = source or "."
     else:
         archive = ""
-    files = files_in(source, out)
+    files = sources.files_in(source, out)
     names = list(files.listing().files)
     partition = next((name for name in names if name.rpartition("/")[2] == _PARTITION), None)
     if partition is None:
@@ -242,14 +226,14 @@ def _open_source(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSe
             allowed=f"a folder that holds {_ARCHIVE} (or the folder it unpacks to) and {_PARTITION}",
             fix="put that file there; it is in the folder Eval of CelebA's download",
         )
-    text = read_text(files, partition)
+    text = sources.read_text(files, partition)
     archive = archive or next((name for name in names if name.rpartition("/")[2] == _ARCHIVE), "")
     if not archive:
         return files, text, "", ""
-    path = fetch(f"{source.rstrip('/')}/{archive}", out)
-    md5 = md5_of(path)
-    official = check_md5(path, md5, _CHECKSUMS, allow_other=allow_other_hash)
-    return files_in(str(path), out), text, official, f"md5 {md5}"
+    path = sources.fetch(f"{source.rstrip('/')}/{archive}", out)
+    md5 = sources.md5_of(path)
+    official = sources.check_md5(path, md5, _CHECKSUMS, allow_other=allow_other_hash)
+    return sources.files_in(str(path), out), text, official, f"md5 {md5}"
 
 
 def _split(partition: str, split: str, place: str) -> list[str]:
@@ -265,10 +249,10 @@ def _split(partition: str, split: str, place: str) -> list[str]:
                 problem=f"line {number} is not one of the partition",
                 value=line,
                 allowed="000001.jpg 0 (train), 1 (valid) or 2 (test)",
-                fix="fetch the file again",
+                fix="sources.fetch the file again",
             )
         if wanted in (None, fields[1]):
             names.append(fields[0])
     if not names:
-        raise TrainerError(place=place, problem=f"lists no image of split {split}", fix="fetch the file again")
+        raise TrainerError(place=place, problem=f"lists no image of split {split}", fix="sources.fetch the file again")
     return names

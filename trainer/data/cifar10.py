@@ -1,8 +1,5 @@
-"""CIFAR-10 from its official archive, the Python version or the binary one.
+"""CIFAR-10 (Krizhevsky 2009) from its official archive, the Python version or the binary one.
 
-    python -m gangway.trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
-
-A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; 60,000 colour images of 32x32 in 10 classes.
 Pickles are read without executing their code: they may only contain NumPy arrays, which are parsed here.
 """
 
@@ -37,9 +34,7 @@ _SPLITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool) -> Recipe:
-    """The recipe of CIFAR-10 from a path or URL of an archive or its folder; `split` is train (50,000 images) or test
-    (10,000). TrainerError: no archive, damaged, or (unless allowed) not official.
-    """
+    """Returns the recipe of CIFAR-10 from its archive or folder (TrainerError: missing, damaged or not official)."""
     path = fetch(_get_archive(source, out), out)
     md5 = md5_of(path)
     official = check_md5(path, md5, _CHECKSUMS, allow_other=allow_other_hash)
@@ -135,7 +130,6 @@ def _parse_binary(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
 def _parse_pickle(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """A dictionary with `data`, [n, 3072] uint8, and `labels`, a list of n numbers."""
     try:
         batch = _Unpickler(io.BytesIO(content), encoding="bytes").load()
         entries = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
@@ -170,8 +164,7 @@ class _Dtype:
     def __init__(self, name: str | bytes, *_: object) -> None:
         self.name = name
 
-    def __setstate__(self, state: object) -> None:
-        """Byte order and the like, of which bytes have none."""
+    def __setstate__(self, state: object) -> None: ...
 
 
 class _Bytes(bytes):
@@ -182,8 +175,7 @@ class _Bytes(bytes):
             raise BrokenItemError(f"text in {encoding!r}")
         return super().__new__(cls, text.encode("latin1"))
 
-    def __setstate__(self, state: object) -> None:
-        """Bytes have no state."""
+    def __setstate__(self, state: object) -> None: ...
 
 
 class _Unpickler(pickle.Unpickler):
@@ -200,7 +192,6 @@ class _Unpickler(pickle.Unpickler):
     )
 
     def find_class(self, module: str, name: str) -> Any:
-        """The replacement for a name (BrokenItemError: any other name)."""
         if (module, name) not in self._KNOWN:
             raise BrokenItemError(f"its pickle asks for {module}.{name}, which is not read: it could run code")
         return self._KNOWN[module, name]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.index import BrokenItemError, Decoded, shard_size
+from gangway.trainer.data.index import BrokenItemError, Decoded
 from gangway.trainer.data.sources import FileSet
 
 if TYPE_CHECKING:
@@ -20,24 +20,18 @@ if TYPE_CHECKING:
 RESIZER = "Pillow Lanczos, antialiased"
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
-_DEEP = re.compile(r";16[BLN]")
-"""16 bits per channel, in Pillow's tile description."""
-_MOST_FRAME_PIXELS = 1 << 26
-"""8,192 by 8,192, more than an 8K frame."""
+_DEEP = re.compile(r";16[BLN]")  # 16 bits per channel, in Pillow's tile description
+_MOST_FRAME_PIXELS = 1 << 26  # 8,192 by 8,192, more than an 8K frame
 _MOST_KEPT_BYTES = 1 << 30
 """Limit of a film's cropped and resized frames: 36 minutes of 64x64 in colour at 40 frames a second."""
 _MOST_DECODED_PIXELS = 1 << 37
 """Limit of a film: 37 minutes of full HD at 30 frames a second. A few kB can decode to a hundred times as much."""
 _LIMITS = f"{_MOST_DECODED_PIXELS / 1e9:.0f} thousand million pixels, or {_MOST_KEPT_BYTES >> 30} GiB of what is kept"
 
-Box = tuple[int, int, int, int]
-"""Left, top, right, bottom, in pixels."""
-_CLIPS_PER_FILM = 12
-"""Typical for UCF101: 186 frames on average give 11 clips of 16."""
+Box = tuple[int, int, int, int]  # Left, top, right, bottom, in pixels
 
 
-def central_square(width: int, height: int) -> Box:
-    """The largest central square."""
+def _central_square(width: int, height: int) -> Box:
     side = min(width, height)
     left, top = (width - side) // 2, (height - side) // 2
     return left, top, left + side, top + side
@@ -70,7 +64,7 @@ def resize(image: "Image", resolution: int, box: Box | None = None) -> NDArray[n
     """Crop (None: the central square) and resize, [channels, resolution, resolution]; BrokenItemError: too small."""
     from PIL import Image
 
-    left, top, right, bottom = box or central_square(*image.size)
+    left, top, right, bottom = box or _central_square(*image.size)
     if right > image.width or bottom > image.height:
         raise BrokenItemError(f"smaller than the crop {left, top, right, bottom}: {image.width}x{image.height}")
     small = image.resize((resolution, resolution), Image.Resampling.LANCZOS, box=(left, top, right, bottom))
@@ -105,9 +99,7 @@ def _one_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Cut:
-    """How a film becomes clips: `stride` film frames between two frames of a clip, `step` between the starts of two
-    clips. `squares` crops of a frame, side by side, have their own clips; 1 is the central square.
-    """
+    """How a film becomes clips: film frames between a clip's frames and between starts, and crops side by side."""
 
     resolution: int
     channels: int
@@ -140,7 +132,7 @@ class Cut:
     def boxes(self, width: int, height: int) -> list[Box]:
         """The square crops of a frame."""
         if self.squares == 1:
-            return [central_square(width, height)]
+            return [_central_square(width, height)]
         side = min(width, height)
         spread = [round(number * (max(width, height) - side) / (self.squares - 1)) for number in range(self.squares)]
         wide = width >= height
@@ -166,11 +158,6 @@ def check_cut(cut: Cut) -> None:
             allowed="2 or more",
             fix="--frames 16, for example; for single images prepare the folder data set",
         )
-
-
-def films_per_shard(cut: Cut) -> int:
-    """Short films per file of about 128 MiB."""
-    return max(1, shard_size(cut.shape) // _CLIPS_PER_FILM)
 
 
 @dataclass(frozen=True)

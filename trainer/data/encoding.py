@@ -1,6 +1,4 @@
-"""Shards of encoded pictures: smaller on disk and network, decoded while training. A shard is one row of bytes: the
-pictures' offsets and the end of the last (int64), then the pictures.
-"""
+"""Shards of encoded pictures, decoded while training: one row of bytes, first the pictures' offsets (int64)."""
 
 import io
 from concurrent.futures import ThreadPoolExecutor
@@ -8,18 +6,17 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from gangway.trainer.core.errors import broken_rule
 from gangway.trainer.core.host import usable_cores
+from gangway.trainer.records.quantity import Frozen
 
 _OFFSET = np.dtype("<i8")
 
 
-class Encoding(BaseModel):
+class Encoding(Frozen):
     """Lossless png, or jpeg of Pillow's `quality`, 4:4:4; stored at `resolution` if the loader shrinks them, else 0."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["png", "jpeg"]
     quality: int | None = Field(default=None, ge=1, le=100)

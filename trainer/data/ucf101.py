@@ -1,29 +1,20 @@
-"""UCF101: clips of human actions, from the unpacked .avi files and the official split lists.
-
-    python -m gangway.trainer data prepare ucf101 --source UCF101/ --resolution 64 --frames 16 --out data/
-
-K. Soomro, A. R. Zamir, M. Shah, UCF101: A Dataset of 101 Human Actions Classes From Videos in The Wild, CRCV-TR-12-01,
-2012; 13,320 films of 320x240. Needs the films (`UCF-101/`, unpacked from UCF101.rar) and the lists
-(`ucfTrainTestlist/`). Clips do not overlap unless --step says so.
-"""
+"""UCF101 (Soomro et al. 2012, CRCV-TR-12-01): clips of human actions from the unpacked films and the split lists."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.decode import Cut, FilmDecoder, check_cut, films_per_shard
-from gangway.trainer.data.index import Recipe, SourceNote
+from gangway.trainer.data.decode import Cut, FilmDecoder, check_cut
+from gangway.trainer.data.index import Recipe, SourceNote, shard_size
 from gangway.trainer.data.sources import FileSet, check_count, files_in, fingerprint, read_text
 
 _NUM_FILMS = 13_320
 _CLASSES = "classInd.txt"
+_CLIPS_PER_FILM = 12  # 186 frames on average give 11 clips of 16
 
 
 def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, allow_other_hash: bool) -> Recipe:
-    """The recipe of UCF101 from a path or URL with films and lists at any depth. `split` is train, test or all; `fold`
-    numbers the split lists, 1..3. TrainerError: a list or film is missing, or the number of films is not official
-    (unless `allow_other_hash`).
-    """
+    """Returns the recipe of UCF101 (TrainerError: a list or film is missing, or it is not official)."""
     check_cut(cut)
     files = files_in(source, out)
     listing = files.listing()
@@ -53,7 +44,7 @@ def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, al
         shape=cut.shape,
         classes=tuple(classes),
         items=names,
-        items_per_shard=films_per_shard(cut),
+        items_per_shard=max(1, shard_size(cut.shape) // _CLIPS_PER_FILM),
         decode=FilmDecoder(files, names, cut, labels),
         note=SourceNote(
             name="UCF101",

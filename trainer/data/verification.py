@@ -1,7 +1,6 @@
-"""Compare shards with their hashes while training, once per node and version of a data set.
+"""Compares shards with their hashes while training, in threads of a node's first worker, which no collective waits for.
 
-Threads of the node's first worker do it, so that no worker waits in a collective. A file in a private temporary folder
-of the node remembers the result, which is void once the index or any file changes.
+A file in a private temporary folder of the node remembers the result until the index or a file changes.
 """
 
 import hashlib
@@ -18,25 +17,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import write_atomically
 from gangway.trainer.core.host import usable_cores
 from gangway.trainer.core.regular_files import read_file
-from gangway.trainer.data.shards import HashedFile, ShardedImages, verify_file
+from gangway.trainer.data.index import HashedFile
+from gangway.trainer.data.shards import ShardedImages, verify_file
 from gangway.trainer.distributed.world import World
+from gangway.trainer.records.quantity import Frozen
 
-_SHARE_OF_CORES = 4
-"""One core of so many reads while training."""
+_SHARE_OF_CORES = 4  # One core of so many reads while training
 _POLL_SEC = 0.2
 _PATIENCE_SEC = 5.0
 
 
-class Verified(BaseModel):
+class Verified(Frozen):
     """When, where and how long a node's data was compared; `remembered`: not in this session."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: str
     at: float  # seconds since 1970
@@ -50,7 +48,7 @@ class Verification:
 
     def __init__(self, data: ShardedImages, world: World) -> None:
         self._data, self._world = data, world
-        self._outcome: Verified | None = None
+        self.outcome: Verified | None = None  # of this node's first worker
         self._failure: Exception | None = None
         self._stop = threading.Event()
         reads = world.local_rank == 0
@@ -65,11 +63,6 @@ class Verification:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE_SEC)
-
-    @property
-    def outcome(self) -> Verified | None:
-        """The result of this node's first worker; None before, and on other workers."""
-        return self._outcome
 
     @property
     def failed(self) -> bool:
@@ -92,11 +85,11 @@ class Verification:
         return False
 
     def _is_reading(self) -> bool:
-        return self._thread is not None and self._outcome is None and self._failure is None
+        return self._thread is not None and self.outcome is None and self._failure is None
 
     def _read(self) -> None:
         try:
-            self._outcome = self._compare()
+            self.outcome = self._compare()
         except Exception as error:  # raised by `check` in the training thread
             self._failure = error
 
@@ -136,7 +129,6 @@ def _key(data: ShardedImages, files: Iterable[HashedFile]) -> str:
 
 
 def _find_note(folder: Path) -> Path | None:
-    """The file that remembers a folder; None without a folder that only this user can write."""
     own = Path(tempfile.gettempdir()) / f"gangway-{os.getuid()}"
     try:
         own.mkdir(mode=0o700, exist_ok=True)

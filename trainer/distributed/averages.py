@@ -97,9 +97,7 @@ class FlatAverage(nn.Module):
 class InGraphAverage(nn.Module):
     """A loss whose backwards average gradients over the default group, compiled or not; all workers make the same.
 
-    torch.compile makes one operation of a whole backward, so DistributedDataParallel around it sees gradients only at
-    its end. Inside, a message leaves as soon as its gradients exist (`averages_first`), and the compiler waits for it
-    as late as it can; all workers send in the same order.
+    Inside a compiled backward, a message leaves as soon as its gradients exist (`averages_first`).
     """
 
     def __init__(self, loss: nn.Module) -> None:
@@ -117,9 +115,7 @@ class InGraphAverage(nn.Module):
 
 
 def _split_names(module: nn.Module) -> list[list[str]]:
-    """Names of trainable parameters in two messages of about equal size. Gradients of later layers come first: they are
-    sent while the rest is computed. A third message would queue behind the second.
-    """
+    """Splits names into two messages of about equal size: later layers' are sent while the rest is computed."""
     trainable = [(name, p.numel() * p.element_size()) for name, p in module.named_parameters() if p.requires_grad]
     ends = list(accumulate(size for _, size in trainable))
     halves: list[list[str]] = [[], []]

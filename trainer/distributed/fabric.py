@@ -1,14 +1,9 @@
 """Check the bandwidth of the fabric with all-reduces over the workers' default group, before a job may start.
 
 Bandwidths as in nccl-tests, doc/PERFORMANCE.md: the algorithm's is size / time, the bus's that times 2 (n - 1) / n,
-which does not depend on the number of workers n and compares with the total of one node's network cards. Imports torch
-only to measure.
-
-Over EFA a small all-reduce is bound by latency, and bandwidth levels off only at about 1 GiB: the largest sizes are 1
-and 2 GiB, the best of all counts. p4d.24xlarge (400 Gbit/s) reached 457 Gbit/s on 2 nodes, where NCCL's tree reads
-above the cards, 254 on 3 and 237 on 4: 1.14, 0.64 and 0.59 of nominal (github.com/NVIDIA/nccl, issue 527, NCCL 2.9.9, 1
-GiB). Nodes whose GPUs share no NVLink (g5, g6e) should stay below, bound by PCIe: assumed. So healthy machines of every
-kind should reach a quarter of nominal, and a fabric without most of its cards does not.
+which does not depend on the number of workers n. Over EFA bandwidth levels off only at about 1 GiB, so the best size
+counts: p4d.24xlarge (400 Gbit/s) reached 1.14, 0.64 and 0.59 of nominal on 2, 3 and 4 nodes (github.com/NVIDIA/nccl,
+issue 527). Healthy machines should reach a quarter, and a fabric without most of its cards does not.
 """
 
 import ctypes
@@ -52,9 +47,9 @@ def check_fabric(
     *,
     clock: Callable[[], float] = time.perf_counter,
 ) -> FabricRecord:
-    """Measure the fabric if there is anything to measure; all workers call it together and get the same verdict.
-    `min_gbps` is the minimum to start the job; it is measured whatever devices the kernel lists: GPUDirect-TCPX uses
-    ordinary network cards. Without one it is measured, and passes, if the job sets NCCL's network (NCCL_NET).
+    """Measures the fabric, if there is anything to measure; all workers call it together and get the same verdict.
+
+    Without `min_gbps` it is measured, and passes, if the job sets NCCL's network (NCCL_NET).
     """
     threshold = (
         Quantity.absent(_UNIT, "no --fabric-min-gbps")
@@ -151,10 +146,7 @@ QUALIFIED = "GANGWAY_NCCL_QUALIFIED"
 
 
 def loaded_nccl() -> str | None:
-    """Version of the loaded library, None if none is loaded. Does not load one.
-
-    `torch.cuda.nccl.version()` is the version torch was compiled with; a preloaded library may answer its calls.
-    """
+    """Returns the loaded library's version; torch.cuda.nccl.version() is the one torch was compiled with."""
     try:
         library = ctypes.CDLL(SONAME, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:

@@ -1,6 +1,4 @@
-"""This process's rank: the only reader of RANK, WORLD_SIZE, LOCAL_RANK and related variables. Separate from
-gangway.trainer.distributed.world, so that one process can report a user error without loading torch.
-"""
+"""This process's rank, from torchrun's variables and without torch, so that one process can report a user's error."""
 
 import os
 from typing import NamedTuple, Self
@@ -9,9 +7,7 @@ from gangway.trainer.core.errors import TrainerError
 
 
 class Ranks(NamedTuple):
-    """What torchrun sets for this process; without torchrun it is the only one. `rank` is 0..world_size-1 over all
-    nodes; `local_rank` 0 reports to the user; all nodes have equally many workers.
-    """
+    """What torchrun sets for this process; without it there is only one. All nodes have equally many workers."""
 
     rank: int
     local_rank: int

@@ -13,28 +13,26 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
 
 
-def split_parts(module: nn.Module) -> Iterator[Any]:
+def _split_parts(module: nn.Module) -> Iterator[Any]:
     """Submodules that FSDP2 has sharded; none for a whole module."""
     return (part for part in module.modules() if hasattr(part, "set_requires_gradient_sync"))
 
 
 def is_sharded(module: nn.Module) -> bool:
     """Whether a module contains a sharded network, which averages its own gradients."""
-    return any(True for _ in split_parts(module))
+    return any(True for _ in _split_parts(module))
 
 
 def accumulate(module: nn.Module, *, last: bool) -> None:
-    """Reduce gradients across nodes only with a step's last micro-batch. Without effect on whole networks. Within a
-    node every micro-batch's gradients are scattered at once, or each worker would hold them whole.
-    """
-    for part in split_parts(module):
+    """Reduces gradients across nodes only with a step's last micro-batch; no effect on whole networks."""
+    for part in _split_parts(module):
         part.set_requires_all_reduce(last)
 
 
 def watching(module: nn.Module) -> AbstractContextManager[object]:
     """Apply the gathered windows in a module's forward and backward."""
     blocks = contextlib.ExitStack()
-    for part in split_parts(module):
+    for part in _split_parts(module):
         if (window := getattr(part, "gathered", None)) is not None:
             blocks.enter_context(window.watching())
     return blocks
@@ -86,9 +84,18 @@ def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
     """Change every tensor in nested dicts and lists, in order."""
     if isinstance(value, Tensor):
         return change(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: map_tensors(item, change) for key, item in value.items()}
-    return [map_tensors(item, change) for item in value] if isinstance(value, list) else value
+    return [map_tensors(item, change) for item in value] if isinstance(value, list | tuple) else value
+
+
+def tensors(value: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yields all tensors in nested dicts and lists by their keys, joined with slashes."""
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, Mapping | list | tuple):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from tensors(item, f"{name}/{key}" if name else str(key))
 
 
 SIZE = 2  # Units that stay gathered in a backward: the most recently read ones

@@ -1,8 +1,4 @@
-"""This process's place among the workers, and their collectives.
-
-Without torchrun the process is alone: no process group, and modules are used as they are. What differs for PyTorch/XLA
-is in gangway.trainer.distributed.xla, imported for that backend only.
-"""
+"""This process's place among the workers, and their collectives; without torchrun it is alone, without a group."""
 
 import contextlib
 import dataclasses
@@ -76,7 +72,7 @@ class World:
     """This worker's place."""
 
     # 0..world_size-1 over all nodes; decides who writes and the order of gathered values. `dp_rank` decides about
-    # images, `shard_rank` about weights
+    # images
     rank: int
     local_rank: int
     world_size: int
@@ -127,11 +123,6 @@ class World:
         return place
 
     @property
-    def shard_rank(self) -> int:
-        """This worker's part of a sharded network; workers with the same one hold the same numbers."""
-        return self.mesh.get_local_rank(SHARD) if self.mesh is not None and SHARD in self._dimensions else 0
-
-    @property
     def is_pipelined(self) -> bool:
         """Whether each worker is one stage of a pipeline."""
         return STAGES in self._dimensions
@@ -176,27 +167,21 @@ class World:
         return [first[rank] for rank in range(self.world_size)]
 
     def slice(self, batch_size: int, group: int = 1) -> slice:
-        """This worker's part of a global batch, in whole groups of images. Shares differ by at most one group; the
-        first by `dp_rank` are larger. There are at least as many groups as shares (`TrainConfig.check_workers`), so
-        none is empty.
-        """
+        """Returns this worker's part of a global batch, in whole groups of images; the first ones may be larger."""
         share, larger = divmod(batch_size // group, self.dp_size)
         start = self.dp_rank * share + min(self.dp_rank, larger)
         return slice(start * group, (start + share + (self.dp_rank < larger)) * group)
 
     def weight(self, batch_size: int) -> float:
-        """Weight of a mean over this worker's share: its images over those of a mean share; 1.0 if all are equal. The
-        plain average over workers of weighted means is the mean over the global batch: of losses and so of gradients
-        that `wrap` averages, penalties, statistics. Not with BatchNorm, which no network here has.
-        """
+        """Returns this worker's images over those of a mean share: averages of means so weighted are global ones."""
         mine = self.slice(batch_size)
         share: int = mine.stop - mine.start
         return share * self.dp_size / batch_size
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """The module with gradients averaged over all workers (see `weight`), ready after `settle`; on a GPU at once.
-        `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently. On XLA the
-        module is unchanged, and `step` averages.
+        """Returns the module with gradients averaged over all workers, ready after `settle`; on XLA `step` averages.
+
+        `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently.
         """
         if self.control is None or self.on_xla or is_sharded(module) or self.dp_size == 1:
             return module
@@ -395,10 +380,7 @@ def get_mesh(
 
 @contextlib.contextmanager
 def start_world(backend: str, shard: Shard = "ddp", pipeline_stages: int = 1) -> Iterator[World]:
-    """Join torchrun's process group within the block. `backend` is auto, gloo, nccl or xla; `shard` and
-    `pipeline_stages` decide about the mesh. TrainerError: nccl without CUDA, or xla without torch_xla or with processes
-    that it does not join.
-    """
+    """Joins torchrun's process group within the block (TrainerError: the backend is not here, or does not join all)."""
     cuda = torch.cuda.is_available()
     if backend == "xla":
         require_xla()

@@ -1,9 +1,7 @@
 """PyTorch/XLA: a TPU, or the CPU in tests, as a worker's device. Only imported with torch_xla (images/locks/xla.lock).
 
-Operations are recorded; `flush` compiles them into one program, cached by content, and starts it. The loop must record
-the same operations every time, and all workers the same, or they wait for each other forever. One process drives one
-device, chosen by PJRT. torchrun starts the processes: torch_xla.launch runs its function in a thread, where Python
-allows no signal handler (pytorch/xla#5043), so SIGTERM would end the run without a checkpoint.
+Operations are recorded; `flush` compiles them into one program and starts it. All workers must record the same, or they
+wait for each other forever. torchrun starts the processes: torch_xla.launch allows no signal handlers.
 """
 
 import os
@@ -24,10 +22,7 @@ pjrt, tpu = xla_internals()
 
 
 def launcher_argv() -> list[str]:
-    """Arguments of gangway.trainer.launch for one process per TPU chip of this host; empty for a single device. The
-    same command runs on every host of every slice: they meet on the first host in the TPU's metadata, with the key in
-    $GANGWAY_MEMBER_KEY. Does not open the chips, which belong to the workers.
-    """
+    """Returns the launcher's arguments for a process per TPU chip, without opening any; empty for a single one."""
     if runtime.device_type() != "TPU":
         return []
     return meeting_argv(

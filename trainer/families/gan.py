@@ -1,8 +1,4 @@
-"""The family of two networks: a generator and a discriminator.
-
-It has every architecture that `gangway.trainer.networks.factory` builds, and every loss of
-gangway.trainer.phases.losses.
-"""
+"""The family of two networks, with every architecture of `networks.factory` and every loss of `phases.losses`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -16,8 +12,8 @@ from gangway.trainer.data.loader import to_device
 from gangway.trainer.networks.base import Discriminator, Generator, Network
 from gangway.trainer.networks.factory import build
 from gangway.trainer.phases.batch import Batch, Micro, Moment
-from gangway.trainer.phases.losses import MEANS, DLoss, DLossOnFakes, GLoss, Inputs
-from gangway.trainer.phases.phase import Phase, RoleSpec, Terms, Update
+from gangway.trainer.phases.losses import MEANS, DLoss, DLossOnFakes, GLoss, Inputs, Terms
+from gangway.trainer.phases.phase import Phase, RoleSpec, Update
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 
@@ -64,8 +60,8 @@ class DiscriminatorPhase(Phase[Inputs]):
 
     def run(self, loss: Callable[..., Any], inputs: Inputs, *, penalised: bool, settle: Update | None) -> Terms:
         """See `Phase`."""
-        terms = loss(inputs, penalised, *(() if self._gammas is None else (self._gammas,)))
-        return Terms(terms.total, terms.means)
+        terms: Terms = loss(inputs, penalised, *(() if self._gammas is None else (self._gammas,)))
+        return terms
 
     def differentiate_inside(self, *, on: bool) -> None:
         """See `Phase`."""

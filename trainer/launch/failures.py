@@ -1,6 +1,4 @@
-"""What a failure means: whether it is this node's own, and whether it ends the node or the job for good. How a node's
-state changes, and what users see of it. A failure of one node ends nothing for the others.
-"""
+"""What a failure means for its node and for the job, how a node's state changes, and what users see of it."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -10,35 +8,20 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gangway.trainer.core.errors import (
-    COLLECTIVE_SEC,
-    EXIT_BAD_INPUT,
-    EXIT_CODES,
-    EXIT_ENDED_FOR_ALL,
-    EXIT_FAILED,
-    EXIT_HOURS_OVER,
-    EXIT_INTERRUPTED,
-    EXIT_PEERS_LOST,
-    EXIT_UNFIT,
-    EXIT_UNHEALTHY,
-    visible,
-)
+from gangway.trainer.core import errors
+from gangway.trainer.core.errors import visible
 from gangway.trainer.core.regular_files import read_text_file
 from gangway.trainer.launch.node_state import Failure, Interval, JobFolder, NodeState, Standing, used_sec
 
 MAX_FAILURES = 5
 WINDOW_SEC = 6 * 3600.0
 _HANGS_ALLOWED = 3
-_SAME_SEC = 120.0
-"""How far apart, clocks included, nodes record one failure."""
-_NOTICED_SEC = COLLECTIVE_SEC + _SAME_SEC
-"""How long a worker may take to notice that a peer has gone."""
-_SILENT_SEC = 300.0
-"""A node without a beat for this long is dead: several beats, and the clocks' differences."""
-_ABORTED = 128 + 6
-"""NCCL aborts a worker whose peers have gone."""
-_PEER_CODES = (EXIT_PEERS_LOST, _ABORTED)
-_WORKER_CODES = (0, EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_INTERRUPTED, EXIT_PEERS_LOST)
+_SAME_SEC = 120.0  # How far apart, clocks included, nodes record one failure
+_NOTICED_SEC = errors.COLLECTIVE_SEC + _SAME_SEC  # How long a worker may take to notice that a peer has gone
+_SILENT_SEC = 300.0  # A node without a beat for this long is dead: several beats, and the clocks' differences
+_ABORTED = 128 + 6  # NCCL aborts a worker whose peers have gone
+_PEER_CODES = (errors.EXIT_PEERS_LOST, _ABORTED)
+_WORKER_CODES = (0, errors.EXIT_BAD_INPUT, errors.EXIT_UNHEALTHY, errors.EXIT_INTERRUPTED, errors.EXIT_PEERS_LOST)
 
 
 class Nodes(NamedTuple):
@@ -58,13 +41,11 @@ def worker_exit_code(code: int) -> int:
     """
     if code < 0:
         return 128 - code
-    return code if code in _WORKER_CODES or code > 128 else EXIT_FAILED
+    return code if code in _WORKER_CODES or code > 128 else errors.EXIT_FAILED
 
 
 def own_failures(node: str, nodes: Mapping[str, NodeState], now: float) -> int:
-    """Returns how many failures within the window are this node's own. A failure by lost peers is not, where another
-    node failed by itself or died shortly before.
-    """
+    """Counts this node's own failures within the window: lost peers are none where another node failed just before."""
     troubles = [at for name, state in nodes.items() if name != node for at in _troubles(state, now)]
     return sum(
         each.at > now - WINDOW_SEC
@@ -84,10 +65,9 @@ def _troubles(state: NodeState, now: float) -> Iterator[float]:
 
 
 def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: float) -> bool:
-    """Whether the job cannot continue where `node` has failed for good or waits for peers. That is so where every node
-    that joined has failed for good, or all that are still there failed at once; or where as many failed as the job
-    takes at most, so that the machines are not the cause, and fewer live than it needs. Otherwise new nodes may replace
-    the lost ones. Failures before a user restarted the job do not count.
+    """Whether the job cannot continue where `node` has failed for good or waits for peers.
+
+    So it is where all nodes have failed for good, or several at once; or as many as the job takes, with too few left.
     """
     recent = {name: state for name, state in nodes.items() if state.seen_at > now - WINDOW_SEC}
     going_on = sum(state.standing is Standing.GOING_ON for state in recent.values())
@@ -95,42 +75,35 @@ def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: fl
     since = max(now - WINDOW_SEC, *(state.again_at for state in nodes.values()))
     lost = sum(at > since for state in nodes.values() for at in state.lost_at)
     alive = sum(state.standing is Standing.GOING_ON and state.seen_at > now - _SILENT_SEC for state in recent.values())
-    if nodes[node].standing is Standing.LOST and (not hopeful or (not alive and _lost_together(nodes, now))):
+    ends = [state.lost_at[-1] for state in nodes.values() if state.standing is Standing.LOST and state.lost_at]
+    just_lost = sum(at > now - _SILENT_SEC for at in ends)  # several share a mistake, not a machine
+    if nodes[node].standing is Standing.LOST and (not hopeful or (not alive and just_lost > 1)):
         return True
     return lost >= job.max and alive < job.min
 
 
-def _lost_together(nodes: Mapping[str, NodeState], now: float) -> bool:
-    """Whether several nodes have just failed for good: they share a mistake, not a machine."""
-    just_now = [state for state in nodes.values() if state.standing is Standing.LOST and state.lost_at]
-    return sum(state.lost_at[-1] > now - _SILENT_SEC for state in just_now) > 1
-
-
 def is_lost(node: str, nodes: Mapping[str, NodeState], code: int, now: float) -> bool:
     """Whether a node whose workers ended with `code` has failed for good; `nodes` has that failure already."""
-    if code == EXIT_BAD_INPUT:
+    if code == errors.EXIT_BAD_INPUT:
         return True
     return is_failure(code) and own_failures(node, nodes, now) >= MAX_FAILURES
 
 
 def is_failure(code: int) -> bool:
     """Whether an exit code counts as a failure."""
-    return code not in (0, EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_INTERRUPTED)
+    return code not in (0, errors.EXIT_BAD_INPUT, errors.EXIT_UNHEALTHY, errors.EXIT_INTERRUPTED)
 
 
 def is_bad_luck(hangs: int, failures: int) -> bool:
-    """Whether workers restart without a failure after `hangs` in a row without progress between them. A restarted
-    launcher counts hangs from 0, so failures count too: a run that always hangs at the same image ends within the
-    window.
-    """
+    """Whether workers restart without a failure after `hangs`; failures count too, as a new launcher counts from 0."""
     return hangs + failures <= _HANGS_ALLOWED
 
 
 def lost_exit_code(node: str, nodes: Mapping[str, NodeState], job: Nodes, code: int, now: float) -> int:
     """Returns the launcher's exit code for a node that has failed for good."""
     if not ended_for_all(node, nodes, job, now):
-        return EXIT_UNFIT
-    return EXIT_BAD_INPUT if code == EXIT_BAD_INPUT else EXIT_ENDED_FOR_ALL
+        return errors.EXIT_UNFIT
+    return errors.EXIT_BAD_INPUT if code == errors.EXIT_BAD_INPUT else errors.EXIT_ENDED_FOR_ALL
 
 
 KILLED = 128 + 9
@@ -145,10 +118,9 @@ class Start(NamedTuple):
 
 
 def start_state(before: NodeState | None, now: float, boot_id: str, over: int | None = None) -> Start:
-    """Continues from a node's last state, on this or another machine of its name. `over` is the code with which the job
-    ended for all; None where it has not. A job that is done does not restart. Otherwise a start on the same boot is a
-    user's decision, as no service starts a job that has ended for all; on another boot it may be a reboot or a new
-    machine. A lost node is started again by its watch.
+    """Continues from a node's last state, on this or another machine of its name; `over`: the code that ended the job.
+
+    A start on the same boot after the end for all is a user's decision, as no service starts such a job.
     """
     before = before or NodeState(seen_at=now)
     is_reset = before.standing in (Standing.LOST, Standing.OVER)
@@ -196,25 +168,22 @@ def mark_leaving(state: NodeState) -> NodeState:
 def end_state(state: NodeState, code: int | None) -> NodeState:
     """Records its launcher's exit code; None where unknown."""
     standing = Standing.OVER
-    if code in (EXIT_INTERRUPTED, EXIT_HOURS_OVER):
+    if code in (errors.EXIT_INTERRUPTED, errors.EXIT_HOURS_OVER):
         standing = Standing.LEFT
-    elif code == EXIT_UNFIT:
+    elif code == errors.EXIT_UNFIT:
         standing = Standing.LOST
-    elif code not in EXIT_CODES or code == EXIT_FAILED:
+    elif code not in errors.EXIT_CODES or code == errors.EXIT_FAILED:
         # It will be started again, unless it was too slow to stop.
         standing = state.standing if state.standing is Standing.LEFT else Standing.GOING_ON
     for_good = standing in (Standing.LOST, Standing.OVER)
     return state.model_copy(update={"standing": standing, "boot_id": state.boot_id if for_good else ""})
 
 
-LAUNCH_FOLDER = ".launch"
-"""In a run's folder; holds a folder per job, named by `gangway.images.shell.life_argv`."""
+LAUNCH_FOLDER = ".launch"  # In a run's folder; holds a folder per job, named by `gangway.images.shell.life_argv`
 _WORDS = r"^[A-Za-z0-9', -]{1,100}$"
 
 
 class _Change(BaseModel):
-    """A line of a node's log of changes (`JobFolder.note`)."""
-
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     event: str = Field(pattern=_WORDS)
@@ -241,7 +210,6 @@ def lines_of_nodes(run_dir: Path) -> Iterator[str]:
 
 
 def _moment(seconds: float) -> str:
-    """Formats a time, which may be out of range as a node's clock may be wrong."""
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
     except (OSError, OverflowError, ValueError):

@@ -1,8 +1,4 @@
-"""The job as one node's launcher sees it: its life, its hours, and what its nodes tell each other.
-
-Decisions are pure: `lifecycle`, `failures`. This module holds the files, the clocks and the thread that
-updates them. Without a folder the node is alone, and its hours are this launcher's.
-"""
+"""The job as one node's launcher sees it: the files, clocks and the thread behind `lifecycle` and `failures`."""
 
 import os
 import queue
@@ -13,39 +9,16 @@ import traceback
 from types import TracebackType
 from typing import Self
 
+from gangway.trainer.core import errors
 from gangway.trainer.core.console import announce
-from gangway.trainer.core.errors import (
-    EXIT_BAD_INPUT,
-    EXIT_CODES,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_PEERS_LOST,
-    EXIT_UNFIT,
-    EXIT_UNHEALTHY,
-    TrainerError,
-)
+from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.host import boot_id
-from gangway.trainer.launch.failures import (
-    KILLED,
-    WINDOW_SEC,
-    Nodes,
-    add_failure,
-    end_state,
-    ended_for_all,
-    is_failure,
-    is_lost,
-    lost_exit_code,
-    mark_leaving,
-    mark_lost,
-    mark_seen,
-    own_failures,
-    start_state,
-)
+from gangway.trainer.launch import failures
+from gangway.trainer.launch.failures import Nodes
 from gangway.trainer.launch.node_state import JobFolder, NodeState, used_sec
 from gangway.trainer.rendezvous.lifecycle import Event, Life, State
 
-BEAT_SEC = 30.0
-"""Between two beats: the most that the job's hours miss when a node dies."""
+BEAT_SEC = 30.0  # Between two beats: the most that the job's hours miss when a node dies
 SETTLE_SEC = 60.0
 """How long a node that has failed for good waits for the others: a shared mistake fails all of them at once, and then
 none is to be replaced."""
@@ -58,9 +31,9 @@ class Job:
 
     def __init__(self, nodes: Nodes, folder: JobFolder | None = None, max_sec: float | None = None) -> None:
         self.life = Life()
-        self._nodes, self._folder, self._max_sec = nodes, folder, max_sec
+        self.nodes, self._folder, self._max_sec = nodes, folder, max_sec
         self._name = folder.node if folder else "this node"
-        self._state = start_state(None, time.time(), "").state
+        self._state = failures.start_state(None, time.time(), "").state
         self._up_since = time.monotonic()
         self._used = (0.0, self._up_since)
         self._changes: queue.SimpleQueue[tuple[str, str, int | None] | None] = queue.SimpleQueue()
@@ -79,8 +52,8 @@ class Job:
             used_hours, max_hours = self._used[0] / 3600, (self._max_sec or 0) / 3600
             announce(f"of the job's {max_hours:g} hours {used_hours:.2f} are used: raise max_hours to go on")
             self.on(Event.HOURS_OVER)
-        elif killed and is_lost(self._name, self._all_nodes(), KILLED, time.time()):
-            self.on(Event.ENDED, self._settle_loss(KILLED))
+        elif killed and failures.is_lost(self._name, self._all_nodes(), failures.KILLED, time.time()):
+            self.on(Event.ENDED, self._settle_loss(failures.KILLED))
         self._pulse.start()
         return self
 
@@ -90,15 +63,10 @@ class Job:
         if is_unexpected:
             traceback.print_exception(error)
             if self.life.exit_code is None:
-                self.workers_ended(EXIT_FAILED)
+                self.workers_ended(errors.EXIT_FAILED)
         self._changes.put(None)
         self._pulse.join(_CLOSE_SEC)  # a file system that hangs must not block the exit
         return is_unexpected
-
-    @property
-    def nodes(self) -> Nodes:
-        """The fewest and the most nodes."""
-        return self._nodes
 
     def left_sec(self) -> float:
         """Remaining seconds of the job's hours; infinite without a limit."""
@@ -110,25 +78,19 @@ class Job:
     def failures(self) -> int:
         """This node's own failures within the window."""
         with self._lock:
-            return own_failures(self._name, self._all_nodes(), time.time())
+            return failures.own_failures(self._name, self._all_nodes(), time.time())
 
-    def on(self, event: Event, code: int = EXIT_INTERRUPTED) -> None:
+    def on(self, event: Event, code: int = errors.EXIT_INTERRUPTED) -> None:
         """Records an event and announces its effect. Never waits, so that a signal handler may call it."""
         before = self.life
         self.life = before.after(event, code)
-        ended = self.life.exit_code
-        meaning = "" if ended is None else f", exit code {ended}: {EXIT_CODES.get(ended, EXIT_CODES[EXIT_FAILED])}"
+        ended, codes = self.life.exit_code, errors.EXIT_CODES
+        meaning = "" if ended is None else f", exit code {ended}: {codes.get(ended, codes[errors.EXIT_FAILED])}"
         announce(f"{event}: {self.life.state}{meaning}")
         self._changes.put((event.value, self.life.state.value, ended))
 
-    def on_signal(self) -> None:
-        """Records a signal to stop, or the end of the job's hours."""
-        self.on(Event.HOURS_OVER if self.left_sec() <= 0 else Event.SIGNAL)
-
     def listen(self) -> None:
-        """Ends the wait for peers when the job ends for all; call it in the main thread. Only an exception like that of
-        a signal ends torchrun's wait.
-        """
+        """Ends the wait for peers when the job ends for all; call it in the main thread."""
         from torch.distributed.elastic.multiprocessing.api import SignalException
 
         def over(number: int, frame: object) -> None:
@@ -144,32 +106,33 @@ class Job:
         """Records that the workers ended by themselves; the job continues if they only lost their peers."""
         now = time.time()
         with self._lock:
-            if is_failure(code):
-                self._write_state(add_failure(self._state, now, code))
+            if failures.is_failure(code):
+                self._write_state(failures.add_failure(self._state, now, code))
             nodes = self._all_nodes()
-        if is_lost(self._name, nodes, code, now):
+        if failures.is_lost(self._name, nodes, code, now):
             code = self._settle_loss(code)
-        elif is_failure(code) and self._folder is not None:
-            announce(f"failures of this node within {WINDOW_SEC / 3600:g} h: {own_failures(self._name, nodes, now)}")
-        if code == EXIT_PEERS_LOST:
+        elif failures.is_failure(code) and self._folder is not None:
+            own = failures.own_failures(self._name, nodes, now)
+            announce(f"failures of this node within {failures.WINDOW_SEC / 3600:g} h: {own}")
+        if code == errors.EXIT_PEERS_LOST:
             self.on(Event.PEERS_LOST)
             return
-        if code in (0, EXIT_UNHEALTHY) and self._folder is not None:
+        if code in (0, errors.EXIT_UNHEALTHY) and self._folder is not None:
             self._folder.write_over(code)
         self.on(Event.ENDED, code)
 
     def workers_stopped(self, code: int) -> None:
         """Records that the workers ended after a signal; bad input may be this node's alone, so it fails."""
-        alone = self._nodes.max == 1 or self._folder is None
-        private = code == EXIT_PEERS_LOST or (code == EXIT_BAD_INPUT and not alone)
+        alone = self.nodes.max == 1 or self._folder is None
+        private = code == errors.EXIT_PEERS_LOST or (code == errors.EXIT_BAD_INPUT and not alone)
         if code == 0 and self._folder is not None:
             self._folder.write_over(code)
-        self.on(Event.ENDED, EXIT_FAILED if private else code)
+        self.on(Event.ENDED, errors.EXIT_FAILED if private else code)
 
     def _load_state(self) -> bool:
         before = self._folder.nodes().get(self._name) if self._folder else None
         over = self._folder.over() if self._folder else None
-        start = start_state(before, time.time(), boot_id(), over.code if over else None)
+        start = failures.start_state(before, time.time(), boot_id(), over.code if over else None)
         self._state = start.state
         if self._folder is not None and start.again:
             self._folder.forget_over()
@@ -178,18 +141,17 @@ class Job:
         return start.killed
 
     def _settle_loss(self, code: int) -> int:
-        """Records that this node failed for good, waits for the others, and returns the exit code."""
         now = time.time()
         with self._lock:
-            self._write_state(mark_lost(self._state, now))
+            self._write_state(failures.mark_lost(self._state, now))
         until = time.monotonic() + SETTLE_SEC
         while self._folder is not None:
-            over = ended_for_all(self._name, self._all_nodes(), self._nodes, time.time())
+            over = failures.ended_for_all(self._name, self._all_nodes(), self.nodes, time.time())
             if over or time.monotonic() >= until:
                 break
             time.sleep(min(1.0, SETTLE_SEC))
-        code = lost_exit_code(self._name, self._all_nodes(), self._nodes, code, time.time())
-        if code != EXIT_UNFIT and self._folder is not None:
+        code = failures.lost_exit_code(self._name, self._all_nodes(), self.nodes, code, time.time())
+        if code != errors.EXIT_UNFIT and self._folder is not None:
             self._folder.write_over(code)
         return code
 
@@ -198,12 +160,11 @@ class Job:
         return {**others, self._name: self._state}
 
     def _write_state(self, state: NodeState) -> None:
-        self._state = mark_seen(state, time.time(), time.monotonic() - self._up_since)
+        self._state = failures.mark_seen(state, time.time(), time.monotonic() - self._up_since)
         if self._folder is not None:
             self._folder.write(self._state)
 
     def _beat(self) -> None:
-        """Writes this node's state and reads the others'."""
         with self._lock:
             self._write_state(self._state)
             nodes = self._all_nodes()
@@ -211,12 +172,12 @@ class Job:
         if self._folder is None:
             return
         over = self._folder.over()
-        if over is not None and over.at > time.time() - WINDOW_SEC:
+        if over is not None and over.at > time.time() - failures.WINDOW_SEC:
             if self._over_code is None:
                 announce(f"{over.node} says that the job has ended for all; to go on, remove {self._folder.path}")
             self._over_code = over.code
-        elif self.life.state is State.WAITING and ended_for_all(self._name, nodes, self._nodes, time.time()):
-            self._over_code = lost_exit_code(self._name, nodes, self._nodes, EXIT_FAILED, time.time())
+        elif self.life.state is State.WAITING and failures.ended_for_all(self._name, nodes, self.nodes, time.time()):
+            self._over_code = failures.lost_exit_code(self._name, nodes, self.nodes, errors.EXIT_FAILED, time.time())
 
     def _run_pulse(self) -> None:
         """The thread's body: logs each change at once, and beats at intervals."""
@@ -241,8 +202,8 @@ class Job:
             self._folder.note(event, state, code)
         if state == State.STOPPING:
             with self._lock:
-                self._write_state(mark_leaving(self._state))
+                self._write_state(failures.mark_leaving(self._state))
 
     def _close(self) -> None:
         with self._lock:
-            self._write_state(end_state(self._state, self.life.exit_code))
+            self._write_state(failures.end_state(self._state, self.life.exit_code))

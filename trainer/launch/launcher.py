@@ -1,25 +1,17 @@
-"""torchrun with meaningful exit codes: `python -m gangway.trainer.launch --standalone --nproc-per-node 2 -m
-gangway.trainer train`.
+"""torchrun with meaningful exit codes: `python -m gangway.trainer.launch --standalone --nproc-per-node 2 -m ...`.
 
 torchrun always ends with 1 when a worker fails. The launcher passes a worker's code on, such as bad input (2: do not
 retry) or an interruption (75: start the same command again); gangway.trainer.core.errors, EXIT_CODES, has all of them.
 Its own arguments come before torchrun's:
 
---watch FILE     the file in which the machine keeps notices
---start-when     with --hours and --forecast: wait for clean power (gangway.trainer.power.carbon_start)
---max-hours      the job's hours
---job-dir        the folder in which the job's nodes share their state (gangway.trainer.launch.node_state): hours and
-failures
-                 then count over all nodes and starts
---node           this node's name there; by default the host's
---hang-after     auto, off or seconds of silence after which workers are restarted (gangway.trainer.launch.watchdog)
---member-key     the nodes meet through tunnels that need this file (gangway.trainer.rendezvous.tunnel)
---store first    the node of --node-rank 0 serves the rendezvous store, where no head does
-(gangway.trainer.launch.rendezvous)
-
-A job that waits for peers, or has lost its rendezvous store, has not failed (gangway.trainer.rendezvous.lifecycle):
-each change of its state is a line on stderr. After its workers ended, the launcher restores GPU limits that a killed
-one left set (gangway.trainer.power.saved_limits).
+--watch       the file in which the machine keeps notices
+--start-when  with --hours and --forecast: wait for clean power (gangway.trainer.power.carbon_start)
+--max-hours   the job's hours
+--job-dir     the folder in which the job's nodes share their state: hours and failures count over all nodes and starts
+--node        this node's name there; by default the host's
+--hang-after  auto, off or seconds of silence after which workers are restarted (gangway.trainer.launch.watchdog)
+--member-key  the nodes meet through tunnels that need this file (gangway.trainer.rendezvous.tunnel)
+--store first the node of --node-rank 0 serves the rendezvous store, where no head does
 """
 
 import argparse
@@ -37,15 +29,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
+from gangway.trainer.core import errors
 from gangway.trainer.core.console import announce, refuse, warn
-from gangway.trainer.core.errors import (
-    EXIT_BAD_INPUT,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_PEERS_LOST,
-    TrainerError,
-    parse_number,
-)
+from gangway.trainer.core.errors import TrainerError, parse_number
 from gangway.trainer.core.torch_private import note_ends
 from gangway.trainer.launch.failures import Nodes, is_bad_luck, worker_exit_code
 from gangway.trainer.launch.job import Job
@@ -54,7 +40,6 @@ from gangway.trainer.launch.watchdog import Watchdog, watch_workers
 from gangway.trainer.power import carbon_start
 from gangway.trainer.power.saved_limits import undo_left_over
 from gangway.trainer.preemption.notices import NOTICES_VARIABLE, NoticesFile, Watcher
-from gangway.trainer.rendezvous import member_key
 from gangway.trainer.rendezvous.elastic_rendezvous import (
     BACKEND,
     POLL_SEC,
@@ -64,26 +49,23 @@ from gangway.trainer.rendezvous.elastic_rendezvous import (
     wait_for_store,
 )
 from gangway.trainer.rendezvous.lifecycle import Event, State
-from gangway.trainer.rendezvous.tunnel import keyed_store, listen_everywhere
+from gangway.trainer.rendezvous.tunnel import KEY_FLAG, MemberKey, keyed_store, listen_everywhere
 
 _WATCH = "--watch"
 _START_WHEN = "--start-when"
 _MAX_HOURS = "--max-hours"
 _HANG_AFTER = "--hang-after"
 _STORE, _FIRST = "--store", "first"
-_NODE_FLAGS = ("--job-dir", "--node", member_key.FLAG, _STORE)
+_NODE_FLAGS = ("--job-dir", "--node", KEY_FLAG, _STORE)
 _LAUNCHER_FLAGS = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, *_NODE_FLAGS)
-_MASTER_PORT = 29500
-"""torchrun's default where several nodes name no port."""
+_MASTER_PORT = 29500  # torchrun's default where several nodes name no port
 _IS_HOST = re.compile(r"\bis_host=(1|true|t|yes|y)\b", re.IGNORECASE)
 _NO_SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs torchrun with `argv`; returns 0, the first failed worker's exit code, or 75 after a signal. With --job-dir
-    the code says what the end means for this node and for the job (EXIT_CODES).
-    """
+    """Runs torchrun with `argv`; returns 0, the first failed worker's code, 75 after a signal, or one of EXIT_CODES."""
     try:
         own, torchrun_argv = _split_arguments(argv)
         watched = _watch_path(own.get(_WATCH))
@@ -91,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
         hang_after_sec = _hang_after_sec(own.get(_HANG_AFTER, "auto"))
         parsed = _parse_torchrun(torchrun_argv)
         _check_port(parsed)
-        key = _member_key(own.get(member_key.FLAG), parsed)
+        key = _member_key(own.get(KEY_FLAG), parsed)
         job_dir, node = own.get("--job-dir"), own.get("--node") or socket.gethostname()
         folder = JobFolder(Path(job_dir), node) if job_dir else None
         with _meeting_store(own.get(_STORE), parsed, key), Job(_nodes(parsed), folder, max_sec) as job:
@@ -104,26 +86,12 @@ def main(argv: Sequence[str]) -> int:
                     os.environ[NOTICES_VARIABLE] = str(notices)
                     watcher = Watcher(notices, poll, job.left_sec)
                     watchdog = watch_workers(Path(place), carbon_start.find_run_dir(torchrun_argv), hang_after_sec)
-                    _run_watched(parsed, job, key, watcher, watchdog)
+                    _run_torchrun(parsed, job, key, watcher, watchdog)
     except TrainerError as error:
         refuse(error)
-        return EXIT_BAD_INPUT
+        return errors.EXIT_BAD_INPUT
     assert job.life.exit_code is not None
     return job.life.exit_code
-
-
-def _run_watched(
-    parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
-) -> None:
-    """Runs torchrun, watching for notices, the end of the job's hours and hanging workers."""
-    try:
-        _run_torchrun(parsed, job, key, watcher, watchdog)
-    finally:
-        watchdog.close()
-        if watcher.is_alive():
-            watcher.close()
-        for sentence in undo_left_over():
-            announce(sentence)
 
 
 def _parse_torchrun(argv: Sequence[str]) -> argparse.Namespace:
@@ -146,9 +114,7 @@ def _parse_torchrun(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _check_port(parsed: argparse.Namespace) -> None:
-    """Raises TrainerError where this node serves the store and its port is taken. torch raises the same error for a
-    store that has gone, for which a job waits.
-    """
+    """For a taken port torch raises the same error as for a store that has gone, for which a job waits."""
     endpoint, place = parsed.rdzv_endpoint, "--rdzv-endpoint"
     is_host = _IS_HOST.search(parsed.rdzv_conf) is not None
     if parsed.rdzv_backend == "static":
@@ -180,9 +146,8 @@ def _nodes(parsed: argparse.Namespace) -> Nodes:
 
 
 def _run_torchrun(
-    parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
+    parsed: argparse.Namespace, job: Job, key: MemberKey | None, watcher: Watcher, watchdog: Watchdog
 ) -> None:
-    """Runs torchrun again until the job has ended here: it gives up after one timeout, or where its store is gone."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
 
     received: list[int] = []
@@ -192,19 +157,19 @@ def _run_torchrun(
         received.append(number)
         if len(received) == 1:
             watchdog.pause()
-            job.on_signal()
+            job.on(Event.HOURS_OVER if job.left_sec() <= 0 else Event.SIGNAL)
             raise SignalException(f"signal {number}", signal.Signals(number))
 
     ends: dict[int, int | None] = {}
-    note_ends(ends)
     rendezvous = ElasticRendezvous(job.on, lambda: job.life.state is State.TRAINING, key)
-    rendezvous.register()
-    # torchrun handles these two only once its workers start, and a node may wait for hours until then.
-    parsed.signals_to_handle = "SIGHUP,SIGQUIT"
-    for number in _SIGNALS:
-        signal.signal(number, leave)
-    job.listen()
     try:
+        note_ends(ends)
+        rendezvous.register()
+        # torchrun handles these two only once its workers start, and a node may wait for hours until then.
+        parsed.signals_to_handle = "SIGHUP,SIGQUIT"
+        for number in _SIGNALS:
+            signal.signal(number, leave)
+        job.listen()
         watcher.start()
         while job.life.exit_code is None:
             _run_agent(parsed, job, key, watchdog, ends)
@@ -213,16 +178,20 @@ def _run_torchrun(
         job.workers_stopped(_stop_exit_code(ends) if stop.sigval in _SIGNALS else 128 + int(stop.sigval))
     finally:
         rendezvous.close()
+        watchdog.close()
+        if watcher.is_alive():
+            watcher.close()
+        for sentence in undo_left_over():
+            announce(sentence)
 
 
 def _run_agent(
     parsed: argparse.Namespace,
     job: Job,
-    key: member_key.MemberKey | None,
+    key: MemberKey | None,
     watchdog: Watchdog,
     ends: Mapping[int, int | None],
 ) -> None:
-    """Runs one of torchrun's agents, which meets the others, starts workers and watches them."""
     from torch.distributed import DistNetworkError, DistStoreError, run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous.api import (
@@ -256,8 +225,8 @@ def _failures_exit_code(first: Iterable[int], ends: Iterable[int | None], nodes:
     """Returns the first exit code that says more than that peers had gone."""
     codes = [worker_exit_code(code) for code in first]
     own = [worker_exit_code(code) for code in ends if code not in (None, 0, -signal.SIGTERM, -signal.SIGKILL)]
-    code = next((code for code in (*codes, *own) if code != EXIT_PEERS_LOST), EXIT_PEERS_LOST)
-    return EXIT_FAILED if code == EXIT_PEERS_LOST and nodes.max == 1 else code
+    code = next((code for code in (*codes, *own) if code != errors.EXIT_PEERS_LOST), errors.EXIT_PEERS_LOST)
+    return errors.EXIT_FAILED if code == errors.EXIT_PEERS_LOST and nodes.max == 1 else code
 
 
 def _stop_exit_code(ends: Mapping[int, int | None]) -> int:
@@ -274,13 +243,13 @@ def _stop_exit_code(ends: Mapping[int, int | None]) -> int:
         return 128 + crashed
     # A worker that the signal ended had not begun to train: the others fail without it, and nothing is lost.
     if any(code is not None and code < 0 for code in ends.values()):
-        return EXIT_INTERRUPTED
+        return errors.EXIT_INTERRUPTED
     if ends and not any(ends.values()):  # they were done as the signal came
         return 0
     codes = [worker_exit_code(code) for code in ends.values() if code]
     # A worker that reports an interruption knows that all is saved: those that lost it as a peer lost nothing either.
-    saved = (EXIT_INTERRUPTED, EXIT_PEERS_LOST) if EXIT_INTERRUPTED in codes else (EXIT_INTERRUPTED,)
-    return next((code for code in codes if code not in saved), EXIT_INTERRUPTED)
+    saved = {errors.EXIT_INTERRUPTED, *([errors.EXIT_PEERS_LOST] if errors.EXIT_INTERRUPTED in codes else [])}
+    return next((code for code in codes if code not in saved), errors.EXIT_INTERRUPTED)
 
 
 def _split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
@@ -293,7 +262,6 @@ def _split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]
 
 
 def _watch_path(text: str | None) -> Path | None:
-    """Returns the --watch path; TrainerError for one that can never exist."""
     if text is None:
         return None
     path = Path(text)
@@ -308,16 +276,16 @@ def _watch_path(text: str | None) -> Path | None:
     return path
 
 
-def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.MemberKey | None:
+def _member_key(path: str | None, parsed: argparse.Namespace) -> MemberKey | None:
     """Returns the key of --member-key; None without it, where only the network keeps others out."""
     several = _nodes(parsed).max > 1
     if path is None:
         if several:
-            announce(f"warning: without {member_key.FLAG} whoever reaches the rendezvous is a member of this job")
+            announce(f"warning: without {KEY_FLAG} whoever reaches the rendezvous is a member of this job")
         return None
     if several and parsed.rdzv_backend != BACKEND:
         raise TrainerError(
-            place=member_key.FLAG,
+            place=KEY_FLAG,
             problem="this rendezvous has no use for a key",
             value=f"--rdzv-backend={parsed.rdzv_backend}",
             allowed=f"--rdzv-backend={BACKEND}, or a single node",
@@ -328,25 +296,24 @@ def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.Memb
             place=f"${_NO_SHARED_STORE}",
             problem="a store that a worker serves has no use for a key",
             value="1",
-            allowed=f"0 with {member_key.FLAG}",
+            allowed=f"0 with {KEY_FLAG}",
             fix="unset it",
         )
-    return member_key.MemberKey.read(Path(path))
+    return MemberKey.read(Path(path))
 
 
 @contextmanager
-def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key.MemberKey | None) -> Iterator[None]:
-    """Serves the rendezvous store during the block, if that is this node's task."""
+def _meeting_store(text: str | None, parsed: argparse.Namespace, key: MemberKey | None) -> Iterator[None]:
     if text is None:
         yield
         return
     if text != _FIRST or key is None:
         raise TrainerError(
             place=_STORE,
-            problem="no node to serve the store" if key else f"without {member_key.FLAG} it would be everybody's",
+            problem="no node to serve the store" if key else f"without {KEY_FLAG} it would be everybody's",
             value=text,
-            allowed=f"{_FIRST}, with {member_key.FLAG}",
-            fix=f"{_STORE} {_FIRST} {member_key.FLAG} job.pem, or leave it out where a head serves the store",
+            allowed=f"{_FIRST}, with {KEY_FLAG}",
+            fix=f"{_STORE} {_FIRST} {KEY_FLAG} job.pem, or leave it out where a head serves the store",
         )
     if parsed.node_rank != 0:
         yield
@@ -355,7 +322,7 @@ def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key
         listening = listen_everywhere(get_address(parsed.rdzv_endpoint)[1])
     except OSError as error:  # another process has the port; a restart may get another one
         warn(f"{_STORE}: cannot listen at {parsed.rdzv_endpoint}: {error.strerror}")
-        raise SystemExit(EXIT_FAILED) from None
+        raise SystemExit(errors.EXIT_FAILED) from None
     store, door = keyed_store(key, listening)
     try:
         yield
@@ -365,7 +332,6 @@ def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key
 
 
 def _wait_to_start(own: Mapping[str, str], torchrun_argv: Sequence[str], left_sec: float) -> bool:
-    """Waits for clean power or a low price, if requested; returns False where a signal ended the wait."""
     when = own.get(_START_WHEN)
     if when is None:
         for flag in ("--hours", "--forecast"):
@@ -385,7 +351,6 @@ def _wait_to_start(own: Mapping[str, str], torchrun_argv: Sequence[str], left_se
 
 
 def _hang_after_sec(text: str) -> float | None:
-    """The seconds of silence that end a step; None to learn them, infinite for never."""
     if text in ("auto", "off"):
         return None if text == "auto" else math.inf
     return parse_number(

@@ -1,8 +1,6 @@
 """The state that a job's nodes share: a file per node in the job's folder, and one for the end of the whole job.
-The job's hours are the time in which at least one of its nodes is up.
 
-Files are written atomically by the job's user; root reads none of them. A damaged file, or one of another version, is
-reported and skipped: nothing here may end a job that could continue.
+A damaged file is reported and skipped: nothing here may end a job that could continue.
 """
 
 import contextlib
@@ -61,28 +59,19 @@ class Interval(_Strict):
 
 
 class NodeState(_Strict):
-    """A node's state. Times are seconds since 1970.
-
-    Attributes:
-        seen_at: when it wrote this.
-        boot_id: of the machine whose launcher runs or ended for good, else empty: a launcher that finds its own boot's
-            id here knows that the one before it was killed.
-        intervals: in which it was up, the current one last.
-        failures: of its workers, oldest first.
-        lost_at: when machines of this name failed for good.
-        gone_at: when machines of this name were last seen before they died.
-        again_at: when a user restarted here a job that had ended for all; 0 for never.
-    """
+    """A node's state. Times are seconds since 1970."""
 
     version: Literal[1] = 1
     standing: Annotated[Standing, Field(strict=False)] = Standing.GOING_ON
-    seen_at: _Seconds
+    seen_at: _Seconds  # when it wrote this
+    # of the launcher's machine, unless it has stopped: on its own boot a launcher knows that the last was killed
     boot_id: str = Field(default="", max_length=100)
-    intervals: tuple[Interval, ...] = Field(default=(), max_length=10_000)
-    failures: tuple[Failure, ...] = Field(default=(), max_length=1_000)
-    lost_at: tuple[_Seconds, ...] = Field(default=(), max_length=1_000)
+    intervals: tuple[Interval, ...] = Field(default=(), max_length=10_000)  # in which it was up, the current one last
+    failures: tuple[Failure, ...] = Field(default=(), max_length=1_000)  # of its workers, oldest first
+    lost_at: tuple[_Seconds, ...] = Field(default=(), max_length=1_000)  # when machines of this name failed for good
+    # when machines of this name were last seen before they died
     gone_at: tuple[_Seconds, ...] = Field(default=(), max_length=1_000)
-    again_at: _Seconds = 0.0
+    again_at: _Seconds = 0.0  # when a user restarted here a job that had ended for all; 0 for never
 
 
 class Over(_Strict):

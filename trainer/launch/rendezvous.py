@@ -2,11 +2,9 @@
 
     python -m gangway.trainer.launch.rendezvous --port 29400 --member-key job.pem
 
-Any host that reaches the port is a member of its jobs; with a key (gangway.trainer.rendezvous.member_key) it needs that
-too. Workers join with `gangway.trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0`
-and may come and go; jobs share a store under different `--rdzv-id`. It prints hosts that connect or leave, and a health
-line every minute. Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2
-bad input.
+Without a key, any host that reaches the port is a member of its jobs. Workers join with `gangway.trainer.launch
+--rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0`. Exit codes: 0 after SIGTERM, 1 sick (its
+service manager restarts it), 2 bad input.
 """
 
 import errno
@@ -26,13 +24,21 @@ from typing import TYPE_CHECKING
 from gangway.trainer.config.arguments import Parser
 from gangway.trainer.core.console import info, refuse, warn
 from gangway.trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
-from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
-from gangway.trainer.rendezvous.tunnel import LOOPBACK, keyed_store, listen_everywhere, why_refused
+from gangway.trainer.rendezvous.tunnel import (
+    KEY_FLAG,
+    LOOPBACK,
+    MemberKey,
+    keyed_store,
+    listen_everywhere,
+    serve_store,
+    why_refused,
+)
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
 _ESTABLISHED = "01"
+_SOCKET_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _HEALTH_KEY = "gangway/health"
 _STORE_TIMEOUT = timedelta(seconds=10)
 _LOOK_SEC = 1.0
@@ -49,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--port", type=int, default=29400, help="to listen on [29400]; 0 for any")
     parser.add_argument("--bind", default="", metavar="ADDRESS", help="of the interface to listen on [all of them]")
-    parser.add_argument(FLAG, type=Path, metavar="FILE", help="a PEM file: none but who has it may connect")
+    parser.add_argument(KEY_FLAG, type=Path, metavar="FILE", help="a PEM file: none but who has it may connect")
     parser.add_argument("--health-sec", type=float, default=60.0, help="seconds between two health lines [60]")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -62,13 +68,11 @@ def main(argv: Sequence[str]) -> int:
         refuse(error)
         return EXIT_BAD_INPUT
     if key is None and not ip_address(listener.getsockname()[0]).is_loopback:
-        warn(f"rendezvous: warning: without {FLAG} whoever reaches the port is a member of its jobs")
-    served = _serve_with_key(key, listener) if key else _serve_without_key(listener)
-    return _serve(served, arguments.health_sec, stop)
+        warn(f"rendezvous: warning: without {KEY_FLAG} whoever reaches the port is a member of its jobs")
+    return _serve(_open_store(key, listener), arguments.health_sec, stop)
 
 
 def _listen(port: int, address: str = "") -> socket.socket:
-    """Returns a listening socket, dual-stack on all interfaces (TrainerError: no port, or one in use)."""
     if not 0 <= port <= _LAST_PORT:
         raise TrainerError(place="--port", problem="not a port", value=port, allowed=_ALLOWED, fix="--port 29400")
     try:
@@ -104,31 +108,19 @@ class _RunningStore:
     refused: Callable[[], str]
 
 
-def _serve_without_key(listener: socket.socket) -> _RunningStore:
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as above
-
+def _open_store(key: MemberKey | None, listener: socket.socket) -> _RunningStore:
     own, port = _own_name(listener), listener.getsockname()[1]
-    # The store takes over the socket, so that the port cannot be taken between its check and its use.
-    store = TCPStore(
-        own,
-        port,
-        is_master=True,
-        wait_for_workers=False,
-        multi_tenant=True,
-        timeout=_STORE_TIMEOUT,
-        master_listen_fd=listener.detach(),
-    )
-    return _RunningStore(store, port, lambda: connected_hosts(_socket_tables(), port, own), lambda: "")
+    if key is not None:
+        store, door = keyed_store(key, listener, _STORE_TIMEOUT)
+        return _RunningStore(store, port, door.hosts, lambda: why_refused(key, own, port))
 
+    def hosts() -> set[str]:
+        return connected_hosts([path.read_text() for path in _SOCKET_TABLES if path.exists()], port, own)
 
-def _serve_with_key(key: MemberKey, listener: socket.socket) -> _RunningStore:
-    name = _own_name(listener)
-    store, door = keyed_store(key, listener, _STORE_TIMEOUT)
-    return _RunningStore(store, door.port, door.hosts, lambda: why_refused(key, name, door.port))
+    return _RunningStore(serve_store(listener, own, _STORE_TIMEOUT), port, hosts, lambda: "")
 
 
 def _own_name(listener: socket.socket) -> str:
-    """Returns the address at which this machine reaches the listener."""
     address: str = listener.getsockname()[0]
     return LOOPBACK if ip_address(address).is_unspecified else address
 
@@ -162,7 +154,6 @@ def _serve(served: _RunningStore, health_sec: float, stop: threading.Event) -> i
 
 
 def _find_fault(store: "TCPStore") -> str:
-    """Returns why the store does not return what was put into it; empty when it does."""
     try:
         store.set(_HEALTH_KEY, "well")
         return "" if store.get(_HEALTH_KEY) == b"well" else "it gives back another value"
@@ -170,16 +161,8 @@ def _find_fault(store: "TCPStore") -> str:
         return str(error).partition("\n")[0]
 
 
-def _socket_tables() -> list[str]:
-    """Returns the kernel's tables of TCP sockets; none without /proc, where hosts are not reported."""
-    paths = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
-    return [path.read_text() for path in paths if path.exists()]
-
-
 def connected_hosts(tables: Iterable[str], port: int, own: str = LOOPBACK) -> set[str]:
-    """Returns the hosts connected to a local port, without the store's own client at `own`. `tables` are texts in the
-    format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
-    """
+    """Returns the hosts connected to a local port, by tables as in /proc/net/tcp, but the store's own client."""
     hosts: dict[str, int] = {}
     for row in (line.split() for table in tables for line in table.splitlines()[1:]):
         local, remote, state = row[1:4]
@@ -191,7 +174,6 @@ def connected_hosts(tables: Iterable[str], port: int, own: str = LOOPBACK) -> se
 
 
 def _address(text: str) -> str:
-    """Parses an address: 32-bit words in the machine's byte order."""
     numbers = [int(text[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(text), 8)]
     if len(numbers) == 1:
         return str(IPv4Address(numbers[0]))

@@ -1,7 +1,4 @@
-"""Finds hanging workers of this node, saves the evidence in the run's folder and kills them, so that the job restarts.
-
-A collective whose peer has stopped would wait for ten minutes, and a stopped worker for ever.
-"""
+"""Finds hanging workers of this node, saves the evidence and kills them: collectives would wait for ten minutes."""
 
 import json
 import math
@@ -23,17 +20,14 @@ from gangway.trainer.core.heartbeat import STACKS_SIGNAL, WATCH_VARIABLE, Beat, 
 HANGS_FOLDER = "hangs"
 
 _TIMES_LONGEST = 10.0
-_LEAST_SEC = 180.0
-"""Shorter pauses come from storage, network or host, and cost less than a restart."""
+_LEAST_SEC = 180.0  # Shorter pauses come from storage, network or host, and cost less than a restart
 _MOST_SEC = 1800.0
 """Short enough that the failures of a job that keeps hanging fall into one window (gangway.trainer.launch.failures)."""
 
 _FIRST_STEPS = 20
-_FIRST_STEP_SEC = 1800.0
-"""They compile."""
+_FIRST_STEP_SEC = 1800.0  # They compile
 
-_STOPPED_SEC = 60.0
-"""For a process that a signal has stopped: it makes no progress until it is continued."""
+_STOPPED_SEC = 60.0  # For a process that a signal has stopped: it makes no progress until it is continued
 
 _COLLECTIVES_KEPT = 2000
 _STOPPED = ("T", "t")
@@ -45,19 +39,12 @@ _EVIDENCE_SEC = 5.0
 
 @dataclass(frozen=True)
 class StepBound:
-    """How long a step may take before it counts as hanging, learned from the steps of this job on this node.
+    """How long a step may take before it counts as hanging, learned from the steps of this job on this node."""
 
-    Attributes:
-        fixed_sec: the user's bound; None to learn.
-        longest_sec: of the steps so far, without the first ones of each start.
-        images: the most that the run has reached.
-        hangs: since `images` last grew: each doubles the bound, up to half an hour, for a run that has become slow.
-    """
-
-    fixed_sec: float | None = None
-    longest_sec: float = 0.0
-    images: int = 0
-    hangs: int = 0
+    fixed_sec: float | None = None  # the user's bound; None to learn
+    longest_sec: float = 0.0  # of the steps so far, without the first ones of each start
+    images: int = 0  # the most that the run has reached
+    hangs: int = 0  # since `images` last grew: each doubles the bound, up to half an hour
 
     def after_steps(self, mean_sec: float, steps: int, images: int) -> "StepBound":
         """Returns the bound after steps of `mean_sec` each, up to the worker's `steps`th."""
@@ -96,9 +83,7 @@ class _WatchedWorker:
 
 
 class Watchdog(threading.Thread):
-    """Watches the workers whose beats are in `folder`, and kills all of this node's once one is silent for too long.
-    Evidence goes to `run_dir`; None keeps none. `fixed_sec`: see StepBound.
-    """
+    """Watches the workers with beats in `folder` and kills all once one is silent; keeps evidence in `run_dir`."""
 
     def __init__(self, folder: Path, run_dir: Path | None, fixed_sec: float | None = None) -> None:
         super().__init__(name="watchdog", daemon=True)
@@ -145,7 +130,6 @@ class Watchdog(threading.Thread):
                     break
 
     def _read_beats(self, awake_sec: float) -> None:
-        """Reads every live worker's beat, `awake_sec` after the last time, and updates the bound."""
         previous, self._workers = self._workers, {}
         for path in sorted(self._folder.glob("beat-*")):
             beat, last = Beat.read(path), previous.get(path)
@@ -180,7 +164,6 @@ class Watchdog(threading.Thread):
         withdraw_request(self._folder)
 
     def _report_survivors(self, now: float) -> None:
-        """Reports once each worker that SIGKILL has not ended; forgets ended ones, whose ids may be reused."""
         here = {worker.beat.pid for worker in self._workers.values()}
         self._killed = {pid: at for pid, at in self._killed.items() if pid in here}
         for worker in self._workers.values():
@@ -194,7 +177,6 @@ class Watchdog(threading.Thread):
                 )
 
     def _save_evidence(self, stopped: list[int], facts: dict[str, float | str | int]) -> None:
-        """Saves stacks and last collectives of every worker that still answers, in a folder per hang."""
         now = time.monotonic()
         facts = {**facts, "host": platform.node(), "time": datetime.now(UTC).isoformat(timespec="seconds")}
         workers: list[dict[str, Any]] = [
@@ -243,7 +225,6 @@ def watch_workers(folder: Path, run_dir: Path | None, fixed_sec: float | None) -
 
 
 def _stat(pid: int) -> list[str]:
-    """Returns the fields of /proc/PID/stat after the name, which may hold anything; empty for an ended process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
@@ -251,11 +232,9 @@ def _stat(pid: int) -> list[str]:
 
 
 def _state(pid: int) -> str:
-    """Returns R, S, D, T (stopped), Z and so on; empty for an ended process."""
     return (_stat(pid) or [""])[0]
 
 
 def _is_alive(beat: Beat) -> bool:
-    """Whether its process lives and is this process's child, as the id may be reused."""
     fields = _stat(beat.pid)
     return len(fields) > 1 and fields[0] not in ("Z", "X") and fields[1] == str(os.getpid())

@@ -1,8 +1,7 @@
 """C3D (Tran et al. 2015, arXiv:1412.0767) fine-tuned on UCF101: classes of clips, for the video Inception Score.
 
-Prepared as in TGAN (Saito et al. 2017, arXiv:1611.06624), whose published score this is: frames resized to 128x128
-bicubically, blue first, minus the mean clip, the 112x112 centre. Weights and mean clip are the authors' files, read as
-plain arrays; their hashes are nowhere published, so the record holds what was found.
+Prepared as in TGAN (Saito et al. 2017, arXiv:1611.06624): frames resized to 128x128, blue first, minus the mean clip,
+the 112x112 centre. No hash of the authors' files is published, so the record holds what was found.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from torch.nn import functional as F
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import sha256_of
 from gangway.trainer.core.regular_files import open_file
-from gangway.trainer.metrics.weights import WeightsFile, check_shapes
+from gangway.trainer.metrics.weights import WeightsFile, bad_weights, check_shapes
 
 C3D_WEIGHTS = WeightsFile(
     file="conv3d_deepnetA_ucf.npz",
@@ -74,9 +73,7 @@ class C3D(nn.Module):
 
 
 class C3DFeatures:
-    """FeatureExtractor whose features are logits of UCF101's classes. `weights` has the mean clip in its folder; None
-    for the environment's. Raises TrainerError: a file is missing, or holds other arrays.
-    """
+    """FeatureExtractor with logits of UCF101's classes (TrainerError: no weights, or no mean clip beside them)."""
 
     name = "video IS"
     network = "C3D fine-tuned on UCF101, 101 logits"
@@ -110,13 +107,11 @@ class C3DFeatures:
 
 
 def _crop(clips: Tensor) -> Tensor:
-    """Returns the central 112x112 of [..., 128, 128]."""
     start = (_HEIGHT - _SIDE) // 2
     return clips[..., start : start + _SIDE, start : start + _SIDE]
 
 
 def _central_mean(path: Path) -> Tensor:
-    """Returns the mean clip [3, 16, 112, 112], blue first."""
     if not path.is_file():
         raise TrainerError(
             place=str(path),
@@ -143,12 +138,7 @@ def _arrays(path: Path) -> Mapping[str, NDArray[np.float32]]:
         with open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
     except (OSError, ValueError, EOFError) as error:
-        raise TrainerError(
-            place=str(path),
-            problem=f"cannot be read as arrays: {error}",
-            allowed="a file of plain arrays (.npz)",
-            fix="download it anew",
-        ) from None
+        raise bad_weights(path, f"cannot be read as arrays: {error}", "a file of plain arrays (.npz)") from None
 
 
 def _torch_name(name: str) -> str:

@@ -1,8 +1,4 @@
-"""Distributes the metrics' work over all workers: features of many images, and other jobs.
-
-Images are divided into the same small parts for any number of workers, so the features are the same bits and only the
-order of the float64 sums differs.
-"""
+"""Distributes the metrics' work over all workers, in the same small parts for any number of them: the same bits."""
 
 import itertools
 import math
@@ -90,14 +86,11 @@ T = TypeVar("T")
 _CPU_PART = 16
 """Small: on a CPU the features of 16 images stay in cache, which is more than twice as fast as 64 at once."""
 _GPU_PART = 128
-_ADDED_AT_ONCE = 1024
-"""Rows: adding up dim x dim products takes as long for a few of them as for many."""
-_GO_ON, _ABANDON, _FAILED = range(3)
-"""A worker's vote after a part; of different votes the highest counts."""
+_ADDED_AT_ONCE = 1024  # Rows: adding up dim x dim products takes as long for a few of them as for many
+_GO_ON, _ABANDON, _FAILED = range(3)  # A worker's vote after a part; of different votes the highest counts
 
 Features = NDArray[np.float64]
-Ask = Callable[[], bool]
-"""Whether this worker wants to abandon the work."""
+Ask = Callable[[], bool]  # Whether this worker wants to abandon the work
 
 
 class AbandonedError(Exception):
@@ -111,9 +104,7 @@ def go_on() -> bool:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Features of a set of images, the same on every worker. `stats` are sums over all features; `rows` are the
-    features [N, dim] in order, None where only the sums were requested.
-    """
+    """Features of a set of images, the same on every worker; `rows` [N, dim] are None where only sums are kept."""
 
     stats: FeatureStats
     rows: NDArray[np.float32] | None = None
@@ -149,10 +140,7 @@ def agree_to_go_on(world: World, ask: Ask) -> None:
 def collect(
     of: Callable[[slice], Features], num: int, dim: int, world: World, *, keep: bool, ask: Ask = go_on
 ) -> FeatureSet:
-    """Computes the features of images 0..num-1 on all workers together; every one must call. `of` returns [rows, dim]
-    for a range of images, with equally many rows per image; `keep` brings the features to every worker. `ask` is called
-    after each part; AbandonedError: a worker answered yes.
-    """
+    """Computes features of images 0..num-1, `of` a range, on all workers together; `keep` brings all rows to each."""
     size = _GPU_PART if world.own_device.type == "cuda" else _CPU_PART
     parts = [slice(start, min(start + size, num)) for start in range(0, num, size)]
 
@@ -173,9 +161,7 @@ def collect(
 
 
 def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on, kind: Any = float) -> list[T]:
-    """Runs each job on one worker and returns all results, as `kind`, in order on every worker. `ask` is called before
-    each worker's next job. AbandonedError: a worker answered yes.
-    """
+    """Runs each job on one worker; all get all results in order, as `kind` (AbandonedError: a worker asked for it)."""
     done: list[T] = []
     for first in range(0, len(jobs), world.world_size):
         agree_to_go_on(world, ask)
@@ -191,9 +177,7 @@ def _results(jobs: Sequence[Callable[[], T]]) -> list[T]:
 def _compute_parts(
     of: Callable[[slice], Features], mine: list[slice], rounds: int, world: World, ask: Ask
 ) -> Iterator[Features]:
-    """Yields this worker's features by part until a worker fails or requests an end. `rounds` are the parts of the
-    worker with the most, as all workers vote equally often.
-    """
+    """Yields this worker's features; all workers vote equally often, in `rounds`."""
     failure: Exception | None = None
     with closing(_compute_in_threads(of, mine)) as computed:
         for _ in range(rounds):
@@ -218,9 +202,7 @@ def _raise(failure: Exception | None) -> None:
 
 
 def _compute_in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generator[Features]:
-    """Computes parts in one thread per core of this worker, or in one where a GPU computes. Each thread computes alone:
-    threads that share a batch on a busy machine mostly wait for each other.
-    """
+    """Each thread computes alone: threads that share a batch on a busy machine mostly wait for each other."""
     if torch.cuda.is_available():
         yield from map(of, parts)
         return
@@ -251,7 +233,6 @@ def _sum(values: NDArray[np.float64], world: World) -> NDArray[np.float64]:
 
 
 def _gather_rows(mine: list[NDArray[np.float32]], num_parts: int, dim: int, world: World) -> NDArray[np.float32]:
-    """Returns all parts' features in order, [N, dim], on every worker; `collect` deals parts out in turn."""
     rows = [len(part) for part in mine]
     everyones = world.gather(rows)
     if world.control is None:

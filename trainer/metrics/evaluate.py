@@ -1,8 +1,4 @@
-"""Metrics of a generator, during training and of a checkpoint afterwards, by one protocol over all workers.
-
-All random numbers depend only on the run's seed, so a value does not depend on the number of workers or the time, and
-training and `python -m gangway.trainer evaluate` give the same value for the same state.
-"""
+"""Metrics of a generator, in training and of checkpoints: one protocol, all random numbers by the run's seed alone."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,22 +17,21 @@ from gangway.trainer.config.refusals import prepare_command
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, parse
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.dataset import open_on_all
 from gangway.trainer.data.index import INDEX_FILE
-from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.shards import ShardedImages, open_on_all
 from gangway.trainer.data.verification import Verification
 from gangway.trainer.distributed.world import World, start_world
 from gangway.trainer.metrics.collect import AbandonedError, Ask, FeatureSet, agree_to_go_on, collect, go_on
 from gangway.trainer.metrics.features import FeatureExtractor
 from gangway.trainer.metrics.metric_registry import (
     FEATURE_SPACES,
+    METRICS_BY_NAME,
     Counts,
     Metric,
     Team,
     Value,
     WeightsPaths,
     check_applies,
-    metric,
 )
 from gangway.trainer.networks.base import Generator
 from gangway.trainer.networks.factory import build
@@ -50,34 +45,25 @@ from gangway.trainer.records.stats_log import StatsWriter, read_stats_log, requi
 from gangway.trainer.records.summary import summarise
 from gangway.trainer.steps.state import TrainState
 
-_REALS_PER_FAKE = 2
-"""With few fakes, at most this many times as many reals are read."""
+_REALS_PER_FAKE = 2  # With few fakes, at most this many times as many reals are read
 
-_LABELS = "of images of the data set, drawn with replacement by the seed"
-"""`_draw_classes`, in the protocol."""
+_LABELS = "of images of the data set, drawn with replacement by the seed"  # `_draw_classes`, in the protocol
 
 
 class _Reals(NamedTuple):
-    """The real images of one space: all, and two disjoint halves."""
-
     all: FeatureSet
     first_half: FeatureSet
     second_half: FeatureSet
 
 
 class _Scored(NamedTuple):
-    """One metric's values for the trained generator and for comparison, the latter empty in training."""
-
     trained: list[Value]
     untrained: list[Value]
     halves: list[Value]
 
 
 class Evaluator:
-    """Judges generators of one configuration; every worker must make the same calls. The run's seed determines all
-    draws, its metrics_samples the number of fakes; `ask` is called between parts of seconds at most. Raises
-    TrainerError: a metric does not apply to the data, or needs missing weights or more images.
-    """
+    """Judges generators by one configuration; all workers make the same calls (TrainerError: a metric cannot be)."""
 
     @without_tf32()
     def __init__(
@@ -98,7 +84,7 @@ class Evaluator:
         for name in names:
             check_applies(name, config)
             self._check_enough(name)
-        space_names = dict.fromkeys(metric(name).space for name in names)
+        space_names = dict.fromkeys(METRICS_BY_NAME[name].space for name in names)
         device = world.own_device
         self._extractors = world.run_on_all(
             lambda: {space: FEATURE_SPACES[space](device, paths) for space in space_names}
@@ -107,15 +93,12 @@ class Evaluator:
 
     @without_tf32()  # the run may train with it, and convolutions have it unless told otherwise
     def evaluate(self, generator: Generator, images: int, *, compared: bool) -> list[QualityRecord]:
-        """Returns a record per value, equal on every worker except for the times. `generator` is averaged, in
-        evaluation mode, on `world.own_device`, in the phase of `images`; `compared` adds the untrained generator and
-        halves of the reals. AbandonedError on every worker, when one requested it.
-        """
+        """Returns a record per value, equal on every worker except for the times (AbandonedError: one requested it)."""
         records = []
         for space, extractor in self._extractors.items():
             agree_to_go_on(self._world, self._ask)
             began = time.monotonic()
-            metrics = {name: metric(name) for name in self._names if metric(name).space == space}
+            metrics = {name: METRICS_BY_NAME[name] for name in self._names if METRICS_BY_NAME[name].space == space}
             keep = any(one.keeps for one in metrics.values())
             reals = self._known_reals(space, extractor, keep=keep)
             draws = max(one.draws for one in metrics.values())
@@ -156,7 +139,10 @@ class Evaluator:
         def make(part: slice) -> Tensor:
             chosen = None if classes is None else classes[part].to(device)
             with torch.no_grad():
-                return _full_size(to_uint8(generator(rng[part].to(device), chosen), config), config.image_shape)
+                made = to_uint8(generator(rng[part].to(device), chosen), config)
+            if made.shape[1:] == config.image_shape:
+                return made
+            return F.interpolate(made.float(), size=config.image_shape[1:], mode="nearest").to(torch.uint8)
 
         return self._collect(extractor, make, num, keep=keep)
 
@@ -238,20 +224,12 @@ class Evaluator:
 
 
 def _draw_classes(config: TrainConfig, data: ShardedImages, num: int) -> Tensor | None:
-    """Draws the fakes' classes [num] from the data set, as StyleGAN2-ADA's code does; None without classes. Drawn
-    evenly, a perfect generator of uneven classes would score badly.
-    """
+    """Draws classes [num] from the data set: drawn evenly, a perfect generator of uneven classes would score badly."""
     if not config.num_classes:
         return None
     rng = np.random.Generator(np.random.PCG64([config.seed, Purpose.METRIC_LABELS]))
     chosen = rng.integers(len(data), size=num)
     return torch.from_numpy(data.labels(chosen))
-
-
-def _full_size(images: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if images.shape[1:] == shape:
-        return images
-    return F.interpolate(images.float(), size=shape[1:], mode="nearest").to(torch.uint8)
 
 
 def _quantity(value: Value, note: str) -> Quantity:
@@ -269,9 +247,7 @@ _DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
 
 
 class Moment:
-    """The metrics of one state; None for `records` where they were abandoned. `cost_sec` is all workers' wait, `share`
-    the metrics' share of the session's time.
-    """
+    """The metrics of one state; None for `records` where they were abandoned. `cost_sec` is all workers' wait."""
 
     def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
         self._records, self.cost_sec, self._share = records, cost_sec, share
@@ -297,9 +273,7 @@ class Moment:
 
 
 class MetricsInTraining:
-    """Computes the configured metrics when due; every worker makes the same calls. `ask`: whether this worker has to
-    stop. Raises TrainerError like Evaluator, before the first step.
-    """
+    """Computes the configured metrics when due; all workers make the same calls (TrainerError, like Evaluator)."""
 
     def __init__(self, config: TrainConfig, data: ShardedImages, world: World, ask: Ask = go_on) -> None:
         self._every_kimg, self._world = config.metrics_kimg, world
@@ -333,11 +307,7 @@ def evaluate_newest(
     metrics: Sequence[str] = (),
     paths: WeightsPaths | None = None,
 ) -> list[QualityRecord]:
-    """Judges the newest valid checkpoint, writes each value to stats.jsonl and updates run.json. `samples` None takes
-    the configuration's metrics_samples; no `metrics` its metrics, or FD-ENL0; `paths` None the environment's. Returns
-    the new values. Raises TrainerError on every rank: no run, checkpoint or data set, another than the run's, or a
-    metric that cannot be computed for it.
-    """
+    """Judges the newest valid checkpoint, writes each value to the log and run.json (TrainerError on every rank)."""
     with start_world("auto") as world:
         found, config = world.run_on_all(lambda: _newest(run_dir, samples, world))
         world.run_on_all(lambda: _require_shards(config, found.manifest.identity.dataset_sha256, data_dir))

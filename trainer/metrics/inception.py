@@ -1,10 +1,10 @@
-"""Inception features: the TensorFlow network of 2015 that FID, IS and KID are defined by, as torch-fidelity ports it,
-but run with BatchNorm folded into the convolutions, NHWC memory and resizing as two matrix products; its own
-forward is the tests' reference. Never torchvision's: other weights, other pooling, other scores.
+"""Inception features: TensorFlow's network of 2015 that FID, IS and KID are defined by, as torch-fidelity ports it,
+but faster; its own forward is the tests' reference. Never torchvision's: other weights and pooling, other scores.
 """
 
 import io
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import fuse_conv_bn_eval
 
+from gangway.trainer.metrics.features import fold_norms
 from gangway.trainer.metrics.weights import WeightsFile, check_shapes, load_tensors
 
 INCEPTION = WeightsFile(
@@ -43,13 +43,7 @@ _RESIZERS = {
 
 
 class InceptionFeatures:
-    """FeatureExtractor of FID, IS and KID. TrainerError: there are no weights, or others than the published ones.
-
-    Attributes:
-        weights: the published file; None for the one that the environment names.
-        resizer: legacy as every published FID until 2021; clean antialiases. Their scores are not comparable.
-        published: which file is accepted; None for the published one. Only tests and speed measurements take another.
-    """
+    """FeatureExtractor of FID, IS and KID (TrainerError: no weights, or not the published); legacy and clean differ."""
 
     network = "Inception, TensorFlow 2015-12-05 (torch-fidelity's port), 2048 pooled features"
     dim = 2048
@@ -67,7 +61,7 @@ class InceptionFeatures:
         reference = reference_network(path)
         self._to_logits: NDArray[np.float64] = reference.get_parameter("fc.weight").double().numpy().T
         self._layers = nn.Sequential(*(reference.get_submodule(name) for name in _LAYERS))
-        self._layers.apply(_fold_norm)
+        self._layers.apply(partial(fold_norms, pairs=[("conv", "bn")]))
         self._layers = self._layers.to(memory_format=torch.channels_last).to(device)
         self._device, self._legacy = device, resizer == "legacy"
         self.name = "FID" if self._legacy else "FID-clean"
@@ -90,10 +84,7 @@ class InceptionFeatures:
 
 
 def reference_network(path: Path | None = None, features: Sequence[str] = ("2048",)) -> nn.Module:
-    """torch-fidelity's network; `path` None leaves torch's initialisation, `features` has torch-fidelity's names. It
-    unpickles whatever its file holds, so it is handed one in memory that is known to hold tensors only. TrainerError:
-    the file holds something else than this network's tensors.
-    """
+    """Returns torch-fidelity's network, handed tensors in memory, as it unpickles anything; `path` None: untrained."""
     # torch-fidelity publishes no types.
     from torch_fidelity.feature_extractor_inceptionv3 import (  # type: ignore[import-untyped]
         FeatureExtractorInceptionV3,
@@ -118,25 +109,13 @@ def reference_network(path: Path | None = None, features: Sequence[str] = ("2048
     return make(FeatureExtractorInceptionV3, state)
 
 
-def _fold_norm(module: nn.Module) -> None:
-    """Folds the BatchNorm of one of torch-fidelity's BasicConv2d into its convolution."""
-    if type(module).__name__ == "BasicConv2d":
-        conv, norm = module.get_submodule("conv"), module.get_submodule("bn")
-        assert isinstance(conv, nn.Conv2d)
-        assert isinstance(norm, nn.BatchNorm2d)
-        module.add_module("conv", fuse_conv_bn_eval(conv, norm))
-        module.add_module("bn", nn.Identity())
-
-
 def _resize_like_tensorflow(pixels: Tensor) -> Tensor:
-    """TensorFlow 1's bilinear resize of [N, C, H, W] float32: pixels' corners, not centres, are at whole numbers."""
     height, width = (_interpolation(length, pixels.device) for length in pixels.shape[2:])
     resized: Tensor = height @ pixels @ width.T
     return resized
 
 
 def _interpolation(length: int, device: torch.device) -> Tensor:
-    """Returns each of 299 output positions' weights of the input positions, [299, length]."""
     where = torch.arange(_SIDE, dtype=torch.float32) * torch.tensor(length / _SIDE, dtype=torch.float32)
     lower = where.long()
     share = (where - lower)[:, None]

@@ -1,7 +1,4 @@
-"""Defines each metric: its features, and its score of fakes against reals.
-
-To add a metric, add a line here and a name in gangway.trainer.config.values.metric_names.
-"""
+"""Each metric's features and score of fakes against reals; names are in gangway.trainer.config.values.metric_names."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,8 +23,7 @@ from gangway.trainer.records.quality import PROXY_BELOW
 
 Parameters = dict[str, int | float | str]
 _SPLITS: Parameters = {"splits": scores.SPLITS, "seed_of_splits": scores.SEED}
-VIDEO_DRAWS, VIDEO_CLIPS = 10, 2048
-"""Of TGAN2's scripts/compute_inception_score.py."""
+VIDEO_DRAWS, VIDEO_CLIPS = 10, 2048  # Of TGAN2's scripts/compute_inception_score.py
 _NEIGHBOURS: Parameters = {"k": scores.NEIGHBOURS, "k_density_coverage": scores.COVERAGE_NEIGHBOURS}
 
 
@@ -63,23 +59,15 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is computed.
+    """How a metric is computed."""
 
-    Attributes:
-        space: name of the features.
-        score: values of (extractor, reals, fakes, parameters, team); every worker calls it.
-        keeps: whether it needs the features themselves, not only their sums.
-        parameters: of its own, by the counts of images.
-        draws: sets of fakes that are judged one by one; a set has as many as the configuration says.
-        published: fakes a set has in the papers; with fewer the value is a proxy.
-    """
-
-    space: str
+    space: str  # name of the features
+    # values of (extractor, reals, fakes, parameters, team); every worker calls it
     score: Callable[[FeatureExtractor, FeatureSet, FeatureSet, Parameters, Team], list[Value]]
-    keeps: bool
-    parameters: Callable[[Counts], Parameters] = lambda _: {}
-    draws: int = 1
-    published: int = PROXY_BELOW
+    keeps: bool  # whether it needs the features themselves, not only their sums
+    parameters: Callable[[Counts], Parameters] = lambda _: {}  # of its own, by the counts of images
+    draws: int = 1  # sets of fakes that are judged one by one; a set has as many as the configuration says
+    published: int = PROXY_BELOW  # fakes a set has in the papers; with fewer the value is a proxy
 
 
 def _on_rank0(team: Team, compute: Callable[[], list[Value]]) -> list[Value]:
@@ -113,9 +101,7 @@ def _inception_score(
 
 
 def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, given: Parameters, team: Team) -> list[Value]:
-    """As in TGAN2's scripts (Saito et al. 2020, arXiv:1811.09245): mean and deviation of each draw's undivided score.
-    There is one draw of reals.
-    """
+    """As in TGAN2's scripts (Saito et al. 2020, arXiv:1811.09245): mean and deviation of draws' undivided scores."""
 
     def compute() -> list[Value]:
         draws = max(1, len(fakes.kept) // int(given["clips_per_draw"]))
@@ -157,7 +143,7 @@ def _clips(counts: Counts) -> Parameters:
     return {"draws": VIDEO_DRAWS, "clips_per_draw": counts.fakes, "splits_per_draw": 1}
 
 
-_METRICS: Mapping[str, Metric] = MappingProxyType(
+METRICS_BY_NAME: Mapping[str, Metric] = MappingProxyType(
     {
         "fid": Metric("inception", _frechet, keeps=False),
         "fid-clean": Metric("inception-clean", _frechet, keeps=False),
@@ -185,11 +171,6 @@ FEATURE_SPACES: Mapping[str, Callable[[torch.device, WeightsPaths], FeatureExtra
     }
 )
 """How to make each feature network, by the name of its space."""
-
-
-def metric(name: str) -> Metric:
-    """Returns the metric of that name."""
-    return _METRICS[name]
 
 
 def check_applies(name: str, config: TrainConfig) -> None:

@@ -16,14 +16,12 @@ from torch.nn import functional as F
 from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics.collect import Ask, FeatureSet, go_on, shared
 
-SEED = 2020
-"""torch-fidelity's."""
+SEED = 2020  # torch-fidelity's
 SPLITS = 10
 KID_SUBSETS = 100
 NEIGHBOURS = 3
 COVERAGE_NEIGHBOURS = 5
-_BLOCK = 2048
-"""Rows of a block of distances: 2048 of 50,000 in float64 are 0.8 GB."""
+_BLOCK = 2048  # Rows of a block of distances: 2048 of 50,000 in float64 are 0.8 GB
 
 
 class Spread(NamedTuple):
@@ -34,10 +32,7 @@ class Spread(NamedTuple):
 
 
 def inception_score(logits: NDArray[np.float64], *, splits: int = SPLITS, shuffle: bool = True) -> Spread:
-    """The exponential of the mean KL divergence of each image's classes from its split's (Salimans et al. 2016).
-    `logits` are [N, classes], N at least `splits`; `shuffle` draws the splits at random, by SEED, else they follow each
-    other.
-    """
+    """Scores logits [N, classes] by exp of images' mean KL divergence from their split (Salimans et al. 2016)."""
     num = len(logits)
     if shuffle:
         logits = logits[np.random.RandomState(SEED).permutation(num)]
@@ -98,10 +93,7 @@ class Manifolds(NamedTuple):
 
 
 def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World, *, ask: Ask = go_on) -> Manifolds:
-    """Computes all four from features [N, dim] and [M, dim], N above COVERAGE_NEIGHBOURS. Rows are divided over
-    workers, and the result is the same on every worker; with XLA a worker computes on its CPU. AbandonedError on every
-    worker, when one requested it, before a block.
-    """
+    """Computes all four from features [N, dim] and [M, dim], rows divided over workers; the same on all of them."""
     # In float64 and near the origin: as a difference of squares, the distance of nearly equal images loses digits.
     centre = reals.mean(axis=0, dtype=np.float64)
     real, fake = (torch.from_numpy(features - centre).to(world.own_device) for features in (reals, fakes))
@@ -148,12 +140,9 @@ def _by_rows(features: Tensor, of: Callable[[Tensor], Tensor], world: World, ask
     return torch.tensor([*rows], dtype=features.dtype).to(features.device)
 
 
-CONFIDENT = 0.9
-"""Probability of its best class above which an image counts as recognised."""
-PRESENT = 0.01
-"""Share of the recognised images from which a class counts as present: a tenth of its fair share."""
-SHARE_WANTED, CLASSES_WANTED = 0.8, 9
-"""The quality gate of a trained run."""
+CONFIDENT = 0.9  # Probability of its best class above which an image counts as recognised
+PRESENT = 0.01  # Share of the recognised images from which a class counts as present: a tenth of its fair share
+SHARE_WANTED, CLASSES_WANTED = 0.8, 9  # The quality gate of a trained run
 
 _SEED = 0
 _EPOCHS = 120
@@ -177,10 +166,7 @@ class Recognition(NamedTuple):
 
 
 class Recogniser:
-    """FeatureExtractor whose features are the logits of ten digits, only for the data set "digits". It is trained here
-    on four fifths of the 1,797 real digits, with the same result every time; the last fifth measures its
-    `held_out_accuracy`. Not an Inception Score: other network, data and formula.
-    """
+    """FeatureExtractor of ten digits' logits, trained here on four fifths of the real digits; no Inception Score."""
 
     name = "digit recognition"
     network = "small convolutional network, trained here on 4/5 of the real digits"
@@ -233,9 +219,7 @@ def _normalise(images: Tensor) -> Tensor:
 
 
 def _train(images: Tensor, labels: Tensor) -> nn.Module:
-    """Trains a classifier of digits [N, 1, 16, 16], the same on every machine with the same torch. Length, width and
-    noise were chosen on held-out digits: 99.7 % correct, 98.9 % at over 0.9.
-    """
+    """Trained on digits [N, 1, 16, 16]; length, width and noise were chosen on held-out ones: 99.7 % correct."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
         network = nn.Sequential(

@@ -1,8 +1,4 @@
-"""Finds, verifies and loads weights that cannot ship with the trainer.
-
-Nothing is downloaded (a training node may have no network access, and a score must not depend on a server), and only
-tensors are unpickled.
-"""
+"""Finds, verifies and loads weights that cannot ship with the trainer. Downloads nothing, unpickles only tensors."""
 
 import os
 import pickle
@@ -20,24 +16,15 @@ from gangway.trainer.core.regular_files import check_file
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """A published file of weights.
+    """A published file of weights."""
 
-    Attributes:
-        file: its published name.
-        flag: of `python -m gangway.trainer evaluate` that names it; `train` has none.
-        variable: of the environment that names it for both.
-        published: where it can be had, in words.
-        sha256_prefix: first digits of its hash; empty where none is published.
-        instead: a metric that does without.
-    """
-
-    file: str
-    flag: str
-    variable: str
-    published: str
-    sha256_prefix: str
+    file: str  # its published name
+    flag: str  # of `python -m gangway.trainer evaluate` that names it; `train` has none
+    variable: str  # of the environment that names it for both
+    published: str  # where it can be had, in words
+    sha256_prefix: str  # first digits of its hash; empty where none is published
     what_for: str
-    instead: str
+    instead: str  # a metric that does without
 
     def find(self, given: Path | None) -> Path:
         """Returns the file of the flag or variable (TrainerError without one, with where to get it)."""
@@ -78,9 +65,9 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         check_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
-        raise _no_weights(path, f"cannot be read as weights: {str(error).splitlines()[0]}") from None
+        raise bad_weights(path, f"cannot be read as weights: {str(error).splitlines()[0]}") from None
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise _no_weights(path, "holds something else than named tensors")
+        raise bad_weights(path, "holds something else than named tensors")
     return dict(state)
 
 
@@ -99,5 +86,6 @@ def check_shapes(path: Path, found: Mapping[str, Tensor], expected: Mapping[str,
             )
 
 
-def _no_weights(path: Path, problem: str) -> TrainerError:
-    return TrainerError(place=str(path), problem=problem, allowed="a state_dict of tensors", fix="download it anew")
+def bad_weights(path: Path, problem: str, allowed: str = "a state_dict of tensors") -> TrainerError:
+    """Returns the error of a file that holds something else."""
+    return TrainerError(place=str(path), problem=problem, allowed=allowed, fix="download it anew")

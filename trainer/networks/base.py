@@ -37,11 +37,7 @@ class Network(nn.Module):
         return []
 
     def arrange(self, maps: Tensor) -> Tensor:
-        """Returns [N, C, H, W] in the network's layout, anything else unchanged.
-
-        Operations keep their inputs' layout, and convolutions are slower in the wrong one, so `forward` calls this on
-        every map that it makes from vectors. Inputs are arranged already.
-        """
+        """Returns [N, C, H, W] in the network's layout, in which convolutions are fastest; others unchanged."""
         if maps.dim() != 4 or self.layout == torch.contiguous_format:
             return maps
         if maps.shape[1] == 1:  # both layouts at once: only with these strides does a convolution return NHWC
@@ -49,7 +45,6 @@ class Network(nn.Module):
         return maps.contiguous(memory_format=self.layout)
 
     def _run(self, *inputs: Any, twice: bool) -> Tensor:
-        """Runs a forward pass on arranged inputs in the network's precision; returns float32."""
         inputs = tuple(self.arrange(each) if isinstance(each, Tensor) else each for each in inputs)
         if self.precision is None:
             result: Tensor = super().__call__(*inputs)
@@ -79,7 +74,10 @@ class Generator(Network):
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """Images [N, C, H, W] or [N, C, T, H, W], about -1..1, of normal latents [N, z_dim], labels [N] int64."""
-        raise NotImplementedError
+        features = self.begin(latents, labels)
+        for unit in self.units():
+            features = unit(features)
+        return self.finish(features)
 
     def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
         """Returns the first unit's input."""
@@ -143,11 +141,7 @@ class ProjectionHead(nn.Module):
 
 
 def recompute(network: Network) -> None:
-    """Makes units keep only their inputs, and recompute themselves in the backward (activation checkpointing).
-
-    Later copies would use this network's weights. A penalty's double backward keeps what its first backward recomputed,
-    so it gains less. FSDP2 gathers a unit's weights before its backward.
-    """
+    """Makes units keep only their inputs, and recompute themselves in the backward (activation checkpointing)."""
     for unit in network.units():
         unit.forward = partial(_run_checkpointed, unit.forward)
 

@@ -1,8 +1,7 @@
 """CycleGAN's networks (Zhu et al. 2017, arXiv:1703.10593, section 7.2): images to images, and images to patches.
 
-The generator is Johnson et al.'s (2016, arXiv:1603.08155), the discriminator pix2pix's 70x70 PatchGAN (Isola et al.
-2017, arXiv:1611.07004). Instance normalisation keeps no statistics and treats images apart, so there are no buffers. It
-would cancel a bias before it, so there is none.
+After Johnson et al. (arXiv:1603.08155) and pix2pix's 70x70 PatchGAN (arXiv:1611.07004). Instance normalisation treats
+images apart and cancels a bias before it, so there are no buffers and no such biases.
 """
 
 from collections.abc import Sequence
@@ -106,7 +105,6 @@ def _instance_norm(width: int) -> nn.Module:
 
 
 def _initialise(module: Any) -> None:
-    """Draws normal numbers of deviation 0.02, as in the paper."""
     if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
         nn.init.normal_(module.weight, std=_DEVIATION)
         if module.bias is not None:

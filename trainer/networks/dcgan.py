@@ -1,9 +1,7 @@
 """DCGAN (Radford et al. 2016, arXiv:1511.06434) from 16x16 up, in grey or colour, without BatchNorm.
 
-The discriminator has no normalisation, as batch statistics make the R1 penalty of one image depend on its neighbours
-and SyncBatchNorm has no double backward; the generator has PixelNorm (Karras et al. 2018, arXiv:1710.10196). So there
-are no buffers to synchronise, average or restore, and a step does not depend on the number of workers. On the digits it
-is as good as BatchNorm.
+Batch statistics make R1 of one image depend on its neighbours, and SyncBatchNorm has no double backward; the generator
+has PixelNorm (arXiv:1710.10196). So there are no buffers, and a step does not depend on the number of workers.
 """
 
 import itertools
@@ -26,7 +24,6 @@ class _FromVector(nn.ConvTranspose2d):
     """A transposed convolution of one pixel as a matrix product, in the weight's layout: faster on a CPU."""
 
     def forward(self, vectors: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """[N, in_channels] to [N, out_channels, *kernel_size]."""
         assert self.bias is not None, "made with one"
         assert output_size is None, "the kernel's"
         last = self.weight.is_contiguous(memory_format=torch.channels_last)
@@ -41,18 +38,13 @@ class _ToNumber(nn.Conv2d):
     """A convolution with a kernel as large as the feature maps, as a matrix product."""
 
     def forward(self, features: Tensor) -> Tensor:
-        """[N, in_channels, *kernel_size] to [N, out_channels]."""
         # In channels_last order, in which neither is copied.
         vectors, weight = features.movedim(1, -1), self.weight.movedim(1, -1)
         return nn.functional.linear(vectors.flatten(1), weight.flatten(1), self.bias)
 
 
 class Generator(base.Generator):
-    """Latents to images by transposed convolutions that double the size, from 4x4 up.
-
-    `width` is that of the last feature map, each earlier one has twice as many channels; `resolution` is 16, 32, ...: 4
-    times a power of two; `num_classes` 0 for none.
-    """
+    """Latents to images from 4x4 up; `width` is the last map's; `resolution` 4 times a power of two from 16."""
 
     def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
@@ -112,7 +104,6 @@ def _with_weights(layers: nn.Sequential) -> Sequence[nn.Module]:
 
 
 def _initialise(module: nn.Module) -> None:
-    """He's normal initialisation (arXiv:1502.01852) by the number of inputs each output sums."""
     if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
         kernel = module.kernel_size[0] * module.kernel_size[1]
         # A transposed convolution with stride s spreads a kernel over s x s outputs: each sums kernel / s^2 of them.

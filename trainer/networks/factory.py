@@ -61,11 +61,7 @@ def initialise(config: TrainConfig, make: Callable[[], T]) -> T:
 
 
 def _to_channels_last(network: Network) -> None:
-    """Sets weights and feature maps to NHWC, except weights whose memory is the same in both layouts.
-
-    For those (grey images, single channels or pixels) autograd returns contiguous strides, and DistributedDataParallel
-    would warn of the difference and copy.
-    """
+    """Leaves weights of one channel or pixel: DistributedDataParallel would warn of their strides and copy."""
     network.layout = torch.channels_last
     for module in network.modules():
         weight = getattr(module, "weight", None)

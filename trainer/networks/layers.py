@@ -1,7 +1,4 @@
-"""Shared layers: PixelNorm with a manual gradient; layers that halve or double an image's size.
-
-The latter are convolutions or matrix products, whichever is faster on the device.
-"""
+"""Shared layers: PixelNorm with a manual gradient; halving and doubling, by convolutions or faster matrix products."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -77,19 +74,19 @@ def double(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
     """Computes the transposed convolution: [N, O, H, W] by [O, C, 4, 4] to [N, C, 2 H, 2 W], channels last."""
     num, _, high, wide = features.shape
     channels = weight.shape[1]
-    columns = as_kernel_two(weight).movedim(1, -1).reshape(4 * channels, -1).t()
+    columns = _as_kernel_two(weight).movedim(1, -1).reshape(4 * channels, -1).t()
     biases = None if bias is None else bias.repeat(4)
     framed = (high + 1) * (wide + 1)
     images = _empty(features, (num, channels, 2 * high, 2 * wide))
     for rows, windows in _windows(features, _HALF, 1):
         part = slice(rows.start // framed, rows.stop // framed)
         pixels = _product(windows, columns, biases).reshape(-1, high + 1, wide + 1, 2, 2, channels)
-        interleave(pixels.permute(0, 3, 4, 5, 1, 2), images[part])
+        _interleave(pixels.permute(0, 3, 4, 5, 1, 2), images[part])
     return images
 
 
-def interleave(pixels: Tensor, images: Tensor) -> None:
-    """Writes `as_kernel_two`'s four pixels per window, [N, 2, 2, C, H + 1, W + 1], to `images` [N, C, 2 H, 2 W]."""
+def _interleave(pixels: Tensor, images: Tensor) -> None:
+    """Writes `_as_kernel_two`'s four pixels per window, [N, 2, 2, C, H + 1, W + 1], to `images` [N, C, 2 H, 2 W]."""
     high, wide = (side - 1 for side in pixels.shape[-2:])
     for row in (0, 1):
         for column in (0, 1):
@@ -97,10 +94,9 @@ def interleave(pixels: Tensor, images: Tensor) -> None:
             images[:, :, row::2, column::2] = part
 
 
-def as_kernel_two(weight: Tensor) -> Tensor:
-    """Converts a transposed convolution's weight [O, C, 4, 4] to a kernel of 2 with four pixels per window.
+def _as_kernel_two(weight: Tensor) -> Tensor:
+    """Converts a transposed convolution's weight [O, C, 4, 4] to a kernel of 2 with four pixels a window.
 
-    The result is [4 C, O, 2, 2], the pixel's row and column before the channel.
     Row 2 i + p of an image sums rows i + p - 1 and i + p of the features, by the kernel's rows 3 - p and 1 - p.
     """
     width, channels = weight.shape[:2]
@@ -252,7 +248,6 @@ class _Halve(_Resize):
 
 
 def _by_products(ctx: Any) -> bool:
-    """Whether a backward uses products; one that is differentiated itself uses the library."""
     return ctx.products is not Products.NONE and not torch.is_grad_enabled()
 
 
@@ -274,14 +269,13 @@ def _gradients(
 
 
 def _double_by_convolution(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Computes the transposed convolution as one of kernel 2, whose outputs are the four pixels' channels."""
     num, _, high, wide = features.shape
     channels = weight.shape[1]
     biases = None if bias is None else bias.repeat(4)
-    pixels = F.conv2d(features, as_kernel_two(weight), biases, padding=1)
+    pixels = F.conv2d(features, _as_kernel_two(weight), biases, padding=1)
     pixels = pixels.reshape(num, 2, 2, channels, high + 1, wide + 1)
     channels_last = features.is_contiguous(memory_format=torch.channels_last)
     layout = torch.channels_last if channels_last else torch.contiguous_format
     images = torch.empty((num, channels, 2 * high, 2 * wide), dtype=pixels.dtype, memory_format=layout)
-    interleave(pixels, images)
+    _interleave(pixels, images)
     return images

@@ -90,11 +90,7 @@ def set_tf32(*, enabled: bool) -> None:
 
 
 def choose_kernels(device: torch.device, *, deterministic: bool, channels_last: bool) -> dict[str, str]:
-    """Lets cuDNN benchmark convolutions, or restricts it to deterministic kernels.
-
-    Returns the choice with its reason; empty without CUDA. torch raises where an operation has no deterministic kernel.
-    With `channels_last` cuDNN has the most kernels to choose from.
-    """
+    """Lets cuDNN benchmark convolutions, or restricts it to deterministic kernels; returns the choice, if any."""
     if device.type != "cuda":
         return {}
     if deterministic:
@@ -149,41 +145,38 @@ class LossScale:
 
     def __init__(self, device_type: str, *, enabled: bool) -> None:
         self._device_type = device_type
-        self._scaler = torch.amp.GradScaler(device_type, init_scale=_FIRST_SCALE) if enabled else None
+        self._scaler = torch.amp.GradScaler(device_type, init_scale=_FIRST_SCALE, enabled=enabled)
 
     @property
     def enabled(self) -> bool:
         """Whether losses are scaled."""
-        return self._scaler is not None
+        return self._scaler.is_enabled()
 
     def copy_scale(self) -> "LossScale":
         """Returns the same scale without the state of a step that failed halfway."""
-        if self._scaler is None:
-            return self
-        scale = LossScale(self._device_type, enabled=True)
+        scale = LossScale(self._device_type, enabled=self.enabled)
         scale.load_state_dict(self.state_dict())
         return scale
 
     def backward(self, loss: Tensor) -> None:
         """Adds the gradients of the scaled loss; `step` unscales them."""
-        torch.autograd.backward(loss if self._scaler is None else self._scaler.scale(loss))
+        torch.autograd.backward(self._scaler.scale(loss))
 
     def step(self, world: World, *optimizers: torch.optim.Optimizer) -> None:
         """Makes the optimisers' step; with a gradient that is not finite skips it and halves the scale."""
-        if self._scaler is None:
-            for optimizer in optimizers:
-                world.step(optimizer)
-            return
         for optimizer in optimizers:
-            self._scaler.unscale_(optimizer)
-            self._scaler.step(optimizer)
+            if self.enabled:
+                self._scaler.unscale_(optimizer)
+                self._scaler.step(optimizer)
+            else:
+                world.step(optimizer)
         self._scaler.update()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the scale and the steps since its last change."""
-        return {} if self._scaler is None else self._scaler.state_dict()
+        return self._scaler.state_dict()
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Loads what `state_dict` returned."""
-        if self._scaler is not None and saved:
+        if saved:
             self._scaler.load_state_dict(saved)

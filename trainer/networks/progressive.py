@@ -1,10 +1,7 @@
 """Growing networks for images (Karras et al. 2018, arXiv:1710.10196) and clips (Acharya et al. 2018, arXiv:1810.02419).
 
-They train at 4x4 first, then at twice the size, each new resolution fading in, with equalised learning rate, PixelNorm
-and leaky ReLUs. For clips every convolution is three-dimensional, and time grows with height and width
-(gangway.trainer.networks.progressive_schedule). The minibatch deviation is over groups of successive images in the
-global batch that are never divided (`TrainConfig.group`), so that a step does not depend on the number of workers. All
-layers exist from the start. In evaluation images are enlarged to full size by repeating pixels, as in the paper.
+The minibatch deviation is over groups of successive images in the global batch that are never divided
+(`TrainConfig.group`), so that a step does not depend on the number of workers. All layers exist from the start.
 """
 
 import itertools
@@ -28,11 +25,7 @@ _TINY = 1e-8  # From the paper's code; keeps the root differentiable where a gro
 
 
 class EqualConv(nn.Module):
-    """A convolution whose weights are standard normal and scaled when used, so that all learn equally fast with Adam.
-
-    `kernel` is the edge, padded to keep the size; `dims` is 2 for images and 3 for clips; `gain` is the outputs'
-    deviation for inputs of deviation 1.
-    """
+    """A convolution of standard normal weights scaled when used; `gain`: the outputs' deviation; `dims` 3 for clips."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dims: int, gain: float = _GAIN) -> None:
         super().__init__()
@@ -48,8 +41,6 @@ class EqualConv(nn.Module):
 
 
 class _EqualLinear(nn.Module):
-    """A linear layer scaled like `EqualConv`."""
-
     def __init__(self, inputs: int, outputs: int, gain: float = _GAIN) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(outputs, inputs))
@@ -61,8 +52,6 @@ class _EqualLinear(nn.Module):
 
 
 class _Sizes:
-    """Sizes of both networks: `width` channels at full resolution, doubled at each half of it up to 512."""
-
     def __init__(self, width: int, resolution: int, frames: int) -> None:
         self.frames, self.dims = frames, 2 if frames == 1 else 3
         self.resolutions = [SMALLEST << step for step in range(int(math.log2(resolution // SMALLEST)) + 1)]
@@ -75,19 +64,15 @@ class _Sizes:
 
 
 class _Growing(base.Network):
-    """What both networks have in common: a block per resolution, and layers to or from images of each."""
-
     _ports: ClassVar[str]  # Name of those layers
     blocks: nn.ModuleDict
     _sizes: _Sizes
     _phase: ProgressiveStage
 
     def enter(self, phase: ProgressiveStage) -> None:
-        """Sets the resolution of its images."""
         self._phase = phase
 
     def idle(self) -> list[nn.Parameter]:
-        """Returns parameters of unreached blocks, and of layers to or from images of other sizes."""
         phase, ports = self._phase, getattr(self, self._ports)
         in_use = {phase.resolution} | ({phase.resolution // 2} if phase.fade is not None else set())
         idle = [self.blocks[name] for name in self.blocks if int(name) > phase.resolution]
@@ -95,16 +80,11 @@ class _Growing(base.Network):
         return list(itertools.chain.from_iterable(module.parameters() for module in idle))
 
     def units(self) -> Sequence[nn.Module]:
-        """See `Network`."""
         return list(self.blocks.values())
 
 
 def with_group_deviation(features: Tensor, group: int) -> Tensor:
-    """Adds a channel with the deviation over each `group` successive images: [N, C, ...] to [N, C + 1, ...].
-
-    It is averaged over channels and pixels (section 3 of the paper, whose code groups every N/group-th image). N is a
-    multiple of the group, or smaller and one group.
-    """
+    """Adds a channel with the mean deviation over each `group` successive images: [N, C, ...] to [N, C + 1, ...]."""
     num = features.shape[0]
     # At least in float32, as in the paper's code: 16 bits cannot represent squares of small differences.
     apart = features.to(torch.promote_types(features.dtype, torch.float32)).reshape(
@@ -163,10 +143,7 @@ class Generator(_Growing, base.Generator):
 
 
 class Discriminator(_Growing, base.Discriminator):
-    """Images or clips to logits, the generator's mirror; `width` is the first feature map's. High means real.
-
-    The deviation over `group` images is added to the last feature maps; 0 for none.
-    """
+    """Images or clips to logits, the generator's mirror; adds the deviation over `group` images. High means real."""
 
     _ports = "from_image"
 

@@ -1,7 +1,6 @@
 """The phases of progressive networks (Karras et al. 2018, arXiv:1710.10196), a function of images seen.
 
-Each resolution from 4x4 lasts `stable_kimg`; each but the first fades in over `fade_kimg` before. A clip grows in time
-with its height and width, from 4 frames (Acharya et al. 2018, arXiv:1810.02419). Any other network has one phase.
+Each resolution from 4x4 lasts `stable_kimg`, and all but the first fade in over `fade_kimg`; clips grow in time, too.
 """
 
 from typing import NamedTuple

@@ -1,15 +1,9 @@
 """The networks of R3GAN (Huang et al. 2024, arXiv:2501.05441, section 4), written from the paper.
 
 Sizes of filters and initial scales are those of the authors' code (github.com/brownvc/R3GAN, R3GAN/Networks.py and
-R3GAN/Resamplers.py at commit 19a7ddf).
-
-Generator and discriminator mirror each other: at each resolution a change of size (filtered with [1, 2, 1]) and width
-(1x1), then two residual blocks, each 1x1 to twice the width, 3x3 in groups of channels, 1x1 back, with leaky ReLUs. No
-normalisation: as in Fixup (Zhang et al. 2019, arXiv:1901.09321) each block's last convolution starts at zero and the
-others are scaled down by depth. A learnt 4x4 basis, scaled by the latents, begins the generator; a learnt 4x4 window
-per channel and a linear layer end the discriminator. A class is a learnt vector beside the latents, with deviation
-1 / sqrt(classes). In the discriminator the linear layer then makes a vector as long as the feature maps are wide, and
-the logit is its product with a learnt vector of the class, with deviation 1 / sqrt(classes * width).
+R3GAN/Resamplers.py at commit 19a7ddf). Without normalisation: as in Fixup (Zhang et al. 2019, arXiv:1901.09321) each
+block's last convolution starts at zero and the others are scaled down by depth. A class is a learnt vector beside the
+latents, and the discriminator's logit the product of a vector of the image with one of the class.
 """
 
 import math
@@ -69,13 +63,6 @@ class Generator(base.Generator):
             for number, (old, new) in enumerate(zip(before, channels_by_size, strict=False))
         )
         self.to_image = _conv(channels_by_size[-1], channels, 1, gain=1.0)
-
-    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
-        """[N, z_dim] standard normal to [N, channels, resolution, resolution], about -1..1."""
-        features = self.begin(latents, labels)
-        for stage in self.stages:
-            features = stage(features)
-        return self.finish(features)
 
     def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
         """See `base.Generator`."""
@@ -187,7 +174,6 @@ def _blur(features: Tensor) -> Tensor:
 def _conv(
     inputs: int, outputs: int, kernel: int, *, gain: float, bias: bool = False, groups: int = 1, padding: int = 0
 ) -> nn.Conv2d:
-    """Returns a convolution whose outputs have `gain` times the deviation of its inputs."""
     conv = nn.Conv2d(inputs, outputs, kernel, padding=padding, groups=groups, bias=bias)
     nn.init.normal_(conv.weight, std=gain / math.sqrt(inputs // groups * kernel**2))
     if bias and conv.bias is not None:

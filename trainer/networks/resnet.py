@@ -1,8 +1,6 @@
 """The residual networks of WGAN-GP (Gulrajani et al. 2017, arXiv:1704.00028, appendix F), of one width throughout.
 
-At 32x32 they are the paper's: three blocks that double; two that halve and two that do not, without normalisation.
-Elsewhere the numbers of blocks follow, and the last feature map stays 8x8. The generator has PixelNorm (Karras et al.
-2018, arXiv:1710.10196) for BatchNorm, see gangway.trainer.networks.dcgan.
+At 32x32 they are the paper's; elsewhere the numbers of blocks follow. The generator has PixelNorm for BatchNorm.
 """
 
 import math
@@ -21,9 +19,7 @@ _PLAIN_BLOCKS = 2
 
 
 class Generator(base.Generator):
-    """Latents to images by residual blocks that double the size, from 4x4 up; every feature map has `width` channels.
-    `resolution` is 16, 32, ...: 4 times a power of two; `num_classes` 0 for none.
-    """
+    """Latents to images by blocks that double the size from 4x4; `resolution` is 4 times a power of two from 16."""
 
     finishing = ("last",)
 
@@ -35,10 +31,6 @@ class Generator(base.Generator):
         self.blocks = nn.Sequential(*[_Block(width, width, "up") for _ in range(doublings)])
         self.last = nn.Sequential(PixelNorm(), nn.ReLU(), nn.Conv2d(width, channels, 3, padding=1), nn.Tanh())
         self.apply(_initialise)
-
-    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
-        """[N, z_dim] standard normal to [N, channels, resolution, resolution] in -1..1."""
-        return self.finish(self.blocks(self.begin(latents, labels)))
 
     def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
         """See `base.Generator`."""
@@ -105,8 +97,6 @@ class _Block(nn.Module):
 
 
 class _FirstBlock(nn.Module):
-    """The discriminator's first block: no non-linearity before it, and pooling before its shortcut."""
-
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
         self.first = nn.Conv2d(channels, width, 3, padding=1)

@@ -1,7 +1,4 @@
-"""DiffAugment (Zhao et al. 2020, arXiv:2006.10738), differentiable augmentation of the discriminator's inputs.
-
-Its probability may adapt (ADA, Karras et al. 2020, arXiv:2006.06676).
-"""
+"""DiffAugment (Zhao et al. 2020, arXiv:2006.10738); its probability may adapt (ADA, Karras et al. 2020, 2006.06676)."""
 
 import torch
 from torch import Tensor
@@ -53,10 +50,7 @@ def _color(images: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
-    """Shifts by up to an eighth of the side in whole pixels, repeating the border.
-
-    The paper pads with zero, mid-grey in -1..1; digits are on black, so a grey band would be a new object.
-    """
+    """The paper pads with zero, mid-grey in -1..1; digits are on black, so a grey band would be a new object."""
     if images.dim() == 5:
         return _translation(images.flatten(1, 2), uniforms).reshape(images.shape)
     num, channels, height, width = images.shape
@@ -72,7 +66,6 @@ def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _with_border(images: Tensor, reach_y: int, reach_x: int) -> Tensor:
-    """Repeats the border of images [N, C, H, W] by `reach_y` and `reach_x` pixels on each side."""
     if not torch.compiler.is_compiling():
         return F.pad(images, (reach_x, reach_x, reach_y, reach_y), mode="replicate")
     # The same pixels by index. The compiler expects another layout of the pad's gradient than a CPU gives for
@@ -85,7 +78,6 @@ def _with_border(images: Tensor, reach_y: int, reach_x: int) -> Tensor:
 
 
 def _cutout(images: Tensor, uniforms: Tensor) -> Tensor:
-    """Clears a square of half the side, centred anywhere in the image, to mid-grey."""
     in_rows = _near(uniforms[:, 0], images.shape[-2])
     in_columns = _near(uniforms[:, 1], images.shape[-1])
     hole = in_rows[:, :, None] & in_columns[:, None, :]
@@ -94,7 +86,6 @@ def _cutout(images: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _near(uniforms: Tensor, length: int) -> Tensor:
-    """Marks positions within a quarter of `length` around a drawn centre, [N, length] bool."""
     reach = int(length * _HOLE) // 2
     centre = (uniforms * length).long()[:, None]
     positions = torch.arange(length, device=uniforms.device)
@@ -112,11 +103,7 @@ def is_due(config: TrainConfig, step: int) -> bool:
 
 
 def adapt_p(p: Tensor, sum_of_signs: Tensor, images: int, config: TrainConfig) -> Tensor:
-    """Returns the next p, a float64 scalar on p's device, equal on every worker, without a wait for the device.
-
-    `sum_of_signs` is over the logits of all workers' reals since the last adjustment, `images` of them: their mean is
-    the paper's r_t.
-    """
+    """Returns the next p, float64 on p's device, equal on all workers; the signs' mean is the paper's r_t."""
     mean_sign = sum_of_signs.double() / images
     change = images / (config.ada_kimg * 1000)
     return torch.where(mean_sign > config.ada_target, p + change, p - change).clamp(0.0, 1.0)

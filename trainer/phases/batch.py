@@ -1,7 +1,4 @@
-"""One worker's share of a step: its slice of the global batch in weighted micro-batches.
-
-The global batch depends only on configuration and images seen, with any number of workers and micro-batches.
-"""
+"""One worker's share of a step, in weighted micro-batches; the global batch is the same for any number of workers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -53,8 +50,6 @@ class Micro(Generic[T]):
 
 
 class _Share(NamedTuple):
-    """This worker's share of one batch, on its device."""
-
     images: int  # shown before it
     reals: Tensor  # in -1..1
     labels: Tensor | None
@@ -112,8 +107,16 @@ class Batch:
     def for_generator(self, state: Moment) -> Iterator[Micro[Inputs]]:
         """Yields micro-batches of the generator's update, with real images where its loss needs them."""
         seen = state.images + self._config.step_images - self._config.batch_size  # what the discriminator saw last
-        pairs, drawn = self._config.loss == "relativistic", self._of_step(state.images)
-        reals, labels, last = self._reals_of_generator(state.images, seen)
+        if self._first is None or self._first[0] != state.images:
+            self._show(state.images)
+        assert self._first is not None, "a step begins at a multiple of its images"
+        pairs, drawn = self._config.loss == "relativistic", self._first[1]
+        if self._fresh is None:
+            reals, labels, last = self.reals(seen), self.labels(seen), self._show(seen).drawn
+        else:
+            taken = self._fresh.take(state.images, state.images + self._config.step_images)
+            last = taken.pinned.to(self._world.device)
+            reals, labels = self._scaled(last), last.get("labels") if self._config.num_classes else None
         yield from self._micros(
             Inputs(
                 latents=drawn["g_latents"],
@@ -129,13 +132,6 @@ class Batch:
         shown = self._show(images)
         assert shown.others is not None, "a run of two domains"
         yield from self._micros(Unpaired(shown.reals, shown.others))
-
-    def _reals_of_generator(self, images: int, seen: int) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
-        """Returns real images, labels and random numbers, from a separate stream where they are fresh."""
-        if self._fresh is None:
-            return self.reals(seen), self.labels(seen), self._show(seen).drawn
-        here = self._fresh.take(images, images + self._config.step_images).pinned.to(self._world.device)
-        return self._scaled(here), here.get("labels") if self._config.num_classes else None, here
 
     @contextmanager
     def in_parts(self, parts: Sequence[slice]) -> Iterator[None]:
@@ -202,12 +198,6 @@ class Batch:
     def _scaled(self, here: dict[str, Tensor]) -> Tensor:
         return to_floats(here["pixels"], here.get("noise")).contiguous(memory_format=self._layout)
 
-    def _of_step(self, images: int) -> dict[str, Tensor]:
-        if self._first is None or self._first[0] != images:
-            self._show(images)
-        assert self._first is not None, "a step begins at a multiple of its images"
-        return self._first[1]
-
     def _micros(self, share: S) -> Iterator[Micro[S]]:
         """Yields micro-batches; repeats the last one with weight 0 where another worker has more."""
         batch_size, dp_size = self._config.batch_size, self._world.dp_size
@@ -219,7 +209,6 @@ class Batch:
             yield Micro(type(share)(**here), images * dp_size / batch_size, images, number == passes - 1)
 
     def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: Tensor | float) -> Tensor | None:
-        """Returns the numbers for `diffaugment`, with gates where the augmentation adapts."""
         if not self._config.is_gated:
             return drawn.get(name)
         # Outside the networks' program, where p as a number would be a new constant at each adjustment.
@@ -228,11 +217,7 @@ class Batch:
 
 
 def to_floats(pixels: Tensor, noise: Tensor | None = None) -> Tensor:
-    """Converts uint8 to -1..1.
-
-    `noise` [N, pixels] in 0..1 spreads each value over its 256th of the range, as in WGAN-GP's code
-    (gan_cifar_resnet.py), so that gaps between values do not give away real images.
-    """
+    """Converts uint8 to -1..1; `noise` in 0..1 spreads each value over its 256th, as WGAN-GP's code does."""
     if noise is None:
         return pixels.float() / 127.5 - 1
     return (pixels.float() + noise.reshape(pixels.shape)) / 128 - 1

@@ -1,15 +1,12 @@
 """The losses of both networks, each a module that is wrapped for data parallelism as a whole.
 
 - nonsaturating: logistic loss (Goodfellow et al. 2014, arXiv:1406.2661), its generator's half non-saturating;
-- wgan-gp: Wasserstein loss, its critic kept 1-Lipschitz by a penalty between reals and fakes (Gulrajani et al. 2017,
-arXiv:1704.00028), and near zero by the drift term (Karras et al. 2018, arXiv:1710.10196);
-- relativistic: each fake is judged against one real image (Jolicoeur-Martineau 2019, arXiv:1807.00734; with R1 and R2,
-Huang et al. 2024, arXiv:2501.05441).
+- wgan-gp: Wasserstein loss with a gradient penalty (Gulrajani et al. 2017, arXiv:1704.00028) and drift (1710.10196);
+- relativistic: each fake against one real image (Jolicoeur-Martineau 2019, 1807.00734; with R1 and R2, 2501.05441).
 
-R1 (Mescheder et al. 2018, arXiv:1801.04406) and R2, the same on fakes, are applied lazily (Karras et al. 2020,
-arXiv:1912.04958), after the augmentation. Loss and penalties share one backward: DistributedDataParallel cannot reduce
-a penalty alone (pytorch#47562). So Adam makes k updates in k steps, not k + 1 as in that paper, which scales its step
-size and decays by k / (k + 1) for the additional one.
+R1 (Mescheder et al. 2018, arXiv:1801.04406) and R2 are applied lazily (Karras et al. 2020, arXiv:1912.04958), after the
+augmentation. Loss and penalties share one backward: DistributedDataParallel cannot reduce a penalty alone
+(pytorch#47562). So Adam makes k updates in k steps, not k + 1, and nothing is scaled for it.
 """
 
 from collections.abc import Callable
@@ -23,7 +20,7 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.networks.base import Discriminator, Generator, Network
 from gangway.trainer.phases.augment import diffaugment
 
-MEANS = ("loss_d", "r1", "r2", "gp", "real_sign")  # Names of `DTerms.means`
+MEANS = ("loss_d", "r1", "r2", "gp", "real_sign")  # Names of a discriminator's `Terms.means`
 _TINY = 1e-12  # Under the root of a squared norm, whose derivative at zero would be infinite
 
 
@@ -38,20 +35,14 @@ class Inputs(NamedTuple):
     mix: Tensor | None = None  # [n, 1] in 0..1, the gradient penalty's point between fake and real; None without it
 
 
-class DTerms(NamedTuple):
-    """A discriminator's loss: `total`, for backward, and `means`, [5] named by `MEANS`, detached.
+class Terms(NamedTuple):
+    """A phase's loss on one micro-batch: `total`, for backward, and detached `means` [n], named by the phase.
 
-    The means are the loss without penalties, each unweighted penalty (zero in steps without it), and the mean sign of
-    the reals' logits.
+    Of a discriminator these are the loss without penalties, each penalty, unweighted, and the mean sign of the reals.
     """
 
     total: Tensor
     means: Tensor
-
-    @property
-    def real_sign(self) -> Tensor:
-        """Mean sign of the real images' logits, a scalar."""
-        return self.means[-1]
 
 
 class DLoss(nn.Module):
@@ -65,11 +56,8 @@ class DLoss(nn.Module):
         self._r1_weight = config.r1_gamma / 2 * config.r1_interval
         self._r2_weight = config.r2_gamma / 2 * config.r1_interval
 
-    def forward(self, inputs: Inputs, fake: Tensor, penalised: bool, gammas: Tensor | None = None) -> DTerms:
-        """Judges real images and `fake`, of the reals' shape and detached; `penalised` adds the penalties.
-
-        `gammas` [2] are scheduled weights of R1 and R2, as numbers would be constants of a compiled program.
-        """
+    def forward(self, inputs: Inputs, fake: Tensor, penalised: bool, gammas: Tensor | None = None) -> Terms:
+        """Judges reals and `fake`, detached; `gammas` [2] schedule R1 and R2: numbers would be constants."""
         config, labels = self._config, inputs.labels
         assert inputs.real is not None, "only G does without"
         real = diffaugment(inputs.real, config.augment, inputs.real_uniforms).detach()
@@ -94,7 +82,7 @@ class DLoss(nn.Module):
             r1_weight, r2_weight = (gammas / 2 * config.r1_interval).unbind()
         total = loss + r1_weight * r1 + r2_weight * r2 + config.gp_weight * gp
         sign = real_logits.sign().mean()
-        return DTerms(_with_idle(total, self.discriminator), torch.stack([loss, r1, r2, gp, sign]).detach())
+        return Terms(_with_idle(total, self.discriminator), torch.stack([loss, r1, r2, gp, sign]).detach())
 
     def _logits(self, images: Tensor, labels: Tensor | None, penalised: bool) -> tuple[Tensor, Tensor]:
         if not penalised:
@@ -112,20 +100,17 @@ class DLossOnFakes(nn.Module):
         self.judge = judge
         self._generator = (generator,)  # in a tuple, so that it is not a submodule
 
-    def forward(self, inputs: Inputs, penalised: bool, gammas: Tensor | None = None) -> DTerms:
+    def forward(self, inputs: Inputs, penalised: bool, gammas: Tensor | None = None) -> Terms:
         """See `DLoss`."""
         (generator,) = self._generator
         with torch.no_grad():
             fake = generator(inputs.latents, inputs.labels)
-        terms: DTerms = self.judge(inputs, fake, penalised, gammas)
+        terms: Terms = self.judge(inputs, fake, penalised, gammas)
         return terms
 
 
 class GLoss(nn.Module):
-    """The generator's loss. Only the generator is a submodule, so only its gradients travel between workers.
-
-    The discriminator's weights must not require gradients during this step.
-    """
+    """The generator's loss; only it is a submodule. The discriminator's weights must not require gradients."""
 
     def __init__(self, generator: Generator, discriminator: Discriminator, config: TrainConfig) -> None:
         super().__init__()
@@ -167,10 +152,7 @@ def _with_idle(loss: Tensor, network: Network) -> Tensor:
 
 
 def squared_gradients(logits: Tensor, images: Tensor) -> Tensor:
-    """Returns the squared norm of d logit / d image for each image, [N], differentiable again; R1 and R2 are its mean.
-
-    `logits` [N] come from `images` [N, ...], which require gradients, with no dependence between images.
-    """
+    """Returns |d logit / d image|^2 for each image, [N], differentiable again; R1 and R2 are its mean."""
     (gradients,) = torch.autograd.grad(logits.sum(), images, create_graph=True)
     return gradients.square().flatten(1).sum(dim=1)
 
@@ -202,10 +184,7 @@ def gradient_penalty(
     *,
     functional: bool = False,
 ) -> Tensor:
-    """Returns the mean squared difference of the gradient's norm from 1, at a point between each real and its fake.
-
-    `fake` is detached; `mix` [N, 1] in 0..1 is the real's share; `functional` as in `logits_and_squared_gradients`.
-    """
+    """Returns the mean squared difference of gradients' norms from 1 between reals and fakes; `mix` is their share."""
     share = mix.reshape(-1, *[1] * (real.dim() - 1))
     between = (fake + (real - fake) * share).detach()
     norms = (logits_and_squared_gradients(discriminator, between, labels, functional=functional)[1] + _TINY).sqrt()

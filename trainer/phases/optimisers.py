@@ -15,11 +15,7 @@ FACTOR = "lr_factor"  # Key of an optimiser's group, where layers have different
 
 
 def frozen_by_role(config: TrainConfig, specs: Sequence[RoleSpec]) -> Mapping[str, frozenset[str]]:
-    """Returns the names of the parameters that the configuration freezes, for roles with any.
-
-    Raises TrainerError: a pattern of `freeze` or `layer_rates` that matches nothing, a rate for frozen parameters only,
-    or a learning network that is frozen whole.
-    """
+    """Returns the parameters that the configuration freezes, by role (TrainerError: a pattern is of no use)."""
     names = {spec.name: [name for name, _ in spec.network.named_parameters()] for spec in specs}
     every = [f"{role}.{name}" for role, own in names.items() for name in own]
     for pattern in config.freeze:
@@ -96,11 +92,7 @@ def adam(
 
 
 def adam_of_stage(role: Role, config: TrainConfig) -> torch.optim.Optimizer:
-    """Returns Adam for this pipeline stage's parameters.
-
-    Its groups include the other stage's parameters, so that moments are saved by the same numbers. All have initial
-    moments, the other stage's on meta.
-    """
+    """Returns Adam for this stage; the other's parameters are in its groups, on meta, so that numbers stay the same."""
     groups = get_groups(role, config)
     whole = [group["params"] for group in groups]
     for group in groups:
@@ -124,8 +116,7 @@ def saved_moments(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
 def load_moments(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
     """Loads what `saved_moments` returned, and older checkpoints, which have more.
 
-    Moments take their parameters' memory layout: a checkpoint from XLA has only the default one, and fused kernels pair
-    numbers by place in memory, so another layout would silently mix them up.
+    Moments take their parameters' layout: fused kernels pair numbers by place in memory, so another would mix them up.
     """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state = {

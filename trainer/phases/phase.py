@@ -1,7 +1,4 @@
-"""Roles and phases of a step, as a family declares them: networks with optimiser and average; losses, data and updates.
-
-Checkpoints, sums, meters and replica checks iterate over the roles.
-"""
+"""Roles and phases of a step, as a family declares them: networks with optimiser and average; losses, data, updates."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +14,7 @@ from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.base import Network
 from gangway.trainer.networks.precision import LossScale
 from gangway.trainer.phases.batch import Batch, Micro, Moment
+from gangway.trainer.phases.losses import Terms
 
 
 class RoleSpec(NamedTuple):
@@ -67,11 +65,16 @@ T = TypeVar("T")
 Update = Callable[[], None]  # Acts only at its first call
 
 
-class Terms(NamedTuple):
-    """A phase's loss on one micro-batch: `total`, for backward, and detached `means` [n], named by the phase."""
+@dataclass(frozen=True)
+class BatchPass(Generic[T]):
+    """One worker's pass over one batch; `loss` is the wrapped module, `settle` makes deferred updates."""
 
-    total: Tensor
-    means: Tensor
+    world: World
+    loss: nn.Module
+    micros: Iterable[Micro[T]]
+    backward: Callable[[Tensor], None]
+    penalised: bool
+    settle: Update | None
 
 
 class Phase(ABC, Generic[T]):
@@ -105,21 +108,12 @@ class Phase(ABC, Generic[T]):
     def run(self, loss: Callable[..., Any], inputs: T, *, penalised: bool, settle: Update | None) -> Terms:
         """Returns the loss of one micro-batch; `loss` is the wrapped module, `settle` makes deferred updates."""
 
-    def passes(
-        self,
-        world: World,
-        loss: nn.Module,
-        micros: Iterable[Micro[T]],
-        backward: Callable[[Tensor], None],
-        *,
-        penalised: bool,
-        settle: Update | None,
-    ) -> Iterator[tuple[Micro[T], Terms]]:
+    def passes(self, batch: BatchPass[T]) -> Iterator[tuple[Micro[T], Terms]]:
         """Runs forward and backward for each micro-batch of one batch, and yields its terms."""
-        for micro in micros:
-            with world.accumulating(loss, last=micro.last):
-                terms = self.run(loss, micro.inputs, penalised=penalised, settle=settle)
-                backward(micro.weight * terms.total)
+        for micro in batch.micros:
+            with batch.world.accumulating(batch.loss, last=micro.last):
+                terms = self.run(batch.loss, micro.inputs, penalised=batch.penalised, settle=batch.settle)
+                batch.backward(micro.weight * terms.total)
             yield micro, terms
 
     def differentiate_inside(self, *, on: bool) -> None:

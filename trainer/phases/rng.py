@@ -1,7 +1,6 @@
 """Every random number of a training step, as a pure function of (seed, purpose, number of the image in the run).
 
-The generator is counter-based (Philox, Salmon et al. 2011): the image's number is its counter. So there is no state to
-save, the numbers are the same for any number of workers and any device, and a worker draws only its share.
+The generator is counter-based (Philox, Salmon et al. 2011) by the image's number, so there is no state to save.
 """
 
 import enum
@@ -49,7 +48,6 @@ def _key(seed: int, purpose: Purpose) -> NDArray[np.uint64]:
 
 
 def _draw(num: int, columns: int, *, seed: int, images: int, purpose: Purpose) -> NDArray[np.float32]:
-    """Draws multiples of 2^-24 in [0, 1), [num, columns]."""
     blocks = -(-columns // _NUMBERS)
     generator = np.random.Generator(np.random.Philox(key=_key(seed, purpose), counter=images * blocks))
     return np.ascontiguousarray(generator.random((num, blocks * _NUMBERS), dtype=np.float32)[:, :columns])
@@ -82,12 +80,7 @@ def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpo
 
 
 class StepRng:
-    """Random numbers of a worker's share of a step's losses, by batch.
-
-    Names are `latents`, `real`, `fake` and `mix` for the discriminator; `g_latents` and `g` for the generator, in the
-    first batch of a step; `noise` where real images are dequantised; `real_gates` and so on where the augmentation
-    adapts. Only what is used is drawn. A step begins after `first` images.
-    """
+    """Random numbers of a worker's share of a step, by batch and name; only what is used is drawn."""
 
     def __init__(self, config: TrainConfig, mine: slice, first: int = 0) -> None:
         self._config, self._mine, self._first = config, mine, first

@@ -11,20 +11,17 @@ from torch import nn
 
 from gangway.trainer.data.loader import MASK, to_device
 from gangway.trainer.distributed.world import World
-from gangway.trainer.phases.phase import Phase, Role, Terms, Update
+from gangway.trainer.phases.losses import Terms
+from gangway.trainer.phases.phase import Phase, Role, Update
 
 _EVERY = 16  # On a GPU one step of so many is timed, including the first
 _MOST = 64  # Most timed steps of one clock on a GPU, to limit the number of events
 
 
 class PhaseClock:
-    """Times phases of steps by the CPU's clock, or by events of some steps on a GPU; without effect on other devices.
+    """Times phases by the CPU's clock, or by events of some steps on a GPU, read with a line; no effect elsewhere.
 
-    A GPU's events are read with a line of statistics, which waits for the device anyway, so no step waits for them. XLA
-    and CUDA graphs run a step as one program, without phases to time.
-
-    A phase lasts until the next begins, the last until `leave`. It includes waits for images and other workers; an
-    update made while the next phase computes counts for that one.
+    A phase lasts until the next begins, the last until `leave`, with waits for images and other workers.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -41,7 +38,7 @@ class PhaseClock:
             now = time.perf_counter()
             self._close(now)
             self._open, self._since = key, now
-        elif self._on_gpu and self._is_sampled():
+        elif self._on_gpu and self._steps % _EVERY == 0 and self._steps < _EVERY * _MOST:
             if not self._open:
                 self._events.append([])
             self._open = key
@@ -67,9 +64,6 @@ class PhaseClock:
             for (key, begun), (_, ended) in itertools.pairwise(marks):
                 sums[key] = sums.get(key, 0.0) + begun.elapsed_time(ended) / 1e3
         return {key: sec / len(whole) for key, sec in sums.items()}
-
-    def _is_sampled(self) -> bool:
-        return self._steps % _EVERY == 0 and self._steps < _EVERY * _MOST
 
     def _close(self, now: float) -> None:
         if self._open:

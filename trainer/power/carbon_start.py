@@ -1,13 +1,7 @@
-"""A start that waits for clean power or a low price: the launcher's `--start-when "carbon<200,by=..."` or
-`usd<1.9,by=...`.
-
-    python -m gangway.trainer.launch --start-when "carbon<200,by=2026-12-01T06:00Z" --hours 6 --forecast forecast.csv \
-        --standalone --nproc-per-node 8 -m gangway.trainer train --preset r3gan-cifar10
+"""A start that waits for clean power or a low price: `--start-when "carbon<200,by=TIME"` or `usd<1.9,by=TIME`.
 
 The job starts with the first window of `--hours` whose forecast mean is below the limit and that ends before `by`, else
-at the latest moment that finishes in time; meanwhile the forecast is read again. SIGTERM ends the wait like an
-interruption. A run that has begun continues at once. A waiting machine is paid for: use this on your own machines, or
-before you rent any.
+at the latest moment that finishes in time. SIGTERM ends the wait like an interruption; a begun run continues at once.
 """
 
 import json
@@ -149,10 +143,7 @@ def wait(
     read: Callable[[str, Quantity], Forecast] = read_forecast,
     pause: Callable[[threading.Event, float], bool] = threading.Event.wait,
 ) -> dict[str, Any] | None:
-    """Wait for the start and announce the remaining time; return the decision for the record, None after a signal.
-    `pause` waits some seconds for a signal and returns whether one came. TrainerError: no forecast at the beginning;
-    later failures keep the last one.
-    """
+    """Waits for the start; returns the decision for the record, None after a signal (TrainerError: no forecast)."""
     asked_at = datetime.fromtimestamp(now(), UTC)
     forecast = read(goal.forecast, goal.of)
     if forecast.note:

@@ -1,13 +1,12 @@
-"""Energy per device since the session began: measured with a meter, otherwise estimated and marked so.
+"""Energy per device since the session began: by RAPL or NVML counters, else estimated from power, and marked so.
 
-CPU: RAPL counters under /sys/class/powercap, mostly absent on virtual machines and for root only. GPU: NVML's energy
-counter. Without a meter: power (the launcher's, RunContext) x time; without a launcher a CPU is estimated from busy
-time, a GPU is absent. RAPL and host power cover a whole node, so only local rank 0 reads them.
+RAPL and host power cover a whole node, so only local rank 0 reads them.
 """
 
 import importlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -91,55 +90,36 @@ class NvmlMeter:
         return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))  # millijoules
 
 
-class CpuTimeEstimate:
+class PowerEstimate:
+    """A device's power, W, times the seconds of `clock` since its creation; `method` names the source of the power."""
+
+    def __init__(self, device: str, watts: float, method: str, clock: Callable[[], float]) -> None:
+        self._device, self._watts, self._method = device, watts, method
+        self._clock, self._start = clock, clock()
+
+    def read(self) -> dict[str, EnergyReading]:
+        """One reading, of the device."""
+        joules = (self._clock() - self._start) * self._watts
+        return {self._device: EnergyReading(joules, "estimated", self._method)}
+
+
+def cpu_time_estimate() -> Reader:
     """CPU time of this process times an assumed power. Excludes idle power, memory, disks and other processes."""
-
-    def __init__(self) -> None:
-        self._start = time.process_time()
-
-    def read(self) -> dict[str, EnergyReading]:
-        """One reading, `cpu`."""
-        joules = (time.process_time() - self._start) * WATTS_PER_BUSY_VCPU
-        method = (
-            f"model: CPU seconds of the training processes x {WATTS_PER_BUSY_VCPU} W per busy vCPU (assumed: Cloud "
-            "Carbon Footprint, Average Max Watts of AWS); no RAPL meter can be read here"
-        )
-        return {"cpu": EnergyReading(joules, "estimated", method)}
+    method = (
+        f"model: CPU seconds of the training processes x {WATTS_PER_BUSY_VCPU} W per busy vCPU (assumed: Cloud "
+        "Carbon Footprint, Average Max Watts of AWS); no RAPL meter can be read here"
+    )
+    return PowerEstimate("cpu", WATTS_PER_BUSY_VCPU, method, time.process_time)
 
 
-class HostPowerEstimate:
-    """The node's power (W) without its accelerators x time, as the launcher knows it, whatever the load."""
-
-    def __init__(self, watts: Quantity) -> None:
-        self._watts, self._start = watts, time.monotonic()
-
-    def read(self) -> dict[str, EnergyReading]:
-        """One reading, `cpu`."""
-        assert self._watts.value is not None, "chosen only where the launcher has a value"
-        joules = (time.monotonic() - self._start) * self._watts.value
-        method = f"model: time x {_cite(self._watts)} of the host; no RAPL meter can be read here"
-        return {"cpu": EnergyReading(joules, "estimated", method)}
-
-
-class GpuPowerEstimate:
-    """Board power x utilisation x time of one GPU, both from the launcher; otherwise absent. Estimates from rated power
-    are off by 27-37 % in published comparisons (arXiv 2506.14551).
-    """
-
-    def __init__(self, gpu: Gpu, context: RunContext) -> None:
-        self._key, self._name = f"gpu{gpu.local_rank}", gpu.name
-        self._watts, self._utilisation = context.accelerator_watts, context.accelerator_utilisation
-        self._start = time.monotonic()
-
-    def read(self) -> dict[str, EnergyReading]:
-        """One reading, absent if the launcher gave no power."""
-        watts, utilisation = self._watts, self._utilisation
-        if watts is None or watts.value is None or utilisation is None or utilisation.value is None:
-            why = f"no NVML counter of the {self._name}, and the launcher gave no board power and utilisation"
-            return {self._key: EnergyReading(None, "absent", why)}
-        joules = (time.monotonic() - self._start) * watts.value * utilisation.value
-        method = f"model: time x {_cite(watts)} board power x {_cite(utilisation)} utilisation; no NVML counter"
-        return {self._key: EnergyReading(joules, "estimated", method)}
+def gpu_power_estimate(gpu: Gpu, context: RunContext) -> Reader:
+    """Board power x utilisation x time from the launcher, or absent; off by 27-37 % (arXiv 2506.14551)."""
+    device, watts, utilisation = f"gpu{gpu.local_rank}", context.accelerator_watts, context.accelerator_utilisation
+    if watts is None or watts.value is None or utilisation is None or utilisation.value is None:
+        why = f"no NVML counter of the {gpu.name}, and the launcher gave no board power and utilisation"
+        return NoMeter(device, why)
+    method = f"model: time x {_cite(watts)} board power x {_cite(utilisation)} utilisation; no NVML counter"
+    return PowerEstimate(device, watts.value * utilisation.value, method, time.monotonic)
 
 
 class NoMeter:
@@ -162,16 +142,17 @@ def choose_readers(
     if RaplMeter.available(root):
         readers += [RaplMeter(root)] if local_rank == 0 else []
     elif host is not None and host.value is not None:
-        readers += [HostPowerEstimate(host)] if local_rank == 0 else []
+        method = f"model: time x {_cite(host)} of the host; no RAPL meter can be read here"
+        readers += [PowerEstimate("cpu", host.value, method, time.monotonic)] if local_rank == 0 else []
     else:
-        readers.append(CpuTimeEstimate())
+        readers.append(cpu_time_estimate())
     if gpu is not None:
         nvml = nvml or importlib.import_module("pynvml")
         try:
             nvml.nvmlInit()
             readers.append(NvmlMeter(nvml, gpu))
         except nvml.NVMLError:
-            readers.append(GpuPowerEstimate(gpu, context))
+            readers.append(gpu_power_estimate(gpu, context))
     return readers
 
 

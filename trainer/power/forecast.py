@@ -97,10 +97,7 @@ class Forecast(NamedTuple):
 
 
 def read_forecast(where: str, of: Quantity = CARBON) -> Forecast:
-    """Read a file, or an address that begins with http (TrainerError: nothing there, no answer, unknown shape). The
-    token of $GANGWAY_CARBON_TOKEN is only sent encrypted or to this machine: as `auth-token` to Electricity Maps, as a
-    bearer token to others.
-    """
+    """Reads a file or address (TrainerError); $GANGWAY_CARBON_TOKEN is only sent encrypted or to this machine."""
     if where.startswith(("http://", "https://")):
         try:
             place = _without_secrets(where)
@@ -209,8 +206,6 @@ def _fetch(url: str) -> bytes:
     from urllib.request import HTTPRedirectHandler, Request, build_opener
 
     class Stay(HTTPRedirectHandler):
-        """Follows no redirects: the token is for this host."""
-
         def redirect_request(self, *_: Any) -> None: ...
 
     parts = urlsplit(url)
@@ -240,7 +235,6 @@ def _fetch(url: str) -> bytes:
 
 
 def _token() -> str:
-    """The token without a line end; empty for none. TrainerError, which does not show it: invalid characters."""
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not (token.isascii() and token.isprintable()):
         raise TrainerError(
@@ -253,6 +247,5 @@ def _token() -> str:
 
 
 def _without_secrets(url: str) -> str:
-    """An address for messages and records, without password and query, which may hold a token."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangway.trainer.core.console import announce
 from gangway.trainer.core.errors import TrainerError, parse_number
-from gangway.trainer.power.saved_limits import (
-    Board,
-    BoardState,
-    Note,
-    Range,
-    get_reason,
-    load_nvml,
-    put_back,
-    saved_limits_folder,
-    undo_left_over,
-)
+from gangway.trainer.power import saved_limits
+from gangway.trainer.power.saved_limits import Board, BoardState, Note, Range
 
 if TYPE_CHECKING:
     from gangway.trainer.distributed.world import World
@@ -38,7 +29,7 @@ class Report(NamedTuple):
     trouble: str = ""
 
 
-class NodeLimits:
+class _NodeLimits:
     """The GPUs that this process sets, if any; `trouble` is why they cannot be reached. `nvml` None: pynvml."""
 
     def __init__(self, node_rank: int, gpus: Sequence["Gpu"], folder: Path, nvml: Any = None) -> None:
@@ -63,7 +54,6 @@ class NodeLimits:
         return self._try(lambda: self._begin(limit, watts, clock_mhz))
 
     def set_share(self, share: float) -> Report:
-        """Set each GPU to a share of its original power limit."""
         return self._try(lambda: self._set([share * _watts(state) for state in self._before]))
 
     def undo(self) -> tuple[str, list[str]]:
@@ -73,11 +63,11 @@ class NodeLimits:
         failed, troubles, done = dict[str, BoardState](), list[str](), list[str]()
         for uuid, state in self._changed.items():
             try:
-                put_back(self._nvml, state)
+                saved_limits.put_back(self._nvml, state)
                 done.append(state.describe())
             except self._nvml.NVMLError as error:
                 failed[uuid] = state
-                troubles.append(f"{uuid}: {get_reason(self._nvml, error)}")
+                troubles.append(f"{uuid}: {saved_limits.get_reason(self._nvml, error)}")
         self._changed = failed
         if not failed:  # otherwise the note stays, unlocked when this process ends, and the launcher retries
             try:
@@ -89,13 +79,13 @@ class NodeLimits:
 
     def _open(self, node_rank: int, gpus: Sequence["Gpu"]) -> str:
         try:
-            self._nvml = load_nvml(self._nvml)
+            self._nvml = saved_limits.load_nvml(self._nvml)
         except Exception as error:  # NVML's own errors, or no pynvml: either way nothing can be set
             return f"{self._node}: {error}"
         try:
             self._boards = [Board(self._nvml, gpu.uuid, f"node{node_rank}/gpu{gpu.local_rank}") for gpu in gpus]
         except self._nvml.NVMLError as error:
-            return f"{self._node}: {get_reason(self._nvml, error)}"
+            return f"{self._node}: {saved_limits.get_reason(self._nvml, error)}"
         return ""
 
     def _begin(self, limit: bool, watts: float | None, clock_mhz: int | None) -> Report:
@@ -129,7 +119,7 @@ class NodeLimits:
             why = f"{self._folder} cannot be written ({error.strerror}), and what is not noted is not changed"
             return Report({}, trouble=f"{self._node}: {why}")
         except self._nvml.NVMLError as error:
-            return Report({}, trouble=f"{self._node}: {get_reason(self._nvml, error)}")
+            return Report({}, trouble=f"{self._node}: {saved_limits.get_reason(self._nvml, error)}")
 
 
 def _watts(state: BoardState) -> float:
@@ -173,12 +163,9 @@ class Step(NamedTuple):
 
 
 class Search:
-    """Search for the limit with the most images per joule over a falling `ladder` of shares, the first 1.
+    """Searches the limit with the most images per joule over a falling `ladder` of shares, the first 1.
 
-    Each step takes the median of samples of at least a second over `window_sec`: NVML's energy counter updates every
-    100 ms, some boards sample their power a quarter of the time only, and checkpoints or sample grids must not decide.
-    Lower limits are only ever slower: the first step beyond the allowed slowdown is the last. All workers see the same
-    lines and take the same steps.
+    Medians over `window_sec`, as NVML's counter is slow and checkpoints must not decide; lower limits are only slower.
     """
 
     def __init__(self, ladder: Sequence[float], max_slowdown: float, window_sec: float = WINDOW_SEC) -> None:
@@ -293,10 +280,7 @@ NOTHING_ASKED = PowerAsked()
 
 
 class Limiter:
-    """The limits of one run, made by `limiting`. TrainerError on every rank: a GPU cannot have them. `choice` is the
-    limit and its reason, for the record; empty without one. After `begin`, `limit_watts` is the lowest limit that the
-    GPUs had before, and `floor` the lowest share of theirs that all can have; None and 1 if unset.
-    """
+    """The limits of a run (TrainerError on every rank); `choice` is for the record, `floor` the least share for all."""
 
     def __init__(self, world: "World", request: PowerAsked, gpu: "Gpu | None", folder: Path, nvml: Any = None) -> None:
         self._world, self._request, self._failed_undos = world, request, 0
@@ -308,7 +292,7 @@ class Limiter:
 
         everyone = world.gather((world.node_rank, gpu), tuple[int, Gpu | None])
         mine = [each for node, each in everyone if node == world.node_rank and each is not None]
-        self._node = NodeLimits(world.node_rank, mine if world.local_rank == 0 else [], folder, nvml)
+        self._node = _NodeLimits(world.node_rank, mine if world.local_rank == 0 else [], folder, nvml)
         world.run_on_all(lambda: self._node.check(request.watts, request.clock_mhz))
         self._troubles = [trouble for trouble in world.gather(self._node.trouble) if trouble]
         if all(each is None for _, each in everyone):
@@ -406,17 +390,14 @@ class Limiter:
 def limiting(
     world: "World", request: PowerAsked, gpu: "Gpu | None", nvml: Any = None, folder: Path | None = None
 ) -> Iterator[Limiter | None]:
-    """The run's limiter, None if nothing is requested; undoes everything at the end of the block. First restores what
-    killed runs left on this node. `gpu` is this worker's, None on a CPU; `folder` None is the node's. TrainerError on
-    every rank: a limit that a GPU cannot have.
-    """
+    """Yields the run's limiter, if one is requested; undoes all at the end, and first what killed runs left."""
     if world.local_rank == 0:
-        for sentence in undo_left_over(folder, nvml):
+        for sentence in saved_limits.undo_left_over(folder, nvml):
             announce(sentence)
     if not request.anything:
         yield None
         return
-    limiter = Limiter(world, request, gpu, folder or saved_limits_folder(), nvml)
+    limiter = Limiter(world, request, gpu, folder or saved_limits.saved_limits_folder(), nvml)
     try:
         yield limiter
     finally:

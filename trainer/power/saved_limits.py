@@ -25,9 +25,7 @@ class Range(NamedTuple):
 
 
 class BoardState(NamedTuple):
-    """Settings of a GPU (`uuid` as NVML writes it, GPU-...) before a change; None: its limit is unchanged. `clocks`:
-    they get locked. NVML does not report previous locks, so undoing unlocks.
-    """
+    """A GPU's settings before a change, None for unchanged. NVML reports no earlier locks, so undoing unlocks."""
 
     uuid: str
     limit_mw: int | None

@@ -27,14 +27,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Notice(NamedTuple):
-    """One notice, seen at seconds since 1970; `deadline` is when the node goes, ISO 8601 as the cloud wrote it, if
-    known.
-
-    Kinds: spot-interruption, lifecycle-terminate (an Auto Scaling group or scale set removes the node), max-hours (the
-    job's time is over), rebalance (an interruption is likely: save and continue), host-maintenance (the host goes away
-    within an hour or pauses for seconds: save and continue until shutdown), host-restart (the machine restarts soon,
-    here or on another host).
-    """
+    """One notice, seen at seconds since 1970; `deadline` as the cloud wrote it, or empty. Not all kinds stop a run."""
 
     kind: Kind
     seen_at: float
@@ -161,39 +154,34 @@ def _follow_launcher() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
-class Leaving:
-    """Early exit of one worker on the signals of `interruption`, in a compilation, which cannot be interrupted.
+@contextmanager
+def leaving_at_any_moment(
+    interruption: Interruption, farewell: Callable[[], None], patience_sec: float = PATIENCE_SEC
+) -> Iterator[None]:
+    """A block that a requested stop may cut off, with exit code 75; another thread calls `farewell` before.
 
-    Workers agree on a stop between steps, but compilations take minutes and the launcher kills workers half a minute
-    after the signal (torchrun's --shutdown-timeout). Compilers are C++, or helper processes that the same signal may
-    have ended. So the loop saves before it compiles (gangway.trainer.run.loop), and a thread may then end the process
-    at any moment: half a step is lost and repeated from the same state and random draws, to the bit.
+    For compilations, which take minutes and cannot be interrupted. The loop saves before it compiles
+    (gangway.trainer.run.loop), so a thread may end the process at any moment.
     """
+    ended = threading.Event()
 
-    def __init__(self, interruption: Interruption, patience_sec: float = PATIENCE_SEC) -> None:
-        self._interruption, self._patience_sec = interruption, patience_sec
-
-    @contextmanager
-    def at_any_moment(self, farewell: Callable[[], None]) -> Iterator[None]:
-        """A block that a requested stop may cut off, with exit code 75; another thread calls `farewell` before."""
-        ended = threading.Event()
-        watching = threading.Thread(target=self._watch, args=(ended, farewell), name="leaving", daemon=True)
-        watching.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            watching.join()
-
-    def _watch(self, ended: threading.Event, farewell: Callable[[], None]) -> None:
+    def watch() -> None:
         while not ended.wait(_POLL_SEC):
-            if self._interruption.heard() and self._interruption.waited_sec >= self._patience_sec:
+            if interruption.heard() and interruption.waited_sec >= patience_sec:
                 try:
                     farewell()
                     sys.stdout.flush()
                     sys.stderr.flush()
                 finally:  # even on a full disk: the state is saved already
                     os._exit(EXIT_INTERRUPTED)
+
+    watching = threading.Thread(target=watch, name="leaving", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
 
 
 POLL_SEC = 0.25
@@ -256,7 +244,6 @@ class Watcher(threading.Thread):
         self.join()
 
     def _poll_once(self) -> list[tuple[Kind, str]]:
-        """The notices that hold now. A repeated error is announced once."""
         if self._left_sec() <= 0:
             return [("max-hours", "")]
         try:

@@ -8,10 +8,8 @@ from gangway.trainer.records.quantity import Frozen
 from gangway.trainer.records.stats_log import Line, iso
 
 Fate = Literal["kept", "undone", "failed", "observed", "dropped", "unjudged", "undoing"]
-CONTROLLER = "controller"
-"""Key of a session's choices, and event of a session with a controller."""
-OF_DECISIONS = ("decision", "decision-kept", "decision-fatal")
-"""Events about decisions."""
+CONTROLLER = "controller"  # Key of a session's choices, and event of a session with a controller
+OF_DECISIONS = ("decision", "decision-kept", "decision-fatal")  # Events about decisions
 
 
 class DecisionRecord(Frozen):
@@ -87,7 +85,6 @@ def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
 
 
 def _mark_failed(found: list[DecisionRecord], sessions: Sequence[int], line: Line) -> None:
-    """Record a decision that its session did not survive. Two such decisions have an event each."""
     identity = line["of_session"], line["of_images"], line["knob"], line["value"]
     for place, (session, each) in enumerate(zip(sessions, found, strict=True)):
         if (session, each.images, each.knob, each.value) == identity and each.outcome == "done":
@@ -96,7 +93,6 @@ def _mark_failed(found: list[DecisionRecord], sessions: Sequence[int], line: Lin
 
 
 def _judge(found: list[DecisionRecord], knob: str, value: object, verdict: str, brought: str) -> None:
-    """Record a verdict on the newest decision with this value; undoing a failed one says nothing about an older one."""
     for place, each in reversed(list(enumerate(found))):
         if (each.knob, each.value) == (knob, value) and each.fate in ("unjudged", "kept", "failed"):
             if each.fate != "failed":

@@ -24,10 +24,8 @@ from gangway.trainer.core.regular_files import open_regular
 from gangway.trainer.records.quantity import Frozen
 from gangway.trainer.records.stats_log import STATS_FILE, StatsLog
 
-DIGEST = "digest"
-"""The key that is excluded from the content."""
-WRONG_DIGEST = "wrong_digest"
-"""Type of pydantic's error for a wrong digest."""
+DIGEST = "digest"  # The key that is excluded from the content
+WRONG_DIGEST = "wrong_digest"  # Type of pydantic's error for a wrong digest
 
 
 def get_digest(values: Mapping[str, Any]) -> str:

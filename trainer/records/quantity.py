@@ -8,7 +8,7 @@ Provenance = Literal["measured", "estimated", "list-price", "assumed", "absent"]
 
 
 class Frozen(BaseModel):
-    """What every part of a record is: immutable, and strict about its fields."""
+    """A part of a record or of another file: immutable, and strict about its fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

@@ -18,8 +18,7 @@ from gangway.trainer.records.digest import DigestedRecord, FileSum, wrong_digest
 from gangway.trainer.records.quality import QualityInTraining, QualityRecord
 from gangway.trainer.records.quantity import Frozen, Quantity
 
-SCHEMA_VERSION = 1
-"""Version of records. Later fields have defaults, so that all records of this version are readable."""
+SCHEMA_VERSION = 1  # Version of records. Later fields have defaults, so that all records of this version are readable.
 
 
 def get_writer(content: bytes) -> str:

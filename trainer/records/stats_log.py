@@ -16,8 +16,7 @@ from gangway.trainer.core.files import read_input
 from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, open_file
 
 STATS_FILE = "stats.jsonl"
-_SESSIONS = range(100_000)
-"""Valid session numbers: missing ones below the newest are counted one by one."""
+_SESSIONS = range(100_000)  # Valid session numbers: missing ones below the newest are counted one by one
 _LISTED = 20
 _ALWAYS = frozenset({"images", "time", "session"})
 _STATISTICS = frozenset({"loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "energy", "rss_gib", "gpu_gib"})

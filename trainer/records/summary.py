@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
@@ -29,8 +29,7 @@ from gangway.trainer.records.run_record import (
 )
 from gangway.trainer.records.stats_log import STATS_FILE, Line, StatsLog, iso, read_stats_log
 
-SAVE_BUDGET_SEC = 20.0
-"""From a notice to the saved state. Google Cloud and Azure give about 30 s in all, AWS 120."""
+SAVE_BUDGET_SEC = 20.0  # From a notice to the saved state. Google Cloud and Azure give about 30 s in all, AWS 120.
 _SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
 _BEGINNINGS = ("start", "resume")
 _ENDINGS = ("interrupt", "done", "failed")
@@ -213,7 +212,6 @@ def _record(
 
 
 def _silence(times: Sequence[float], now: float) -> tuple[bool, str]:
-    """Whether a session without an end was killed: running sessions write at about equal intervals."""
     longest = max((later - earlier for earlier, later in itertools.pairwise(sorted(times))), default=0.0)
     limit, age = max(_SILENT_SEC, _SILENT_GAPS * longest), now - max(times)
     return age > limit, f"its last line is {age:.0f} s old, {'more' if age > limit else 'not more'} than {limit:.0f} s"
@@ -320,7 +318,6 @@ def _flops(beginning: Line) -> tuple[Quantity, Quantity]:
 
 
 def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
-    """Work over capacity, summed over the sessions, whose devices may differ."""
     last_of_session = {line["session"]: line for line in ticks}
     work, capacity = [], []
     for beginning in beginnings:
@@ -355,28 +352,24 @@ def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
     return Quantity.measured(math.fsum(line[key] for line in last_of_session.values()) / wall_sec, "1", source)
 
 
-class _Stretch(NamedTuple):
-    line: Line
-    node_sec: float
-
-
-def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stretch]:
+def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[tuple[Line, float]]:
+    """Returns each line with the node seconds since the one before it."""
     nodes = {beginning["session"]: beginning["num_nodes"] for beginning in beginnings}
     counted_sec = dict.fromkeys(nodes, 0.0)
     found = []
     for line in (line for line in ticks if "wall_sec" in line):  # lines of the first version have none
         session, wall_sec = line["session"], line["wall_sec"]
-        found.append(_Stretch(line, (wall_sec - counted_sec[session]) * nodes[session]))
+        found.append((line, (wall_sec - counted_sec[session]) * nodes[session]))
         counted_sec[session] = wall_sec
     return found
 
 
-def _over_time(stretches: Sequence[_Stretch], key: str, source: str) -> Quantity:
-    known = [stretch for stretch in stretches if stretch.line.get(key) is not None]
-    node_sec = math.fsum(stretch.node_sec for stretch in known)
+def _over_time(stretches: Sequence[tuple[Line, float]], key: str, source: str) -> Quantity:
+    known = [(line[key], sec) for line, sec in stretches if line.get(key) is not None]
+    node_sec = math.fsum(sec for _, sec in known)
     if not node_sec:
         return Quantity.absent("1", "no statistics line has it")
-    mean = math.fsum(stretch.line[key] * stretch.node_sec for stretch in known) / node_sec
+    mean = math.fsum(value * sec for value, sec in known) / node_sec
     return Quantity.measured(mean, "1", source, note=f"over the {node_sec:.4g} node seconds of {len(known)} lines")
 
 

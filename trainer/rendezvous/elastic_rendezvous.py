@@ -1,10 +1,7 @@
 """torchrun's c10d rendezvous, changed so that nodes can join and leave a store that outlives them.
 
-torchrun closes a rendezvous for good when an agent ends, so that a job could not start again with the same store. Here
-a node leaves at once and may join a running group, workers may restart, and nodes wait for the store
-(`gangway.trainer.launch.rendezvous`). If it is lost, workers continue until one answers again, where all nodes meet.
-Nodes exchange strict JSON, with the job's key through tunnels only: with torchrun's pickles, a writer to the store
-could run code on every node.
+If the store is lost, workers continue until one answers again, where all nodes meet. Nodes exchange strict JSON: with
+torchrun's pickles, a writer to the store could run code on every node.
 """
 
 import socket
@@ -15,28 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gangway.trainer.core import torch_private
 from gangway.trainer.core.console import announce
-from gangway.trainer.core.torch_private import (
-    exchange_states,
-    forget_store,
-    leave_rendezvous,
-    serve_standalone_by,
-    serve_workers_by,
-    served_store,
-)
 from gangway.trainer.rendezvous.lifecycle import Event
-from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
-from gangway.trainer.rendezvous.tunnel import LOOPBACK, NearEnd, WorkersStore, loopback_store, why_refused
+from gangway.trainer.rendezvous.tunnel import (
+    KEY_FLAG,
+    LOOPBACK,
+    MemberKey,
+    NearEnd,
+    WorkersStore,
+    loopback_store,
+    why_refused,
+)
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
     NextRendezvous = Callable[[DynamicRendezvousHandler], RendezvousInfo]
-    Joined = Callable[[DynamicRendezvousHandler, RendezvousInfo], RendezvousInfo]
 
-BACKEND = "gangway"
-"""The name for torchrun's `--rdzv-backend`; the rest is c10d's."""
+BACKEND = "gangway"  # The name for torchrun's `--rdzv-backend`; the rest is c10d's
 
 POLL_SEC = 5.0
 _LEAVE_SEC = 5.0
@@ -65,22 +60,34 @@ class ElasticRendezvous:
 
         rendezvous_handler_registry.register(BACKEND, self._create)
         # For every dynamic rendezvous, including that of --standalone.
-        DynamicRendezvousHandler.next_rendezvous = _with_new_store(  # type: ignore[assignment]  # torch has no hook for it
-            DynamicRendezvousHandler.next_rendezvous, self._on_meeting, self._on_joined
+        DynamicRendezvousHandler.next_rendezvous = self._with_new_store(  # type: ignore[assignment]  # torch has no hook
+            DynamicRendezvousHandler.next_rendezvous
         )
-        exchange_states(encode_state, decode_state, MeetingStateError)
-        serve_workers_by(self._serve_workers)
-        serve_standalone_by(loopback_store)
+        torch_private.exchange_states(encode_state, decode_state, MeetingStateError)
+        torch_private.serve_workers_by(self._serve_workers)
+        torch_private.serve_standalone_by(loopback_store)
 
-    def _on_meeting(self) -> None:
-        if self._trains():  # a node has come, or left
-            self._on(Event.MEETING)
+    def _with_new_store(self, original: "NextRendezvous") -> "NextRendezvous":
+        """A new workers' store in every round: torch 2.15 opens one only for a node that is first for the first time.
+
+        Nodes that join later would wait without effect, and restarted workers would find stale addresses.
+        """
+
+        def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
+            if self._trains():  # a node has come, or left
+                self._on(Event.MEETING)
+            before = torch_private.forget_store(handler)
+            info = original(handler)
+            del before  # not earlier: other nodes' workers may have been writing their last checkpoint
+            return self._on_joined(handler, info)
+
+        return next_rendezvous
 
     def _on_joined(self, handler: "DynamicRendezvousHandler", info: "RendezvousInfo") -> "RendezvousInfo":
         self._before = None  # other nodes' workers no longer use the store that it served
         self._on(Event.JOINED)
         self._close_round()
-        served = served_store(handler)
+        served = torch_private.served_store(handler)
         if isinstance(served, WorkersStore):
             return _with_port(info, served.inner_port)
         if self._key is None or info.bootstrap_store_info is None:
@@ -138,7 +145,6 @@ class ElasticRendezvous:
         return handler
 
     def _count_waiting(self, count_waiting: Callable[[], int], endpoint: str) -> int:
-        """Torchrun polls this while workers train. StoreAnswersAgainError: a lost store answers again."""
         from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousStateError
 
         now = time.monotonic()
@@ -161,28 +167,11 @@ class ElasticRendezvous:
         handler, self._handler = self._handler, None
         self._before = handler
         try:
-            leave_rendezvous(handler, time.monotonic() + _LEAVE_SEC)
+            torch_private.leave_rendezvous(handler, time.monotonic() + _LEAVE_SEC)
         except Exception as error:  # the store may be gone
             announce(f"left without notifying the others: {error}")
             return False
         return True
-
-
-def _with_new_store(original: "NextRendezvous", meeting: Callable[[], None], joined: "Joined") -> "NextRendezvous":
-    """`next_rendezvous` with a new workers' store in every round; `joined` gives the result. torch 2.15 opens a store
-    only when a node is first of its group for the first time. A node that joins later then waits without effect, and so
-    does the first one (observed: 60 s, both exit with 1), and restarted workers find stale addresses (observed:
-    "Connection refused", and the job ends).
-    """
-
-    def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
-        meeting()
-        before = forget_store(handler)
-        info = original(handler)
-        del before  # not earlier: other nodes' workers may have been writing their last checkpoint
-        return joined(handler, info)
-
-    return next_rendezvous
 
 
 def _with_port(info: "RendezvousInfo", port: int) -> "RendezvousInfo":
@@ -224,8 +213,7 @@ def wait_for_store(endpoint: str, key: MemberKey | None = None, poll_sec: float 
         time.sleep(poll_sec)
 
 
-MAX_BYTES = 1 << 20
-"""Enough for thousands of nodes."""
+MAX_BYTES = 1 << 20  # Enough for thousands of nodes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _YEAR_9999_US = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -233,8 +221,7 @@ _YEAR_9999_US = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 _TimeUs = Annotated[int, Field(ge=0, lt=_YEAR_9999_US)]
 _Rank = Annotated[int, Field(ge=0, lt=1 << 16)]
-_Node = tuple[Annotated[str, Field(min_length=1, max_length=1024)], _Count, _Count]
-"""Address, process and number in it."""
+_Node = tuple[Annotated[str, Field(min_length=1, max_length=1024)], _Count, _Count]  # Address, process and number in it
 
 
 class MeetingStateError(ValueError):
@@ -317,24 +304,22 @@ def _to_datetime(us: int) -> datetime:
 
 KEY_VARIABLE = "GANGWAY_MEMBER_KEY"
 """Path of the job's key for a run that is started by hand, without the launcher's flags."""
-_PORT = 29400
-"""Port of the rendezvous: the default of torchrun and gangway.trainer.launch.rendezvous."""
+_PORT = 29400  # Port of the rendezvous: the default of torchrun and gangway.trainer.launch.rendezvous
 
 
 def meeting_argv(
     chips: int, hosts: Sequence[str], num_slices: int = 1, coordinator: str = "", key: str | None = None
 ) -> list[str]:
-    """Launcher arguments for one process per chip of this host; empty for a single device. `hosts` are this slice's
-    addresses in order; `coordinator` is the first host of the first slice, if there are several. With a `key` file that
-    host must already serve the store: `python -m gangway.trainer.launch.rendezvous --member-key FILE`. Without one
-    torchrun serves it there, to anyone.
+    """Returns launcher arguments for a process per chip of this host; empty for a single device.
+
+    With a `key` file the first host must already serve the store; without one torchrun serves it there, to anyone.
     """
     if len(hosts) * num_slices == 1:
         return ["--standalone", f"--nproc-per-node={chips}"] if chips > 1 else []
     # The coordinator's address may carry the port of Megascale's own.
     first = coordinator.partition(":")[0] or hosts[0]
     return [
-        *([FLAG, key] if key else []),
+        *([KEY_FLAG, key] if key else []),
         f"--nnodes={len(hosts) * num_slices}",
         f"--rdzv-backend={BACKEND if key else 'c10d'}",
         f"--rdzv-endpoint={first}:{_PORT}",

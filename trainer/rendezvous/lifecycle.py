@@ -1,8 +1,6 @@
 """The life of a job on one node as a pure state machine: the next state for an event, and the exit code.
 
-Waiting is no error: only a signal, the end of the job's hours, of the workers or of the job for all ends it. If the
-rendezvous store is lost, workers continue and meet anew once one answers. `gangway.trainer.launch.failures` decides
-what a worker failure means.
+Waiting is no error: only a signal, the end of the job's hours, of the workers or of the job for all ends it.
 """
 
 from dataclasses import dataclass, replace

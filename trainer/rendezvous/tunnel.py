@@ -1,8 +1,8 @@
 """Connections that only the job's nodes can make, for services without authentication such as torch's TCPStore.
 
-A front door accepts mutual TLS and forwards to a port of the loopback; a near end accepts on the loopback and forwards
-to a remote front door. Each end is an event loop in a thread: a slow or hostile peer blocks no other. The workers'
-stores of torchrun's rounds are behind such doors.
+A job's key is a private key with its self-signed certificate. A front door accepts mutual TLS and forwards to a port
+of the loopback; a near end does the reverse. Each end is an event loop in a thread: a slow or hostile peer blocks no
+other.
 """
 
 import asyncio
@@ -17,18 +17,98 @@ from datetime import timedelta
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
-from gangway.trainer.rendezvous.member_key import FLAG, MemberKey
-
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.regular_files import open_file
+
+KEY_FLAG = "--member-key"
+_ALLOWED = "a PEM file with one private key, without a passphrase, and the one certificate that belongs to it"
+_MAKE = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=job "
+    "-keyout job.pem -out cert.pem && cat cert.pem >> job.pem"
+)
+_MAX_BYTES = 1 << 16
+_PRIVATE_KEY = re.compile("-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----")
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name
+
+
+@dataclass(frozen=True)
+class MemberKey:
+    """TLS contexts for both ends, TLS 1.3 only; `certificate` is DER."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+    certificate: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a key (TrainerError: missing or not a job's key)."""
+        text = _read_text(path)
+        certificates = _CERTIFICATE.findall(text)
+        for what, found in (("private key", _PRIVATE_KEY.findall(text)), ("certificate", certificates)):
+            if len(found) != 1:
+                raise _key_error(path, f"holds {len(found) or 'no'} {what}{'s' * (len(found) > 1)}")
+        try:
+            return cls(
+                _make_context(path, ssl.PROTOCOL_TLS_SERVER),
+                _make_context(path, ssl.PROTOCOL_TLS_CLIENT),
+                ssl.PEM_cert_to_DER_cert(certificates[0]),
+            )
+        except ssl.SSLError as error:
+            is_mismatch = error.reason == "KEY_VALUES_MISMATCH"
+            problem = "key and certificate do not belong together" if is_mismatch else f"cannot be read: {error}"
+        except ValueError as error:
+            problem = f"cannot be read: {error}"
+        raise _key_error(path, problem)
+
+    def check(self, peer: bytes | None) -> None:
+        """Raise PermissionError if the peer's certificate (DER) is not the job's."""
+        if peer != self.certificate:
+            raise PermissionError("another certificate than the job's")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with open_file(path) as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise _key_error(path, error.strerror or str(error)) from None
+    if len(content) > _MAX_BYTES:
+        raise _key_error(path, "is too long for a key")
+    return content.decode("ascii", "replace").replace("\r\n", "\n")
+
+
+def _make_context(path: Path, protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # the key identifies the peer, not its address
+    context.verify_mode = ssl.CERT_REQUIRED
+    # Node clocks may be hours off, and the key is valid for as long as the job lasts.
+    context.verify_flags = ssl.VerifyFlags(context.verify_flags | _NO_CHECK_TIME)
+    context.load_cert_chain(path, password="")  # otherwise OpenSSL asks for one on the terminal
+    context.load_verify_locations(path)
+    if protocol == ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0  # every connection shows its certificate
+    return context
+
+
+def _key_error(path: Path, problem: str) -> TrainerError:
+    return TrainerError(place=KEY_FLAG, problem=problem, value=str(path), allowed=_ALLOWED, fix=f"make one: {_MAKE}")
 
 
 LOOPBACK = "127.0.0.1"
 HANDSHAKE_SEC = 5.0
 MAX_STRANGERS = 512
 """Concurrent connections without a certificate so far: all nodes of a large job connect at the same moment."""
-MAX_OF_ADDRESS = 32
-"""The same from one address: a node has a worker for each GPU."""
+MAX_OF_ADDRESS = 32  # The same from one address: a node has a worker for each GPU
 _WELCOME = b"\x01"
 """A front door's first byte, after it accepted the certificate and reached its target: with TLS 1.3 alone a client does
 not learn whether its certificate was accepted."""
@@ -43,7 +123,6 @@ class _PlainStream:
         self._reader, self._writer = reader, writer
 
     async def read(self, most: int = _CHUNK) -> bytes:
-        """Some bytes; empty at the end."""
         return await self._reader.read(most)
 
     async def write(self, content: bytes) -> None:
@@ -51,11 +130,9 @@ class _PlainStream:
         await self._writer.drain()
 
     async def end(self) -> None:
-        """Close the write side only."""
         self._writer.write_eof()
 
     def close(self, *, at_once: bool = False) -> None:
-        """Close after pending writes, or without them if `at_once`."""
         if at_once:
             self._writer.transport.abort()
         else:
@@ -148,7 +225,6 @@ async def _forward(one: _PlainStream, other: _PlainStream, first: bytes = b"") -
 
 
 async def _call(key: MemberKey, host: str, port: int) -> _TlsStream:
-    """Connect through a remote front door (OSError: none, or it refuses us)."""
     async with asyncio.timeout(HANDSHAKE_SEC):
         reader, writer = await asyncio.open_connection(host, port)
         try:
@@ -176,14 +252,12 @@ class _End(threading.Thread):
         self.start()
 
     def close(self) -> None:
-        """Cut all connections and stop listening."""
         with suppress(RuntimeError):  # the loop is closed already
             self._loop.call_soon_threadsafe(self._closing.set)
         if threading.current_thread() is not self:
             self.join(_CLOSE_SEC)
 
     def run(self) -> None:
-        """Run the event loop."""
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._listen())
 
@@ -238,10 +312,7 @@ class FrontDoor(_End):
             self._members[host] -= 1
 
     def _make_room(self, host: str) -> None:
-        """Drop the oldest of too many strangers from one address, or a random one of too many overall. Addresses of
-        known nodes are spared. A flood from many addresses hits mostly itself, since a node's handshake takes a moment.
-        A dropped node tries again.
-        """
+        """Spares addresses of known nodes; a flood mostly hits itself, as a node's handshake takes a moment."""
         own = [writer for writer, other in self._strangers.items() if other == host]
         if len(own) >= MAX_OF_ADDRESS:
             dropped = own[0]
@@ -276,7 +347,7 @@ def why_refused(key: MemberKey, host: str, port: int) -> str:
             if sealed.recv(len(_WELCOME)) != _WELCOME:
                 return "it answers, and closes the connection"
     except (ssl.SSLError, PermissionError) as error:
-        return f"its {FLAG} is not ours: {error}"
+        return f"its {KEY_FLAG} is not ours: {error}"
     except OSError as error:
         return str(error)
     return ""
@@ -299,17 +370,15 @@ def _get_host(writer: asyncio.StreamWriter) -> str:
     return str(mapped or address)
 
 
-_TIMEOUT = timedelta(seconds=300)
-"""torch's own."""
+_TIMEOUT = timedelta(seconds=300)  # torch's own
 
 
-def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
-    """A store served by this process at a free port of the loopback."""
+def serve_store(listening: socket.socket, host: str = LOOPBACK, timeout: timedelta = _TIMEOUT) -> "TCPStore":
+    """A store of this process, which takes over the socket, so that its port cannot be taken before its use."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as above
 
-    listening = socket.create_server((LOOPBACK, 0), backlog=1024)
     return TCPStore(
-        LOOPBACK,
+        host,
         listening.getsockname()[1],
         is_master=True,
         wait_for_workers=False,
@@ -317,6 +386,11 @@ def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
         timeout=timeout,
         master_listen_fd=listening.detach(),
     )
+
+
+def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
+    """A store served by this process at a free port of the loopback."""
+    return serve_store(socket.create_server((LOOPBACK, 0), backlog=1024), timeout=timeout)
 
 
 def keyed_store(

@@ -1,8 +1,7 @@
 """The training loop: one step trains on one global batch of real images, with any number of workers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
-from functools import partial
 from pathlib import Path
 
 from gangway.trainer.config.segment_plan import Plan, Stretch
@@ -18,19 +17,17 @@ from gangway.trainer.networks.precision import choose
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.phases.updates import Accumulator, PhaseClock
 from gangway.trainer.power.limits import Limiter, limiting
-from gangway.trainer.preemption.notices import Interruption, Leaving, Notice, Request
+from gangway.trainer.preemption.notices import Interruption, Notice, Request, leaving_at_any_moment
 from gangway.trainer.records.run_record import RunContext
-from gangway.trainer.records.stats_log import Line
 from gangway.trainer.run.reporter import Reporter
 from gangway.trainer.run.run_lock import run_lock
 from gangway.trainer.run.session_setup import PLAIN, Ready, RunOptions, enough_memory, setup_session
 from gangway.trainer.run.steering import get_past, get_steering
 from gangway.trainer.steps import replica_check
-from gangway.trainer.steps.compilation import Compilation, compile_losses
+from gangway.trainer.steps.compilation import compile_losses
 from gangway.trainer.steps.noise_scale import NoiseProbe
-from gangway.trainer.steps.state import TrainState
 from gangway.trainer.steps.step import Game, get_phases
-from gangway.trainer.steps.step_graph import StepGraph, step_graph
+from gangway.trainer.steps.step_graph import step_graph
 from gangway.trainer.telemetry.devices import find_gpu
 from gangway.trainer.telemetry.prometheus import serving
 
@@ -44,49 +41,6 @@ def steps_between_votes(step_sec: float, num_workers: int) -> int:
     return max(1, int(min(vote_sec / _VOTES_SHARE, _WAIT_SEC) / step_sec))
 
 
-class RuntimeDecisions:
-    """One session's; all workers make the same calls. `fixed` and `graph` change with the run's segments alone."""
-
-    def __init__(
-        self,
-        fixed: Mapping[str, str],
-        compiled: Compilation,
-        graph: StepGraph,
-        limiter: Limiter | None,
-        world: World,
-        reporter: Reporter,
-    ) -> None:
-        self.graph = graph
-        self._fixed, self._compiled, self._limiter = fixed, compiled, limiter
-        self._world, self._reporter, self._last_noted = world, reporter, ("", "")
-        self._vote_every = 1
-
-    def update(self, **choices: str) -> None:
-        """Replaces choices that change with a segment, each with its reason; `note` writes them."""
-        self._fixed = {**self._fixed, **choices}
-
-    def note(self, state: TrainState) -> None:
-        """Writes all choices."""
-        power = {} if self._limiter is None else {"power": self._limiter.choice}
-        self._last_noted = self.graph.choice, self._compiled.choice
-        choices = {**self._fixed, "compile": self._compiled.choice, "step_graph": self.graph.choice, **power}
-        self._reporter.note_choices(state, choices)
-
-    def is_vote_due(self, state: TrainState) -> bool:
-        """Whether all workers vote in the next step."""
-        return state.step % self._vote_every == 0
-
-    def after(self, line: Line, state: TrainState) -> None:
-        """Lets compilation and power limits change after a line (equal on every worker), and notes changes."""
-        # The line's speed is the same for all.
-        step_sec = state.config.step_images / line["images_per_sec"]
-        self._vote_every = steps_between_votes(step_sec, self._world.world_size)
-        limits_changed = self._limiter is not None and self._limiter.after(line)
-        self._compiled.given_up(self._world, state.images)
-        if limits_changed or (self.graph.choice, self._compiled.choice) != self._last_noted:
-            self.note(state)
-
-
 def train(
     config: TrainConfig,
     run_dir: Path,
@@ -95,10 +49,7 @@ def train(
     interruption: Interruption,
     options: RunOptions = PLAIN,
 ) -> int:
-    """Trains to the end (exit code 0) or to an interruption (75); prepares missing shards in `data_dir`.
-
-    `interruption` must be installed. Raises TrainerError on every rank; UnhealthyError for a fabric that is too slow.
-    """
+    """Trains to the end (0) or to an interruption (75). TrainerError on every rank; UnhealthyError: a slow fabric."""
     with (
         start_world(config.backend, config.shard, config.pipeline_stages) as world,
         beating(world.rank, world.local_rank) as heartbeat,
@@ -130,7 +81,7 @@ def train(
             reporter.end(state, "unhealthy-fabric")
             raise unhealthy(fabric)
         if limiter is not None:
-            limiter.begin(partial(reporter.note, state))
+            limiter.begin(lambda event, **details: reporter.event(event, state.images, **details))
 
         # Training. A run is done only if its data was verified.
         with (
@@ -164,7 +115,7 @@ class _Loop:
     ) -> None:
         self._state, self._data, self._options, self._world = ready.state, ready.data, options, world
         self._metrics, self._reporter, self._heartbeat = metrics, reporter, heartbeat
-        self._interruption, self._early_exit = interruption, Leaving(interruption)
+        self._interruption = interruption
         state, control = ready.state, options.control
 
         # The plan, without changes that ended an earlier session.
@@ -187,14 +138,14 @@ class _Loop:
         self._steering = get_steering(
             control, plan, self._actuators, compiled, world, reporter, run_dir, past, state, self._batch
         )
-        choices = {**ready.choices, **past.choices, **self._steering.choice}
-        self._decisions = RuntimeDecisions(choices, compiled, graph, limiter, world, reporter)
+        self._choices = {**ready.choices, **past.choices, **self._steering.choice}
+        self._graph, self._limiter, self._last_noted, self._vote_every = graph, limiter, ("", ""), 1
         self._game = Game(self._config, world, self._phases, compiled.losses, at_once=lambda: compiled.on)
         self._accumulator, self._probe = self._new_accumulator(), NoiseProbe(self._config, world, self._phases)
         self._past_stall_sec = 0.0
 
     def close(self) -> None:
-        self._decisions.graph.close()
+        self._graph.close()
 
     def run(self) -> bool:
         state, plan = self._state, self._plan
@@ -207,7 +158,7 @@ class _Loop:
                 self._enter(stretch)
             if plan.config.segments or self._options.control is not None:
                 self._reporter.segment(state, stretch)
-            self._decisions.note(state)
+            self._note_choices()
 
             while state.images < plan.end:
                 self._heartbeat.step(state.images, (stretch.place, state.phase.resolution, state.phase.fade is None))
@@ -231,10 +182,10 @@ class _Loop:
         self._batch.close()
         self._batch, self._game = self._open_batch(), self._game._replace(config=self._config)
         if self._config.precision != self._state.config.precision:
-            self._decisions.update(precision=self._state.use(choose(self._config.precision, self._world.device)))
+            self._choices["precision"] = self._state.use(choose(self._config.precision, self._world.device))
         self._state.enter(self._config)
-        self._decisions.graph.close()
-        self._decisions.graph = step_graph(self._config, self._world)
+        self._graph.close()
+        self._graph = step_graph(self._config, self._world)
         self._probe = NoiseProbe(self._config, self._world, self._phases)
 
     def _step(self) -> int:
@@ -248,11 +199,11 @@ class _Loop:
         # One worker's request counts for all: a checkpoint, a stop, or a failed write. Votes travel during the last
         # phase.
         def vote() -> None:
-            if self._decisions.is_vote_due(state):
+            if state.step % self._vote_every == 0:
                 votes.append(self._world.highest_later(_request(self._interruption, self._reporter)))
 
         with self._exit_on_signal() if compiles else nullcontext():
-            self._decisions.graph.step(state, self._batch, self._game, self._accumulator, meanwhile=vote)
+            self._graph.step(state, self._batch, self._game, self._accumulator, meanwhile=vote)
         return votes.pop()() if votes else Request.NOTHING
 
     def _is_due(self) -> bool:
@@ -291,7 +242,6 @@ class _Loop:
             self._steering.quality(moment)
 
     def _write_line(self, *, can_change: bool) -> None:
-        """Writes a line of statistics; `can_change` lets the controller act on it, which at a stop has no effect."""
         state, world = self._state, self._world
         line = self._reporter.tick(
             state,
@@ -304,9 +254,21 @@ class _Loop:
         )
         self._accumulator = self._new_accumulator()
         self._probe.after(line)
-        self._decisions.after(line, state)
+        # The line's speed is the same for all.
+        step_sec = state.config.step_images / line["images_per_sec"]
+        self._vote_every = steps_between_votes(step_sec, world.world_size)
+        limits_changed = self._limiter is not None and self._limiter.after(line)
+        self._compiled.given_up(world, state.images)
+        if limits_changed or (self._graph.choice, self._compiled.choice) != self._last_noted:
+            self._note_choices()
         if can_change:
             self._steering.after(line, state, self._batch)
+
+    def _note_choices(self) -> None:
+        power = {} if self._limiter is None else {"power": self._limiter.choice}
+        self._last_noted = self._graph.choice, self._compiled.choice
+        chosen = {"compile": self._compiled.choice, "step_graph": self._graph.choice}
+        self._reporter.note_choices(self._state, {**self._choices, **chosen, **power})
 
     def _open_batch(self) -> Batch:
         return Batch(self._config, self._world, self._data, self._state.images, self._actuators.reading)
@@ -315,9 +277,9 @@ class _Loop:
         return Accumulator(self._phases, self._world.device, PhaseClock(self._world.device))
 
     def _exit_on_signal(self) -> AbstractContextManager[None]:
-        """A block in which a signal ends the process, once its last event is written."""
-        return self._early_exit.at_any_moment(
-            lambda: self._reporter.write_exit(self._interruption.cause, self._interruption.waited_sec)
+        return leaving_at_any_moment(
+            self._interruption,
+            lambda: self._reporter.write_exit(self._interruption.cause, self._interruption.waited_sec),
         )
 
 

@@ -1,8 +1,4 @@
-"""A run's outputs: the run directory and, behind a flag, the metrics endpoint.
-
-run_dir/ config.json, stats.jsonl, run.json, checkpoints/, samples/, samples.png, reals.png. The loop calls on every
-rank, only rank 0 writes, and its error (a full disk) is raised on all. Damaged files are reported.
-"""
+"""A run's outputs. The loop calls on every rank, only rank 0 writes, and its error (a full disk) is raised on all."""
 
 import contextlib
 import shlex
@@ -50,15 +46,8 @@ from gangway.trainer.telemetry.prometheus import MetricsEndpoint
 from gangway.trainer.telemetry.tracking import TrackedRun, check_targets, open_feeds
 
 
-class RunWriter:
-    """One session's open files, in the one worker that writes them; writes config.json.
-
-    Raises TrainerError: not writable, or parts of two runs.
-
-    Attributes:
-        past_hints: causes of hints that earlier sessions gave.
-        say: prints a sentence for the user; also called by trackers' threads, which stop no run.
-    """
+class _RunWriter:
+    """One session's open files, in the worker that writes them (TrainerError: not writable, or of two runs)."""
 
     def __init__(
         self, run_dir: Path, ready: Ready, context: RunContext, options: RunOptions, endpoint: MetricsEndpoint | None
@@ -81,7 +70,6 @@ class RunWriter:
             self.event(event, images, **details)
 
     def write_config(self, config: TrainConfig) -> None:
-        """Writes config.json (TrainerError: not writable)."""
         write_atomically(self._dir / "config.json", config.to_json().encode())
 
     def event(self, event: str, images: int, **details: object) -> None:
@@ -89,11 +77,9 @@ class RunWriter:
         self._stats.event(event, images, self.identity.session, **details)
 
     def line(self, line: Line) -> None:
-        """Writes a statistics line."""
         self._stats.write({**line, "session": self.identity.session})
 
     def picture(self, path: Path, images: int) -> None:
-        """Sends the trackers a picture that is on disk."""
         self._feeds.picture(path, images)
 
     def close(self, status: str) -> None:
@@ -129,7 +115,7 @@ class Reporter:
     ) -> None:
         self._dir, self._config, self._world, self._context = run_dir, config, world, context
         self._endpoint, self._options = endpoint, options
-        self._opened: RunWriter | None = None
+        self._opened: _RunWriter | None = None
         self._saver: Saver | None = None
         self._start_state: TrainState | None = None
         self._verification: Verification | None = None
@@ -159,7 +145,6 @@ class Reporter:
         self._opened.close(self._status)
 
     def _is_own_error(self, error: BaseException) -> bool:
-        """Whether this session failed by itself: a broken connection alone means that another worker was killed."""
         is_reported = isinstance(error, TrainerError | WorkerFailedError) or is_shared_failure(error)
         return self._world.world_size == 1 or is_reported
 
@@ -190,7 +175,7 @@ class Reporter:
         state, data, world = ready.state, ready.data, self._world
         if data.folder.resolve() != (self._dir / "data").resolve():
             self._data_flag = ("--data", str(data.folder))
-        writer = self._opened = RunWriter(self._dir, ready, self._context, self._options, self._endpoint)
+        writer = self._opened = _RunWriter(self._dir, ready, self._context, self._options, self._endpoint)
         images = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
         real_images = torch.from_numpy(images)
         write_samples(self._dir / "reals.png", real_images)
@@ -236,12 +221,7 @@ class Reporter:
         looks: Looks = NO_LOOKS,
         controller_sec: float | None = None,
     ) -> Line:
-        """Writes a statistics line and returns it, equal on every worker.
-
-        `accumulator` has this worker's sums since the last line, the gradients those of the last step. The waits for
-        images, gradients and the controller (`_sec`) count since the session began; `looks` measure gradient noise.
-        Raises TrainerError on every rank: a loss is no longer finite, or the disk is full.
-        """
+        """Writes a statistics line, and returns it equal on every worker (TrainerError: not finite, or a full disk)."""
         accumulator = accumulator.cpu()  # waits for running steps, whose time is not telemetry's
         self._telemetry_sec += looks.sec
         with self._timed():
@@ -372,15 +352,8 @@ class Reporter:
         """Prints a sentence for the user; on rank 0 alone."""
         self._options.say(sentence)
 
-    def note(self, state: TrainState, event: str, **details: object) -> None:
-        """Writes an event at the state's images; on rank 0 alone."""
-        self._writer.event(event, state.images, **details)
-
     def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
-        """Writes the last event and the record of a state that `checkpoint` has saved.
-
-        `cause` is a notice's kind or a signal's name, empty when done; `waited_sec` since the first signal, or 0.
-        """
+        """Writes the last event and the record of a saved state; `cause` is empty when done."""
         began = time.monotonic()
         self._settle()
         self._note_verification(state)
@@ -406,10 +379,7 @@ class Reporter:
         self._world.run_on_rank0(write)
 
     def write_exit(self, cause: str, waited_sec: float) -> None:
-        """Writes the last event and the record of a session that ends within a step; the last save is the run's state.
-
-        Called by another thread than the loop's. Writes nothing on other ranks than 0.
-        """
+        """Writes the last event and record of a session that ends within a step; another thread calls it, on rank 0."""
         if self._opened is not None:
             self._interrupted(max(0, self._saved_images), cause, waited_sec)
             summarise(self._dir).write(self._dir / "run.json")
@@ -425,7 +395,7 @@ class Reporter:
         self._telemetry_sec += time.monotonic() - began
 
     @property
-    def _writer(self) -> RunWriter:
+    def _writer(self) -> _RunWriter:
         assert self._opened is not None, "only rank 0 writes, after _open"
         return self._opened
 

@@ -1,9 +1,7 @@
 """One session at a time in a run directory: worker 0 locks it before anything is read, until the session ends.
 
-On one host the kernel keeps the lock on `.lock` for as long as the holder lives. Between hosts, where file systems
-differ in their locks, heartbeats decide: a holder touches the file every 15 s, and counts as dead after 90 s without.
-A holder that was only asleep, on a paused machine for example, sees another's file and ends at once. `evaluate` and
-`record` may run during a session.
+On one host the kernel keeps the lock for as long as the holder lives. Between hosts heartbeats decide: a holder touches
+the file every 15 s, and counts as dead after 90 s without; one that was only asleep sees another's file and ends.
 """
 
 import contextlib
@@ -47,11 +45,7 @@ _PATIENCE = Patience()
 def run_lock(
     run_dir: Path, world: World, stopped: Callable[[], bool], patience: Patience = _PATIENCE
 ) -> Iterator[bool]:
-    """Creates the directory if missing and locks it for the block; all workers call it together.
-
-    Yields False where a signal (`stopped`) came first. A directory created here and left empty is removed. Raises
-    TrainerError on every rank: not writable, or it has foreign files; InUseError: another session uses it.
-    """
+    """Locks the directory for the block, False after a signal (TrainerError, InUseError on every rank). Collective."""
     lock = _LockFile(run_dir)
     try:
         result = world.run_on_all(lambda: lock.acquire(stopped, patience) if world.rank == 0 else _LockResult())
@@ -171,7 +165,6 @@ class _LockFile:
             return None
 
     def _beat(self) -> None:
-        """Touches the file for other hosts, and checks that it is still this session's."""
         assert self._handle is not None, "the thread starts with the lock"
         while not self._ended.wait(_BEAT_SEC):
             with contextlib.suppress(OSError):

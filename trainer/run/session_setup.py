@@ -29,12 +29,11 @@ from gangway.trainer.config.values.metric_names import parse
 from gangway.trainer.config.values.segments import Span
 from gangway.trainer.core.console import info, warn
 from gangway.trainer.core.errors import LoneError, TrainerError
-from gangway.trainer.data.dataset import open_on_all, prepare_if_missing
 from gangway.trainer.data.loader import AS_SUITS, Reading
-from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.shards import ShardedImages, open_on_all, prepare_if_missing
 from gangway.trainer.data.verification import Verification
 from gangway.trainer.distributed.world import World, is_shared_failure
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.metrics.metric_registry import check_applies
 from gangway.trainer.networks.precision import Precision, choose, choose_kernels, set_tf32
 from gangway.trainer.phases.optimisers import frozen_by_role
@@ -51,11 +50,7 @@ _CPU_REFUSED = re.compile(r"DefaultCPUAllocator: .*allocate (\d+) bytes")
 
 
 def keep_freed_memory() -> str:
-    """Lets this process reuse up to 1 GiB of freed memory; returns a description of the setting.
-
-    glibc returns every large freed block to the kernel, and the next step takes it again: mapping pages took a quarter
-    of the CPU time (1.2-1.4 to 0.9 CPU seconds per thousand images, dcgan-digits).
-    """
+    """Lets this process keep 1 GiB of freed memory, which saved a quarter of the CPU time; returns the setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return "unchanged: the C library has no mallopt"
@@ -64,12 +59,9 @@ def keep_freed_memory() -> str:
 
 
 def check_networks_fit(config: TrainConfig, world: World, span: Span | None = None) -> None:
-    """Raises TrainerError where the networks exceed the memory of this node, GPU (with a step) or TPU (between steps).
+    """Raises TrainerError where networks exceed the memory of node, GPU or TPU: the kernel would kill the process.
 
-    Before they are built: the kernel would promise the memory, then kill the process that uses it. A step's tensors are
-    only estimated (gangway.trainer.config.step_memory), so they refuse nothing. `span` limits the check to a part of
-    the run, for networks that grow; None for all of it. Each worker builds both networks and the generator's average on
-    the CPU; training there adds gradients and Adam's two moments.
+    A step's tensors are only estimated (gangway.trainer.config.step_memory), so they refuse nothing.
     """
     trains_here = world.device.type == "cpu" and config.shard == "ddp"
     workers = world.world_size // world.num_nodes

@@ -14,11 +14,10 @@ from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
 from gangway.trainer.control.actuators import CLUSTER_KNOBS, SEGMENT_KNOBS, Actuators, get_changes, get_machine
 from gangway.trainer.control.controller import Controller, report_decision
 from gangway.trainer.control.decide import standing_decisions
-from gangway.trainer.control.fatal import FATAL, Fatal, fatal_changes, to_undo
 from gangway.trainer.control.flags import MODE_FLAG, MORE_FLAG, POLICY_FLAG
 from gangway.trainer.control.guardrails import idle_bounds
 from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
-from gangway.trainer.control.watch import get_history
+from gangway.trainer.control.watch import FATAL, Fatal, fatal_changes, get_history, to_undo
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.host import program
 from gangway.trainer.distributed.world import World

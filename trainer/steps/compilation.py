@@ -1,10 +1,8 @@
 """torch.compile for a step's losses, with a trial: where it fails or computes something else, the run stays eager.
 
-A whole loss is one graph: the fakes, the penalties (`DLoss.functional`: torch.func differentiates inside the graph)
-and, with several workers, the averages of its gradients, which travel during the backward
-(gangway.trainer.distributed.averages). The trial makes training's own passes (`Phase.run`) on the first step's
-images, compiled and eager, compares the gradients and leaves no trace. Where a later shape fails to compile, that pass
-and all later ones are eager. PyTorch/XLA compiles by itself.
+A whole loss is one graph, with the penalties and, with several workers, the averages of its gradients. The trial makes
+training's own passes on the first step's images, compiled and eager, and compares the gradients. Where a later shape
+fails to compile, that pass and all later ones are eager.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -15,14 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from gangway.trainer.config.train_config import TrainConfig
+from gangway.trainer.core import torch_private
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.core.torch_private import (
-    compile_gradients_inside,
-    compiled_call,
-    compiler_failures,
-    order_graphs,
-    set_compiled_call,
-)
 from gangway.trainer.distributed.averages import InGraphAverage, averages_first
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.base import Network
@@ -52,18 +44,14 @@ class Pass(NamedTuple):
 
 
 class Compilation:
-    """All losses, compiled or not (`phases` empty).
-
-    `choice` is the current mode with its reason, the same on every worker. A step calls `losses`, by their phases'
-    keys, which average gradients over workers. `fixed`: CUDA graphs or averages depend on them, so they cannot switch.
-    """
+    """All losses, compiled or not (`phases` empty); `choice` has the reason. `fixed`: others depend on it."""
 
     def __init__(self, choice: str, losses: Losses, phases: Phases = (), *, fixed: bool = False) -> None:
         self.choice, self.losses, self._phases, self._failure = choice, losses, phases, ""
         for phase in phases:
             self._guard(_compiled_part(phase, losses), phase.label)
         self._able = () if fixed else tuple(phases)
-        self._calls = {phase.key: compiled_call(_compiled_part(phase, losses)) for phase in phases}
+        self._calls = {phase.key: torch_private.compiled_call(_compiled_part(phase, losses)) for phase in phases}
         self._first_choice = choice
         self._known = set[Hashable]()
 
@@ -93,7 +81,7 @@ class Compilation:
         assert self._able, "`can_switch` was asked"
         if on:
             for phase in self._able:
-                set_compiled_call(_compiled_part(phase, self.losses), self._calls[phase.key])
+                torch_private.set_compiled_call(_compiled_part(phase, self.losses), self._calls[phase.key])
                 phase.differentiate_inside(on=True)
             self._phases, self.choice = self._able, self._first_choice
         else:
@@ -111,8 +99,7 @@ class Compilation:
         return bool(failure)
 
     def _guard(self, loss: nn.Module, name: str) -> None:
-        """Falls back to the eager pass where compilation fails; other workers share only gradients, and need not."""
-        compiled, failures = compiled_call(loss), compiler_failures()
+        compiled, failures = torch_private.compiled_call(loss), torch_private.compiler_failures()
         assert compiled is not None, "compiled before it is guarded"
 
         def guarded(*inputs: Any) -> Any:
@@ -124,7 +111,7 @@ class Compilation:
                 _uncompile(self._phases, self.losses)
                 return loss(*inputs)
 
-        set_compiled_call(loss, guarded)
+        torch_private.set_compiled_call(loss, guarded)
 
 
 def check_graphs(config: TrainConfig, device: torch.device) -> None:
@@ -154,9 +141,9 @@ def compile_losses(
     losses: Losses = {phase.key: InGraphAverage(phase.loss) if inside else phase.loss for phase in phases}
     passes = list(_passes(phases, losses, state, batch, config))
     expected = [_gradients(each) for each in passes]
-    compile_gradients_inside(_VARIANTS)
+    torch_private.compile_gradients_inside(_VARIANTS)
     if inside:
-        order_graphs(averages_first, b"averages first, 1")
+        torch_private.order_graphs(averages_first, b"averages first, 1")
     # A pass's CUDA graphs must not wait for its averages, which stay outside of them.
     options: dict[str, Any] = {"mode": "reduce-overhead"} if config.cuda_graphs else {}
     for phase in phases:
@@ -186,14 +173,13 @@ def _wrapped(phases: Phases, world: World) -> Losses:
 
 
 def _compiled_part(phase: Phase[Any], losses: Losses) -> nn.Module:
-    """Returns the module that is compiled: the whole loss where averages are inside."""
     loss = losses[phase.key]
     return loss if isinstance(loss, InGraphAverage) else phase.loss
 
 
 def _uncompile(phases: Phases, losses: Losses) -> None:
     for phase in phases:
-        set_compiled_call(_compiled_part(phase, losses), None)
+        torch_private.set_compiled_call(_compiled_part(phase, losses), None)
         phase.differentiate_inside(on=False)
 
 
@@ -233,7 +219,6 @@ def _totals(
 
 
 def _try_forward(passes: Sequence[Pass]) -> str:
-    """Returns why a forward does not compile, or empty; tried before backwards, in which other workers would wait."""
     for each in passes:
         try:
             with resting(each.resting):
@@ -244,7 +229,6 @@ def _try_forward(passes: Sequence[Pass]) -> str:
 
 
 def _gradients(each: Pass) -> Tensor:
-    """Returns all gradients of one pass as a float32 row on the CPU, and clears them."""
     for network in each.learning:
         network.zero_grad()
     with resting(each.resting):

@@ -48,10 +48,7 @@ NO_LOOKS = Looks()
 
 
 class NoiseProbe:
-    """Measures the gradients of the first phase with real images, the discriminator's; all workers at the same steps.
-
-    Not with too few images for two parts, split networks, fp16, or XLA, where it would be another program.
-    """
+    """Measures the first phase's gradients, at the same steps on all workers; not with split networks, fp16 or XLA."""
 
     def __init__(self, config: TrainConfig, world: World, phases: Sequence[Phase[Any]]) -> None:
         self._phase = next(phase for phase in phases if phase.batches)

@@ -1,11 +1,10 @@
 """A step whose generator is divided over two workers, with torch.distributed.pipelining between them.
 
 The first stage turns latents into features. The second also has the discriminator and judges the reals, so that the
-halves exchange only features and their gradients. Both stages of a pair draw the same latents and read the same images.
-The losses are those of the plain step, with the second half as the generator and features as its latents.
+halves exchange only features and their gradients; both draw the same latents and read the same images.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,8 +21,8 @@ from gangway.trainer.families.gan import DiscriminatorPhase, GeneratorPhase
 from gangway.trainer.networks.base import Discriminator, Generator
 from gangway.trainer.networks.precision import Precision
 from gangway.trainer.phases.batch import Micro
-from gangway.trainer.phases.losses import GLoss, Inputs
-from gangway.trainer.phases.phase import Phase, Terms, Update
+from gangway.trainer.phases.losses import GLoss, Inputs, Terms
+from gangway.trainer.phases.phase import BatchPass, Phase
 
 
 def first_units(generator: Generator) -> int:
@@ -106,10 +105,9 @@ def _count(module: nn.Module) -> int:
 
 
 NUM_STAGES = 2
-Backward = Callable[[Tensor], None]
 
 
-class StageLink(NamedTuple):
+class _StageLink(NamedTuple):
     """The connection of a pair's two stages: `stage` is this worker's, `features` an image's numbers between them."""
 
     stage: int
@@ -119,7 +117,6 @@ class StageLink(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether this worker is the first stage."""
         return self.stage == 0
 
     def schedule(self, module: nn.Module, micros: Sequence[Micro[Inputs]], *, learns: bool) -> PipelineScheduleSingle:
@@ -144,40 +141,37 @@ class StageLink(NamedTuple):
 class Stage:
     """This worker's half of a generator, and the phases of its step."""
 
-    def __init__(self, link: StageLink, half: FirstHalf | SecondHalf, discriminator: Discriminator) -> None:
-        self.half, self._link, self._discriminator = half, link, discriminator
-
-    @classmethod
-    def of(cls, world: World, half: FirstHalf | SecondHalf, discriminator: Discriminator, features: int) -> "Stage":
-        """Creates a worker's stage."""
+    def __init__(self, world: World, half: FirstHalf | SecondHalf, discriminator: Discriminator, features: int) -> None:
         assert world.mesh is not None, "pipelined"
-        return cls(StageLink(world.stage, world.device, world.mesh.get_group(STAGES), features), half, discriminator)
+        self.half, self._discriminator = half, discriminator
+        self._link = _StageLink(world.stage, world.device, world.mesh.get_group(STAGES), features)
 
     def phases(self, config: TrainConfig) -> Sequence[Phase[Any]]:
         """Returns the phases of a step on this stage; only the second one learns from the discriminator's."""
         given = config, self.half, self._discriminator, self._link
-        return DiscriminatorStage(*given), GeneratorStage(*given)
+        return _DiscriminatorStage(*given), _GeneratorStage(*given)
 
     def to_complete(self, value: Any) -> Any:
         """Moves nested dicts and lists to the CPU and fills meta tensors from the other stage. Collective."""
-        return map_tensors(value, lambda tensor: self._from_its_stage(tensor.detach()).cpu())
+        link = self._link
 
-    def _from_its_stage(self, tensor: Tensor) -> Tensor:
-        link, is_here = self._link, not tensor.is_meta
-        owner = link.stage if is_here else 1 - link.stage
-        # Adam counts its steps on the CPU, unless its kernels are fused; both stages agree on that.
-        sent = torch.empty(tensor.shape, dtype=tensor.dtype, device=link.device)
-        if is_here:
-            sent.copy_(tensor)
-        dist.broadcast(sent, group=link.group, group_src=owner)
-        return tensor if is_here else sent
+        def complete(tensor: Tensor) -> Tensor:
+            is_here = not tensor.is_meta
+            # Adam counts its steps on the CPU, unless its kernels are fused; both stages agree on that.
+            sent = torch.empty(tensor.shape, dtype=tensor.dtype, device=link.device)
+            if is_here:
+                sent.copy_(tensor.detach())
+            dist.broadcast(sent, group=link.group, group_src=link.stage if is_here else 1 - link.stage)
+            return (tensor.detach() if is_here else sent).cpu()
+
+        return map_tensors(value, complete)
 
 
-class DiscriminatorStage(DiscriminatorPhase):
+class _DiscriminatorStage(DiscriminatorPhase):
     """The discriminator's phase, whose fakes pass both stages without gradients; nothing learns on the first."""
 
     def __init__(
-        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
+        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: _StageLink
     ) -> None:
         super().__init__(config, half, discriminator)
         self._link = link
@@ -188,60 +182,41 @@ class DiscriminatorStage(DiscriminatorPhase):
 
     @torch.no_grad()
     def _features(self, micros: Sequence[Micro[Inputs]]) -> Sequence[Tensor]:
-        """Returns each micro-batch's features on the second stage; the first sends them and returns none."""
         schedule = _get_schedule(self._schedules, self._link, self._through, micros, learns=False)
         fed = [_latents(micro.inputs) for micro in micros] if self._link.is_first else None
         rows = schedule.step(arg_mbs=fed)
         return () if rows is None else rows.split(len(micros[0].inputs.latents))
 
-    def passes(
-        self,
-        world: World,
-        loss: nn.Module,
-        micros: Iterable[Micro[Inputs]],
-        backward: Backward,
-        *,
-        penalised: bool,
-        settle: Update | None,
-    ) -> Iterator[tuple[Micro[Inputs], Terms]]:
+    def passes(self, batch: BatchPass[Inputs]) -> Iterator[tuple[Micro[Inputs], Terms]]:
         """See `Phase`: on the second stage the plain step's, on features."""
-        listed = list(micros)
+        listed = list(batch.micros)
         rows = self._features(listed)
         if self._link.is_first:
             return iter(())
         fed = [
             replace(micro, inputs=micro.inputs._replace(latents=each)) for micro, each in zip(listed, rows, strict=True)
         ]
-        return super().passes(world, loss, fed, backward, penalised=penalised, settle=settle)
+        return super().passes(replace(batch, micros=fed))
 
 
-class GeneratorStage(GeneratorPhase):
+class _GeneratorStage(GeneratorPhase):
     """The generator's phase: features go forward and gradients back, per micro-batch."""
 
     overlaps = False
 
     def __init__(
-        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
+        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: _StageLink
     ) -> None:
         super().__init__(config, half, discriminator)
         self._link = link
         self._schedules: dict[tuple[int, int], PipelineScheduleSingle] = {}
         # torch's stage calls what data parallelism wraps.
-        self.loss = half if link.is_first else JudgedRows(GLoss(half, discriminator, config))
+        self.loss = half if link.is_first else _JudgedRows(GLoss(half, discriminator, config))
 
-    def passes(
-        self,
-        world: World,
-        loss: nn.Module,
-        micros: Iterable[Micro[Inputs]],
-        backward: Backward,
-        *,
-        penalised: bool,
-        settle: Update | None,
-    ) -> Iterator[tuple[Micro[Inputs], Terms]]:
+    def passes(self, batch: BatchPass[Inputs]) -> Iterator[tuple[Micro[Inputs], Terms]]:
         """See `Phase`: torch's schedule calls backward itself, on the second stage on each loss times its weight."""
-        listed, losses = list(micros), list[Tensor]()
-        schedule = _get_schedule(self._schedules, self._link, loss, listed, learns=True)
+        listed, losses = list(batch.micros), list[Tensor]()
+        schedule = _get_schedule(self._schedules, self._link, batch.loss, listed, learns=True)
         if self._link.is_first:
             schedule.step(arg_mbs=[_latents(micro.inputs) for micro in listed])
             return
@@ -256,7 +231,7 @@ class GeneratorStage(GeneratorPhase):
             yield micro, Terms(total, total[None])
 
 
-class JudgedRows(nn.Module):
+class _JudgedRows(nn.Module):
     """The generator's loss in the form that torch's stage calls: features first, the batch by name."""
 
     def __init__(self, loss: GLoss) -> None:
@@ -264,20 +239,18 @@ class JudgedRows(nn.Module):
         self.judge = loss
 
     def forward(self, rows: Tensor, **given: Tensor) -> Tensor:
-        """[1]."""
         loss: Tensor = self.judge(Inputs(latents=rows, **given))
         return loss[None]
 
 
 def _get_schedule(
     schedules: dict[tuple[int, int], PipelineScheduleSingle],
-    link: StageLink,
+    link: _StageLink,
     module: nn.Module,
     micros: Sequence[Micro[Inputs]],
     *,
     learns: bool,
 ) -> PipelineScheduleSingle:
-    """Returns the schedule for this number and size of micro-batches, which may change with a segment."""
     kind = len(micros), len(micros[0].inputs.latents)
     if kind not in schedules:
         schedules[kind] = link.schedule(module, micros, learns=learns)

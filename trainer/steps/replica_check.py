@@ -1,7 +1,6 @@
 """Compares the workers' networks bit by bit at an interval.
 
-An all-reduce makes gradients equal whatever they came from, so weights, Adam's moments and the averaged generator are
-compared; gradients come last, to find a wrong average before the weights show it.
+An all-reduce makes gradients equal whatever they came from, so weights, moments and averages are compared first.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,11 +24,7 @@ def is_due(config: TrainConfig, step: int) -> bool:
 
 
 def check_same(world: World, state: TrainState) -> None:
-    """Raises TrainerError on every worker for the first parameter that differs; all workers call it together.
-
-    Split networks (gangway.trainer.steps.sharding) are compared between workers with the same part: with hsdp on
-    different nodes, with fsdp2 none, in a pipeline on the same stage.
-    """
+    """Raises TrainerError on all for the first tensor that differs between workers with the same part. Collective."""
     found = first_difference(world, _named_tensors(state))
     if found is None:
         return

@@ -1,14 +1,8 @@
 """Splits networks that do not fit on one worker with their optimisers: by FSDP2, HSDP, or in a pipeline of two stages.
 
-Weights, gradients, Adam's moments and the averages are split over all workers (fsdp2), or over each node's and repeated
-on every node (hsdp), so that only averages cross the network. A pass gathers one of a network's units (`Network.units`)
-at a time, and what is in none of them; the penalties' double backward gathers them once more (`GatheredWindow`). Every
-micro-batch reduces its gradients at once; kept until the last one, they would be whole on every worker.
-
-In bf16 weights are gathered in bfloat16, and gradients averaged in float32. Autocast of float32 weights, as with ddp,
-would compute the same, but keep a copy of every weight from the forward to the backward.
-
-Not for progressive networks, parts of which do not train at all times.
+A pass gathers one of a network's units (`Network.units`) at a time; the penalties' double backward gathers them once
+more (`GatheredWindow`). Every micro-batch reduces its gradients at once, or they would be whole on every worker. In
+bf16 weights are gathered in bfloat16, and gradients averaged in float32. Not for progressive networks.
 """
 
 import warnings
@@ -19,7 +13,7 @@ from torch import nn
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.distributed.sharded_modules import GatheredWindow, placed
 from gangway.trainer.distributed.world import World
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.networks.base import Generator, Network
 from gangway.trainer.phases.optimisers import adam_of_stage, load_moments
 from gangway.trainer.steps.pipeline import FirstHalf, SecondHalf, Stage, feature_shape, first_units, parts_of_half
@@ -48,7 +42,6 @@ def shard(state: TrainState, config: TrainConfig, world: World) -> str:
 
 
 def _split(network: Network, world: World, dtype: torch.dtype | None) -> int:
-    """Splits a network by units and the rest; returns their number. Units are gathered in `dtype`."""
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
     for parameter in network.parameters():
@@ -66,12 +59,7 @@ def _split(network: Network, world: World, dtype: torch.dtype | None) -> int:
 
 
 def divide(state: TrainState, config: TrainConfig, world: World) -> str:
-    """Divides a generator over pairs of workers: half of its weights, moments and average on each. Collective.
-
-    Returns the choice with its reason. The other half stays in the networks as meta tensors, which have a shape and
-    take no memory, so that names and numbers of parameters, and checkpoints, are those of whole networks. The whole
-    discriminator is on the second stage; otherwise images would travel between the stages too.
-    """
+    """Divides a generator over pairs of workers; the other half stays as meta tensors, so that names do not change."""
     if not world.is_pipelined:
         return "ddp: a pipeline was asked for, but one process has nobody to share with"
     generator, stage = state.generator, world.stage
@@ -86,7 +74,7 @@ def divide(state: TrainState, config: TrainConfig, world: World) -> str:
     assert isinstance(whole, Generator), "of that name"
     shape = feature_shape(whole, config.z_dim, config.num_classes)
     half = SecondHalf(generator, shape) if stage else FirstHalf(generator)
-    state.stage = Stage.of(world, half, state.discriminator, torch.Size(shape).numel())
+    state.stage = Stage(world, half, state.discriminator, torch.Size(shape).numel())
     pairs = world.dp_size
     return (
         f"pipeline: {cut} of the generator's {units} units on the first of two stages, the others and the "
@@ -95,7 +83,6 @@ def divide(state: TrainState, config: TrainConfig, world: World) -> str:
 
 
 def _keep_only(network: nn.Module, here: list[nn.Parameter], device: torch.device) -> None:
-    """Moves the parameters in `here` to the device, and all others to meta."""
     here_ids = {id(parameter) for parameter in here}
     for module in network.modules():
         for name, parameter in module.named_parameters(recurse=False):

@@ -1,8 +1,4 @@
-"""A training run's whole state: networks by role, averages, optimisers, images, steps and augmentation.
-
-It has no random generator: every random number is a function of seed and images seen (gangway.trainer.phases.rng,
-gangway.trainer.data.loader).
-"""
+"""A training run's whole state: networks by role, averages, optimisers, images, steps; no random generator."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,54 +11,35 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.distributed.sharded_modules import is_sharded, local, map_tensors, placed, whole
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.networks.base import Discriminator, Generator, Network, recompute
 from gangway.trainer.networks.layers import small_maps, use_matrix_products
 from gangway.trainer.networks.precision import LossScale, Precision, Products
 from gangway.trainer.networks.progressive_schedule import phase_at
+from gangway.trainer.phases import optimisers
 from gangway.trainer.phases.augment import first_p
-from gangway.trainer.phases.optimisers import (
-    FACTOR,
-    adam,
-    frozen_by_role,
-    get_groups,
-    like_current,
-    load_moments,
-    saved_moments,
-)
 from gangway.trainer.phases.phase import Role, RoleSpec, ema_parts
 from gangway.trainer.steps.pipeline import Stage
 
 
 class TrainState:
-    """A run's state. Use `create`.
-
-    Attributes:
-        config: of the run; once it has begun, of its current segment (gangway.trainer.config.segment_plan).
-        roles: by name, in the family's order.
-        images: real images shown so far.
-        step: steps made.
-        augment_p: share of the images that each augmentation changes (gangway.trainer.phases.augment); once adapted, a
-            scalar on the device, so that only readers wait for it.
-        sign_sum: of the logits of the `sign_images` reals since the augmentation last adapted; an integer scalar on the
-            device.
-        phase: of networks that grow, a function of `images`.
-        stage: this worker's stage of a pipeline; None without one.
-    """
+    """A run's state. Use `create`."""
 
     def __init__(self, config: TrainConfig, specs: Sequence[RoleSpec], device: torch.device) -> None:
-        self.config = config
+        self.config = config  # of the run; once it has begun, of its current segment
         # Averages are copied before the networks are moved: on XLA they would share memory that the first step
         # overwrites.
         self.roles: Mapping[str, Role] = MappingProxyType({spec.name: _role(spec, device) for spec in specs})
         for role in self.roles.values() if config.activation_checkpointing else ():
             recompute(role.network)
-        for name, frozen in frozen_by_role(config, specs).items():
+        for name, frozen in optimisers.frozen_by_role(config, specs).items():
             self.roles[name].network.frozen = frozen
             self.roles[name].network.learn(on=True)
         self.renew_optimisers()
-        self.stage: Stage | None = None
-        self.images, self.step = 0, 0
+        self.stage: Stage | None = None  # of a pipeline
+        self.images, self.step = 0, 0  # real images shown, and steps made
+        # Share of the images that each augmentation changes; once adapted, a scalar on the device, as likewise the sum
+        # of the signs of the last `sign_images` reals: only readers wait for it.
         self.augment_p: torch.Tensor | float = first_p(config)
         self.sign_sum, self.sign_images = torch.zeros((), dtype=torch.int64, device=device), 0
         self._saved_scales: dict[str, dict[str, Any]] = {}
@@ -105,8 +82,8 @@ class TrainState:
         scheduled = not self.config.schedules.given.keys().isdisjoint(("lr_g", "lr_d", "beta2"))
         for role in self.roles.values():
             if role.lr is not None:
-                groups = get_groups(role, self.config)
-                role.optimizer = adam(groups, getattr(self.config, role.lr), betas, scheduled=scheduled)
+                groups = optimisers.get_groups(role, self.config)
+                role.optimizer = optimisers.adam(groups, getattr(self.config, role.lr), betas, scheduled=scheduled)
 
     def enter(self, config: TrainConfig) -> None:
         """Enters a segment, with its batch and step sizes; `use` sets its precision."""
@@ -114,7 +91,7 @@ class TrainState:
         for role in self.learners:
             for group in role.learner.param_groups:
                 lr: float = getattr(config, role.lr or "lr_g")
-                group["lr"] = like_current(group["lr"], lr * group.get(FACTOR, 1.0))
+                group["lr"] = optimisers.like_current(group["lr"], lr * group.get(optimisers.FACTOR, 1.0))
 
     def follow_schedules(self) -> None:
         """Sets scheduled step sizes, decays and augmentation for the next step."""
@@ -124,8 +101,8 @@ class TrainState:
             if role.lr in given or "beta2" in given:
                 lr, beta2 = config.at(role.lr, self.images), config.at("beta2", self.images)
                 for group in role.learner.param_groups:
-                    group["lr"] = like_current(group["lr"], lr * group.get(FACTOR, 1.0))
-                    group["betas"] = (group["betas"][0], like_current(group["betas"][1], beta2))
+                    group["lr"] = optimisers.like_current(group["lr"], lr * group.get(optimisers.FACTOR, 1.0))
+                    group["betas"] = (group["betas"][0], optimisers.like_current(group["betas"][1], beta2))
         if config.schedules.augment_p is not None:
             self.augment_p = config.schedules.augment_p.at(self.images)
 
@@ -170,10 +147,7 @@ class TrainState:
 
     @torch.no_grad()
     def update_ema(self) -> None:
-        """Moves the averages towards the networks, with a half-life of ema_kimg; call it once after `advance`.
-
-        With ema_rampup the half-life grows with the run up to ema_kimg, so that early averages are recent.
-        """
+        """Moves the averages with a half-life of ema_kimg, shortened initially by ema_rampup; once after `advance`."""
         config = self.config
         half_life = config.at("ema_kimg", self.images - config.step_images) * 1000
         if config.ema_rampup:
@@ -205,7 +179,7 @@ class TrainState:
     def live(self) -> dict[str, Any]:
         """Returns `state_dict` without a copy: the tensors that the next step changes, on their device and split."""
         parts = {
-            name: saved_moments(part) if isinstance(part, torch.optim.Optimizer) else part.state_dict()
+            name: optimisers.saved_moments(part) if isinstance(part, torch.optim.Optimizer) else part.state_dict()
             for name, part in self._parts()
         }
         scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
@@ -224,7 +198,7 @@ class TrainState:
         for name, part in self._parts():
             here = placed(state[name], _like(part))
             if isinstance(part, torch.optim.Optimizer):
-                load_moments(part, here)
+                optimisers.load_moments(part, here)
             else:
                 part.load_state_dict(here)
         self._saved_scales = {role.key: state.get(f"scale_{role.key}", {}) for role in self.learners}

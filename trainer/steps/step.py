@@ -1,8 +1,4 @@
-"""One training step of networks, a batch and a world, which may be a single process without a group.
-
-It uses no reporter, run directory, lock or notice. The loop (gangway.trainer.run.loop) calls it, and so do benchmarks,
-tuning, federation clients (`local_train`) and tests.
-"""
+"""One training step of networks, a batch and a world, without reporter, run directory, lock or notices."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,11 +13,11 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.loader import ImagesInMemory, check_domains
 from gangway.trainer.distributed.world import World
-from gangway.trainer.families.registry import get_family
+from gangway.trainer.families import get_family
 from gangway.trainer.networks.base import Network
 from gangway.trainer.phases import augment
 from gangway.trainer.phases.batch import Batch, Micro
-from gangway.trainer.phases.phase import Phase, Update
+from gangway.trainer.phases.phase import BatchPass, Phase, Update
 from gangway.trainer.phases.updates import Accumulator, get_update
 from gangway.trainer.steps.state import TrainState
 
@@ -58,11 +54,7 @@ def new_game(
 def step(
     state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Callable[[], object] = lambda: None
 ) -> None:
-    """Makes one step on the global batch after `state.images`; all workers call it together.
-
-    `batch` has this worker's share and `sums` collect its statistics. `meanwhile` is called before the last phase, so
-    that its messages travel during that.
-    """
+    """Makes one on the global batch after `state.images`; `meanwhile` is called before its last phase. Collective."""
     penalised, missing = is_penalised(state), list[Update]()
     state.follow_schedules()
 
@@ -113,7 +105,14 @@ def play(
             # One update per batch.
             positions = phase.positions(game.config, state.images)
             for images in positions:
-                signs += _gradients(phase, feed(phase, images), state, game, sums, missing, penalised=penalised)
+                for role in roles:
+                    role.learner.zero_grad()
+                settle = (lambda: make(missing)) if missing else None
+                micros, backward = feed(phase, images), roles[0].scale.backward
+                for micro, terms in phase.passes(BatchPass(world, loss, micros, backward, penalised, settle)):
+                    sums.add(phase, micro.weight, terms)
+                    if "real_sign" in phase.means:
+                        signs += terms.means[phase.means.index("real_sign")] * micro.images
                 update = get_update(world, loss, roles)
                 if is_late and images == positions[-1]:
                     missing.append(update)
@@ -123,10 +122,7 @@ def play(
 
 
 def adapt(state: TrainState, game: Game, signs: Tensor) -> None:
-    """Adapts the augmentation to the discriminator's confidence since the last time.
-
-    All workers count the same signs at every step, so that a checkpoint between two adjustments has them.
-    """
+    """Adapts the augmentation; all workers count the same signs at every step, so that checkpoints have them."""
     if not game.config.ada_target:
         return
     state.sign_sum = state.sign_sum + game.world.total(signs.round().long())
@@ -135,29 +131,6 @@ def adapt(state: TrainState, game: Game, signs: Tensor) -> None:
         p = torch.as_tensor(state.augment_p, dtype=torch.float64, device=state.sign_sum.device)
         state.augment_p = augment.adapt_p(p, state.sign_sum, state.sign_images, game.config)
         state.sign_sum, state.sign_images = torch.zeros_like(state.sign_sum), 0
-
-
-def _gradients(
-    phase: Phase[Any],
-    micros: Iterable[Micro[Any]],
-    state: TrainState,
-    game: Game,
-    sums: Accumulator,
-    missing: list[Update],
-    *,
-    penalised: bool,
-) -> Tensor | float:
-    roles, loss = [state.roles[name] for name in phase.roles], game.losses[phase.key]
-    signs: Tensor | float = 0.0
-    for role in roles:
-        role.learner.zero_grad()
-    settle = (lambda: make(missing)) if missing else None
-    backward = roles[0].scale.backward
-    for micro, terms in phase.passes(game.world, loss, micros, backward, penalised=penalised, settle=settle):
-        sums.add(phase, micro.weight, terms)
-        if "real_sign" in phase.means:
-            signs = signs + terms.means[phase.means.index("real_sign")] * micro.images
-    return signs
 
 
 def make(missing: list[Update]) -> None:
@@ -193,11 +166,7 @@ class LocalRound(NamedTuple):
 def local_train(
     state: TrainState, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, *, steps: int = 1
 ) -> LocalRound:
-    """Makes `steps` steps on uint8 `images` [N, C, H, W], or clips, such as a federation client's; writes no file.
-
-    Changes the state in place. The images' order and all random numbers depend on the seed and the images seen. Raises
-    TrainerError for images of another shape than the configuration's, or missing labels.
-    """
+    """Makes steps on uint8 `images`, such as a federation client's, in place, without files (TrainerError: misfits)."""
     config = state.config
     if images.shape[1:] != config.image_shape or not len(images):
         raise TrainerError(

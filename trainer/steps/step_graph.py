@@ -1,13 +1,8 @@
-"""A whole step as one CUDA graph: every phase's passes, optimisers and averages, started by one call.
+"""A whole step as one CUDA graph: a step of small networks starts hundreds of kernels, and a graph all at once.
 
-A step of small networks starts hundreds of kernels, and the CPU takes longer to start one than the GPU to compute it; a
-graph starts them all at once (CUDA C++ programming guide, "CUDA graphs"). The first steps are eager and timed. Then one
-is recorded, compared with the same step made eagerly, and timed: the faster way is kept. Steps with and without
-penalties are a graph each.
-
-The inputs, which are copied to the graph's memory, and Python's counters stay outside. Several workers record and
-decide together: each phase's gradients are averaged inside the graph, in one message after its backward
-(gangway.trainer.distributed.averages), and the slowest worker's times count.
+The first steps are eager and timed. Then one is recorded, compared with the same step made eagerly, and timed: the
+faster way is kept. Steps with and without penalties are a graph each; inputs and Python's counters stay outside.
+Several workers decide together: gradients are averaged inside the graph (gangway.trainer.distributed.averages).
 """
 
 import time
@@ -46,8 +41,6 @@ Inputs = Mapping[tuple[str, int], Sequence[Micro[Any]]]  # Micro-batches by a ph
 
 @dataclass(frozen=True)
 class _Recorded:
-    """One graph, the memory that it reads, and its results."""
-
     replay: Callable[[], None]
     inputs: Inputs
     signs: Tensor
@@ -89,7 +82,6 @@ class StepGraph:
         return both and self._made[kind] >= WARM_UP + (TIMED if self._measured else 0)
 
     def _time(self, sec: list[float], kind: bool, make_one: Callable[[], None]) -> None:
-        """Makes a step, and times it while the choice is open."""
         warm = kind in self._recorded or self._made[kind] >= WARM_UP
         if self._judged or not self._on or kind != self._common_kind or not warm:
             make_one()
@@ -101,7 +93,6 @@ class StepGraph:
         sec.append(time.perf_counter() - begun)
 
     def _judge(self, world: World) -> None:
-        """Decides by the slowest worker's times, once there are enough."""
         if self._judged or len(self._graph_sec) < TIMED:
             return
         self._judged = True
@@ -147,11 +138,7 @@ class StepGraph:
             self.choice = "on: asked for, and a step from a graph agrees with the same made as ever"
 
     def _attempt(self, kind: bool, state: TrainState, batch: Batch, game: Game) -> "_Attempt | str":
-        """Returns a graph with the result of one replay, which is undone; or why there is none.
-
-        A failure is returned as text, as its frames would keep half a step's memory. All workers agree before a replay,
-        which would wait for one that could not record it.
-        """
+        """Returns a graph with its undone result, or why not, as text: an error's frames would keep memory."""
         inside = game._replace(losses={key: game.world.flat(loss) for key, loss in game.losses.items()})
         for loss in inside.losses.values():
             if isinstance(loss, FlatAverage):
@@ -200,7 +187,6 @@ class StepGraph:
 
     @property
     def _averages_inside(self) -> bool:
-        """Whether an average's weight is the same in every step."""
         return not self._config.ema_rampup and self._config.schedules.ema_kimg is None
 
     def _replay(
@@ -272,7 +258,6 @@ def _peak_bytes() -> int:
 
 
 def _too_large(state: TrainState, peak: int) -> str:
-    """Returns why a graph does not fit with eager steps, which took `peak` bytes; empty where it does."""
     if not torch.cuda.is_available():
         return ""
     total = torch.cuda.get_device_properties().total_memory
@@ -316,8 +301,6 @@ class _UnrecordedError(Exception):
 
 
 class _Snapshot:
-    """A copy of all that a step changes on the device. Raises _UnrecordedError: no memory."""
-
     def __init__(self, state: TrainState) -> None:
         try:
             self._values = [tensor.detach().clone() for tensor in _changing(state)]
@@ -351,7 +334,6 @@ class _Outcome:
         self._changes = _row([now - was for now, was in zip(_weights(state), before.weights, strict=True)])
 
     def difference(self, eager: "_Outcome", config: TrainConfig) -> str:
-        """Returns how it differs from an eager step, or empty. Deterministic runs allow no difference."""
         exact = config.deterministic
         for what, found, wanted, bound in (
             ("gradients", self._gradients, eager._gradients, 0.0 if exact else _CLOSE.get(config.precision, _NEAR)),

@@ -1,7 +1,4 @@
-"""A step's memory, traced tensor by tensor, also on the meta device, so that any size takes seconds on any machine.
-
-Only tensors count, not libraries' workspaces inside an operation, nor an allocator's reserve.
-"""
+"""A step's memory, traced tensor by tensor on the meta device; no libraries' workspaces, nor an allocator's reserve."""
 
 import contextlib
 import weakref
@@ -16,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from gangway.trainer.config.step_memory import GIB, StepMemory, images_at_once, images_per_worker
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.torch_private import each_operation
+from gangway.trainer.distributed.sharded_modules import tensors
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.precision import Precision
 from gangway.trainer.networks.progressive_schedule import shrink
@@ -61,15 +59,13 @@ class LiveBytes:
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """A block in which all operations' results are counted."""
-        with each_operation(lambda _, __, ___, result: self._add_all(result)):
-            yield
 
-    def _add_all(self, result: object) -> None:
-        if isinstance(result, Tensor):
-            self.add(result)
-        elif isinstance(result, tuple | list):
-            for each in result:
-                self._add_all(each)
+        def count(operation: Any, args: Any, kwargs: Any, result: object) -> None:
+            for _, each in tensors(result):
+                self.add(each)
+
+        with each_operation(count):
+            yield
 
 
 def trace_step(config: TrainConfig, workers: int = 1) -> StepMemory:
@@ -101,7 +97,6 @@ def _bytes(tensors: Iterable[Tensor | None]) -> int:
 
 
 def _state(config: TrainConfig) -> TrainState:
-    """Returns the state at the run's last step, on meta; SGD stands for Adam, whose fused kernels it lacks."""
     state = TrainState.create(config, _META)
     state.images = max(0, config.total_images - 2 * config.step_images)
     state.advance()
@@ -115,8 +110,6 @@ def _state(config: TrainConfig) -> TrainState:
 
 
 class _MetaBatch:
-    """A worker's share of a step, as `Batch` gives it: images as read, and in -1..1."""
-
     def __init__(self, state: TrainState, workers: int) -> None:
         config = state.config
         self._state, self._config = state, config
@@ -127,7 +120,6 @@ class _MetaBatch:
         self._reals = [to_floats(each).contiguous(memory_format=layout) for each in self._pixels]
 
     def micros(self, phase: Phase[Any], _: int) -> Iterator[Micro[Any]]:
-        """Yields the first micro-batches of the share; more would hold no more memory."""
         config = self._config
         reals = self._reals[-1 if phase.key == "g" else 0]
         uniforms = UNIFORMS + GATES * config.is_gated
@@ -155,8 +147,6 @@ class _MetaBatch:
 
 
 class _OnMeta(Precision):
-    """A precision with a substitute for autocast, which meta lacks."""
-
     def autocast(self, *, twice: bool) -> contextlib.AbstractContextManager[object]:
         if self.dtype is None or (twice and self.exact_penalty):
             return contextlib.nullcontext()
@@ -164,8 +154,6 @@ class _OnMeta(Precision):
 
 
 class _Lowered(TorchFunctionMode):
-    """Computes in `dtype` what autocast would."""
-
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
         self._dtype = dtype

@@ -1,7 +1,4 @@
-"""Detects a run's collapse while its numbers are still finite, and hints at what to change.
-
-It uses lines of statistics and the grids of fixed latents, without work or waits on a device.
-"""
+"""Detects a run's collapse from lines and grids while numbers are finite, and hints at what to change."""
 
 from collections import deque
 from collections.abc import Collection, Mapping
@@ -39,11 +36,7 @@ class Hint(NamedTuple):
 
 
 class CollapseWatch:
-    """One session's watch, on the worker that writes.
-
-    `reals` are uint8 images [N, ...], whose spread is compared with the samples'; `told` are causes that earlier
-    sessions reported.
-    """
+    """One session's watch, on the worker that writes; `told` are causes that earlier sessions reported."""
 
     def __init__(self, config: TrainConfig, reals: Tensor, told: Collection[str] = ()) -> None:
         self._config, self._reported = config, set(told)
@@ -52,10 +45,7 @@ class CollapseWatch:
         self._same, self._seen = 0, -1
 
     def line(self, line: Mapping[str, Any]) -> Hint | None:
-        """Checks a line of statistics.
-
-        Wasserstein and least-squares losses do not show a discriminator's certainty, so they are ignored.
-        """
+        """Checks a line of statistics; losses that do not show a discriminator's certainty are ignored."""
         if D_WINS in self._reported or self._config.loss in _UNPENALISED:
             return None
         if line["loss_d"] >= _SURE_LOSS:
@@ -106,7 +96,6 @@ def spread(images: Tensor) -> float:
 
 
 def _weaker_discriminator(config: TrainConfig, augment_p: float) -> str:
-    """Suggests augmentation first, which helps with too few images, then step size and penalty."""
     changes = []
     if config.augment == NONE:
         parts = "translation,cutout" if config.channels == 1 else "color,translation,cutout"

@@ -79,7 +79,6 @@ def _cpu_wait_sec() -> float | None:
 
 
 def _host_sec() -> tuple[float, float] | None:
-    """Returns busy and total seconds since boot of the processors that this process may use."""
     ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     try:
         rows = [row.split() for row in _STAT.read_text("ascii").splitlines()]

@@ -24,10 +24,7 @@ _IMAGES = 4  # Of the batch that is counted; a step's work grows with its images
 
 
 def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Quantity:
-    """Returns one device's peak, FLOP/s; `device` is such as "NVIDIA H100 80GB HBM3", `given` the launcher's, TFLOP/s.
-
-    `precision` is fp32, tf32, bf16 or fp16.
-    """
+    """Returns one device's peak for fp32, tf32, bf16 or fp16, FLOP/s; `given` is the launcher's, TFLOP/s."""
     given_peak = given.get(precision)
     if given_peak is not None and given_peak.value is not None:
         return given_peak.model_copy(update={"value": given_peak.value * 1e12, "unit": "FLOP/s"})
@@ -132,11 +129,7 @@ def _counting() -> Iterator[list[int]]:
 
 
 def _convolution_backward(outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Tensor, *rest: Any) -> int:
-    """FLOP of aten::convolution_backward, whose arguments these are; `outputs` is the output's gradient.
-
-    Each weight meets every position of every image once in the inputs' gradient, and once in its own. A weight has
-    inputs / groups channels, so its size knows of the groups. A bias's gradient is additions.
-    """
+    """Each weight meets every position of every image once in the inputs' gradient, and once in its own."""
     transposed, (of_inputs, of_weight, _) = rest[4], rest[-1]
     slid_over = inputs if transposed else outputs
     positions = len(slid_over) * math.prod(slid_over.shape[2:])

@@ -1,7 +1,4 @@
-"""The statistics line: progress, losses and use of the machine, over all workers.
-
-Sums of seconds (`..._sec`) count from the session's start, so that a lost line loses nothing.
-"""
+"""The statistics line, over all workers; seconds count from the session's start, so that a lost line loses none."""
 
 import contextlib
 import math
@@ -34,10 +31,7 @@ Energy = dict[str, EnergyReading]
 
 
 class ResourceMeter:
-    """One session's figures of machines, by the first worker's clock; `loads` are all workers' at its start.
-
-    A missing or stuck meter gives None, never zero.
-    """
+    """One session's figures of machines, by the first worker's clock; a missing or stuck meter gives None, not zero."""
 
     def __init__(self, loads: Sequence[Load], now: float) -> None:
         self._loads, self._time = loads, now
@@ -152,21 +146,14 @@ _MUST_BE_FINITE = ("loss_", "grad_norm_")  # How the names of such figures begin
 
 
 class Stalls(NamedTuple):
-    """What steps have waited for since the session began, on one worker, seconds."""
+    """What steps have waited for since the session began, on one worker, seconds; fields are keys of a line."""
 
-    loader: float  # for images
-    checkpoint: float  # for a copy of the state, or for the save before
-    telemetry: float  # for statistics lines, sample grids and whoever follows the run
-    metrics: float = 0.0  # for quality metrics, which no step waits for: a line's rates leave them out
-    allreduce: float | None = None  # for other workers' gradients; None where nobody measures that
-    controller: float | None = None  # for a controller, that it decided and that it was carried out; None without one
-
-
-# Keys of a line, in the order of the fields of `Stalls`.
-_WAITS = (
-    *("loader_stall_sec", "checkpoint_stall_sec", "telemetry_sec", "metrics_sec", "allreduce_wait_sec"),
-    "controller_sec",
-)
+    loader_stall_sec: float  # for images
+    checkpoint_stall_sec: float  # for a copy of the state, or for the save before
+    telemetry_sec: float  # for statistics lines, sample grids and whoever follows the run
+    metrics_sec: float = 0.0  # for quality metrics, which no step waits for: a line's rates leave them out
+    allreduce_wait_sec: float | None = None  # for other workers' gradients; None where nobody measures that
+    controller_sec: float | None = None  # for a controller, that it decided and that it was carried out
 
 
 class _Own(NamedTuple):
@@ -207,10 +194,7 @@ class Meters:
         self._waits = _Waits(len(begun))
 
     def line(self, state: TrainState, sums: Accumulator, stalls: Stalls, looks: Looks = NO_LOOKS) -> Any:
-        """Returns a line after a step, equal on every worker.
-
-        `sums` and `looks` are this worker's since the last line; the networks have the last step's gradients.
-        """
+        """Returns a line of a step, equal on all workers; `sums` and `looks` are this worker's since the last one."""
         everyone = self._world.gather(self._measure_own(sums, stalls, looks), _Own)
         now, workers = everyone[0].now, len(everyone)
         waits = self._waits.after([own.stalls for own in everyone])
@@ -295,11 +279,11 @@ class _Waits:
 
     def __init__(self, workers: int) -> None:
         self._before = [Stalls(0.0, 0.0, 0.0)] * workers
-        self._sums = dict.fromkeys(_WAITS, 0.0)
+        self._sums = dict.fromkeys(Stalls._fields, 0.0)
 
     def after(self, stalls: list[Stalls]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for place, key in enumerate(_WAITS):
+        for place, key in enumerate(Stalls._fields):
             of_each = [(now[place], then[place]) for now, then in zip(stalls, self._before, strict=True)]
             grown = [now - (then or 0.0) for now, then in of_each if now is not None]
             self._sums[key] += max(grown, default=0.0)

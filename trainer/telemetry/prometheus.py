@@ -1,7 +1,4 @@
-"""Exports the last statistics line to Prometheus, behind a flag, on rank 0, which has all workers' figures.
-
-It opens the port before anything else, so that one in use costs no time.
-"""
+"""Exports the last statistics line to Prometheus, behind a flag, on rank 0, which has all workers' figures."""
 
 import contextlib
 import threading
@@ -94,8 +91,6 @@ def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | Non
 
 
 class _Handler(WSGIRequestHandler):
-    """One connection, closed when its peer is silent for a while."""
-
     timeout = _SILENT_SEC
 
     def handle(self) -> None:
@@ -107,8 +102,6 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread per connection up to a limit; further connections are closed at once."""
-
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -129,10 +122,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class MetricsEndpoint:
-    """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics.
-
-    Listens on all interfaces by default, as Prometheus scrapes from another machine. Raises TrainerError: port in use.
-    """
+    """The last line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics (TrainerError: port in use)."""
 
     def __init__(self, port: int, address: str = "0.0.0.0") -> None:
         from prometheus_client import CollectorRegistry, make_wsgi_app

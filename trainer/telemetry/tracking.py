@@ -69,7 +69,7 @@ def scalars(line: Line) -> dict[str, float]:
     }
 
 
-class TensorBoardTracker:
+class _TensorBoardTracker:
     """Scalars and sample grids over images seen (OSError); hides an earlier session's beyond the resumed images."""
 
     def __init__(self, run: TrackedRun) -> None:
@@ -82,12 +82,10 @@ class TensorBoardTracker:
             self._writer.add_text("config", text, 0)
 
     def show(self, line: Line) -> None:
-        """Adds a line's numbers."""
         for name, value in scalars(line).items():
             self._writer.add_scalar(name, value, line["images"], walltime=line["time"])
 
     def picture(self, path: Path, images: int) -> None:
-        """Adds a grid."""
         import numpy as np
         from PIL import Image
 
@@ -96,11 +94,10 @@ class TensorBoardTracker:
         self._writer.add_image("samples", pixels, images, dataformats="HWC")
 
     def close(self, status: str) -> None:
-        """Flushes and closes the event file; a status is nothing TensorBoard knows."""
         self._writer.close()
 
 
-class MlflowTracker:
+class _MlflowTracker:
     """Metrics over images seen, configuration as parameters, grids as artifacts. Raises MlflowException."""
 
     def __init__(self, run: TrackedRun) -> None:
@@ -124,22 +121,19 @@ class MlflowTracker:
         self._client.set_tag(self._id, "gangway.session", str(run.session))
 
     def show(self, line: Line) -> None:
-        """Logs a line's numbers in one request."""
         stamp = int(line["time"] * 1000)
         metrics = [self._metric(name, value, stamp, line["images"]) for name, value in scalars(line).items()]
         if metrics:
             self._client.log_batch(self._id, metrics=metrics)
 
     def picture(self, path: Path, images: int) -> None:
-        """Stores a grid."""
         self._client.log_artifact(self._id, str(path), "samples")
 
     def close(self, status: str) -> None:
-        """Ends the run; a later session opens it again."""
         self._client.set_terminated(self._id, _STATUS[status], int(time.time() * 1000))
 
 
-class WandbTracker:
+class _WandbTracker:
     """Numbers and sample grids over images seen (wandb.Error: no login, or the server refuses)."""
 
     def __init__(self, run: TrackedRun) -> None:
@@ -160,16 +154,13 @@ class WandbTracker:
         self._run.define_metric("*", step_metric="images")
 
     def show(self, line: Line) -> None:
-        """Logs a line's numbers."""
         if values := scalars(line):
             self._run.log({"images": line["images"], **values})
 
     def picture(self, path: Path, images: int) -> None:
-        """Logs a grid."""
         self._run.log({"images": images, "samples": self._wandb.Image(str(path))})
 
     def close(self, status: str) -> None:
-        """Ends the session."""
         self._run.finish(exit_code=_EXIT_CODES[status])
 
 
@@ -257,9 +248,9 @@ class _Target(NamedTuple):
 
 TARGETS: Mapping[str, _Target] = MappingProxyType(
     {
-        "tensorboard": _Target("tensorboard", "pip install tensorboard", TensorBoardTracker),
-        "mlflow": _Target("mlflow", "in Gangway's checkout, pip install '.[tracking]'", MlflowTracker),
-        "wandb": _Target("wandb", "in Gangway's checkout, pip install '.[tracking]'", WandbTracker),
+        "tensorboard": _Target("tensorboard", "pip install tensorboard", _TensorBoardTracker),
+        "mlflow": _Target("mlflow", "in Gangway's checkout, pip install '.[tracking]'", _MlflowTracker),
+        "wandb": _Target("wandb", "in Gangway's checkout, pip install '.[tracking]'", _WandbTracker),
     }
 )
 """What `--track` may name."""

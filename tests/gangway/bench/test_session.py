@@ -27,8 +27,8 @@ from gangway.bench.suite import Item, get_items, get_preset, get_run_id, load_su
 from gangway.cli import main
 from gangway.components.core.findings import InputError
 from gangway.stacks.plan.plan import make_plan
-from gangway.trainer.data.shards import write_shards
 from gangway.trainer.records.run_record import RunRecord
+from tests.shard_files import write_shards
 
 LOCAL_SUITE: dict[str, Any] = {
     "name": "here", "preset": "dcgan-digits", "kimg": 1, "seeds": [0, 1], "stacks": ["local"], "deadline_hours": 0.1,

@@ -27,7 +27,7 @@ from gangway.stacks.program import get_program
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.dataset import SHIPPED
+from gangway.trainer.data.shards import SHIPPED
 from gangway.trainer.distributed.world import World
 from gangway.trainer.run.session_setup import check_start
 

@@ -9,8 +9,7 @@ import torch
 
 from gangway.trainer.config.presets import preset
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.data.dataset import prepare_if_missing
-from gangway.trainer.data.shards import ShardedImages
+from gangway.trainer.data.shards import ShardedImages, prepare_if_missing
 from tools.bench import textbook, tuned
 from tools.bench.runs import (
     Side,

@@ -11,6 +11,7 @@ from gangway.trainer.checkpoint import parts, store
 from gangway.trainer.checkpoint.parts import Piece, get_blocks, get_pieces, part_name, to_meta, write_part
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.distributed.sharded_modules import tensors
 from gangway.trainer.distributed.world import World
 from gangway.trainer.records.digest import RunIdentity
 
@@ -26,7 +27,7 @@ def _state(value: float = 1.0) -> dict[str, Any]:
 
 def _save(folder: Path, config: TrainConfig, images: int, state: dict[str, Any]) -> Path:
     """As two workers would: the first writes the first rows of the weight, and all else."""
-    path, numbers = folder / f"{images:012d}.pt", dict(parts.tensors(state))
+    path, numbers = folder / f"{images:012d}.pt", dict(tensors(state))
     rows = [parts.Block("g/weight", (first, 0), (2, 3)) for first in (0, 2)]
     alike = [block for block in get_blocks(state, split=True, whole=True) if block.name != "g/weight"]
     written = []
@@ -39,7 +40,7 @@ def _save(folder: Path, config: TrainConfig, images: int, state: dict[str, Any])
 def test_what_workers_wrote_is_read_back(tiny_config: TrainConfig, tmp_path: Path) -> None:
     state = _state()
     found = store.load(_save(tmp_path, tiny_config, 80, state))
-    assert {each.device.type for _, each in parts.tensors(found.state)} == {"meta"}
+    assert {each.device.type for _, each in tensors(found.state)} == {"meta"}
     whole = found.read()
     assert store.state_digests(whole) == store.state_digests(state)
     assert whole["opt_g"]["param_groups"] == [{"params": [0]}]

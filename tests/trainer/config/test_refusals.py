@@ -29,8 +29,8 @@ from gangway.trainer.config.values.metric_names import FEWEST_IMAGES, METRICS, p
 from gangway.trainer.config.values.segments import Span
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data import cifar10
-from gangway.trainer.data.dataset import SHIPPED, prepare_if_missing
 from gangway.trainer.data.index import ShardIndex
+from gangway.trainer.data.shards import SHIPPED, prepare_if_missing
 from gangway.trainer.distributed.world import World, require_xla, start_world
 from gangway.trainer.metrics import scores
 from gangway.trainer.metrics import scores as manifold

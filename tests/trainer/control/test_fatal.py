@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from gangway.trainer.config.segment_plan import decided_values
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings
-from gangway.trainer.control.fatal import Fatal, fatal_changes, is_possible_cause, takes_less, to_undo
 from gangway.trainer.control.guardrails import Machine, allowed_values
 from gangway.trainer.control.interval import Decision, Interval, Knobs, Value
-from gangway.trainer.control.watch import get_history
+from gangway.trainer.control.watch import Fatal, fatal_changes, get_history, is_possible_cause, takes_less, to_undo
 from gangway.trainer.core.errors import LoneError, TrainerError, WorkerFailedError, diverged
 from tests.trainer.control.rooms import KNOBS, line
 

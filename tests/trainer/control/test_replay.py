@@ -11,11 +11,10 @@ import torch
 from gangway.trainer.__main__ import main
 from gangway.trainer.config.values.control import JUDGE, Bounds, ControlSettings, PolicyName
 from gangway.trainer.control.controller import Controller
-from gangway.trainer.control.fatal import fatal_changes
 from gangway.trainer.control.guardrails import Machine
 from gangway.trainer.control.interval import Decision, Interval, Knobs
 from gangway.trainer.control.replay import UNKNOWN, Recorded, recorded, shown
-from gangway.trainer.control.watch import get_history
+from gangway.trainer.control.watch import fatal_changes, get_history
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.distributed.world import World
 from tests.trainer.control.closed_loop import Loop, Plant

@@ -104,7 +104,7 @@ OWN = {
     *("gangway/jobs/serve.py", "trainer/core/heartbeat.py", "trainer/launch/rendezvous.py"),
     *("trainer/preemption/notices.py", "trainer/telemetry/tracking.py", "trainer/checkpoint/samples.py"),
     *("gangway/finops/bill/reader.py", "trainer/data/cifar10.py"),  # after check_file
-    *("gangway/bench/session.py", "trainer/commands/data.py", "trainer/data/dataset.py"),  # other classes' `open`
+    *("gangway/bench/session.py", "trainer/commands/data.py", "trainer/data/shards.py"),  # other classes' `open`
     *("trainer/data/decode.py", "trainer/data/encoding.py", "gangway/report/comparison/write.py"),  # of bytes in memory
     *("trainer/power/forecast.py", "trainer/data/prepare.py"),
 }

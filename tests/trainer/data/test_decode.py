@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gangway.trainer.data import decode
 from gangway.trainer.data.decode import Cut, FilmDecoder
 from gangway.trainer.data.index import BrokenItemError
-from gangway.trainer.data.listing import Listing
+from gangway.trainer.data.sources import Listing
 
 
 @given(

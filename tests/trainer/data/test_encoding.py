@@ -17,7 +17,8 @@ from gangway.trainer.data.index import INDEX_FILE, ShardIndex
 from gangway.trainer.data.loader import Loader
 from gangway.trainer.data.packaged_data import photos_recipe
 from gangway.trainer.data.prepare import prepare
-from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.shards import ShardedImages
+from tests.shard_files import write_shards
 
 PNG, JPEG = Encoding(kind="png"), Encoding(kind="jpeg", quality=95)
 SHAPES = [(1, 16, 16), (3, 16, 16), (3, 2, 16, 16), (1, 4, 16, 16)]
@@ -116,7 +117,9 @@ def test_training_gets_the_same_bits_of_png_as_of_raw(tmp_path: Path) -> None:
         loader = Loader(ShardedImages.open(tmp_path / name), 3, 8, slice(2, 7))
         reals = [loader.take(position) for position in range(0, 40, 8)]
         loader.close()
-        batches.append((np.stack([one.pixels.numpy() for one in reals]), [one.order for one in reals]))
+        batches.append(
+            (np.stack([one.pinned.contents["pixels"].numpy() for one in reals]), [one.order for one in reals])
+        )
     np.testing.assert_array_equal(batches[0][0], batches[1][0])
     assert batches[0][1] == batches[1][1]
 

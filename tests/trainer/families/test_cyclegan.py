@@ -18,7 +18,7 @@ from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.data.index import INDEX_FILE
 from gangway.trainer.data.packaged_data import day_dusk_recipe
-from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.shards import ShardedImages
 from gangway.trainer.families import cyclegan
 from gangway.trainer.networks.base import Network
 from gangway.trainer.phases.batch import Unpaired, to_floats
@@ -29,6 +29,7 @@ from gangway.trainer.run.loop import train
 from gangway.trainer.steps import replica_check
 from gangway.trainer.steps.state import TrainState
 from gangway.trainer.steps.step import local_train
+from tests.shard_files import write_shards
 
 CPU = torch.device("cpu")
 PARTS = ["images", "step", "augment_p", "ab", "ba", "da", "db", "ema", "ema_ba", "opt_ab", "opt_ba", "opt_da", "opt_db"]

@@ -27,12 +27,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from gangway.trainer.families import gan
-from gangway.trainer.families.registry import Family
+from gangway.trainer.families import Family
 from gangway.trainer.networks.base import Network
 from gangway.trainer.steps import state
 from gangway.trainer.steps import step
 from gangway.trainer.phases.losses import GLoss
-from gangway.trainer.phases.phase import Phase, Terms
+from gangway.trainer.phases.losses import Terms
+from gangway.trainer.phases.phase import Phase
 from gangway.trainer.phases.phase import RoleSpec
 
 

@@ -20,8 +20,7 @@ import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.rendezvous.member_key import MemberKey
-from gangway.trainer.rendezvous.tunnel import NearEnd
+from gangway.trainer.rendezvous.tunnel import MemberKey, NearEnd
 
 pytestmark = pytest.mark.attack("a network neighbour", "code in the rendezvous, and talk with its store")
 

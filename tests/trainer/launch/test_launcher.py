@@ -19,8 +19,7 @@ from gangway.trainer.launch.launcher import main
 from gangway.trainer.launch.watchdog import Watchdog
 from gangway.trainer.rendezvous.elastic_rendezvous import why_no_answer
 from gangway.trainer.rendezvous.lifecycle import State
-from gangway.trainer.rendezvous.member_key import MemberKey
-from gangway.trainer.rendezvous.tunnel import NearEnd
+from gangway.trainer.rendezvous.tunnel import MemberKey, NearEnd
 from tests.slurm_cluster import free_port
 
 
@@ -73,7 +72,7 @@ def test_a_port_that_it_has_to_serve_and_that_is_taken_ends_the_job(
 ) -> None:
     """The error of torchrun is EADDRINUSE; a job that took it for a lost store would wait without end."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(launcher, "_run_watched", lambda *_: pytest.fail("the job was begun"))
+    monkeypatch.setattr(launcher, "_run_torchrun", lambda *_: pytest.fail("the job was begun"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main([*(word.format(port=port) for word in words), "-m", "gangway.trainer", "presets"]) == 2

@@ -17,13 +17,13 @@ from gangway.trainer.__main__ import main
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.packaged_data import load_digits_images
-from gangway.trainer.data.shards import write_shards
 from gangway.trainer.metrics import evaluate as evaluation
 from gangway.trainer.metrics.evaluate import evaluate_newest
 from gangway.trainer.metrics.metric_registry import WeightsPaths
 from gangway.trainer.preemption.notices import Interruption
 from gangway.trainer.records.run_record import RunContext, RunRecord
 from gangway.trainer.run.loop import train
+from tests.shard_files import write_shards
 
 
 def evaluate(run_dir: Path, *arguments: Any, **options: Any) -> RunRecord:

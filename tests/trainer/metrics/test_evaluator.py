@@ -14,20 +14,20 @@ from torch import Tensor, nn
 from gangway.trainer.checkpoint.samples import to_uint8
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.dataset import open_matching
 from gangway.trainer.data.packaged_data import load_digits_images
-from gangway.trainer.data.shards import ShardedImages, write_shards
+from gangway.trainer.data.shards import ShardedImages, open_matching
 from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics import evaluate as module
 from gangway.trainer.metrics.evaluate import Evaluator
 from gangway.trainer.metrics.features import FrameFeatures
-from gangway.trainer.metrics.metric_registry import WeightsPaths, check_applies, metric
+from gangway.trainer.metrics.metric_registry import METRICS_BY_NAME, WeightsPaths, check_applies
 from gangway.trainer.metrics.scores import inception_score
 from gangway.trainer.networks.base import Generator
 from gangway.trainer.networks.factory import build
 from gangway.trainer.networks.precision import set_tf32
 from gangway.trainer.phases.rng import Purpose, latents
 from gangway.trainer.records.quality import QualityRecord
+from tests.shard_files import write_shards
 
 
 class Shrunk:
@@ -171,7 +171,8 @@ def test_from_10000_fakes_on_it_is_no_proxy_and_takes_all_reals(
     tiny_config: TrainConfig, data: ShardedImages, alone: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PROXY_BELOW", 30)
-    monkeypatch.setattr(module, "metric", lambda name: replace(metric(name), published=30))
+    published = {name: replace(each, published=30) for name, each in METRICS_BY_NAME.items()}
+    monkeypatch.setattr(module, "METRICS_BY_NAME", published)
     (quality,) = _evaluator(tiny_config, data, alone).evaluate(build(tiny_config)[0], 0, compared=False)
     assert not quality.protocol.proxy
     assert quality.protocol.split == "all images"
@@ -349,8 +350,8 @@ def test_the_video_score_is_tgan2s(
 
 
 def test_2048_clips_a_draw_are_no_proxy() -> None:
-    assert (metric("video-is").published, metric("video-is").draws) == (2048, 10)
-    assert metric("fd-enl0-frames").published == 10_000
+    assert (METRICS_BY_NAME["video-is"].published, METRICS_BY_NAME["video-is"].draws) == (2048, 10)
+    assert METRICS_BY_NAME["fd-enl0-frames"].published == 10_000
 
 
 def test_clips_are_judged_frame_by_frame(

@@ -11,8 +11,8 @@ import torch
 
 from gangway.trainer.checkpoint.samples import to_uint8
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.data.dataset import open_matching
 from gangway.trainer.data.loader import Sampler, order_digest
+from gangway.trainer.data.shards import open_matching
 from gangway.trainer.distributed.world import World
 from gangway.trainer.phases import rng
 from gangway.trainer.phases.augment import GATES, UNIFORMS
@@ -36,7 +36,7 @@ import torch
 from gangway.trainer.distributed.world import start_world
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.data.shards import open_matching
 from gangway.trainer.steps.state import TrainState
 from gangway.trainer.steps.step import get_phases
 

@@ -11,8 +11,7 @@ import torch
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.distributed.world import World
-from gangway.trainer.phases.losses import DLoss, GLoss
-from gangway.trainer.phases.phase import Terms
+from gangway.trainer.phases.losses import DLoss, GLoss, Terms
 from gangway.trainer.phases.updates import Accumulator, PhaseClock, get_update
 from gangway.trainer.records.run_record import RunRecord
 from gangway.trainer.steps.state import TrainState

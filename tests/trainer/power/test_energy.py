@@ -7,14 +7,14 @@ import pytest
 
 from gangway.trainer.power import energy
 from gangway.trainer.power.energy import (
-    CpuTimeEstimate,
     EnergyReading,
     Gpu,
-    GpuPowerEstimate,
-    HostPowerEstimate,
     NvmlMeter,
+    PowerEstimate,
     RaplMeter,
     choose_readers,
+    cpu_time_estimate,
+    gpu_power_estimate,
     merge,
     read_all,
 )
@@ -26,6 +26,7 @@ KNOWN = RunContext(
     accelerator_utilisation=Quantity(value=0.75, unit="1", provenance="assumed", source="operator"),
     host_watts=Quantity(value=2200.0, unit="W", provenance="assumed", source="operator"),
 )
+KNOWN_GPU = KNOWN.model_copy(update={"host_watts": None})
 H100 = Gpu("NVIDIA H100 80GB HBM3", "GPU-1234", 3)
 
 
@@ -82,7 +83,7 @@ def test_nvml_counts_from_its_start() -> None:
 
 def test_without_a_meter_cpu_time_is_an_estimate_that_names_its_assumption(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.process_time", iter([10.0, 14.0]).__next__)
-    reading = CpuTimeEstimate().read()["cpu"]
+    reading = cpu_time_estimate().read()["cpu"]
     assert reading.joules == 4 * energy.WATTS_PER_BUSY_VCPU
     assert reading.source == "estimated"
     assert "3.5 W" in reading.method
@@ -90,7 +91,7 @@ def test_without_a_meter_cpu_time_is_an_estimate_that_names_its_assumption(monke
 
 def test_a_gpu_without_counter_is_estimated_from_the_launchers_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", iter([0.0, 100.0]).__next__)
-    reading = GpuPowerEstimate(H100, KNOWN).read()["gpu3"]
+    reading = gpu_power_estimate(H100, KNOWN).read()["gpu3"]
     assert reading.joules == pytest.approx(100 * 700 * 0.75)
     assert reading.source == "estimated"
     assert "700 W (assumed: data sheet, 2026-01-01) board power x 0.75 (assumed: operator)" in reading.method
@@ -98,15 +99,18 @@ def test_a_gpu_without_counter_is_estimated_from_the_launchers_figures(monkeypat
 
 @pytest.mark.parametrize("missing", ["accelerator_watts", "accelerator_utilisation"])
 def test_a_gpu_of_which_the_launcher_says_nothing_is_absent_not_zero(missing: str) -> None:
-    reading = GpuPowerEstimate(H100, KNOWN.model_copy(update={missing: None})).read()["gpu3"]
+    reading = gpu_power_estimate(H100, KNOWN.model_copy(update={missing: None})).read()["gpu3"]
     assert (reading.joules, reading.source) == (None, "absent")
     assert "H100" in reading.method
 
 
-def test_a_host_without_a_meter_is_estimated_from_the_launchers_power(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_a_meter_is_estimated_from_the_launchers_power_once_a_node(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("time.monotonic", iter([0.0, 100.0]).__next__)
-    assert KNOWN.host_watts is not None
-    reading = HostPowerEstimate(KNOWN.host_watts).read()["cpu"]
+    assert choose_readers(1, None, KNOWN, tmp_path) == []
+    (reader,) = choose_readers(0, None, KNOWN, tmp_path)
+    reading = reader.read()["cpu"]
     assert (reading.joules, reading.source) == (220_000, "estimated")
     assert "2200 W (assumed: operator) of the host" in reading.method
 
@@ -118,16 +122,11 @@ def test_the_nodes_cpu_meter_is_read_by_local_rank_0_alone(tmp_path: Path, socke
         assert choose_readers(1, None, context, tmp_path) == []
 
 
-def test_the_hosts_power_is_counted_once_a_node(tmp_path: Path) -> None:
-    assert [type(reader) for reader in choose_readers(0, None, KNOWN, tmp_path)] == [HostPowerEstimate]
-    assert choose_readers(1, None, KNOWN, tmp_path) == []
-
-
 def test_each_process_reads_its_own_gpu_and_its_own_cpu_time(tmp_path: Path) -> None:
     kinds = [type(reader) for reader in choose_readers(3, H100, RunContext(), tmp_path, FakeNvml())]
-    assert kinds == [CpuTimeEstimate, NvmlMeter]
-    kinds = [type(reader) for reader in choose_readers(3, H100, RunContext(), tmp_path, FakeNvml(broken=True))]
-    assert kinds == [CpuTimeEstimate, GpuPowerEstimate]
+    assert kinds == [PowerEstimate, NvmlMeter]
+    kinds = [type(reader) for reader in choose_readers(3, H100, KNOWN_GPU, tmp_path, FakeNvml(broken=True))]
+    assert kinds == [PowerEstimate, PowerEstimate]
 
 
 def test_readings_of_all_processes_add_up_by_device() -> None:
@@ -141,7 +140,7 @@ def test_readings_of_all_processes_add_up_by_device() -> None:
 
 
 def test_devices_are_named_by_their_node() -> None:
-    readings = read_all([CpuTimeEstimate()], node_rank=2)
+    readings = read_all([cpu_time_estimate()], node_rank=2)
     assert list(readings) == ["node2/cpu"]
     joules = readings["node2/cpu"].joules
     assert joules is not None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.power import limits
+from gangway.trainer.power import limits, saved_limits
 from gangway.trainer.power.energy import EnergyReading, Gpu
 from gangway.trainer.power.limits import PowerAsked
 from gangway.trainer.preemption.notices import Interruption
@@ -36,7 +36,7 @@ class Meter:
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch, nvml: Any, gpu: Gpu, notes: Path) -> None:
     """Makes the trainer believe that it has the stand-in's GPU, and the search content with moments."""
     monkeypatch.setattr(loop, "find_gpu", lambda _: gpu)
-    monkeypatch.setattr(limits, "load_nvml", lambda _: nvml)
+    monkeypatch.setattr(saved_limits, "load_nvml", lambda _: nvml)
     monkeypatch.setattr(meters, "choose_readers", lambda *_: [Meter(nvml)])
     monkeypatch.setattr(limits, "_SETTLE_SEC", 0.0)
     monkeypatch.setattr(limits, "_SAMPLE_SEC", 0.0)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gangway.trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
-from gangway.trainer.metrics.metric_registry import Counts, metric
+from gangway.trainer.metrics.metric_registry import METRICS_BY_NAME, Counts
 from gangway.trainer.records.quality import (
     QualityProtocol,
     QualityRecord,
@@ -73,7 +73,7 @@ def _record(name: str, trained: float, metric_name: str, compared: tuple[float, 
     texts = {"extractor": "x", "weights_sha256": "", "resizer": "", "split": ""}
     counts = {"dim": 1, "num_reals": 2, "num_fakes": 2, "num_real_halves": 1, "seed": 0, "kimg": 20}
     protocol = QualityProtocol.model_validate(
-        {**texts, **counts, "parameters": metric(metric_name).parameters(Counts(2, 2))}
+        {**texts, **counts, "parameters": METRICS_BY_NAME[metric_name].parameters(Counts(2, 2))}
     )
     untrained, halves = (Quantity.measured(value, "", name) for value in compared) if compared else (ABSENT, ABSENT)
     return QualityRecord(

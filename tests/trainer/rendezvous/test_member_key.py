@@ -12,7 +12,7 @@ import pytest
 
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.launch import launcher, rendezvous
-from gangway.trainer.rendezvous.member_key import MemberKey
+from gangway.trainer.rendezvous.tunnel import MemberKey
 
 
 def _parts(pem: Path) -> tuple[str, str]:

@@ -17,10 +17,10 @@ import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
 from gangway.trainer.rendezvous import tunnel
-from gangway.trainer.rendezvous.member_key import MemberKey
 from gangway.trainer.rendezvous.tunnel import (
     LOOPBACK,
     FrontDoor,
+    MemberKey,
     NearEnd,
     WorkersStore,
     listen_everywhere,

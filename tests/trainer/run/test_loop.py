@@ -14,7 +14,6 @@ from gangway.trainer.checkpoint import store
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.packaged_data import load_digits_images
-from gangway.trainer.data.shards import write_shards
 from gangway.trainer.preemption.notices import Interruption, write_notice
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunContext, RunRecord
@@ -22,6 +21,7 @@ from gangway.trainer.records.stats_log import read_stats_log
 from gangway.trainer.records.summary import summarise
 from gangway.trainer.run.loop import steps_between_votes, train
 from gangway.trainer.run.session_setup import RunOptions
+from tests.shard_files import write_shards
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 

@@ -13,12 +13,12 @@ from torch._dynamo.backends.registry import lookup_backend
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.shards import write_shards
 from gangway.trainer.preemption.notices import Interruption
 from gangway.trainer.records.run_record import RunContext, RunRecord
 from gangway.trainer.run.loop import train
 from gangway.trainer.run.session_setup import check_layers
 from gangway.trainer.steps.state import TrainState
+from tests.shard_files import write_shards
 
 CPU = torch.device("cpu")
 SCHEDULES: dict[str, object] = {

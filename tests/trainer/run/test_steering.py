@@ -12,7 +12,7 @@ from torch import nn
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings
-from gangway.trainer.control import controller, fatal
+from gangway.trainer.control import controller, watch
 from gangway.trainer.control.decide import next_decision
 from gangway.trainer.control.interval import Decision, Interval, Value
 from gangway.trainer.control.replay import recorded
@@ -21,6 +21,7 @@ from gangway.trainer.data.loader import AS_SUITS, Reading
 from gangway.trainer.distributed.world import World
 from gangway.trainer.preemption.notices import Interruption, Request
 from gangway.trainer.records.run_record import RunContext, RunRecord
+from gangway.trainer.records.stats_log import Line
 from gangway.trainer.run.loop import train
 from gangway.trainer.run.session_setup import RunOptions
 from gangway.trainer.steps.compilation import Compilation, compile_losses
@@ -295,7 +296,11 @@ def test_a_stop_before_its_first_interval_does_not_have_it_tried_for_ever(
     too_small: TooSmall,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fatal, "training_sec", lambda first, last: float(last["images"] - first["images"] >= 64))
+    def has_lasted(trial: watch._Trial, line: Line, _: float) -> bool:
+        begun = trial.begun
+        return trial.after(line) is not None and begun is not None and line["images"] - begun["images"] >= 64
+
+    monkeypatch.setattr(watch._Trial, "has_lasted", has_lasted)
     interruption = Interruption()
     too_small.stops.append(interruption)
     assert train(often, tmp_path, digits_dir, RunContext(run_id="r"), interruption, RunOptions(control=SETTINGS)) == 75

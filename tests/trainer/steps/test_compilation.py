@@ -12,7 +12,7 @@ from torch._dynamo.backends.registry import lookup_backend
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.data.shards import open_matching
 from gangway.trainer.distributed.world import World, start_world
 from gangway.trainer.networks.factory import build
 from gangway.trainer.phases.batch import Batch

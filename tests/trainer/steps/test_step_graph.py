@@ -15,7 +15,7 @@ import torch
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.data import loader
-from gangway.trainer.data.dataset import open_matching
+from gangway.trainer.data.shards import open_matching
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.precision import choose
 from gangway.trainer.phases.batch import Batch

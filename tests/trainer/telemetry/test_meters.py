@@ -139,8 +139,8 @@ def test_whoever_is_the_slowest_since_the_last_line_counts(
         clock[0] += 60
         state.images += 160
         late = 30.0 * minute
-        others.append(Stalls(late, late, late, allreduce=6.0 * minute if minute > 1 else None))
-        own = Stalls(100.0, 100.0, 100.0, allreduce=20.0)
+        others.append(Stalls(late, late, late, allreduce_wait_sec=6.0 * minute if minute > 1 else None))
+        own = Stalls(100.0, 100.0, 100.0, allreduce_wait_sec=20.0)
         found.append(meters.line(state, Accumulator(get_phases(state), torch.device("cpu")), own))
     for name in ("loader_stall_sec", "checkpoint_stall_sec", "telemetry_sec"):
         assert [line[name] for line in found] == [100.0, 130.0, 160.0, 190.0]
@@ -152,7 +152,7 @@ def test_what_a_controller_takes_is_the_slowest_workers_and_none_without_one(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _line(tiny_config, state, NOTHING, monkeypatch)["controller_sec"] is None
-    assert _line(tiny_config, state, NOTHING._replace(controller=0.5), monkeypatch, Second)["controller_sec"] == 0.5
+    assert _line(tiny_config, state, NOTHING._replace(controller_sec=0.5), monkeypatch, Second)["controller_sec"] == 0.5
 
 
 def test_all_workers_have_the_first_ones_clock(
@@ -173,7 +173,7 @@ def test_what_a_controller_needs_is_in_each_line_and_none_where_nobody_knows(
     assert (line["phase_sec"], line["nodes"], line["nodes_wanted"]) == ({}, 1, 1)
     assert line["on_cpu"] is True
     assert {"neighbour_cores", "host_memory_share", "read_bytes_per_sec", "watts"} <= line.keys()
-    waited = _line(tiny_config, state, NOTHING._replace(allreduce=0.25), monkeypatch, Second)
+    waited = _line(tiny_config, state, NOTHING._replace(allreduce_wait_sec=0.25), monkeypatch, Second)
     assert waited["allreduce_wait_sec"] == 0.25
 
 

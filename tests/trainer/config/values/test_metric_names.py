@@ -6,11 +6,11 @@ from pydantic_core import PydanticCustomError
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.metric_names import METRICS, parse, parse_names
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.metrics.metric_registry import FEATURE_SPACES, metric
+from gangway.trainer.metrics.metric_registry import FEATURE_SPACES, METRICS_BY_NAME
 
 
 def test_every_name_has_a_metric_and_every_metric_a_space() -> None:
-    assert {metric(name).space for name in METRICS} == set(FEATURE_SPACES)
+    assert {METRICS_BY_NAME[name].space for name in METRICS} == set(FEATURE_SPACES)
 
 
 def test_parsing() -> None:
