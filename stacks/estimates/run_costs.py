@@ -96,8 +96,8 @@ def missing_usage(config: StackConfig) -> tuple[str, ...]:
     is_foreign = own.source_region is None or (own.source_region != config.region and own.source_gib is None)
     if _has_source(config) and is_foreign:
         missing.append("transfer of the data set from another region (source_region, source_gib)")
-    unsaid = (name for name in _USAGE if not idle.get(name) and getattr(own, name) is None)
-    return (*missing, *(f"{_USAGE[name]} ({name})" for name in unsaid), "requests, messages and calls")
+    missing_usage = (name for name in _USAGE if not idle.get(name) and getattr(own, name) is None)
+    return (*missing, *(f"{_USAGE[name]} ({name})" for name in missing_usage), "requests, messages and calls")
 
 
 def idle_settings(config: StackConfig) -> dict[str, str]:
