@@ -38,13 +38,7 @@ def delete_named_first(args: pulumi.ResourceTransformationArgs) -> pulumi.Resour
 
 
 class DataGuard:
-    """Refuses to replace or remove resources with data.
-
-    Args:
-        retention: the provider's types of resources with data.
-        allowed: names of resources that may be replaced or removed.
-        state: the stack's state before this run.
-    """
+    """Refuses to replace or remove resources with data. `state`: the stack's before this run."""
 
     def __init__(self, retention: Retention, allowed: Sequence[str], state: State) -> None:
         self._types, self._allowed = retention.guarded, allowed

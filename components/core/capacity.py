@@ -193,13 +193,9 @@ class RungPlan:
     """Launch fields of one rung; at most one market type or targeted reservation applies.
 
     Attributes:
-        market_type: `spot`, `capacity-block`, `flex-start` or None (on-demand market).
-        reservation_id: the targeted reservation or owned block.
         placement_group: whether we may add a cluster placement group. Never on reserved capacity, which has its own: a
             second one ends in insufficient-capacity errors. Nor over several zones: such a group lies in one.
         starts_at: None if the capacity is there already or the time is unknown.
-        zones: empty for the cluster's own.
-        max_hours: maximum life of the nodes, flex-start only.
     """
 
     kind: str

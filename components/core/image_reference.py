@@ -174,8 +174,6 @@ def _optional(content: bytes, name: str, digest: str) -> str:
 
 
 def _parsed(content: bytes) -> Any:
-    """Raise SignatureError: not JSON, or a duplicate key, which readers resolve differently."""
-
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):

@@ -59,9 +59,7 @@ QUICK = DemoSize(kimg=4, metrics_samples=200)
 
 
 def run_demo(out: Path, *, quick: bool) -> int:
-    """Run the demo in a new directory below `out`; at the end, link `out/latest` to it. InputError: no space or no
-    permission in `out`, or the extra `demo` is not installed.
-    """
+    """Run the demo in a new directory below `out`. InputError: no space or permission, or a missing extra."""
     require("pulumi_aws", "moto", "torch", "matplotlib")
     console = Console()
     run_dir = _new_run_dir(out)

@@ -1,8 +1,4 @@
-"""`gangway dockerfile` and `gangway signature`: the trainer's image where `up` does not build it, and its signature.
-
-$ gangway dockerfile cuda > Dockerfile
-$ gangway signature REGISTRY/REPOSITORY@sha256:DIGEST --key cosign.pub
-"""
+"""`gangway dockerfile` and `gangway signature`: the trainer's image where `up` does not build it, and its signature."""
 
 import os
 import shlex

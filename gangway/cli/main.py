@@ -1,7 +1,4 @@
-"""The `gangway` command: `gangway plan aws-demo`, `gangway demo`, `gangway catalog list`.
-
-An InputError becomes one message and exit code 2.
-"""
+"""The `gangway` command: `gangway plan aws-demo`, `gangway demo`, `gangway catalog list`."""
 
 import gc
 import os

@@ -1,10 +1,4 @@
-"""`gangway reproduce` and `gangway sign`: run a record again and compare; sign the records of your runs.
-
-$ gangway reproduce runs/dcgan-digits
-$ gangway reproduce dcgan-digits-20260101T120000Z --runs runs --kimg 2 --json
-$ gangway reproduce runs/aws-a --container 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer
-$ gangway sign runs/a --key lab.pem --make-key
-"""
+"""`gangway reproduce` and `gangway sign`: run a record again and compare; sign the records of your runs."""
 
 import os
 from pathlib import Path
@@ -92,7 +86,6 @@ def reproduce(
 
 
 def _find_run(word: str, runs: Path, key: Path | None, *, allow_unsigned: bool) -> "Run":
-    """The run of a path or id. With a key, its signature must be the key's, or allowed to be missing."""
     from gangway.runs.signatures import read_public_key
 
     found = _find_by_path_or_id(word, runs, None if key is None else read_public_key(key, "--key"))

@@ -1,12 +1,4 @@
-"""`gangway report`: report runs as a page, tables, figures, records, or rows of FOCUS.
-
-    $ gangway report runs/p3-resource-aware-20260101-120000-abcd --format html --figures figures
-    $ gangway report runs/a runs/b --group-by precision --format md
-    $ gangway report runs/ --format csv --out runs.csv
-    $ gangway report runs/ --format focus --billing-account 123456789012 --out focus.parquet
-
-Reads finished or running runs.
-"""
+"""`gangway report`: report finished or running runs as a page, tables, figures, records, or rows of FOCUS."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -190,7 +182,6 @@ def _write_text(text: str, out: Path | None) -> None:
 
 
 def _default_folder(places: Sequence[Path]) -> Path:
-    """A page's default folder: `report` inside the only folder of runs, else in the working directory."""
     return places[0] / "report" if len(places) == 1 and places[0].is_dir() else Path("report")
 
 

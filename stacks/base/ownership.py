@@ -24,13 +24,7 @@ _SETTING = "gangway:identity"
 
 @dataclass(frozen=True)
 class Owner:
-    """Another stack with this identity.
-
-    Attributes:
-        found: a resource of it.
-        tags: the resource's tags.
-        is_kept: whether the resource can outlive a `destroy`, with run records.
-    """
+    """Another stack with this identity. `is_kept`: `found` can outlive a `destroy`, with run records."""
 
     found: str
     tags: Mapping[str, str]
@@ -72,9 +66,7 @@ def own_state() -> State:
 
 
 def check_identity(config: StackConfig, state: State) -> None:
-    """InputError: the stack's resources have another identity, for example after `pulumi stack rename`. `up` would
-    replace all of them.
-    """
+    """InputError: the stack's resources have another identity, and `up` would replace all of them."""
     built = built_identities(state)
     if built and config.stack not in built:
         before = sorted(built)[0]
@@ -96,8 +88,8 @@ def check_encryption(config: StackConfig, state: State) -> None:
 
 
 def check_addresses(config: StackConfig, state: State) -> None:
-    """InputError: the stack is up in a public cloud with another `network.cidr`. The cloud refuses to change or delete
-    a subnet while machines are in it, so an update would end in the middle.
+    """InputError: the stack is up with another `network.cidr`, which the cloud refuses to change while machines are in
+    it.
     """
     now = config.network.cidr
     first_quarter = str(next(ip_network(now).subnets(prefixlen_diff=2)))

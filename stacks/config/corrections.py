@@ -200,7 +200,6 @@ def _parse_amount(name: str, text: str) -> float | None:
 
 
 def _worth(unit: str, measure: _Measure | None, words: list[str]) -> float | None:
-    """The factor from `unit` to the setting's; None for another kind of unit."""
     if not unit or unit in words or unit.partition("/")[0] in words:
         return 1.0
     if measure is None:

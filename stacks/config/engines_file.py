@@ -100,9 +100,7 @@ class EnginesFile(Section):
 
 
 def named_engines() -> dict[str, NamedEngine]:
-    """The engines in $GANGWAY_ENGINES, else in ~/.gangway/engines.yaml, if it exists. InputError: the variable's file
-    is missing; ExceptionGroup: of InputError, the mistakes in the file.
-    """
+    """The engines in $GANGWAY_ENGINES, else ~/.gangway/engines.yaml. InputError, or a group of them: mistakes."""
     asked = os.environ.get(VARIABLE)
     path = Path(asked) if asked else _DEFAULT_PATH.expanduser()
     if not path.exists():

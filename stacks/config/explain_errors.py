@@ -88,9 +88,7 @@ def _misspelt_keys(details: Sequence[ErrorDetails], schema: _Schema) -> set[tupl
 
 
 def describe_setting(root: type[BaseModel], loc: Sequence[int | str], text: str) -> tuple[str, str]:
-    """What is allowed at `loc`, and the fix for `text`, which YAML reads as another type; both empty for an unknown
-    setting.
-    """
+    """What is allowed at `loc`, and the fix for `text`, which YAML reads as another type; empty for no setting."""
     schema = root.model_json_schema(schema_generator=_UnsortedSchema)
     setting = _setting_at(schema, loc)
     is_text = setting.schema.get("type") == "string"
@@ -161,7 +159,6 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
 
 
 def _explain_rule(detail: ErrorDetails, where: str) -> InputError:
-    """Explains a rule of the trainer (`gangway.trainer.core.errors.broken_rule`), which may name a field."""
     context = detail.get("ctx", {})
     key = f".{context['field']}" if context.get("field") else ""
     value = context.get("value", detail["input"])
@@ -170,9 +167,7 @@ def _explain_rule(detail: ErrorDetails, where: str) -> InputError:
 
 
 def _find_kinds(key: str, at: Sequence[int | str], schema: _Schema) -> str:
-    """Other kinds that have `key`, such as `engine.kind: slurm`; empty for none. `at`: pydantic's path of the mapping,
-    with the tags of unions.
-    """
+    """Other kinds that have `key`, such as `engine.kind: slurm`. `at`: pydantic's path, with the tags of unions."""
     for position in reversed(range(len(at))):
         before = _variant_at(schema, at[:position])
         if not _is_tag(at, position, before):

@@ -82,8 +82,8 @@ def folder_stack(folder: str) -> str:
 
 
 def project_name(stack_file: Path) -> str:
-    """The name in the Pulumi.yaml of the stack file's project: in the same folder, or in the parent folder if its
-    `stackConfigDir` names the file's folder. CHECKOUT_PROJECT outside any project. InputError: no name.
+    """The name in the stack file's project, in its folder or one above; CHECKOUT_PROJECT outside any. InputError: no
+    name.
     """
     own_folder = stack_file.absolute().parent
     for folder in (own_folder, own_folder.parent):

@@ -153,7 +153,6 @@ class JobFile(CommandKeys):
 
 
 def _parse_quantity(quantity: str) -> float:
-    """Parses Kubernetes' quantities: 64Gi is 64 * 2**30, 500m is 0.5."""
     match = _QUANTITY.fullmatch(quantity)
     assert match is not None, "validated before"
     number, unit = match.groups(default="")

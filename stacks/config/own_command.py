@@ -136,9 +136,7 @@ def check_one_workload(
 
 
 def output_folder(run_dir: str, output: str) -> str:
-    """Where one of `outputs` is stored: next to the run folder. Inside it, the command could replace a folder by a link
-    that root would follow when mounting.
-    """
+    """Where one of `outputs` is stored: outside the run folder, where a command could replace it by a link."""
     return f"{run_dir}.outputs{output}"
 
 

@@ -51,17 +51,9 @@ def read_yaml(
     *,
     kind: str = "stack",
 ) -> Any:
-    """Reads the only document of a YAML file; None for an empty file.
-
-    Args:
-        path: the file.
-        root: the model of the document. None: a stack file, whose settings are below `config`.
-        settings: the model of those settings.
-        kind: what the file is, for messages: "stack", "job", "suite".
-
-    Raises:
-        ExceptionGroup: of InputError, for each value that YAML reads as another type than it looks like.
-        InputError: the file cannot be read.
+    """Reads the only document of a YAML file; None for an empty file. `root`: its model; None: a stack file, with
+    `settings` below `config`. Raises InputError: unreadable; ExceptionGroup: values that YAML reads as another type
+    than they look like.
     """
     text = _read(path, kind)
     loader = yaml.CSafeLoader(text)
@@ -83,19 +75,8 @@ def read_yaml(
 def read_model(
     path: Path, model: type[Model], *, named: str, keys: str, folder: str, lined: Collection[Loc] = ()
 ) -> Model:
-    """Reads a YAML file into a model.
-
-    Args:
-        path: the file.
-        model: the model of the document.
-        named: what the file is, such as "suite".
-        keys: some keys for the message about an empty file, such as "name and kimg".
-        folder: where to find examples.
-        lined: places below which texts may have line breaks.
-
-    Raises:
-        ExceptionGroup: of InputError, one for each mistake.
-        InputError: the file cannot be read.
+    """Reads a YAML file into a model. `named`, `keys` and `folder` are for messages; texts below `lined` may have line
+    breaks. InputError, or a group of them: one for each mistake.
     """
     data = read_yaml(path, model, kind=named)
     if not isinstance(data, dict):
@@ -235,7 +216,6 @@ def _misread_value(node: yaml.Node, place: str, what: str, allowed: str = "", fi
 def _expected(
     node: yaml.Node, root: type[BaseModel] | None, settings: type[BaseModel] | None, loc: _Loc
 ) -> tuple[str, str]:
-    """What is allowed at `loc`, and the fix; empty for an unknown setting or a custom tag."""
     if not isinstance(node, yaml.ScalarNode) or node.tag not in _READ_AS:
         return "", ""
     if root is not None:

@@ -113,7 +113,6 @@ def _program(network: "torch.nn.Module", config: "TrainConfig") -> "torch.export
 
 
 def _shapes(config: "TrainConfig") -> dict[str, Any]:
-    """Declares each argument's first dimension as dynamic."""
     import torch
 
     return {each["name"]: {0: torch.export.Dim("batch", min=1)} for each in _inputs(config)}

@@ -1,11 +1,4 @@
-"""`python -m gangway.trainer sample`: grids and films of what a run's averaged generator makes, from any seed.
-
-    python -m gangway.trainer sample --run-dir runs/dcgan-digits --num 64 --out grid.png
-    python -m gangway.trainer sample --run-dir runs/dcgan-digits --num 16 --interpolate 24 --out walk.mp4
-
-The same seed gives the same images, and the first 16 of 64 are those of 16. gangway.trainer.checkpoint.samples makes
-the run's own grids.
-"""
+"""`python -m gangway.trainer sample`: grids and films of what a run's averaged generator makes, from any seed."""
 
 import argparse
 import math
@@ -162,7 +155,6 @@ def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> 
 
 
 def _classes(labels: str | None, config: "TrainConfig", num: int) -> "Tensor | None":
-    """Returns a class for each image, [num]; None for a run without classes."""
     import torch
 
     if labels is not None and not config.num_classes:
@@ -199,7 +191,6 @@ def _check_suffix(out: Path) -> None:
 
 
 def _check_amount(num: int, config: "TrainConfig", times: int) -> None:
-    """Checks that the images, repeated for a film, fit in memory."""
     bytes_each = math.prod(config.image_shape) * times
     most = _MOST_BYTES // bytes_each
     if num > most:

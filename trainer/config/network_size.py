@@ -312,7 +312,6 @@ def _r3gan_discriminator(config: TrainConfig) -> Iterator[Layer]:
 
 
 def _growing(width: int, config: TrainConfig) -> tuple[list[int], Mapping[int, int], Mapping[int, int], int]:
-    """Resolutions, width and pixels at each, and weights of a kernel per pair of channels."""
     resolutions = [SMALLEST << step for step in range(_doublings(config) + 1)]
     widths = {each: min(WIDEST, width * config.resolution // each) for each in resolutions}
     pixels = {each: prod(size_at(each, config.frames)) for each in resolutions}

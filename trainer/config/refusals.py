@@ -150,7 +150,6 @@ def _networks_refusal(
     room: str,
     also: Mapping[str, object] = MappingProxyType({}),
 ) -> Refusal:
-    """Networks that need too much; the nearest smaller ones, with what `also` has to change."""
     field, value = smaller_networks(config, needed_gib, fits)
     changes = {} if value is None else {field: value, **also}
     return Refusal(field, f"{field} {getattr(config, field)}: {need}", f"what fits into {room}", changes)

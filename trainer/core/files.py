@@ -84,7 +84,6 @@ def check_folder(path: Path, flag: str) -> None:
 
 
 def _folder_problem(path: Path) -> tuple[str, str]:
-    """The problem of a folder that cannot be created or written, and a fix; both empty if there is none."""
     if (invalid := _invalid_path_error(path)) is not None:
         return f"no such folder can be: {invalid.strerror}", ""
     existing = path.absolute()
@@ -100,7 +99,6 @@ def _folder_problem(path: Path) -> tuple[str, str]:
 
 
 def _invalid_path_error(path: Path) -> OSError | None:
-    """The error of an impossible path: a name that is too long, circular links."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -1,9 +1,4 @@
-"""`gangway reconcile` and `gangway audit`: compare bills with runs; find cloud resources that no state has. Read-only.
-
-$ gangway reconcile --bill focus.csv.gz --runs runs/
-$ gangway reconcile --bill exports/2026-10/ --runs runs/ --plan plan.json --usd-per EUR=1.08 --json
-$ gangway audit aws-p5-spot --state state.json --regions all --json
-"""
+"""`gangway reconcile` and `gangway audit`: compare bills with runs; find cloud resources that no state has."""
 
 import re
 from collections.abc import Sequence

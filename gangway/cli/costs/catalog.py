@@ -1,12 +1,4 @@
-"""`gangway catalog list` and `gangway catalog check`: list the machine catalogue, and compare it with other sources.
-
-    $ gangway catalog list --json
-    $ gangway catalog list --provider azure
-    $ gangway catalog check
-    $ gangway catalog check --live --region us-east-2
-
-Never changes the catalogue.
-"""
+"""`gangway catalog`: list the machine catalogue, and compare it with other sources. Never changes it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -107,7 +99,6 @@ def check(
 
 
 def _check_offline(*, as_json: bool) -> bool:
-    """Compare the catalogue with other public ones and print the result. True: every difference is explained."""
     from gangway.components.catalog.crosscheck import check as compare_with_others
     from gangway.components.catalog.loader import PROVIDERS, load_tpus
     from gangway.stacks.base.registry import sellers
@@ -191,7 +182,6 @@ def _rows(provider: "Provider") -> list[dict[str, Any]]:
 
 
 def _home_price(rows: Sequence[RowT], region: str) -> RowT | None:
-    """The price in `region`, or in the first one that has a price."""
     home = (row for row in rows if row.region == region)
     return next(home, rows[0] if rows else None)
 

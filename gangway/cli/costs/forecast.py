@@ -1,12 +1,4 @@
-"""`gangway forecast`, `when` and `simulate`: forecast a series with intervals; choose the hours of a forecast to train
-in; compare scheduling policies for many jobs on one cluster. Contacts no cloud and controls no job.
-
-$ gangway forecast grid.csv --horizon 24h --ledger grid-forecasts.jsonl --gauges /var/lib/node_exporter/grid.prom
-$ gangway forecast --simulate spot-price --plot spot.png
-$ gangway when forecast.csv --hours 10h --restart-sec 600 --deadline 24h --times 4
-$ gangway simulate gangway/suites/scheduling/spot-256.yaml --policy fifo --policy goodput --repeats 5
-$ gangway simulate --generate philly-like --jobs 200 --gpus 64 --seed 1
-"""
+"""`gangway forecast`, `when` and `simulate`: forecast a series, choose hours to train in, compare scheduling policies."""
 
 import math
 import shlex

@@ -1,9 +1,4 @@
-"""`gangway prices`: show the prices that estimates use, refresh them from the providers, and compare them.
-
-$ gangway prices show p5.48xlarge
-$ gangway prices refresh --provider azure --region eastus --dry-run
-$ gangway prices diff catalogue overlay
-"""
+"""`gangway prices`: show the prices that estimates use, refresh them from the providers, and compare them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,11 +1,4 @@
-"""`gangway quote` and `gangway tco`: rank all offers for a job; compare renting nodes with owning them. Offline.
-
-$ gangway quote --accelerator H100x8 --nodes 4 --hours 100 --deadline 130h
-$ gangway quote --accelerator v5p-64 --nodes 1 --hours 100 --sort risk --interruptions 0.15 --json
-$ gangway quote --accelerator H100x8 --nodes 4 --hours 60 --here "aws us-east-1 p5.48xlarge on-demand"
-$ gangway tco --accelerator H100x8 --nodes 4 --years 3
-$ gangway tco --accelerator A100x8 --capex 250000 --utilisation 0.5 --out runs/tco
-"""
+"""`gangway quote` and `gangway tco`: rank all offers for a job; compare renting nodes with owning them. Offline."""
 
 import math
 import re
@@ -99,7 +92,6 @@ def _is_clean(offer: "Offer", max_intensity: float) -> bool:
 
 
 def _parse_data(text: str, limits: "RegionLimits") -> "DataAt":
-    """Parse `aws:us-east-1=40`. InputError: invalid, or the limits do not allow data there."""
     from gangway.components.estimate.data_transfer import DataAt
     from gangway.components.estimate.regions import read_place, refusal
 

@@ -1,9 +1,4 @@
-"""`gangway job submit | list | status | record | logs | cancel | wait`: jobs on an existing engine.
-
-$ gangway job submit examples/jobs/digits.yaml
-$ gangway job logs -f digits-1
-$ gangway job wait digits-1
-"""
+"""`gangway job submit | list | status | record | logs | cancel | wait`: jobs on an existing engine."""
 
 import shlex
 import signal
@@ -129,7 +124,6 @@ def submit(
 
 
 def _copy_data(engine: "Engine", job: "JobFile") -> None:
-    """Copy the job's data set if it names a source and the engine takes one."""
     from gangway.jobs.job_folders import FolderEngine
 
     if job.data is None or job.data.source is None or not isinstance(engine, FolderEngine):
@@ -145,9 +139,7 @@ def _copy_data(engine: "Engine", job: "JobFile") -> None:
 def _burst(
     engine: "Engine", job_id: str, others: "Sequence[Site]", minutes: float, by: "By | None"
 ) -> "tuple[Engine, str, InputError | None]":
-    """Wait, then move a job that has not started to the best other engine with free capacity. Returns the job's engine
-    and id, and the error of a failed move.
-    """
+    """Wait, then move a job that has not started to the best other engine. Returns the error of a failed move, too."""
     from gangway.components.core.findings import InputError
     from gangway.jobs.base import EngineAwayError, Phase
     from gangway.jobs.moves import move_job
@@ -469,7 +461,6 @@ def _pause() -> None:
 
 
 def _status_line(found: "JobStatus") -> str:
-    """`digits-1: running on node-1, start 2: REASON`."""
     where = f" on {' '.join(found.nodes)}" if found.nodes and not found.phase.is_over else ""
     start = f", start {found.starts}" if found.known_starts > 1 else ""
     code = f", exit code {found.exit_code}" if found.phase.is_over and found.exit_code else ""
@@ -551,9 +542,7 @@ def _show_record(record: "JobRecord") -> None:
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """Raise SystemExit on the first signal, with a shell's exit code for it, and ignore later ones. Signals that are
-    ignored (as by nohup) or handled already are left alone.
-    """
+    """Raise SystemExit on the first signal, with a shell's exit code for it, and ignore later ones."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can set handlers
         return

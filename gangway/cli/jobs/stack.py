@@ -1,11 +1,4 @@
-"""`gangway job`: the status of a stack's job from its run bucket, or of a run from its folder. `gangway breaker`: show
-why a stack's launches are stopped, and allow them again.
-
-$ gangway job aws-p5-spot
-$ gangway job runs/two-nodes
-$ gangway job aws-p5-spot --scale --dry-run
-$ gangway breaker show aws-p5-spot
-"""
+"""`gangway job STACK`: the status of a stack's job or a run. `gangway breaker`: show and allow stopped launches."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -130,7 +123,6 @@ def reset(stack_or_file: _Stack) -> None:
 
 
 def _load_breaker(stack_or_file: str) -> "tuple[Breaker, str]":
-    """The stack's breaker, and its name in Pulumi."""
     from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.breaker import check_launches, get_breaker
     from gangway.stacks.config.paths import project_folder

@@ -215,8 +215,8 @@ def job_codes() -> Mapping[str, str]:
 
 
 def meaning(code: str, *, compared: bool) -> str:
-    """The meaning of a code without findings in a plan; empty for an unknown code. `compared`: whether the plan was
-    compared with an earlier one.
+    """The meaning of a code without findings in a plan, `compared` with an earlier one or not; empty for an unknown
+    code.
     """
     if code in job_codes() and code not in finding_codes():
         return f"{job_codes()[code]}\nNot checked here: `gangway job submit` checks job files."
