@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from gangway.components.catalog.loader import Catalog, CatalogFolder
 from gangway.components.catalog.schema import Fact, MachineType, Region
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.retention import NO_RETENTION, Retention
+from gangway.components.core.retention import NO_RETENTION, Retention, get_types
 from gangway.components.estimate.cost import CostComponent, CostEstimate, Declared
 from gangway.stacks.config.provider_settings import ProviderSettings
 from gangway.stacks.config.stack_config import StackConfig
@@ -129,14 +129,12 @@ class TagRules:
 
     def inputs(self) -> dict[str, str]:
         """By package, module and class (`aws:ec2:LaunchTemplate`), the input for tags."""
-        found, module = dict(self.more_types), ""
-        for word in self.types.split():
-            if word.endswith(":"):
-                module = word
-            else:
-                of_type = f"{self.package}:{module}{word}"
-                found[of_type] = self.other_inputs.get(of_type, self.input_name)
-        return found
+        listed = get_types(self.package, self.types, self.input_name)
+        return {
+            **self.more_types,
+            **listed,
+            **{name: self.other_inputs[name] for name in listed & self.other_inputs.keys()},
+        }
 
 
 @dataclass(frozen=True)

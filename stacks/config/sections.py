@@ -417,24 +417,20 @@ class JobConfig(StackJob):
         return effective_config(self.preset, self.settings, self.overrides())
 
 
-class QueueWork(StackJob):
-    """Replaces the job if the stack is a cluster with a queue; not a section of the stack file."""
-
-    # The queue's jobs are not known in advance.
+class _WithoutTrainer(StackJob):
     run_id: ClassVar[None] = None
     controller: ClassVar[None] = None
     autoscale: ClassVar[None] = None
+
+
+class QueueWork(_WithoutTrainer):
+    """Replaces the job if the stack is a cluster with a queue; not a section of the stack file."""
 
     max_hours: Number = HOURS_PER_MONTH
 
 
-class CommandConfig(StackJob, CommandKeys):
+class CommandConfig(_WithoutTrainer, CommandKeys):
     """A custom command in your own container."""
-
-    # Gangway's trainer does not run.
-    run_id: ClassVar[None] = None
-    controller: ClassVar[None] = None
-    autoscale: ClassVar[None] = None
 
     @model_validator(mode="before")
     @classmethod

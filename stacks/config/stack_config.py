@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from gangway.components.catalog.site import SiteConfig
 from gangway.components.core.findings import InputError
-from gangway.components.core.image_reference import ImageSignature, SignatureError, checked_signature, signed_name
+from gangway.components.core.image_reference import ImageSignature, checked_signature, signed_name
 from gangway.stacks.config.engine_settings import AnyEngine, KubernetesConfig, SlurmConfig, SystemdConfig
 from gangway.stacks.config.identity import is_valid_identity
 from gangway.stacks.config.section import Section
@@ -246,12 +246,12 @@ def signature_mistakes(config: StackConfig) -> Iterator[InputError]:
         return
     try:
         image_signature(config)
-    except SignatureError as error:
-        yield InputError(f"{_SIGNATURE}.{error.part}", error.problem, allowed=error.allowed, fix=error.fix)
+    except InputError as error:
+        yield error.within(_SIGNATURE, ".")
 
 
 def image_signature(config: StackConfig) -> ImageSignature | None:
-    """What machines verify, if anything. Raises SignatureError."""
+    """What machines verify, if anything. InputError: an invalid signature."""
     signed, image = config.image.signature, config.ready_image
     if signed is None or image is None or signed.public_key is None:
         return None

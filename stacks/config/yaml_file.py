@@ -36,7 +36,6 @@ _PLAIN_FORMS = {
     _TAG + "int": "a plain number, or ",
     _TAG + "float": "a plain number, or ",
 }
-_Loc = tuple[int | str, ...]
 # YAML readers disagree about other spellings: yes, a bare date, a time without a zone.
 _PLAIN_BOOLS = ("true", "false")
 _PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[-+]\d\d:\d\d)")
@@ -134,7 +133,7 @@ def _check_depth(text: str, path: Path) -> None:
 def _find_misread(
     document: yaml.Node | None, path: Path, root: type[BaseModel] | None, settings: type[BaseModel] | None
 ) -> Iterator[InputError]:
-    start: list[tuple[yaml.Node, _Loc]] = [] if document is None else [(document, ())]
+    start: list[tuple[yaml.Node, Loc]] = [] if document is None else [(document, ())]
     queue, visited = deque(start), 0
     while queue:
         node, loc = queue.popleft()
@@ -154,7 +153,7 @@ def _find_misread(
             queue.extend((item, (*loc, position)) for position, item in enumerate(node.value))
 
 
-def _misread_keys(node: yaml.MappingNode, path: Path, loc: _Loc) -> Iterator[InputError]:
+def _misread_keys(node: yaml.MappingNode, path: Path, loc: Loc) -> Iterator[InputError]:
     before: tuple[yaml.Node, yaml.Node] | None = None
     for key, value in node.value:
         if key.tag not in (_TAG + "str", _TAG + "merge"):
@@ -214,7 +213,7 @@ def _misread_value(node: yaml.Node, place: str, what: str, allowed: str = "", fi
 
 
 def _expected(
-    node: yaml.Node, root: type[BaseModel] | None, settings: type[BaseModel] | None, loc: _Loc
+    node: yaml.Node, root: type[BaseModel] | None, settings: type[BaseModel] | None, loc: Loc
 ) -> tuple[str, str]:
     if not isinstance(node, yaml.ScalarNode) or node.tag not in _READ_AS:
         return "", ""

@@ -1,4 +1,4 @@
-"""`gangway forecast`, `when` and `simulate`: forecast a series, choose hours to train in, compare scheduling policies."""
+"""`gangway forecast`, `when`, `simulate`: forecast a series, choose hours to train in, compare scheduling policies."""
 
 import math
 import shlex

@@ -10,13 +10,12 @@ import yaml
 
 from gangway.components.core.capacity import Spot
 from gangway.components.core.findings import Finding, Severity
-from gangway.components.core.retention import RetentionResource, retention_breaches
 from gangway.components.estimate.cost import Declared
-from gangway.stacks.base.provider import Provider
 from gangway.stacks.base.registry import all_providers, get_provider
 from gangway.stacks.base.rule import Limits, ResourceRule, Rule, StackRule, get_path, is_unknown, items, kind
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_costs import Pace
+from gangway.stacks.plan.rules.data_order import protection_breaches
 from gangway.stacks.plan.rules.resource_rules import (
     CLEAN_REGION,
     ENCRYPTED,
@@ -74,11 +73,6 @@ _EXPLAINED_BY = {
     SHIELDED.code: {"machine.trusted-launch-off"},
     SPOT_SAVES.code: {"checkpoint.interval", "capacity.spot-infeasible"},
 }
-
-
-def protection_breaches(provider: Provider, resources: Sequence[RetentionResource]) -> Iterator[str]:
-    """Resources that are deleted before the retained data that they protect or decrypt."""
-    return retention_breaches(resources, provider.retention, kind)
 
 
 def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
@@ -177,7 +171,7 @@ def with_guardrails(
     grid = find_grid(config)
     judged = (*resources, *(() if grid is None else (grid,)))
     rules = (_with_ranking(finding, config) for finding in findings_of_resources(judged, Limits()))
-    breaches = list(protection_breaches(get_provider(config.provider), resources))
+    breaches = list(protection_breaches(get_provider(config.provider).retention, resources))
     order = [PROTECTION_ORDER.finding(breaches)] if breaches else []
     more = (*rules, *order, *(() if job is None else unsaved_spot(config, job)))
     return (*before, *(new for new in more if not {new.code, *_EXPLAINED_BY.get(new.code, ())} & codes))

@@ -18,7 +18,8 @@ from gangway.stacks.base.rule import kind
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan import plan
-from gangway.stacks.plan.rules.guardrails import PROTECTION_ORDER, protection_breaches
+from gangway.stacks.plan.rules.data_order import protection_breaches
+from gangway.stacks.plan.rules.guardrails import PROTECTION_ORDER
 from gangway.stacks.program import build
 from gangway.stacks.recording import PlaceholderCloud, PlannedResource
 
@@ -39,7 +40,7 @@ def declared(stack: str, encryption: str = "customer-key") -> Resources:
 
 
 def breaches(stack: str, resources: Resources) -> list[str]:
-    return list(protection_breaches(get_provider(config_of(stack, "provider-key").provider), resources))
+    return list(protection_breaches(get_provider(config_of(stack, "provider-key").provider).retention, resources))
 
 
 @pytest.mark.slow
