@@ -7,6 +7,8 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
 
+from gangway.components.core.findings import GangwayError
+
 __all__ = ["LastExport"]
 
 SAY_SEC, POLL_SEC = 30.0, 10.0
@@ -18,7 +20,7 @@ _LOST = (
 )
 
 
-class LastExportError(Exception):
+class LastExportError(GangwayError):
     """The last writes are not in S3: the file system stays."""
 
 

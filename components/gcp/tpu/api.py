@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from gangway.components.core.findings import GangwayError
+
 __all__ = ["GOOGLE_API_URL", "TpuApi", "TpuError", "open_session", "status_error"]
 
 GOOGLE_API_URL = "https://tpu.googleapis.com"
@@ -26,7 +28,7 @@ LONGEST_PAUSE_SEC = 32.0
 RESOURCE_EXHAUSTED = 8
 
 
-class TpuError(RuntimeError):
+class TpuError(GangwayError):
     """The API refused, or timed out; the message has a fix. `status`: HTTP, -1 without an answer, 0 otherwise."""
 
     def __init__(self, message: str, status: int = 0) -> None:
