@@ -185,7 +185,7 @@ def test_no_function_is_too_long_to_read() -> None:
 
 
 def test_exceptions_outside_the_trainer_have_one_root() -> None:
-    """But for those of images, which import nothing of components but words, and what no `except Exception` may catch."""
+    """But for those of images, which import words of components alone, and what no `except Exception` may catch."""
     bases = {
         node.name: [ast.unparse(base) for base in node.bases]
         for path in MODULES

@@ -222,11 +222,6 @@ InstallCli = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON, and progress on standard error.")]
 
 
-@app.callback()
-def _bench() -> None:
-    """Keeps `bench` a group of commands."""
-
-
 @app.command()
 def run(
     suite: Annotated[str, typer.Argument(help="A suite's name, such as local-smoke, or the path of a suite file.")],

@@ -8,15 +8,14 @@ engines:
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gangway.components.catalog.loader import PROVIDERS
 from gangway.components.core.fields import Amount
 from gangway.components.core.findings import InputError
-from gangway.components.estimate.regions import read_place
-from gangway.stacks.config.section import Section
+from gangway.stacks.config.section import PlaceName, Section
 from gangway.stacks.config.yaml_file import read_model
 
 VARIABLE = "GANGWAY_ENGINES"
@@ -24,11 +23,6 @@ _DEFAULT_PATH = Path("~/.gangway/engines.yaml")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,38}")
 KINDS = ("local", "slurm", "kubernetes")
 """Kinds of engines; an engine cannot have one of them as its name."""
-
-
-def _check_region(text: str) -> str:
-    read_place(text, "")
-    return text
 
 
 class NamedEngine(Section):
@@ -47,7 +41,7 @@ class NamedEngine(Section):
     engine: str = Field(min_length=1, examples=["slurm:/shared/jobs@gpu"])
     via: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", examples=["ann@login.example.com"])
     program: str = Field(default="gangway", min_length=1, examples=["/opt/gangway/bin/gangway"])
-    region: Annotated[str, AfterValidator(_check_region)] | None = Field(default=None, examples=["aws:eu-central-1"])
+    region: PlaceName | None = Field(default=None, examples=["aws:eu-central-1"])
     machine_type: str | None = Field(default=None, min_length=1, examples=["p5.48xlarge"])
     capacity: Literal["on-demand", "spot"] = "on-demand"
     usd_per_node_hour: Amount | None = Field(default=None, examples=[11.5])

@@ -9,16 +9,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gangway.components.core.blob_url import CONTAINER_PATTERN
 from gangway.components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Seed, Whole
 from gangway.components.core.findings import InputError
 from gangway.components.core.foreign_files import foreign_path
-from gangway.components.estimate.regions import read_place
 from gangway.stacks.config.job_settings import Overrides, Settings, check_settings
 from gangway.stacks.config.own_command import COMMAND_KEYS, MULTILINE, CommandKeys, check_one_workload
-from gangway.stacks.config.section import Section
+from gangway.stacks.config.section import PlaceName, Section
 from gangway.stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig, RegionsConfig
 from gangway.stacks.config.yaml_file import read_model
 from gangway.trainer.config.parts.fields import MOST_KIMG
@@ -48,9 +47,7 @@ class DataConfig(Section):
         source: folder of a bucket or of this machine with the data set; the engine's folder keeps one copy.
     """
 
-    region: Annotated[str, AfterValidator(lambda text: read_place(text, "") and text)] = Field(
-        examples=["aws:us-east-1"]
-    )
+    region: PlaceName = Field(examples=["aws:us-east-1"])
     gib: Amount = Field(examples=[40])
     source: str | None = Field(
         default=None,

@@ -7,10 +7,11 @@ import platform
 import resource
 import shutil
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -123,8 +124,20 @@ def wait_passively(environment: MutableMapping[str, str]) -> None:
 
 
 MODULE = "python -m gangway.trainer"
-COMMANDS = ("train", "evaluate", "record", "data", "sample", "export", "presets", "memory", "control")
-"""Commands that `gangway` passes to the trainer unchanged."""
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "train": "train a GAN on this machine, or resume a run",
+        "evaluate": "evaluate a run's newest checkpoint and update its run.json",
+        "record": "rebuild run.json from stats.jsonl",
+        "data": "prepare data sets, or measure how fast they are read",
+        "sample": "make a grid or a film of generated images",
+        "export": "write a run's generator as ONNX, torch.export or safetensors",
+        "presets": "list the presets with their sources and departures from them",
+        "memory": "show the memory that a step needs on a worker's device",
+        "control": "replay a recorded run with other policies, or switch a controller off",
+    }
+)
+"""Commands that `gangway` passes to the trainer unchanged, with their help."""
 
 
 def program() -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXIT_PARTIAL = 1
 EXIT_INTERRUPTED = 130
 
-app = typer.Typer(help="The prices behind estimates: source, age, refresh from the providers.")
+app = typer.Typer(help="The prices behind estimates: source, age, refresh from the providers.", no_args_is_help=True)
 
 _Item = Annotated[
     str | None,
@@ -27,11 +27,6 @@ _Item = Annotated[
 _Provider = Annotated[str | None, typer.Option("--provider", help="Only this provider, such as aws.")]
 _Region = Annotated[str | None, typer.Option("--region", help="Only this region.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, each price with its source.")]
-
-
-@app.callback(invoke_without_command=True, no_args_is_help=True)
-def _prices() -> None:
-    """Keeps `prices` a group of commands."""
 
 
 @app.command()

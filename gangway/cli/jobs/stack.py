@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 EXIT_HELD = 1
 
-app = typer.Typer(help="The circuit breaker that stops launches when too many nodes fail.")
+app = typer.Typer(help="The circuit breaker that stops launches when too many nodes fail.", no_args_is_help=True)
 
 _Stack = Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")]
 
@@ -91,11 +91,6 @@ def _stack_lines(stack: str, *, scale: bool, dry_run: bool, images: int | None) 
     if replaces_nodes(config.provider):
         lines.append("launches are not stopped" if held is None else str(held))
     return lines
-
-
-@app.callback(invoke_without_command=True, no_args_is_help=True)
-def _breaker() -> None:
-    """Keeps `breaker` a group of commands."""
 
 
 @app.command()
