@@ -2,6 +2,7 @@
 machine.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume, fabric_variables
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
+from gangway.images.slurm.conf import SlurmMachine
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
 from gangway.stacks.config.sections import CommandConfig
@@ -295,3 +297,16 @@ def open_rendezvous_findings(config: StackConfig, where: str, fix: str) -> Itera
         )
     else:
         yield from rendezvous_findings(config)
+
+
+def slurm_machine(machine: MachineType, fabric: str | None) -> SlurmMachine:
+    """A machine of the catalogue or a site for Slurm. `fabric`: network between nodes besides Ethernet, if any."""
+    gpus = machine.num_accelerators.value if machine.backend == "nccl" else 0
+    model = re.sub(r"[^a-z0-9]", "_", machine.accelerator.rpartition("x")[0].lower())
+    return SlurmMachine(
+        cpus=machine.vcpus.value,
+        memory_gib=machine.memory_gib.value,
+        gpus=gpus,
+        gpu_type=model if gpus else "",
+        fabric=fabric,
+    )

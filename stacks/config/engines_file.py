@@ -56,13 +56,9 @@ class NamedEngine(Section):
         return engine
 
     @model_validator(mode="after")
-    def _check_program(self) -> Self:
+    def _check_keys(self) -> Self:
         if "program" in self.model_fields_set and self.via is None:
             raise ValueError("program only with via; leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _check_price(self) -> Self:
         if self.machine_type is not None and (self.region or "").partition(":")[0] not in PROVIDERS:
             raise ValueError(
                 f"machine_type only with a region of {', '.join(PROVIDERS)}, which have a catalogue; "

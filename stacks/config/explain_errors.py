@@ -344,13 +344,9 @@ def _length(schema: _Schema) -> str:
     low, high = schema.get("minItems"), schema.get("maxItems")
     if low and high:
         return f" of {low} entries" if low == high else f" of {low} to {high} entries"
-    return (
-        f" of at least {low} {'entry' if low == 1 else 'entries'}"
-        if low
-        else f" of at most {high} entries"
-        if high
-        else ""
-    )
+    if low:
+        return f" of at least {low} {'entry' if low == 1 else 'entries'}"
+    return f" of at most {high} entries" if high else ""
 
 
 def _fix(

@@ -112,12 +112,15 @@ class JobFile(CommandKeys):
             of_a_preset=_PRESET_KEYS,
             of_a_command=[name for name in COMMAND_KEYS if name != "image"],
         )
-        return self
-
-    @model_validator(mode="after")
-    def _check_data_set(self) -> Self:
         if self.data_dir is not None and self.data is not None and self.data.source is not None:
             raise ValueError("only one of data_dir and data.source; leave out data_dir to read the copy, or source")
+        if self.preset is None:
+            return self
+        if self.preset not in PRESETS:
+            raise InputError.not_among("preset", "not a preset of the trainer", self.preset, PRESETS)
+        if self.kimg is None:
+            raise ValueError("kimg is required with preset; write kimg: 20")
+        check_settings(self.preset, self.settings)
         return self
 
     @field_validator("resources")
@@ -133,16 +136,6 @@ class JobFile(CommandKeys):
         if resources and _parse_quantity(resources["memory"]) < _LEAST_MEMORY_MIB * 2**20:
             raise ValueError(f"{_LEAST_MEMORY_MIB}Mi of memory or more; fix memory: {resources['memory']!r}")
         return resources
-
-    @model_validator(mode="after")
-    def _check_preset(self) -> Self:
-        if self.preset is not None and self.preset not in PRESETS:
-            raise InputError.not_among("preset", "not a preset of the trainer", self.preset, PRESETS)
-        if self.preset is not None and self.kimg is None:
-            raise ValueError("kimg is required with preset; write kimg: 20")
-        if self.preset is not None:
-            check_settings(self.preset, self.settings)
-        return self
 
     def overrides(self) -> Overrides:
         """Fields of the trainer's configuration that have their own key."""

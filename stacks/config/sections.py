@@ -177,10 +177,6 @@ class ClusterConfig(Section):
         if (self.accelerator is None) == (self.machine_type is None):
             fix = "leave one of them out" if self.accelerator else "add one; `gangway catalog list` names both"
             raise ValueError(f"exactly one of accelerator and machine_type; {fix}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_root_device(self) -> Self:
         if self.image_id is None and "root_device_name" in self.model_fields_set:
             raise ValueError("root_device_name only with image_id; remove root_device_name")
         return self

@@ -19,8 +19,7 @@ from gangway.images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_dat
 from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
 from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
 from gangway.images.specs import Breaker, FileSystem
-from gangway.stacks.base.shared import head_host, queue_fabric
-from gangway.stacks.base.slurm_machine import slurm_machine
+from gangway.stacks.base.shared import head_host, queue_fabric, slurm_machine
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
