@@ -54,9 +54,8 @@ class DataGuard:
         self._retained: set[Key] = set()
 
     def watch(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-        """A transformation that guards a resource with data. A guarded resource is created before its predecessor is
-        deleted, so that refusing the creation loses nothing. A retained one would stay in the cloud, but the stack
-        would continue with an empty one.
+        """A transformation that guards a resource with data: it is created before its predecessor is deleted, so that
+        refusing the creation loses nothing.
         """
         if kind(args.type_) not in self._types:
             return None

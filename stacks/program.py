@@ -1,6 +1,4 @@
-"""From a StackConfig to resources, with the provider's program, and to the outputs of `pulumi up`. The Pulumi
-engine (`stacks/__main__.py`), the offline plan and the sandbox all call `build`.
-"""
+"""From a StackConfig to resources and to the outputs of `pulumi up`; engine, offline plan and sandbox use it."""
 
 from collections.abc import Mapping
 from typing import Any

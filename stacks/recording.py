@@ -1,6 +1,4 @@
-"""Runs a Pulumi program without the engine, in Pulumi's mock runtime with a fake cloud. Offline plan, sandbox and tests
-all use `record`.
-"""
+"""Runs a Pulumi program without the engine, in Pulumi's mock runtime with a fake cloud."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -87,9 +85,7 @@ def _control_plane(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _identities(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Azure takes a resource's identities as a list of ids and returns a mapping by id; for a system-assigned identity,
-    it returns the principal.
-    """
+    """Azure takes identities as a list of ids and returns a mapping; for a system-assigned one, the principal."""
     identity = inputs.get("identity")
     if isinstance(identity, dict) and identity.get("type") == "SystemAssigned":
         return {"identity": {**identity, "principalId": f"${{{label}.identity.principalId}}"}}

@@ -142,11 +142,6 @@ class JobSpec(_Frozen):
         """Whether the nodes of a custom command form one torchrun job."""
         return self.command is not None and self.command.torchrun_processes > 0 and self.num_nodes_max > 1
 
-    @property
-    def world_size_max(self) -> int:
-        """Number of processes when every node has joined."""
-        return self.num_nodes_max * self.processes_per_node
-
     def torchrun_argv(self) -> list[str]:
         """The arguments of torchrun. The launcher registers `gangway`, its c10d rendezvous: a node leaves at once
         without closing it for the others. A lost node is dropped after 3 heartbeats of 3 s.

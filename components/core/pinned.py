@@ -40,9 +40,7 @@ def record_choice(stack: str, encryption: str) -> pulumi.Output[str]:
 
 
 def check_choice(first: str, encryption: str) -> None:
-    """InputError if `encryption` differs from `first`. Both changes lose data: to the provider's key deletes the
-    stack's key, which encrypts the run bucket; to a stack's key replaces file systems and registries.
-    """
+    """InputError if `encryption` differs from `first`: either change loses data."""
     if first == encryption:
         return
     lost = ", and its key would be deleted while the run bucket has records under it"

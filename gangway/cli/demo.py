@@ -1,9 +1,4 @@
-"""`gangway demo`: plan, sandbox, training with an interruption, record and report in a few minutes.
-
-Simulated: the cloud (moto, in this process). Real: the plan, Pulumi's engine if `pulumi` is on PATH, botocore's
-validation of every request, the JobSpec, the training run on this machine and each figure of its record. The output
-labels both.
-"""
+"""`gangway demo`: plan, sandbox, training with an interruption, record and report; only the cloud is simulated."""
 
 import json
 import shutil

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gangway.cli.common import TRUSTED_KEY, print_json
+from gangway.cli.common import EXIT_FINDINGS, TRUSTED_KEY, print_json
 from gangway.components.core.findings import InputError, nearest_hint
 
 if TYPE_CHECKING:
@@ -16,18 +16,15 @@ if TYPE_CHECKING:
     from gangway.runs.run_folders import Run
 
 
-EXIT_DIFFERS = 1
 UNSIGNED_FLAG = "--allow-unsigned"
-_Kimg = Annotated[
-    float | None, typer.Option(help="Stop after this many thousand images; as many as recorded if omitted.")
-]
-_AllowUnsigned = Annotated[bool, typer.Option(UNSIGNED_FLAG, help="With --key: also accept an unsigned record.")]
 
 
 def reproduce(
     run: Annotated[str, typer.Argument(help="A run's directory, its run.json, or its id.")],
     runs: Annotated[Path, typer.Option(help="Folder in which to look for a run's id.")] = Path("runs"),
-    kimg: _Kimg = None,
+    kimg: Annotated[
+        float | None, typer.Option(help="Stop after this many thousand images; as many as recorded if omitted.")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The run's shards; those in or next to its directory if omitted.")
     ] = None,
@@ -41,7 +38,9 @@ def reproduce(
         ),
     ] = None,
     key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
-    allow_unsigned: _AllowUnsigned = False,
+    allow_unsigned: Annotated[
+        bool, typer.Option(UNSIGNED_FLAG, help="With --key: also accept an unsigned record.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Run a record again on this machine and compare: bit-equal, or how it differs and why that may be.
@@ -82,7 +81,7 @@ def reproduce(
         print_json(_to_json(then, now, folder, comparison))
     else:
         _show(then, now, comparison, Console())
-    raise typer.Exit(0 if comparison.bit_equal else EXIT_DIFFERS)
+    raise typer.Exit(0 if comparison.bit_equal else EXIT_FINDINGS)
 
 
 def _find_run(word: str, runs: Path, key: Path | None, *, allow_unsigned: bool) -> "Run":

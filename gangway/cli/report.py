@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import OVERWRITE, TRUSTED_KEY, check_figures_folder, check_new_file, check_page_folder
+from gangway.cli.common import (
+    EXIT_FINDINGS,
+    OVERWRITE,
+    TRUSTED_KEY,
+    check_figures_folder,
+    check_new_file,
+    check_page_folder,
+)
 from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
@@ -16,7 +23,6 @@ if TYPE_CHECKING:
     from gangway.runs.run_folders import Run
 
 
-EXIT_NOTHING = 1
 _PAGE_FILES = ("stats.jsonl", "samples.png")
 
 
@@ -258,7 +264,7 @@ def _write_focus(
             typer.echo(f"{record.id}: no --billing-account: BillingAccountId is the stack's name", err=True)
         rows += focus_rows(record, billing_account or record.stack or "none", version)
     if not rows:
-        raise typer.Exit(EXIT_NOTHING)
+        raise typer.Exit(EXIT_FINDINGS)
     if out is not None and out.suffix == ".parquet":
         write_whole(out, focus_parquet(rows, out, version))
         typer.echo(f"wrote {out}", err=True)

@@ -1,6 +1,4 @@
-"""Checks a stack against its own state before anything is sent. Refuses another identity for existing resources,
-another key for existing data, other addresses for a network in use, and an identity that another stack uses.
-"""
+"""Checks a stack against its own state, before anything is sent: its identity, its key, its network's addresses."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -88,9 +86,7 @@ def check_encryption(config: StackConfig, state: State) -> None:
 
 
 def check_addresses(config: StackConfig, state: State) -> None:
-    """InputError: the stack is up with another `network.cidr`, which the cloud refuses to change while machines are in
-    it.
-    """
+    """InputError: the stack is up with another `network.cidr`, which the cloud refuses to change while it is in use."""
     now = config.network.cidr
     first_quarter = str(next(ip_network(now).subnets(prefixlen_diff=2)))
     # The network's type, the end of its name -> its ranges, and the range that the setting would give it.

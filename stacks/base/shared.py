@@ -1,6 +1,4 @@
-"""Parts of a plan that are the same for all providers: head node, zone, tags, job and how its nodes connect, a site's
-machine.
-"""
+"""Parts of a plan that are the same for all providers: head node, zone, tags, job, connections, a site's machine."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,9 +1,4 @@
-"""The file that names engines, with their regions and prices.
-
-engines:
-  private: {engine: "slurm:/shared/jobs@gpu", region: "hosts:lab/DE", usd_per_node_hour: 11.5}
-  aws-spot: {engine: "kubernetes:prod@team-a/gpu", region: "aws:us-east-1", machine_type: p5.48xlarge, capacity: spot}
-"""
+"""The file that names engines, with their regions and prices; see docs/hybrid.md."""
 
 import os
 import re

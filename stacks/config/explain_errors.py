@@ -1,5 +1,5 @@
-"""Turns pydantic's validation errors into InputErrors with place, value, allowed and fix, worded from the models' JSON
-schema (pydantic's messages speak of Python).
+"""Turns pydantic's validation errors into InputErrors, worded from the models' JSON schema, since pydantic speaks
+Python.
 """
 
 import json
@@ -53,15 +53,9 @@ def explain(
     namespace: str = "gangway:",
     settle: Settle = lambda _, meant: meant,
 ) -> list[InputError]:
-    """One InputError for each of pydantic's errors.
-
-    Args:
-        error: what pydantic found.
-        root: the model of the document; its fields are keys of the namespace.
-        place: file or stack, put before each config path; may be empty.
-        examples: by config path of a section or one of its keys, the example to show instead of the model's.
-        namespace: put before each top-level key.
-        settle: adjusts a suggested value to the rest of the file.
+    """One InputError for each of pydantic's errors. `root`: the model of the document; `place`: file or stack, may be
+    empty; `examples`: shown instead of the model's, by config path; `settle`: adjusts a suggested value to the rest of
+    the file.
     """
     schema = root.model_json_schema(schema_generator=_UnsortedSchema)
     _set_examples(schema, examples)

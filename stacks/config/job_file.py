@@ -1,8 +1,4 @@
-"""A job file: one job for an existing engine, either a preset of the trainer or a custom command.
-
-{name: digits, preset: dcgan-digits, kimg: 20, max_hours: 1, nodes: {min: 1, max: 2}, processes_per_node: 2}
-{name: mine, command: [python, train.py], image: registry.example.com/mine@sha256:..., max_hours: 4}
-"""
+"""A job file: one job for an existing engine, either a preset of the trainer or a custom command."""
 
 import re
 from enum import StrEnum

@@ -1,7 +1,4 @@
-"""The TrainConfig of a job, from its preset and the job's changes. Plan, findings, bench and nodes all use it.
-
-`kimg`, `seed` and `checkpoint_kimg` are keys of the job itself.
-"""
+"""The TrainConfig of a job, from its preset and the job's changes. Plan, findings, bench and nodes all use it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,6 +1,4 @@
-"""A provider's part of the stack file: its section, with secrets, and which of the common settings it reads, in which
-form.
-"""
+"""A provider's part of the stack file: its section, with secrets, and which common settings it reads."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -103,9 +101,7 @@ Encrypted = Annotated[str | None, BeforeValidator(_hide_encrypted)]
 def plaintext_mistakes(
     section: str, setting: str, value: str | None, what: str, otherwise: str
 ) -> Iterator[InputError]:
-    """A mistake if the secret `value` is in plain text; never repeats it. `otherwise`: what is used without the
-    setting.
-    """
+    """A mistake, which never repeats `value`, if a secret is in plain text. `otherwise`: used without the setting."""
     if value in (None, ENCRYPTED):
         return
     from pulumi.runtime.config import is_config_secret  # takes a third of a second, and few stacks have secrets

@@ -1,6 +1,4 @@
-"""StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated.
-`gangway.stacks.loading.loader` reads it from a file or from the engine. Also the required signature of its image.
-"""
+"""StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
@@ -34,24 +32,15 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig) -> None:
-    promised = sum(team.nodes for team in engine.teams)
-    if promised > cluster.nodes.max:
-        raise InputError(
-            "nodes.max",
-            f"gangway:engine.teams guarantees {promised} nodes",
-            value=cluster.nodes.max,
-            allowed=f"at least {promised}",
-            fix=f"write max: {promised}, or guarantee fewer nodes",
-        )
+    promised, most = sum(team.nodes for team in engine.teams), cluster.nodes.max
+    needs = [(promised, f"gangway:engine.teams guarantees {promised} nodes", "guarantee fewer nodes")]
     for team in engine.teams:
-        if team.max_nodes is not None and team.max_nodes > cluster.nodes.max:
-            raise InputError(
-                "nodes.max",
-                f"team {team.name} of gangway:engine.teams may use {team.max_nodes} nodes",
-                value=cluster.nodes.max,
-                allowed=f"at least {team.max_nodes}",
-                fix=f"write max: {team.max_nodes}, or a smaller max_nodes",
-            )
+        problem = f"team {team.name} of gangway:engine.teams may use {team.max_nodes} nodes"
+        needs.append((team.max_nodes or 0, problem, "a smaller max_nodes"))
+    for nodes, problem, otherwise in needs:
+        if nodes > most:
+            fix = f"write max: {nodes}, or {otherwise}"
+            raise InputError("nodes.max", problem, value=most, allowed=f"at least {nodes}", fix=fix)
 
 
 class StackConfig(Section):
@@ -195,11 +184,6 @@ class StackConfig(Section):
             return self.job
         assert isinstance(self.engine, SlurmConfig | KubernetesConfig), "a job is required without a queue"
         return QueueWork(keep_runs=self.engine.keep_runs)
-
-    @property
-    def job_hours(self) -> float | None:
-        """Hours after which the nodes stop the job; None for a cluster with a queue."""
-        return None if self.job is None else self.job.max_hours
 
     @property
     def expected_nodes(self) -> int:

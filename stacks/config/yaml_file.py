@@ -1,5 +1,4 @@
-"""Reads hand-written YAML files. Mistakes are values that YAML reads as another type than they look like, texts with
-invisible characters, which can do harm in terminals and scripts, and texts that are too long.
+"""Reads hand-written YAML files. Mistakes are values that YAML reads as another type, invisible characters, long texts.
 """
 
 import errno
@@ -25,17 +24,13 @@ _MAX_DEPTH = 100
 _OTHER_FILE = "name another file"
 _TAG = "tag:yaml.org,2002:"
 _READ_AS = {
-    _TAG + "bool": "true or false",
-    _TAG + "timestamp": "a date",
-    _TAG + "int": "a number",
-    _TAG + "float": "a number",
-    _TAG + "null": "no value",
+    _TAG + "bool": ("true or false", "true or false, or "),
+    _TAG + "timestamp": ("a date", ""),
+    _TAG + "int": ("a number", "a plain number, or "),
+    _TAG + "float": ("a number", "a plain number, or "),
+    _TAG + "null": ("no value", ""),
 }
-_PLAIN_FORMS = {
-    _TAG + "bool": "true or false, or ",
-    _TAG + "int": "a plain number, or ",
-    _TAG + "float": "a plain number, or ",
-}
+"""What YAML reads a value as, and how to write it as that."""
 # YAML readers disagree about other spellings: yes, a bare date, a time without a zone.
 _PLAIN_BOOLS = ("true", "false")
 _PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[-+]\d\d:\d\d)")
@@ -50,9 +45,8 @@ def read_yaml(
     *,
     kind: str = "stack",
 ) -> Any:
-    """Reads the only document of a YAML file; None for an empty file. `root`: its model; None: a stack file, with
-    `settings` below `config`. Raises InputError: unreadable; ExceptionGroup: values that YAML reads as another type
-    than they look like.
+    """The only document of a YAML file. `root`: its model; None: a stack file, with `settings` below `config`.
+    InputError, or a group of them for values that YAML reads as another type than they look like.
     """
     text = _read(path, kind)
     loader = yaml.CSafeLoader(text)
@@ -74,9 +68,7 @@ def read_yaml(
 def read_model(
     path: Path, model: type[Model], *, named: str, keys: str, folder: str, lined: Collection[Loc] = ()
 ) -> Model:
-    """Reads a YAML file into a model. `named`, `keys` and `folder` are for messages; texts below `lined` may have line
-    breaks. InputError, or a group of them: one for each mistake.
-    """
+    """Reads a YAML file into a model; below `lined`, texts may have line breaks. InputError, or a group of them."""
     data = read_yaml(path, model, kind=named)
     if not isinstance(data, dict):
         raise InputError(
@@ -199,16 +191,15 @@ def _is_odd(node: yaml.Node) -> bool:
 
 
 def _misread_value(node: yaml.Node, place: str, what: str, allowed: str = "", fix: str = "") -> InputError:
-    read_as = _READ_AS.get(node.tag, f"something tagged {node.tag.replace(_TAG, '!!')}")
+    read_as, plain = _READ_AS.get(node.tag, (f"something tagged {node.tag.replace(_TAG, '!!')}", ""))
     if not isinstance(node, yaml.ScalarNode):
         return InputError(place, f"YAML reads {what} as {read_as}", allowed="no tags", fix="write it without the tag")
-    plain = _PLAIN_FORMS.get(node.tag, "") if what == "this" else ""
     return InputError(
         place,
         f"YAML reads {what} as {read_as}",
         value=node.value,
         allowed=allowed or "text, decimal numbers, true and false, and a time with its zone",
-        fix=fix or f'write {plain}"{node.value}" in quotes for text',
+        fix=fix or f'write {plain if what == "this" else ""}"{node.value}" in quotes for text',
     )
 
 

@@ -1,6 +1,4 @@
-"""Compares a plan with an earlier one (`gangway plan --json`): resources, dollars, energy, carbon. `pulumi preview`
-compares with the cloud.
-"""
+"""Compares a plan with an earlier one (`gangway plan --json`): resources, dollars, energy, carbon."""
 
 import gzip
 import json
@@ -32,22 +30,15 @@ from gangway.stacks.recording import PlannedResource
 from gangway.trainer.core.regular_files import read_text_file
 
 _REFERENCE = re.compile(r"\$\{(\w+\.[^.}]+)\.([^}]+)\}")
-
-
 _ALWAYS_NEW = {
     "aws:ec2:LaunchTemplate": frozenset({"latestVersion"}),
     "docker-build:index:Image": frozenset({"contextHash", "digest", "ref"}),
 }
 """Outputs that change with every update."""
-
-
 _GZIPPED = "H4sI"
 """The first bytes of gzip in base64, as in user data."""
-
-
 _SECRET = "[secret]"
-
-
+_REGION, _MOVED = "region", "another region"
 _NOT_IN_CLOUD = ("gangway:", "pulumi:")
 """Prefixes of types that are in no cloud: components, and the engine's own."""
 
@@ -67,15 +58,7 @@ class Effect(IntEnum):
         return _EFFECTS[self]
 
 
-_EFFECTS = {
-    Effect.IN_PLACE: "in place",
-    Effect.NEW_NODES: "new nodes",
-    Effect.UNKNOWN: "not known",
-    Effect.REPLACED: "replaced",
-    Effect.HEAD_REPLACED: "replaces the head",
-    Effect.NODES_RESTARTED: "restarts nodes",
-    Effect.DATA_LOST: "loses data",
-}
+_EFFECTS = ("in place", "new nodes", "not known", "replaced", "replaces the head", "restarts nodes", "loses data")
 
 
 @dataclass(frozen=True)
@@ -479,9 +462,6 @@ def _figure(plan: Mapping[str, Any], path: str) -> float | None:
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None
     return None if found is None else float(found)
-
-
-_REGION, _MOVED = "region", "another region"
 
 
 def _matches(path: str, inputs: Collection[str]) -> bool:

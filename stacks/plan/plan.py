@@ -1,6 +1,4 @@
-"""The offline plan: runs the program of `pulumi up` in the SDK's test runtime, then prices and checks it, without
-credentials, network or CLI. Ids that do not exist yet are written `${Type.name.id}`.
-"""
+"""The offline plan: runs the program of `pulumi up` in the SDK's test runtime, then prices and checks it."""
 
 import json
 from dataclasses import dataclass

@@ -134,9 +134,7 @@ _NOT_COUNTED = "not counted: libraries' work space, the CUDA context, what the a
 
 
 def add_memory(parser: "Parser") -> None:
-    """Adds the arguments of `memory`, beside those that say what is trained: a step's memory, part by part, estimated
-    without torch; `--trace` follows a step on torch's meta device besides, which allocates nothing.
-    """
+    """Adds the arguments of `memory`, beside those that say what is trained."""
     parser.add_argument("--workers", type=count, default=1, metavar="N", help="workers per node [1]")
     parser.add_argument("--nodes", type=count, default=1, metavar="N", help="number of nodes [1]")
     parser.add_argument("--trace", action="store_true", help="also trace a step's tensors, on torch's meta device")

@@ -56,11 +56,9 @@ def sample(
     frames_per_sec: int = 16,
     overwrite: bool = False,
 ) -> int:
-    """Writes a grid or a film, and returns the images that the generator has been trained for. `out` is .png, .mp4 or
-    .gif; a PNG of clips is a strip, a row of frames for each. `labels` are comma-separated classes, taken in turn, None
-    for all; `truncation` bounds each latent's numbers; `interpolate` is frames from one latent to the next, None for no
-    film of images. TrainerError: a file that is there already, unless `overwrite`; no checkpoint, an unknown suffix or
-    class, options that do not fit, or more pixels than fit in memory.
+    """Writes a grid or a film, and returns the images that the generator was trained for. A PNG of clips is a strip;
+    `labels` are taken in turn; `interpolate` is frames from one latent to the next. TrainerError: a file that exists,
+    no checkpoint, options that do not fit, or more pixels than fit in memory.
     """
     _check_suffix(out)
     import torch

@@ -243,14 +243,12 @@ _CATALOGUE = (
 )
 
 
-CATALOGUE: Mapping[str, Preset] = MappingProxyType(
-    {
-        entry.config.preset: entry._replace(
-            departures=(*entry.departures, *departures(entry.config)), published=PUBLISHED.get(entry.config.preset, {})
-        )
-        for entry in _CATALOGUE
-    }
-)
+CATALOGUE: Mapping[str, Preset] = {
+    entry.config.preset: entry._replace(
+        departures=(*entry.departures, *departures(entry.config)), published=PUBLISHED.get(entry.config.preset, {})
+    )
+    for entry in _CATALOGUE
+}
 """Every preset with its source, by name."""
 
 PRESETS: Mapping[str, TrainConfig] = MappingProxyType({name: entry.config for name, entry in CATALOGUE.items()})

@@ -44,8 +44,7 @@ def try_lock(file: IO[bytes]) -> bool | None:
 
 
 def read_input(path: Path, fix: str, missing: str = "no such file", most_bytes: int = MOST_BYTES) -> bytes:
-    """A whole file's content. TrainerError with `fix`: unreadable, no regular file, too large, or there is none
-    (`missing` is how to call that).
+    """A whole file's content. TrainerError with `fix`: unreadable, too large, or none (`missing` is how to call that).
     """
     try:
         return read_file(path, most_bytes)
@@ -147,8 +146,7 @@ def cannot_be_written(path: Path, error: OSError) -> TrainerError:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
-    """Open a binary file that replaces `path` when the block succeeds (TrainerError: not writable). Its temporary name
-    is random, against links planted in a shared folder.
+    """Open a binary file that replaces `path` when the block succeeds; its random name is safe against planted links.
     """
     temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}-{path.name}")
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from gangway.cli.common import print_json
+from gangway.cli.common import EXIT_FINDINGS, print_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gangway.stacks.base.provider import Provider
 
 RowT = TypeVar("RowT", "MachinePrice", "TpuPrice")
-EXIT_DIFFERENT = 1
 _NAMED = 3
 """Machine types that a row names one by one."""
 
@@ -80,7 +79,7 @@ def check(
     Exit code 0: no difference without a known reason. 1: differences. 2: EC2 could not be read.
     """
     if not live:
-        raise typer.Exit(0 if _check_offline(as_json=as_json) else EXIT_DIFFERENT)
+        raise typer.Exit(0 if _check_offline(as_json=as_json) else EXIT_FINDINGS)
     import boto3
 
     outcome = check_live(region, boto3.client("ec2", region_name=region))
@@ -95,7 +94,7 @@ def check(
         console.print(f"{outcome.compared} types compared in {region}, {len(outcome.differences)} differences")
         if outcome.not_offered:
             console.print(f"not offered in {region}: {', '.join(outcome.not_offered)}")
-    raise typer.Exit(EXIT_DIFFERENT if outcome.differences else 0)
+    raise typer.Exit(EXIT_FINDINGS if outcome.differences else 0)
 
 
 def _check_offline(*, as_json: bool) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import print_json
+from gangway.cli.common import EXIT_FINDINGS, print_json
 from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gangway.finops.prices.difference import Price
     from gangway.finops.prices.refresh import Report
 
-EXIT_PARTIAL = 1
 EXIT_INTERRUPTED = 130
 
 app = typer.Typer(help="The prices behind estimates: source, age, refresh from the providers.", no_args_is_help=True)
@@ -107,7 +106,7 @@ def refresh(
         print_json({"providers": documents, "failed": failures})
     for name in (name for name in chosen if name in failures):
         typer.secho(f"{name}: not read: {failures[name]}", fg=typer.colors.RED, err=True)
-    raise typer.Exit(EXIT_PARTIAL if failures else 0)
+    raise typer.Exit(EXIT_FINDINGS if failures else 0)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import OVERWRITE, check_new_file, check_range, choose, print_json
+from gangway.cli.common import EXIT_FINDINGS, OVERWRITE, check_new_file, check_range, choose, print_json
 from gangway.components.core.findings import InputError
 from gangway.stacks.config.corrections import TPU_SLICE, Span, parse_number
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gangway.stacks.base.provider import Provider
 
 
-EXIT_NOTHING = 1
 _LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")
 MOST_NODES = 1_000_000
 MOST_HOURS = 876_000.0
@@ -83,7 +82,7 @@ def quote(
         from rich.console import Console
 
         show_answer(answer, Console())
-    raise typer.Exit(0 if ranking.ranked else EXIT_NOTHING)
+    raise typer.Exit(0 if ranking.ranked else EXIT_FINDINGS)
 
 
 def _is_clean(offer: "Offer", max_intensity: float) -> bool:

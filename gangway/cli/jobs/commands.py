@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gangway.cli.common import EXIT_BAD_INPUT, load_stack, print_json
+from gangway.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, load_stack, print_json
 from gangway.cli.jobs.stack import job as show_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rich.table import Table
     from typer._click import Context
 
     from gangway.components.core.findings import InputError
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 _POLL_SEC, _MIN_RETRY_SEC = 0.5, 1.0
 _MAX_NAMES = 20
-_EXIT_FAILED = 1
 _On = Annotated[
     str | None,
     typer.Option("--on", metavar="ENGINE", help="local:FOLDER, slurm:FOLDER or kubernetes:@NAMESPACE/QUEUE."),
@@ -279,16 +277,11 @@ def list_jobs(
     if not found:
         _print_err(f"no jobs on {engine.kind}, {engine.where}")
         return
-    from rich.table import Table
-
-    table = Table()
-    for column in ("job", "state", "user", "team", "starts", "nodes", "why"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for each in found:
-        nodes = " ".join(each.nodes)
         starts = "" if each.starts is None else str(each.starts)
-        table.add_row(each.id, str(each.phase), each.user, each.team, starts, nodes, each.reason)
-    _print_table(table)
+        rows.append((each.id, str(each.phase), each.user, each.team, starts, " ".join(each.nodes), each.reason))
+    _print_table(("job", "state", "user", "team", "starts", "nodes", "why"), rows)
 
 
 @jobs.command()
@@ -308,15 +301,11 @@ def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as 
     if not known:
         _print_err("no named engines; docs/hybrid.md shows how to name them")
         return
-    from rich.table import Table
-
-    table = Table()
-    for column in ("name", "engine", "region", "node-hour", "source"):
-        table.add_column(column, overflow="fold")
+    lines = []
     for name, (own, nodes) in known.items():
         price = "unknown" if nodes.usd_per_hour is None else f"${nodes.usd_per_hour:,.2f}"
-        table.add_row(name, own.engine, own.region or "unknown", price, nodes.source)
-    _print_table(table)
+        lines.append((name, own.engine, own.region or "unknown", price, nodes.source))
+    _print_table(("name", "engine", "region", "node-hour", "source"), lines)
 
 
 @jobs.command()
@@ -446,13 +435,19 @@ def wait(job_id: _Id, on: _On = None) -> None:
         found = wait_until_over(get_engine(on), job_id, print_change)
     typer.echo(_status_line(found))
     codes = {Phase.DONE: 0, Phase.BAD_INPUT: EXIT_BAD_INPUT}
-    raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))
+    raise typer.Exit(codes.get(found.phase, EXIT_FINDINGS))
 
 
-def _print_table(table: "Table") -> None:
+def _print_table(columns: "Sequence[str]", rows: "Sequence[tuple[str, ...]]") -> None:
     """Without markup: users may write `[gpu]` or `:x:`."""
     from rich.console import Console
+    from rich.table import Table
 
+    table = Table()
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     Console(markup=False, emoji=False).print(table)
 
 

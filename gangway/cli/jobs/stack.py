@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import load_stack
+from gangway.cli.common import EXIT_FINDINGS, load_stack
 
 if TYPE_CHECKING:
     from gangway.jobs.systemd.breaker import Breaker
 
-EXIT_HELD = 1
 
 app = typer.Typer(help="The circuit breaker that stops launches when too many nodes fail.", no_args_is_help=True)
 
@@ -101,7 +100,7 @@ def show(stack_or_file: _Stack) -> None:
     """
     held = _load_breaker(stack_or_file)[0].read_held()
     typer.echo("launches are not stopped" if held is None else str(held))
-    raise typer.Exit(0 if held is None else EXIT_HELD)
+    raise typer.Exit(0 if held is None else EXIT_FINDINGS)
 
 
 @app.command()

@@ -209,9 +209,7 @@ def job_codes() -> Mapping[str, str]:
 
 
 def meaning(code: str, *, compared: bool) -> str:
-    """The meaning of a code without findings in a plan, `compared` with an earlier one or not; empty for an unknown
-    code.
-    """
+    """What a code without findings in a plan means; empty for an unknown one. `compared`: with an earlier plan."""
     if code in job_codes() and code not in finding_codes():
         return f"{job_codes()[code]}\nNot checked here: `gangway job submit` checks job files."
     text = finding_codes().get(code, "")
