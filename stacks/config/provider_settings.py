@@ -89,12 +89,11 @@ ENCRYPTED = "[encrypted in the stack file]"
 """Replaces a secret that only the engine can decrypt."""
 
 
-def _hide_encrypted(value: Any) -> Any:
-    # Pulumi writes secrets into the stack file as `{secure: ...}`.
-    return ENCRYPTED if isinstance(value, dict) and set(value) == {"secure"} else value
-
-
-Encrypted = Annotated[str | None, BeforeValidator(_hide_encrypted)]
+# Pulumi writes secrets into the stack file as `{secure: ...}`.
+Encrypted = Annotated[
+    str | None,
+    BeforeValidator(lambda value: ENCRYPTED if isinstance(value, dict) and set(value) == {"secure"} else value),
+]
 """A setting that must be encrypted; None if omitted."""
 
 

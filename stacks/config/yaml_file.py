@@ -1,5 +1,4 @@
-"""Reads hand-written YAML files. Mistakes are values that YAML reads as another type, invisible characters, long texts.
-"""
+"""Reads hand-written YAML files. Mistakes are values that YAML reads as another type, invisible text, too much text."""
 
 import errno
 import re

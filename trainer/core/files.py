@@ -44,8 +44,7 @@ def try_lock(file: IO[bytes]) -> bool | None:
 
 
 def read_input(path: Path, fix: str, missing: str = "no such file", most_bytes: int = MOST_BYTES) -> bytes:
-    """A whole file's content. TrainerError with `fix`: unreadable, too large, or none (`missing` is how to call that).
-    """
+    """A whole file's content. TrainerError with `fix`: unreadable, too large, or none (`missing` is its problem)."""
     try:
         return read_file(path, most_bytes)
     except (FileNotFoundError, NotADirectoryError):
@@ -146,8 +145,7 @@ def cannot_be_written(path: Path, error: OSError) -> TrainerError:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
-    """Open a binary file that replaces `path` when the block succeeds; its random name is safe against planted links.
-    """
+    """Open a binary file that replaces `path` when the block succeeds. Its random name defeats planted links."""
     temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -34,8 +34,7 @@ class UnfitFileError(OSError):
 
 
 def open_file(path: Path, mode: str = "rb", buffering: int = -1) -> IO[bytes]:
-    """A regular file; links are followed. What is only written may be a device, too. OSError; UnfitFileError: no file.
-    """
+    """A regular file, of which links are followed; what is only written may be a device. UnfitFileError: it is none."""
     try:
         descriptor = os.open(path, _FLAGS[mode] | _AT_ONCE, 0o666)
     except OSError as error:

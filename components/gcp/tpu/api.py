@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from gangway.components.core.findings import GangwayError
+from gangway.components.core.http_reply import Reply
 
 __all__ = ["GOOGLE_API_URL", "TpuApi", "TpuError", "open_session", "status_error"]
 
@@ -40,27 +41,12 @@ class QuotaError(TpuError):
     """The project's quota is exceeded, or the API's rate limit did not end in time."""
 
 
-class Response(Protocol):
-    """The part of `requests.Response` that is used here."""
-
-    @property
-    def status_code(self) -> int:
-        """The HTTP status."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The body."""
-        ...
+class Response(Reply, Protocol):
+    """A response with its headers."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers, case-insensitive."""
-        ...
-
-    def json(self) -> Any:
-        """The body as JSON. ValueError: it is not JSON."""
-        ...
+        """Case-insensitive."""
 
 
 class Session(Protocol):

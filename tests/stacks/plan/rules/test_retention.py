@@ -18,8 +18,7 @@ from gangway.stacks.base.rule import kind
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan import plan
-from gangway.stacks.plan.rules.data_order import protection_breaches
-from gangway.stacks.plan.rules.guardrails import PROTECTION_ORDER
+from gangway.stacks.plan.rules.guardrails import PROTECTION_ORDER, protection_breaches
 from gangway.stacks.program import build
 from gangway.stacks.recording import PlaceholderCloud, PlannedResource
 
