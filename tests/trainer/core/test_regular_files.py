@@ -103,9 +103,7 @@ OWN = {
         "gangway/bench/cloud.py",
         "gangway/bench/local.py",
         "gangway/bench/runner.py",
-        "gangway/bench/scaling.py",
     ),  # what
-    *("gangway/bench/experiment/runner.py", "gangway/bench/reproduce/rerun.py"),
     *("gangway/cli/demo.py", "gangway/cli/init.py", "gangway/jobs/local/run.py"),
     *("gangway/jobs/serve.py", "trainer/core/heartbeat.py", "trainer/launch/rendezvous.py"),
     *("trainer/preemption/notices.py", "trainer/telemetry/tracking.py", "trainer/checkpoint/samples.py"),
