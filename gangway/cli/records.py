@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 
 UNSIGNED_FLAG = "--allow-unsigned"
+_Kimg = Annotated[
+    float | None, typer.Option(help="Stop after this many thousand images; as many as recorded if omitted.")
+]
+_AllowUnsigned = Annotated[bool, typer.Option(UNSIGNED_FLAG, help="With --key: also accept an unsigned record.")]
 
 
 def reproduce(
     run: Annotated[str, typer.Argument(help="A run's directory, its run.json, or its id.")],
     runs: Annotated[Path, typer.Option(help="Folder in which to look for a run's id.")] = Path("runs"),
-    kimg: Annotated[
-        float | None, typer.Option(help="Stop after this many thousand images; as many as recorded if omitted.")
-    ] = None,
+    kimg: _Kimg = None,
     data: Annotated[
         Path | None, typer.Option(help="The run's shards; those in or next to its directory if omitted.")
     ] = None,
@@ -38,9 +40,7 @@ def reproduce(
         ),
     ] = None,
     key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
-    allow_unsigned: Annotated[
-        bool, typer.Option(UNSIGNED_FLAG, help="With --key: also accept an unsigned record.")
-    ] = False,
+    allow_unsigned: _AllowUnsigned = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Run a record again on this machine and compare: bit-equal, or how it differs and why that may be.
