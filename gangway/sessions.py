@@ -5,7 +5,7 @@ import subprocess
 from typing import Any, Protocol
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.http_reply import Reply
+from gangway.components.core.http_reply import Reply, Session
 
 
 class Poster(Protocol):
@@ -15,14 +15,11 @@ class Poster(Protocol):
         """Send one request."""
 
 
-class Session(Poster, Protocol):
+class AzureSession(Poster, Session, Protocol):
     """Also for other methods than POST."""
 
-    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
-        """Send one request."""
 
-
-def open_session(subscription: str) -> Session:
+def open_session(subscription: str) -> AzureSession:
     """Open a session with `az`'s token. InputError: no `az`, or not logged in."""
     argv = ["az", "account", "get-access-token", "--subscription", subscription, "--output", "json"]
     place = f"Azure, subscription {subscription}"

@@ -36,10 +36,7 @@ def _log_findings(config: StackConfig, planned: Any) -> None:
 
 
 def _check_environment(config: StackConfig, planned: Any) -> None:
-    """RunError: a dynamic provider, as for TPUs or Azure's roles, has no virtual environment in this folder.
-
-    Otherwise the engine would fail with pages of output after creating half of the stack.
-    """
+    """RunError: a dynamic provider has no virtual environment here, and would fail after half of the stack."""
     who = get_provider(config.provider).dynamic(config, planned)
     own = in_checkout() and not in_project()  # elsewhere Pulumi.yaml itself names the environment
     if who and own and not Path(__file__).with_name(".venv").exists():
@@ -47,7 +44,6 @@ def _check_environment(config: StackConfig, planned: Any) -> None:
 
 
 def _check_engine() -> None:
-    """Exits if `python -m gangway.stacks` runs without the engine, which selects the stack."""
     if get_monitor() is None:
         print("stacks is Pulumi's program: run `gangway plan STACK`, or `pulumi up --stack STACK`", file=sys.stderr)
         sys.exit(2)

@@ -36,9 +36,7 @@ def get_signatures(image: str) -> list[SignedPayload]:
 
 
 def check_keyless(config: StackConfig) -> None:
-    """Has cosign verify a keyless signature: the certificate's chain, its identity and issuer, the entry in the log.
-    InputError: cosign refuses it.
-    """
+    """Has cosign verify a keyless signature, its identity and issuer. InputError: cosign refuses it."""
     signed, image = config.image.signature, config.ready_image
     if signed is None or signed.identity is None or image is None:
         return

@@ -38,13 +38,7 @@ def delete_named_first(args: pulumi.ResourceTransformationArgs) -> pulumi.Resour
 
 
 class DataGuard:
-    """Refuses to replace or remove resources with data.
-
-    Args:
-        retention: the provider's types of resources with data.
-        allowed: names of resources that may be replaced or removed.
-        state: the stack's state before this run.
-    """
+    """Refuses to replace or remove resources with data. `state`: the stack's before this run."""
 
     def __init__(self, retention: Retention, allowed: Sequence[str], state: State) -> None:
         self._types, self._allowed = retention.guarded, allowed
@@ -60,9 +54,8 @@ class DataGuard:
         self._retained: set[Key] = set()
 
     def watch(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-        """A transformation that guards a resource with data. A guarded resource is created before its predecessor is
-        deleted, so that refusing the creation loses nothing. A retained one would stay in the cloud, but the stack
-        would continue with an empty one.
+        """A transformation that guards a resource with data: it is created before its predecessor is deleted, so that
+        refusing the creation loses nothing.
         """
         if kind(args.type_) not in self._types:
             return None

@@ -1,6 +1,4 @@
-"""From a StackConfig to resources, with the provider's program, and to the outputs of `pulumi up`. The Pulumi
-engine (`stacks/__main__.py`), the offline plan and the sandbox all call `build`.
-"""
+"""From a StackConfig to resources and to the outputs of `pulumi up`; engine, offline plan and sandbox use it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +15,7 @@ from gangway.stacks.config.stack_config import StackConfig
 
 
 def get_program(provider: str) -> Program[Any]:
-    """The provider's `program`, imported on demand, since each imports its cloud's SDK. InputError: its extra is not
-    installed.
-    """
+    """The provider's `program`, imported on demand with its cloud's SDK. InputError: its extra is not installed."""
     import_by_name()
     try:
         return get_provider(provider).program()
@@ -81,9 +77,7 @@ def stack_exports(config: StackConfig, exports: Mapping[str, Any]) -> dict[str, 
 
 
 def next_command(config: StackConfig, submit_on: str | None = None) -> str:
-    """The command to run after `up`: the status of the stack's job, or the first submission to its queue. `submit_on`:
-    the value of `--on` for a Slurm head, if known.
-    """
+    """The command to run after `up`. `submit_on`: the value of `--on` for a Slurm head, if known."""
     if isinstance(config.engine, SystemdConfig):
         return f"gangway job {config.stack_name}"
     if isinstance(config.engine, KubernetesConfig):

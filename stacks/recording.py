@@ -1,6 +1,4 @@
-"""Runs a Pulumi program without the engine, in Pulumi's mock runtime with a fake cloud. Offline plan, sandbox and tests
-all use `record`.
-"""
+"""Runs a Pulumi program without the engine, in Pulumi's mock runtime with a fake cloud."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -87,9 +85,7 @@ def _control_plane(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _identities(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Azure takes a resource's identities as a list of ids and returns a mapping by id; for a system-assigned identity,
-    it returns the principal.
-    """
+    """Azure takes identities as a list of ids and returns a mapping; for a system-assigned one, the principal."""
     identity = inputs.get("identity")
     if isinstance(identity, dict) and identity.get("type") == "SystemAssigned":
         return {"identity": {**identity, "principalId": f"${{{label}.identity.principalId}}"}}
@@ -131,9 +127,7 @@ class PlannedResource:
 
 @dataclass(frozen=True)
 class Recording:
-    """The result of a program. `resources`: all registered resources except the stack, ordered by URN; `outputs`: by
-    component's URN, the names of its outputs; `result`: what the program returned, resolved.
-    """
+    """The result of a program. `outputs`: names by component's URN; `result`: what it returned, resolved."""
 
     resources: tuple[PlannedResource, ...]
     outputs: Mapping[str, frozenset[str]]
@@ -190,9 +184,7 @@ def _without_aliases(args: pulumi.ResourceTransformationArgs) -> pulumi.Resource
 
 @contextmanager
 def _short_stacks() -> Iterator[None]:
-    """Limits stack traces: for the engine's messages, Pulumi reads the sources of 30 frames per resource. The innermost
-    frames are enough without an engine.
-    """
+    """Limits stack traces: for the engine's messages, Pulumi reads the sources of 30 frames per resource."""
     limit = getattr(sys, "tracebacklimit", None)
     sys.tracebacklimit = 8
     try:
@@ -263,7 +255,6 @@ def _marked(sent: Any, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON data: the names in an archive, the length of a text, a word for a secret."""
     if isinstance(value, pulumi.AssetArchive):
         return {"archive": sorted(value.assets)}
     if isinstance(value, pulumi.StringAsset):

@@ -198,6 +198,22 @@ def test_no_function_is_too_long_to_read() -> None:
     assert long == []
 
 
+def test_exceptions_outside_the_trainer_have_one_root() -> None:
+    """But for those of images, which import words of components alone, and what no `except Exception` may catch."""
+    bases = {
+        node.name: [ast.unparse(base) for base in node.bases]
+        for path in MODULES
+        if name_of(path).partition("/")[0] not in ("images", "tools", "trainer")
+        for node in find_nodes(path)
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Error")
+    }
+    known = {"GangwayError", "BaseException"}
+    assert bases["InputError"] == ["GangwayError", "ValueError"]
+    while derived := {name for name, own in bases.items() if name not in known and known & {*own}}:
+        known |= derived
+    assert bases.keys() - known == set()
+
+
 def test_nothing_is_raised_in_an_except_star_block() -> None:
     """Python 3.11.2, as in Debian 12, wraps what is raised there in a group: an exit code would become a traceback."""
     blocks = [

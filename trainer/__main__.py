@@ -37,7 +37,7 @@ from gangway.trainer.control.flags import add_control, parse_control, parse_read
 from gangway.trainer.core import errors
 from gangway.trainer.core.console import flush_output, output_failed, refuse, warn
 from gangway.trainer.core.errors import LoneError, TrainerError, WorkerFailedError, from_validation
-from gangway.trainer.core.host import program, wait_passively
+from gangway.trainer.core.host import COMMANDS, program, wait_passively
 from gangway.trainer.core.regular_files import check_creatable, check_working_directory, file_problem
 from gangway.trainer.distributed.ranks import Ranks
 from gangway.trainer.power.limits import add_power, power_asked
@@ -99,26 +99,18 @@ def _parser() -> Parser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, sentence: str) -> Parser:
+    def command(name: str, sentence: str = "") -> Parser:
+        sentence = sentence or COMMANDS[name]
         parser: Parser = commands.add_parser(name, help=sentence, description=f"{sentence[0].upper()}{sentence[1:]}.")
         return parser
 
     _add_train(command("train", "train, or resume a run, under torchrun or alone"))
-    add_evaluate(command("evaluate", "evaluate a run's newest checkpoint and update its run.json"))
-    record = command("record", "rebuild run.json from stats.jsonl")
+    add_evaluate(command("evaluate"))
+    record = command("record")
     add_run_dir(record)
     record.set_defaults(run=_record)
-    add_data(command("data", "prepare data sets, or measure how fast they are read"))
-    add_sample(command("sample", "make a grid or a film of generated images"))
-    add_export(command("export", "write a run's generator as ONNX, torch.export or safetensors"))
-    add_control_command(command("control", "replay a recorded run with other policies, or switch a controller off"))
-    add_presets(command("presets", "list the presets with their sources and departures from them"))
-    memory = command("memory", "show the memory that a step needs on a worker's device")
-    memory.usage = "%(prog)s (--preset NAME | --config FILE) [--workers N] [--nodes N] [--FLAG VALUE ...]"
-    _add_base(memory)
-    add_memory(memory)
-    add_config_flags(memory)
-    memory.set_defaults(run=_memory)
+from gangway.trainer.core.errors import LoneError, TrainerError, WorkerFailedError, from_validation
+from gangway.trainer.core.host import COMMANDS, program, wait_passively
     schema = command("schema", "print the JSON schema of run.json or of configurations, for editors")
     schema.add_argument(
         "of",

@@ -7,6 +7,8 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
 
+from gangway.components.core.findings import GangwayError
+
 SAY_SEC, POLL_SEC = 30.0, 10.0
 """Seconds between progress messages, and between polls."""
 RUNNING = ("PENDING", "EXECUTING")
@@ -16,7 +18,7 @@ _LOST = (
 )
 
 
-class LastExportError(Exception):
+class LastExportError(GangwayError):
     """The last writes are not in S3: the file system stays."""
 
 

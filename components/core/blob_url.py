@@ -1,7 +1,4 @@
-"""Addresses in Azure's blob storage: az://ACCOUNT/CONTAINER/FOLDER.
-
-`gangway.trainer.data.sources`, which imports nothing from here, reads the same form; a test compares both.
-"""
+"""Addresses in Azure's blob storage, az://ACCOUNT/CONTAINER/FOLDER, as `gangway.trainer.data.sources` reads them."""
 
 import re
 from dataclasses import dataclass

@@ -193,21 +193,17 @@ class RungPlan:
     """Launch fields of one rung; at most one market type or targeted reservation applies.
 
     Attributes:
-        market_type: `spot`, `capacity-block`, `flex-start` or None (on-demand market).
-        reservation_id: the targeted reservation or owned block.
         placement_group: whether we may add a cluster placement group. Never on reserved capacity, which has its own: a
             second one ends in insufficient-capacity errors. Nor over several zones: such a group lies in one.
         starts_at: None if the capacity is there already or the time is unknown.
-        zones: empty for the cluster's own.
-        max_hours: maximum life of the nodes, flex-start only.
     """
 
     kind: str
-    market_type: str | None
-    max_usd_per_hour: float | None
-    reservation_id: str | None
-    placement_group: bool
-    interruptible: bool
+    market_type: str | None = None
+    max_usd_per_hour: float | None = None
+    reservation_id: str | None = None
+    placement_group: bool = False
+    interruptible: bool = False
     purchase: BlockPurchase | None = None
     starts_at: datetime | None = None
     ends_at: datetime | None = None
@@ -225,36 +221,34 @@ class RungPlan:
 def plan_rung(rung: AnyRung) -> RungPlan:
     """Compile one rung."""
     match rung:
-        case CapacityBlock() | Reservation():
-            return _plan_reserved(rung)
+        case Reservation():
+            return RungPlan(rung.kind, reservation_id=rung.id, zones=() if rung.zone is None else (rung.zone,))
+        case CapacityBlock(offering_id=offering, upfront_usd=usd):
+            return RungPlan(
+                rung.kind,
+                market_type=rung.kind,
+                reservation_id=rung.id,
+                purchase=None if offering is None or usd is None else BlockPurchase(offering, usd),
+                starts_at=rung.starts_at,
+                ends_at=rung.ends_at,
+                zones=() if rung.zone is None else (rung.zone,),
+            )
         case FlexStart():
             # The provider places such nodes together.
-            return RungPlan(rung.kind, rung.kind, None, None, False, False, max_hours=rung.max_hours)
-        case Spot() | OnDemand():
-            spot = isinstance(rung, Spot)
+            return RungPlan(rung.kind, market_type=rung.kind, max_hours=rung.max_hours)
+        case OnDemand(machine_types=types, zones=zones):
+            return RungPlan(rung.kind, placement_group=len(zones) <= 1, machine_types=types, zones=zones)
+        case Spot(machine_types=types, zones=zones):
             return RungPlan(
-                kind=rung.kind,
-                market_type="spot" if spot else None,
-                max_usd_per_hour=rung.max_usd_per_hour if isinstance(rung, Spot) else None,
-                reservation_id=None,
-                placement_group=len(rung.zones) <= 1,
-                interruptible=spot,
-                allocation=rung.allocation if isinstance(rung, Spot) else None,
-                machine_types=rung.machine_types,
-                zones=rung.zones,
+                rung.kind,
+                market_type="spot",
+                max_usd_per_hour=rung.max_usd_per_hour,
+                placement_group=len(zones) <= 1,
+                interruptible=True,
+                allocation=rung.allocation,
+                machine_types=types,
+                zones=zones,
             )
-
-
-def _plan_reserved(rung: CapacityBlock | Reservation) -> RungPlan:
-    zones = () if rung.zone is None else (rung.zone,)
-    if isinstance(rung, Reservation):
-        return RungPlan(rung.kind, None, None, rung.id, False, False, zones=zones)
-    purchase = None
-    if rung.offering_id is not None and rung.upfront_usd is not None:
-        purchase = BlockPurchase(rung.offering_id, rung.upfront_usd)
-    return RungPlan(
-        rung.kind, rung.kind, None, rung.id, False, False, purchase, rung.starts_at, rung.ends_at, zones=zones
-    )
 
 
 def plan_ladder(rungs: tuple[AnyRung, ...]) -> tuple[RungPlan, ...]:

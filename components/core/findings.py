@@ -67,7 +67,11 @@ def _short(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"
 
 
-class InputError(ValueError):
+class GangwayError(Exception):
+    """The root of what Gangway raises outside the trainer, whose root is TrainerError."""
+
+
+class InputError(GangwayError, ValueError):
     """A user's input that cannot be planned, at `place` (file or config path). Commands print it and exit with code 2.
     `problem` is one sentence, `fix` the nearest valid value or next step.
     """

@@ -7,9 +7,7 @@ from pydantic import ValidationError
 
 @dataclass(frozen=True)
 class FirstWrong:
-    """The first error of a document. `where`: such as `nodes.most`; empty for the whole document; `value`: the value
-    there; None if there is none.
-    """
+    """The first error of a document; `where` is such as `nodes.most`, empty for the whole document."""
 
     where: str
     what: str

@@ -1,4 +1,4 @@
-"""The part of `requests.Response` that is used here, so that tests can pass their own sessions."""
+"""The parts of `requests` that are used here, so that tests can pass their own sessions."""
 
 from typing import Any, Protocol
 
@@ -16,3 +16,10 @@ class Reply(Protocol):
 
     def json(self) -> Any:
         """The body as JSON. ValueError: it is not JSON."""
+
+
+class Session(Protocol):
+    """A session, such as google-auth's AuthorizedSession."""
+
+    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
+        """Send one request."""

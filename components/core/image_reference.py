@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from gangway.components.core.findings import InputError
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
@@ -44,14 +46,6 @@ def is_reference(text: str, pattern: str) -> bool:
 
 _TYPE = "cosign container image signature"
 _MOST_BYTES = 4096
-
-
-class SignatureError(ValueError):
-    """An invalid or unreadable signature. `part`: public_key, payload or signature."""
-
-    def __init__(self, part: str, problem: str, allowed: str, fix: str) -> None:
-        super().__init__(problem)
-        self.part, self.problem, self.allowed, self.fix = part, problem, allowed, fix
 
 
 class ImageSignature(BaseModel):
@@ -89,7 +83,7 @@ def signed_name(image: str) -> str:
 def checked_signature(image: str, public_key: str, payload: str, signature: str, name: str) -> ImageSignature:
     """Verify a signature and return what machines need to repeat it. `public_key` is PEM; `payload` (as of `cosign
     download signature`) and `signature` are base64; `name`: the payload's, `signed_name` or another if the image was
-    copied since. SignatureError: invalid, or of a form that machines here cannot verify.
+    copied since. InputError, at public_key, payload or signature: invalid, or of a form that machines cannot verify.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
@@ -101,11 +95,11 @@ def checked_signature(image: str, public_key: str, payload: str, signature: str,
     try:
         key.verify(own, content, ECDSA(hashes.SHA256()))
     except InvalidSignature:
-        raise SignatureError(
+        raise InputError(
             "signature",
             "does not fit the payload by this key: another key signed, or a part of it was changed",
-            "what the key's owner signed of this very image",
-            _OBTAIN,
+            allowed="what the key's owner signed of this very image",
+            fix=_OBTAIN,
         ) from None
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return ImageSignature(
@@ -129,9 +123,11 @@ def _p256(pem: str) -> "EllipticCurvePublicKey":
     try:
         key = load_pem_public_key(pem.encode())
     except (TypeError, ValueError, UnsupportedAlgorithm):
-        raise SignatureError("public_key", "holds no public key", allowed, "put the text of cosign.pub there") from None
+        fix = "put the text of cosign.pub there"
+        raise InputError("public_key", "holds no public key", allowed=allowed, fix=fix) from None
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
-        raise SignatureError("public_key", "is a key of another kind", allowed, "sign by a key of that kind")
+        fix = "sign by a key of that kind"
+        raise InputError("public_key", "is a key of another kind", allowed=allowed, fix=fix)
     return key
 
 
@@ -141,50 +137,48 @@ def _bytes(text: str, part: str) -> bytes:
     except (binascii.Error, ValueError):
         content = b""
     if not content or len(content) > _MOST_BYTES:
-        raise SignatureError(part, "is no base64", f"1 to {_MOST_BYTES} bytes as base64", _OBTAIN)
+        raise InputError(part, "is no base64", allowed=f"1 to {_MOST_BYTES} bytes as base64", fix=_OBTAIN)
     return content
 
 
+def _payload_error(problem: str, allowed: str) -> InputError:
+    return InputError("payload", problem, allowed=allowed, fix=_OBTAIN)
+
+
 def _optional(content: bytes, name: str, digest: str) -> str:
-    """The payload's last value. SignatureError: the payload is about another name or digest, or ambiguous."""
+    """The payload's last value. InputError: the payload is about another name or digest, or ambiguous."""
     found = _parsed(content)
     try:
         signed, of = found["critical"]["identity"]["docker-reference"], found["critical"]["image"]
         has = of["docker-manifest-digest"]
         optional = found["optional"]
     except (KeyError, TypeError):
-        raise SignatureError("payload", "is of a form that nobody here knows", _FORM, _OBTAIN) from None
+        raise _payload_error("is of a form that nobody here knows", _FORM) from None
     if has != digest:
-        raise SignatureError("payload", f"is of another image, {str(has)[:80]!r}", digest, _OBTAIN)
+        raise _payload_error(f"is of another image, {str(has)[:80]!r}", digest)
     if signed != name:
-        raise SignatureError(
-            "payload",
-            f"names the image {str(signed)[:255]!r}",
-            name,
-            "sign the image where it is, or write signed_as where it was copied from there",
-        )
+        fix = "sign the image where it is, or write signed_as where it was copied from there"
+        raise InputError("payload", f"names the image {str(signed)[:255]!r}", allowed=name, fix=fix)
     whole = payload_text(name, digest, "")
     text = content.decode()
     tail = text[len(whole) - 1 : -1]
     remarks = optional or {}
     is_flat = isinstance(remarks, dict) and all(isinstance(value, str | int | float) for value in remarks.values())
     if len(found) != 2 or not is_flat or text != payload_text(name, digest, tail) or not tail.isprintable():
-        raise SignatureError("payload", "is written in another way than cosign's", _FORM, _OBTAIN)
+        raise _payload_error("is written in another way than cosign's", _FORM)
     return tail
 
 
 def _parsed(content: bytes) -> Any:
-    """Raise SignatureError: not JSON, or a duplicate key, which readers resolve differently."""
-
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise SignatureError("payload", "has a key twice", "each key once", _OBTAIN)
+            raise _payload_error("has a key twice", "each key once")
         return found
 
     try:
         return json.loads(content.decode(), object_pairs_hook=once, parse_constant=int)  # refuses NaN
-    except SignatureError:
+    except InputError:
         raise
     except (ValueError, RecursionError):
-        raise SignatureError("payload", "is no JSON", _FORM, _OBTAIN) from None
+        raise _payload_error("is no JSON", _FORM) from None

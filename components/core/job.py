@@ -1,7 +1,4 @@
-"""The job of a node: image, processes, volumes, environment and torchrun command line, independent of the machines.
-
-`gangway.stacks.program` makes one JobSpec for cloud-init, the plan's JSON, and `gangway demo` on this machine.
-"""
+"""The job of a node: image, processes, volumes, environment and torchrun command line, independent of the machines."""
 
 import json
 from collections.abc import Mapping
@@ -60,10 +57,8 @@ class Training(_Frozen):
     Attributes:
         config: fields of a TrainConfig, without those that have its defaults.
         config_file: where the job finds the document, which the engine writes.
-        run_dir: the run's folder.
         data_dir: prepared shards; empty for a folder in `run_dir`, prepared by the trainer.
         fabric_min_gbps: all-reduce bus bandwidth below which the job does not start; None for no test.
-        controller: fields of a ControlSettings; None for no controller.
         options: further words of `train`.
     """
 
@@ -104,11 +99,7 @@ class JobSpec(_Frozen):
     Attributes:
         image: by digest; empty for the current Python environment.
         image_signature: verified before the image runs; None for no check.
-        num_nodes_min: the fewest nodes with which the job continues.
         processes_per_node: one per accelerator; on a CPU-only node, gloo processes.
-        training: what the trainer does; None for a custom command.
-        command: replaces the trainer.
-        run_id: of the run record; empty if the trainer generates it.
         max_restarts: restarts after failures; changes of membership do not count.
         shutdown_timeout_sec: between SIGTERM and SIGKILL, for the checkpoint (notice is about 30 s on GCP and Azure,
             120 s on AWS).
@@ -151,11 +142,6 @@ class JobSpec(_Frozen):
         """Whether the nodes of a custom command form one torchrun job."""
         return self.command is not None and self.command.torchrun_processes > 0 and self.num_nodes_max > 1
 
-    @property
-    def world_size_max(self) -> int:
-        """Number of processes when every node has joined."""
-        return self.num_nodes_max * self.processes_per_node
-
     def torchrun_argv(self) -> list[str]:
         """The arguments of torchrun. The launcher registers `gangway`, its c10d rendezvous: a node leaves at once
         without closing it for the others. A lost node is dropped after 3 heartbeats of 3 s.
@@ -190,11 +176,8 @@ AWS_NCCL_NET = "AWS Libfabric"
 
 
 def fabric_variables(nccl: Mapping[str, str], min_gbps: float | None) -> dict[str, str]:
-    """Variables of the job; the job's own win.
-
-    Args:
-        nccl: with NCCL_NET, NCCL fails if the network does not work instead of falling back to TCP; empty without one.
-        min_gbps: all-reduce bus bandwidth below which a preset's job does not start, Gbit/s; None for no check.
+    """Variables of the job; the job's own win. `min_gbps`: bus bandwidth below which a preset's job does not start.
+    With NCCL_NET, NCCL fails if the network does not work instead of falling back to TCP.
     """
     if "NCCL_NET" not in nccl:
         return {}

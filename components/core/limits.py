@@ -75,10 +75,7 @@ class QuotaNeed:
     """The most of one quota that a stack uses.
 
     Attributes:
-        amount: with all nodes up.
         unit: empty if the name says it.
-        name: the quota's name in the cloud's API or console.
-        place: region, zone or project of the quota.
         users: what the amount is for; empty if the path says it.
         fix: how to request more; empty if only the console can.
     """

@@ -1,7 +1,4 @@
-"""The keys by which the nodes of a job, and the machines of a stack's Slurm (munge), authenticate each other.
-
-A stack creates them at its first `up`, as secrets of its state; a queued job gets a new one at each submit.
-"""
+"""The keys by which a job's nodes, and the machines of a stack's Slurm (munge), authenticate each other."""
 
 import secrets
 from datetime import UTC, datetime, timedelta

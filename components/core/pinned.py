@@ -13,14 +13,7 @@ STASH = "pulumi:index:Stash"
 def pinned(
     name: str, newest: Mapping[str, pulumi.Input[str]], refresh: int, opts: pulumi.ResourceOptions | None = None
 ) -> pulumi.Output[dict[str, str]]:
-    """`newest` as it was at the first `up` with this `refresh`.
-
-    Args:
-        name: of the resource, with `refresh` appended, so that another number creates another resource.
-        newest: the current values, by any names.
-        refresh: increased to pin newer values.
-        opts: parent of the resource.
-    """
+    """`newest` as it was at the first `up` with this `refresh`, which becomes part of the resource's name."""
     keeps = pulumi.ResourceOptions(ignore_changes=["input"])
     stash = pulumi.Stash(f"{name}-{refresh}", input=dict(newest), opts=pulumi.ResourceOptions.merge(opts, keeps))
     value: pulumi.Output[dict[str, str]] = stash.output.apply(dict)
@@ -47,9 +40,7 @@ def record_choice(stack: str, encryption: str) -> pulumi.Output[str]:
 
 
 def check_choice(first: str, encryption: str) -> None:
-    """InputError if `encryption` differs from `first`. Both changes lose data: to the provider's key deletes the
-    stack's key, which encrypts the run bucket; to a stack's key replaces file systems and registries.
-    """
+    """InputError if `encryption` differs from `first`: either change loses data."""
     if first == encryption:
         return
     lost = ", and its key would be deleted while the run bucket has records under it"

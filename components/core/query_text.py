@@ -1,7 +1,4 @@
-"""Quotes values for the query languages of the clouds, one function each; no query quotes a value by itself.
-
-Names of stacks, groups, logs and ARNs contain nothing special to any of them; quoting still holds for any text.
-"""
+"""Quotes values for the query languages of the clouds, one function each; no query quotes a value by itself."""
 
 import json
 import re

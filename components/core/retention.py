@@ -1,8 +1,8 @@
-"""The rule for the deletion order of data, its protections and its keys, over the resource types of a provider."""
+"""Which of a provider's resource types hold, protect and decrypt data, and in which order they may be deleted."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from gangway.components.core.findings import InputError
 
@@ -89,88 +89,3 @@ def refusal(name: str, type_: str, action: str, *, is_retained: bool = False) ->
 
 NO_RETENTION = Retention()
 """For a provider without data."""
-
-
-class RetentionResource(Protocol):
-    """The part of `gangway.stacks.recording.PlannedResource` that the rule reads."""
-
-    @property
-    def urn(self) -> str:
-        """Its URN."""
-
-    @property
-    def type(self) -> str:
-        """Its type token."""
-
-    @property
-    def name(self) -> str:
-        """Its logical name."""
-
-    @property
-    def inputs(self) -> Mapping[str, Any]:
-        """Its inputs."""
-
-    @property
-    def dependencies(self) -> frozenset[str]:
-        """The URNs of the resources it depends on."""
-
-    @property
-    def is_retained(self) -> bool:
-        """Whether `retain_on_delete` is set."""
-
-    @property
-    def deleted_with(self) -> str:
-        """The URN in `deleted_with`; empty if not set."""
-
-
-def retention_breaches(
-    resources: Sequence[RetentionResource], facts: Retention, kind: Callable[[str], str]
-) -> Iterator[str]:
-    """The resources that could be deleted while the data still needs them.
-
-    A resource outlives the data if it is retained, or if the data depends on it and the cloud refuses to delete the
-    data: Pulumi deletes in reverse order of dependencies and stops at the first failure. `kind` turns a type token into
-    `package:module:Class`.
-    """
-    graph = _Graph(resources)
-    for data in resources:
-        if kind(data.type) not in facts.data or facts.is_scratch(data.inputs):
-            continue
-        if not facts.refuses and not data.is_retained:
-            yield f"{data.name} ({kind(data.type)}) is deleted with what is in it"
-            continue
-        holders = {urn for urn in graph.dependencies(data.urn) if kind(graph.by_urn[urn].type) in facts.holders}
-        guarded = {data.urn, *holders}
-        protections = [one for one in resources if kind(one.type) in facts.protections and guarded & one.dependencies]
-        needs = graph.dependencies(data.urn).union(*(graph.dependencies(one.urn) for one in protections))
-        keys = {urn for urn in needs if kind(graph.by_urn[urn].type) in facts.keys}
-        before = {urn for urn in needs if kind(graph.by_urn[urn].type) in facts.surroundings}
-        grants = {
-            one.urn for one in resources if kind(one.type) in facts.key_grants and not keys.isdisjoint(one.dependencies)
-        }
-        for one in protections:
-            if not one.is_retained and one.deleted_with not in guarded:
-                yield f"{one.name} ({kind(one.type)}) is deleted before {data.name}, which it protects"
-        for urn in sorted(keys | grants | before | holders):
-            if not graph.outlives(urn, data):
-                one = graph.by_urn[urn]
-                yield f"{one.name} ({kind(one.type)}) can be deleted while {data.name} needs it"
-
-
-class _Graph:
-    def __init__(self, resources: Sequence[RetentionResource]) -> None:
-        self.by_urn = {one.urn: one for one in resources}
-        self._dependencies: dict[str, frozenset[str]] = {}
-
-    def dependencies(self, urn: str) -> frozenset[str]:
-        """Direct and indirect dependencies of a resource."""
-        if urn not in self._dependencies:
-            direct = frozenset(other for other in self.by_urn[urn].dependencies if other in self.by_urn)
-            self._dependencies[urn] = direct.union(*(self.dependencies(other) for other in direct))
-        return self._dependencies[urn]
-
-    def outlives(self, urn: str, data: RetentionResource) -> bool:
-        if self.by_urn[urn].is_retained:
-            return True
-        # Deleting retained data always succeeds, so it does not stop the deletions that follow.
-        return not data.is_retained and urn in self.dependencies(data.urn)

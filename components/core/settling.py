@@ -41,7 +41,6 @@ class SettlingProvider(ResourceProvider):
 
 
 def _wait(what: str, seconds: float) -> None:
-    """Report what it waits for on standard output, which Pulumi shows."""
     until = time.monotonic() + seconds
     while (remaining_sec := until - time.monotonic()) > 0:
         print(f"waiting until {what}: {remaining_sec:.0f} s of {seconds:.0f} left", flush=True)

@@ -1,20 +1,17 @@
 """The key that signs run records of a stack's machines: created at the first `up`, a secret of the state."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import pulumi
 
 from gangway.components.core.pinned import pinned_secret
 
-KEY_USES: Mapping[str, str] = MappingProxyType(
-    {
-        "member-key": "By this the nodes of the job know each other",
-        "munge-key": "By this the machines of the stack's Slurm know each other",
-        "signing-key": "By this the machines of the stack sign run records",
-    }
-)
+KEY_USES: Mapping[str, str] = {
+    "member-key": "By this the nodes of the job know each other",
+    "munge-key": "By this the machines of the stack's Slurm know each other",
+    "signing-key": "By this the machines of the stack sign run records",
+}
 """A stack's keys, and the description that clouds show."""
 
 

@@ -74,9 +74,7 @@ class TagPolicy:
         return _checked(tags, _AWS_KEY, _AWS_VALUE, allowed, "AWS refuses this tag")
 
     def gcp(self) -> dict[str, str]:
-        """Google Cloud labels: ours lowercased, the user's checked. InputError: refused (with a valid one), or
-        reserved.
-        """
+        """Google Cloud labels: ours lowercased, the user's checked. InputError: refused or reserved."""
         ours = {key: _as_label(value) for key, value in self._own_tags("-").items()}
         # Lowercasing these could merge two teams into one.
         labels = {**self.extra, **ours, "team": self.team, "cost_center": self.cost_center}
@@ -124,7 +122,6 @@ class TagPolicy:
         return _checked(labels, _HOST_KEY, _HOST_VALUE, f"letters, digits and _ . - in keys{_ASCII}")
 
     def _own_tags(self, separator: str) -> dict[str, str]:
-        """The policy's own tags. InputError: the user sets one of them."""
         own = {
             "team": self.team,
             "cost_center": self.cost_center,

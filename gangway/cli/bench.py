@@ -108,7 +108,6 @@ def _make(folder: Path) -> None:
 
 
 def _counts(text: str, batch_size: int) -> list[int]:
-    """Numbers of processes, one among them."""
     counts = text.split(",")
     if not all(word.strip().isdecimal() and 0 < int(word) <= batch_size for word in counts):
         allowed = f"whole numbers from 1 to {batch_size}, the batch, by commas"
@@ -117,7 +116,6 @@ def _counts(text: str, batch_size: int) -> list[int]:
 
 
 def _targets(machines: str | None, has_rate: bool) -> "list[Target]":
-    """What is projected to; nothing by default where there is no rate of an accelerator."""
     from gangway.bench.scaling import NO_RATE, find_target
 
     chosen = _DEFAULT_MACHINES if machines is None and has_rate else machines or ""
@@ -222,11 +220,6 @@ InstallCli = Annotated[
     bool, typer.Option("--install-cli", help="Install Pulumi's CLI with Pulumi's installer if it is not on PATH.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON, and progress on standard error.")]
-
-
-@app.callback()
-def _bench() -> None:
-    """Keeps `bench` a group of commands."""
 
 
 @app.command()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ChoiceT = TypeVar("ChoiceT", bound=str)
 EXIT_FINDINGS = 1
+"""The command ran, and its answer is a negative one: findings, differences, something missing."""
 EXIT_BAD_INPUT = 2
 OVERWRITE = "Overwrite an existing file."
 TRUSTED_KEY = "PEM file of the public key of the required signature: `pulumi stack output signing_public_key`."

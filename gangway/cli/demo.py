@@ -1,9 +1,4 @@
-"""`gangway demo`: plan, sandbox, training with an interruption, record and report in a few minutes.
-
-Simulated: the cloud (moto, in this process). Real: the plan, Pulumi's engine if `pulumi` is on PATH, botocore's
-validation of every request, the JobSpec, the training run on this machine and each figure of its record. The output
-labels both.
-"""
+"""`gangway demo`: plan, sandbox, training with an interruption, record and report; only the cloud is simulated."""
 
 import json
 import shutil
@@ -59,9 +54,7 @@ QUICK = DemoSize(kimg=4, metrics_samples=200)
 
 
 def run_demo(out: Path, *, quick: bool) -> int:
-    """Run the demo in a new directory below `out`; at the end, link `out/latest` to it. InputError: no space or no
-    permission in `out`, or the extra `demo` is not installed.
-    """
+    """Run the demo in a new directory below `out`. InputError: no space or permission, or a missing extra."""
     require("pulumi_aws", "moto", "torch", "matplotlib")
     console = Console()
     run_dir = _new_run_dir(out)

@@ -1,8 +1,4 @@
-"""`gangway dockerfile` and `gangway signature`: the trainer's image where `up` does not build it, and its signature.
-
-$ gangway dockerfile cuda > Dockerfile
-$ gangway signature REGISTRY/REPOSITORY@sha256:DIGEST --key cosign.pub
-"""
+"""`gangway dockerfile` and `gangway signature`: the trainer's image where `up` does not build it, and its signature."""
 
 import os
 import shlex
@@ -73,18 +69,18 @@ def signature(
 
 
 def _find_valid(image: str, pem: str, found: "list[SignedPayload]", name: str) -> "SignedPayload":
-    from gangway.components.core.image_reference import SignatureError, checked_signature
+    from gangway.components.core.image_reference import checked_signature
 
-    problem: SignatureError | None = None
+    problem: InputError | None = None
     for signed in found:
         try:
             checked_signature(image, pem, signed.payload, signed.signature, name)
-        except SignatureError as error:
+        except InputError as error:
             problem = error
         else:
             return signed
     assert problem is not None, "get_signatures returns at least one"
-    where = "--key" if problem.part == "public_key" else f"the {problem.part} of {image}"
+    where = "--key" if problem.place == "public_key" else f"the {problem.place} of {image}"
     raise InputError(where, problem.problem, allowed=problem.allowed, fix=problem.fix)
 
 

@@ -1,10 +1,4 @@
-"""`gangway init`: a Pulumi project outside a checkout, interactively or from flags.
-
-    $ gangway init my-cluster                                            # asks
-    $ gangway init my-cluster --provider gcp --accelerator H100x8 --nodes 2 --email ml@example.org --set gcp.project=ml
-
-Checks every answer as `gangway plan` does before it writes, and writes only into a new or empty folder.
-"""
+"""`gangway init`: a Pulumi project outside a checkout, checked as `gangway plan` does before anything is written."""
 
 import re
 import shlex
@@ -169,9 +163,7 @@ def _check_folder(folder: Path, stack: str, provider: str, policy: bool) -> None
 def _add_budget(
     answers: "Answers", budget: float | None, folder: Path, asks: bool
 ) -> tuple["Answers", Sequence["Finding"]]:
-    """The answers with a budget, and the plan's errors. InputError: an invalid answer, at its place in the future
-    stack file.
-    """
+    """The answers with a budget, and the plan's errors."""
     from gangway.stacks.estimates.common_findings import check_budget
 
     place = str(folder / f"Pulumi.{answers.stack}.yaml")
@@ -239,7 +231,6 @@ def _get_source(given: str | None) -> str:
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write all files or none. InputError: a file exists by now, or the folder cannot be written."""
     from gangway.components.core.whole_files import FULL, without_empty_folders
 
     try:

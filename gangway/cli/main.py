@@ -1,12 +1,9 @@
-"""The `gangway` command: `gangway plan aws-demo`, `gangway demo`, `gangway catalog list`.
-
-An InputError becomes one message and exit code 2.
-"""
+"""The `gangway` command: `gangway plan aws-demo`, `gangway demo`, `gangway catalog list`."""
 
 import gc
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -89,13 +86,6 @@ def demo(
     raise typer.Exit(run_demo(out, quick=quick))
 
 
-def _check_one_stack(flags: Mapping[str, object]) -> None:
-    for flag, value in flags.items():
-        if value:
-            fix = f"remove {flag}, or name one stack"
-            raise InputError(flag, "works with one stack only", allowed="one stack", fix=fix)
-
-
 @app.command(rich_help_panel=_START)
 @without_gc()
 def plan(
@@ -134,9 +124,11 @@ def plan(
     if len(stacks) > 1:
         from gangway.report.plans.side_by_side import print_side_by_side
 
-        one_only = {"--against": against, "--full": full, "--explain": code}
-        _check_one_stack({**one_only, "--format": output == PlanFormat.INFRACOST})
-
+        is_infracost = output == PlanFormat.INFRACOST
+        one_only = {"--against": against, "--full": full, "--explain": code, "--format": is_infracost}
+        if flag := next((flag for flag, value in one_only.items() if value), ""):
+            fix = f"remove {flag}, or name one stack"
+            raise InputError(flag, "works with one stack only", allowed="one stack", fix=fix)
         has_errors = print_side_by_side(stacks, stacks_dir(), as_json=as_json or output == PlanFormat.JSON)
         raise typer.Exit(EXIT_FINDINGS if has_errors else 0)
     path = find_stack_file(stacks[0], stacks_dir())
@@ -158,17 +150,6 @@ def plan(
     raise typer.Exit(EXIT_FINDINGS if result.has_errors else 0)
 
 
-_SENTENCES = {
-    "train": "Train a GAN on this machine, or resume a run.",
-    "evaluate": "Evaluate a run's newest checkpoint and update its run.json.",
-    "record": "Rebuild run.json from stats.jsonl.",
-    "data": "Prepare data sets, or measure how fast they are read.",
-    "sample": "Make a grid or a film of generated images.",
-    "export": "Write a run's generator as ONNX, torch.export or safetensors.",
-    "presets": "List the presets with their sources and departures from them.",
-    "control": "Replay a recorded run with other policies, or switch a controller off.",
-    "memory": "Show the memory that a step needs on a worker's device.",
-}
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 
 
@@ -204,10 +185,10 @@ for command in (quote, tco, simulate, forecast, when):
     app.command(rich_help_panel=_PRICES)(command)
 app.add_typer(catalog_app, name="catalog", rich_help_panel=_PRICES)
 app.add_typer(prices_app, name="prices", rich_help_panel=_PRICES)
-for trainer_command in COMMANDS:
+for trainer_command, sentence in COMMANDS.items():
     app.command(
         trainer_command,
-        help=_SENTENCES[trainer_command],
+        help=f"{sentence[0].upper()}{sentence[1:]}.",
         context_settings={**_PASS_THROUGH, "help_option_names": []},
         add_help_option=False,
         rich_help_panel="The trainer (extra train)",

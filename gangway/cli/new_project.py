@@ -21,10 +21,7 @@ _WIDTH = 120
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers to `gangway init`. `provider`: one of `startable_providers`; `accelerator`: empty for the machine
-    type's; `machine_type`: empty for the provider's default, or any with the accelerator; `nodes`: `2`, or `2-4` for a
-    minimum and a maximum; `settings`: further ones by dotted path, such as `gcp.project`.
-    """
+    """The answers to `gangway init`; an empty `machine_type` is the provider's, or any with the accelerator."""
 
     stack: str
     provider: str
@@ -111,12 +108,10 @@ def _settings(answers: Answers) -> dict[str, Any]:
 
 
 def _to_int(number: float) -> float:
-    """2 for 2.0; other numbers unchanged."""
     return int(number) if float(number).is_integer() else number
 
 
 def _set(settings: dict[str, Any], path: str, text: str) -> None:
-    """Set `a.b.0.c`, creating missing sections."""
     *parents, last = path.split(".")
     place: Any = settings
     for parent in parents:

@@ -1,10 +1,4 @@
-"""`gangway reproduce` and `gangway sign`: run a record again and compare; sign the records of your runs.
-
-$ gangway reproduce runs/dcgan-digits
-$ gangway reproduce dcgan-digits-20260101T120000Z --runs runs --kimg 2 --json
-$ gangway reproduce runs/aws-a --container 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer
-$ gangway sign runs/a --key lab.pem --make-key
-"""
+"""`gangway reproduce` and `gangway sign`: run a record again and compare; sign the records of your runs."""
 
 import os
 from pathlib import Path
@@ -12,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gangway.cli.common import TRUSTED_KEY, print_json
+from gangway.cli.common import EXIT_FINDINGS, TRUSTED_KEY, print_json
 from gangway.components.core.findings import InputError, nearest_hint
 
 if TYPE_CHECKING:
@@ -22,7 +16,6 @@ if TYPE_CHECKING:
     from gangway.runs.run_folders import Run
 
 
-EXIT_DIFFERS = 1
 UNSIGNED_FLAG = "--allow-unsigned"
 _Kimg = Annotated[
     float | None, typer.Option(help="Stop after this many thousand images; as many as recorded if omitted.")
@@ -88,11 +81,10 @@ def reproduce(
         print_json(_to_json(then, now, folder, comparison))
     else:
         _show(then, now, comparison, Console())
-    raise typer.Exit(0 if comparison.bit_equal else EXIT_DIFFERS)
+    raise typer.Exit(0 if comparison.bit_equal else EXIT_FINDINGS)
 
 
 def _find_run(word: str, runs: Path, key: Path | None, *, allow_unsigned: bool) -> "Run":
-    """The run of a path or id. With a key, its signature must be the key's, or allowed to be missing."""
     from gangway.runs.signatures import read_public_key
 
     found = _find_by_path_or_id(word, runs, None if key is None else read_public_key(key, "--key"))

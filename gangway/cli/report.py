@@ -1,12 +1,4 @@
-"""`gangway report`: report runs as a page, tables, figures, records, or rows of FOCUS.
-
-    $ gangway report runs/p3-resource-aware-20260101-120000-abcd --format html --figures figures
-    $ gangway report runs/a runs/b --group-by precision --format md
-    $ gangway report runs/ --format csv --out runs.csv
-    $ gangway report runs/ --format focus --billing-account 123456789012 --out focus.parquet
-
-Reads finished or running runs.
-"""
+"""`gangway report`: report finished or running runs as a page, tables, figures, records, or rows of FOCUS."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import OVERWRITE, TRUSTED_KEY, check_figures_folder, check_new_file, check_page_folder
+from gangway.cli.common import (
+    EXIT_FINDINGS,
+    OVERWRITE,
+    TRUSTED_KEY,
+    check_figures_folder,
+    check_new_file,
+    check_page_folder,
+)
 from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from gangway.sim.forecast.ledger import Standing
 
 
-EXIT_NOTHING = 1
 _PAGE_FILES = ("stats.jsonl", "samples.png")
 
 
@@ -190,7 +188,6 @@ def _write_text(text: str, out: Path | None) -> None:
 
 
 def _default_folder(places: Sequence[Path]) -> Path:
-    """A page's default folder: `report` inside the only folder of runs, else in the working directory."""
     return places[0] / "report" if len(places) == 1 and places[0].is_dir() else Path("report")
 
 
@@ -267,7 +264,7 @@ def _write_focus(
             typer.echo(f"{record.id}: no --billing-account: BillingAccountId is the stack's name", err=True)
         rows += focus_rows(record, billing_account or record.stack or "none", version)
     if not rows:
-        raise typer.Exit(EXIT_NOTHING)
+        raise typer.Exit(EXIT_FINDINGS)
     if out is not None and out.suffix == ".parquet":
         write_whole(out, focus_parquet(rows, out, version))
         typer.echo(f"wrote {out}", err=True)

@@ -17,7 +17,7 @@ from typing import IO, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from gangway.components.core.findings import Finding, InputError
+from gangway.components.core.findings import Finding, GangwayError, InputError
 from gangway.components.core.visible import one_line_texts
 from gangway.components.estimate.regions import Place
 from gangway.jobs.base import EngineAwayError, JobStatus, Room, data_source_findings
@@ -200,7 +200,7 @@ class RemoteEngine:
         return InputError(f"via {self._via}", "the answer is not from Gangway", fix="ask its administrator")
 
 
-class _UnansweredError(Exception):
+class _UnansweredError(GangwayError):
     """The request was sent but the answer is lost: it may have been carried out."""
 
     def __init__(self, why: InputError) -> None:

@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote, urlsplit
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from gangway.components.core.blob_url import read_blob_url
+from gangway.components.core.findings import GangwayError
 from gangway.components.core.first_error import first_wrong
 from gangway.components.core.whole_files import whole_file
 from gangway.images.node.safe_files import is_unsafe_name
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 
-class RunFailedError(Exception):
+class RunFailedError(GangwayError):
     """One item failed; the others continue."""
 
 
@@ -48,7 +49,7 @@ class Failure(Enum):
     ODD = "odd"
 
 
-class StoreFailedError(Exception):
+class StoreFailedError(GangwayError):
     """The run bucket could not be read, maybe temporarily."""
 
     def __init__(self, message: str, kind: Failure = Failure.LASTING) -> None:

@@ -1,4 +1,1 @@
-"""What all providers share: the protocol in `provider`, the list in `registry`, guardrails in `rule`.
-
-Nothing here imports a provider; the registry loads one on demand.
-"""
+"""What all providers share: the protocol in `provider`, the list in `registry`, guardrails in `rule`."""

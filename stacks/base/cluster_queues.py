@@ -76,9 +76,7 @@ def check_way_out(config: StackConfig) -> None:
 
 
 def gpu_node(machine: MachineType, left: Allocatable, *, infiniband: bool = False) -> Node:
-    """What jobs may use of one GPU machine. `left`: allocatable by the provider's rule; `infiniband`: whether pods
-    share its adapters, as many as GPUs.
-    """
+    """What jobs may use of one GPU machine. `infiniband`: whether pods share its adapters, as many as GPUs."""
     gpus = machine.num_accelerators.value
     devices = {GPU: gpus, **({INFINIBAND: gpus} if infiniband else {})}
     return Node(left.cpus, left.memory_gib, devices, left.disk_gib)

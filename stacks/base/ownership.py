@@ -1,6 +1,4 @@
-"""Checks a stack against its own state before anything is sent. Refuses another identity for existing resources,
-another key for existing data, other addresses for a network in use, and an identity that another stack uses.
-"""
+"""Checks a stack against its own state, before anything is sent: its identity, its key, its network's addresses."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,13 +22,7 @@ _SETTING = "gangway:identity"
 
 @dataclass(frozen=True)
 class Owner:
-    """Another stack with this identity.
-
-    Attributes:
-        found: a resource of it.
-        tags: the resource's tags.
-        is_kept: whether the resource can outlive a `destroy`, with run records.
-    """
+    """Another stack with this identity. `is_kept`: `found` can outlive a `destroy`, with run records."""
 
     found: str
     tags: Mapping[str, str]
@@ -72,9 +64,7 @@ def own_state() -> State:
 
 
 def check_identity(config: StackConfig, state: State) -> None:
-    """InputError: the stack's resources have another identity, for example after `pulumi stack rename`. `up` would
-    replace all of them.
-    """
+    """InputError: the stack's resources have another identity, and `up` would replace all of them."""
     built = built_identities(state)
     if built and config.stack not in built:
         before = sorted(built)[0]
@@ -96,9 +86,7 @@ def check_encryption(config: StackConfig, state: State) -> None:
 
 
 def check_addresses(config: StackConfig, state: State) -> None:
-    """InputError: the stack is up in a public cloud with another `network.cidr`. The cloud refuses to change or delete
-    a subnet while machines are in it, so an update would end in the middle.
-    """
+    """InputError: the stack is up with another `network.cidr`, which the cloud refuses to change while it is in use."""
     now = config.network.cidr
     first_quarter = str(next(ip_network(now).subnets(prefixlen_diff=2)))
     # The network's type, the end of its name -> its ranges, and the range that the setting would give it.

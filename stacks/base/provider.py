@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from gangway.components.catalog.loader import Catalog, CatalogFolder
 from gangway.components.catalog.schema import Fact, MachineType, Region
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.retention import NO_RETENTION, Retention
+from gangway.components.core.retention import NO_RETENTION, Retention, get_types
 from gangway.components.estimate.cost import CostComponent, CostEstimate, Declared
 from gangway.stacks.config.provider_settings import ProviderSettings
 from gangway.stacks.config.stack_config import StackConfig
@@ -40,13 +40,9 @@ class Start:
     """The first stack file of a provider.
 
     Attributes:
-        machine_type: a small machine that is sold in `region`; for a site, the name of its machines.
-        sections: further settings.
         questions: dotted settings of `sections` that only the user knows -> how to ask for them.
         shared: sections for several nodes: the smallest file system for data and checkpoints.
-        job: further settings of the job.
         month_setting: dotted setting that gets the first day of this month; empty for none.
-        refreshes: whether the project refreshes its state before each `up`.
     """
 
     region: str
@@ -117,12 +113,9 @@ class TagRules:
     Attributes:
         package: the first word of their type tokens.
         types: a line for each module of the package, `module: Class Class`.
-        input_name: the input for tags.
-        other_inputs: by type, another input for tags.
         more_types: type tokens of other packages, such as dynamic resources, with their inputs.
         spelled: by type, how it spells keys, if it changes them.
         started: what a resource starts that is billed separately, with its tags.
-        started_inputs: the inputs with those tags.
     """
 
     package: str = ""
@@ -136,14 +129,12 @@ class TagRules:
 
     def inputs(self) -> dict[str, str]:
         """By package, module and class (`aws:ec2:LaunchTemplate`), the input for tags."""
-        found, module = dict(self.more_types), ""
-        for word in self.types.split():
-            if word.endswith(":"):
-                module = word
-            else:
-                of_type = f"{self.package}:{module}{word}"
-                found[of_type] = self.other_inputs.get(of_type, self.input_name)
-        return found
+        listed = get_types(self.package, self.types, self.input_name)
+        return {
+            **self.more_types,
+            **listed,
+            **{name: self.other_inputs[name] for name in listed & self.other_inputs.keys()},
+        }
 
 
 @dataclass(frozen=True)
@@ -168,29 +159,19 @@ class Provider:
     Attributes:
         name: name of `gangway:provider` and of the extra.
         sdk: Pulumi's package for it, as pip knows it.
-        program: imports the module that needs the SDK.
-        settings: its part of the stack file.
-        start: what `gangway init` writes; None if it does not offer the provider.
         adapters: modules of other packages for it, by purpose: `audit`, `prices`, `scaling`.
         home_region: the region whose list prices an overview shows.
         has_regional_buckets: whether the address of a run bucket contains its region.
         has_spot_notice: whether spot nodes get a notice before they are reclaimed.
-        has_tpus: whether it sells TPU slices besides machines.
-        packages: packages of its extra besides the SDK, as they are imported.
         loads_by_name: whether Pulumi generates the SDK with a package for each service.
         mistakes: further mistakes of a valid stack file with the provider's section.
-        own_data: the training data, if the provider's section names it.
         catalog: machines, prices and regions; None if the stack file describes them.
         bucket_service: service of the catalogue that prices a GiB of the run bucket among these resources; None if it
             has no list price.
         spot_taken: share of spot nodes interrupted within 720 hours, by machine type and region; None without spot.
         caps_spot: whether `max_usd_per_hour` has an effect, as with bids for spot machines.
         has_isolated_rungs: whether a job on such machines never mixes nodes of two rungs.
-        tags: tags of its resources.
-        retention: which resources hold, protect and decrypt data that outlives a `destroy`.
         machine_types: type tokens of resources that are billed by the hour while they exist.
-        nodes: which resources are nodes, and which changes restart them.
-        budget_types: type tokens of budgets.
         region_inputs: type token -> the input with the machines' region.
         nodes_stay: whether nodes of these resources still cost after `job.terminate_when_done`.
         dynamic: start of the message about resources that need stacks/.venv; empty without such resources.

@@ -84,9 +84,7 @@ class Limits(BaseModel):
 
 @dataclass(frozen=True)
 class Rule:
-    """Common fields of rules. `code`: the finding's code; `severity`: of a breach, where an error forbids `up`;
-    `holds`: the requirement as a sentence; `path`: the setting that decides it; `fix`: how to fix a breach.
-    """
+    """Common fields of rules. An error forbids `up`; `holds` is the requirement as a sentence; `path` decides it."""
 
     code: str
     severity: Severity
@@ -102,9 +100,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class ResourceRule(Rule):
-    """A rule about single resources. `check`: the breaches of one resource, each a sentence with its name; `limits`:
-    the fields of `Limits` that it reads.
-    """
+    """A rule about single resources. `limits`: the fields of `Limits` that it reads."""
 
     check: Callable[[Declared, Limits], Iterable[str]]
     limits: tuple[str, ...] = ()

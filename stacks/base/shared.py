@@ -1,7 +1,6 @@
-"""Parts of a plan that are the same for all providers: head node, zone, tags, job and how its nodes connect, a site's
-machine.
-"""
+"""Parts of a plan that are the same for all providers: head node, zone, tags, job, connections, a site's machine."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +13,7 @@ from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume, fabric_variables
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
+from gangway.images.slurm.conf import SlurmMachine
 from gangway.images.specs import Breaker
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
@@ -35,9 +35,7 @@ def get_site(config: StackConfig) -> SiteConfig:
 
 
 def get_machine(config: StackConfig) -> SiteMachine:
-    """One machine, named after `cluster.machine_type` or its accelerator. InputError: the accelerator's power is
-    unknown.
-    """
+    """One machine of the site. InputError: the accelerator's power is unknown."""
     site, cluster = get_site(config), config.cluster
     accelerator = site.accelerator or cluster.accelerator
     assert accelerator is not None, "checked by gangway.stacks.loading.unsupported_settings"
@@ -206,9 +204,7 @@ def command_job_on(
     volumes: Sequence[Volume] = (),
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> JobSpec:
-    """The same on `machine`, with its file system, if any, at `mount`. `at`, `volumes` and `env` are only used if the
-    nodes connect: a single node needs no rendezvous, and its image no fabric.
-    """
+    """The same on `machine`. `at`, `volumes` and `env` are only used if the nodes connect."""
     meets = command_meets(config)
     return command_job(
         config,
@@ -258,12 +254,7 @@ def rendezvous(config: StackConfig, *, at_head: bool) -> Rendezvous:
 def get_training(
     config: StackConfig, *, run_dir: str, data_dir: str, fabric_min_gbps: float | None, backend: str | None = None
 ) -> Training:
-    """The training of the nodes.
-
-    `data_dir`: where the objects of `storage.source`, or a site's own data, appear; empty where there are none.
-    `fabric_min_gbps`: bus bandwidth below which the job does not start; None for no test. `backend`: None for the
-    trainer's own choice. InputError: settings that the backend does not support.
-    """
+    """The training of the nodes. InputError: settings that the backend does not support."""
     job = config.training
     try:
         trained = effective_config(job.preset, job.settings, job.overrides(backend))
@@ -293,9 +284,7 @@ def has_source(config: StackConfig) -> bool:
 
 
 def least_bus_gbps(config: StackConfig, machine: MachineType, fabric_gbps: float) -> float | None:
-    """The bus bandwidth below which a job on this fabric does not start; None without a test. The default is at most
-    what PCIe carries, if the GPUs of a machine have nothing better.
-    """
+    """The bus bandwidth below which a job does not start: by default at most what PCIe carries; None without a test."""
     check = config.cluster.fabric_check
     if not check.enabled or config.cluster.nodes.max < 2 or config.own_command is not None:
         return None
@@ -307,9 +296,7 @@ def least_bus_gbps(config: StackConfig, machine: MachineType, fabric_gbps: float
 def queue_fabric(
     config: StackConfig, machine: MachineType, nccl: Mapping[str, str], fabric_gbps: float | None
 ) -> dict[str, str]:
-    """Environment of queue jobs on several whole nodes: `fabric_variables` of `nccl`; empty for a single node.
-    `fabric_gbps`: of a node; None if unknown.
-    """
+    """Environment of queue jobs on several whole nodes; `fabric_gbps` None if unknown."""
     if config.cluster.nodes.max < 2 or machine.backend != "nccl":
         return {}
     return fabric_variables(nccl, None if fabric_gbps is None else least_bus_gbps(config, machine, fabric_gbps))
@@ -332,9 +319,7 @@ def command_meets(config: StackConfig) -> bool:
 def rendezvous_findings(
     config: StackConfig, keep_out: str = "put nothing else into the stack's network"
 ) -> Iterable[Finding]:
-    """How a command's nodes connect: plain torchrun does not know the trainer's member key. `keep_out`: the fix that
-    keeps other machines away.
-    """
+    """How a command's nodes connect: plain torchrun does not know the trainer's member key."""
     own = config.own_command
     if own is None or config.cluster.nodes.max < 2:
         return
@@ -367,3 +352,16 @@ def open_rendezvous_findings(config: StackConfig, where: str, fix: str) -> Itera
         )
     else:
         yield from rendezvous_findings(config)
+
+
+def slurm_machine(machine: MachineType, fabric: str | None) -> SlurmMachine:
+    """A machine of the catalogue or a site for Slurm. `fabric`: network between nodes besides Ethernet, if any."""
+    gpus = machine.num_accelerators.value if machine.backend == "nccl" else 0
+    model = re.sub(r"[^a-z0-9]", "_", machine.accelerator.rpartition("x")[0].lower())
+    return SlurmMachine(
+        cpus=machine.vcpus.value,
+        memory_gib=machine.memory_gib.value,
+        gpus=gpus,
+        gpu_type=model if gpus else "",
+        fabric=fabric,
+    )

@@ -16,29 +16,23 @@ from typing import Any
 _HOUR, _DAY = 3600, 86_400
 _SHELL_SYNTAX = re.compile(r"[|&;<>$`*?~]")
 _Units = Mapping[str, float]
-_TIME: _Units = MappingProxyType(
-    {
-        **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
-        **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
-        **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), _HOUR),
-        **dict.fromkeys(("d", "day", "days"), _DAY),
-        **dict.fromkeys(("w", "week", "weeks"), 7 * _DAY),
-        **dict.fromkeys(("y", "yr", "year", "years"), 365 * _DAY),
-    }
-)
+_TIME: _Units = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), _HOUR),
+    **dict.fromkeys(("d", "day", "days"), _DAY),
+    **dict.fromkeys(("w", "week", "weeks"), 7 * _DAY),
+    **dict.fromkeys(("y", "yr", "year", "years"), 365 * _DAY),
+}
 # A TiB is 1,024 GiB; `9.6T`, as tools print sizes, is one too. A TB of a data sheet is a little less.
-_BYTES: _Units = MappingProxyType(
-    {
-        **{f"{letter}ib": 2.0 ** (10 * power) for power, letter in enumerate("kmgtp", 1)},
-        **{letter: 2.0 ** (10 * power) for power, letter in enumerate("mgtp", 2)},
-        **{f"{letter}b": 10.0 ** (3 * power) for power, letter in enumerate("kmgtp", 1)},
-        "k": 1e3 * 2.0**30,  # no disk is measured in KiB: `5k` means thousands of the setting's GiB
-    }
-)
+_BYTES: _Units = {
+    **{f"{letter}ib": 2.0 ** (10 * power) for power, letter in enumerate("kmgtp", 1)},
+    **{letter: 2.0 ** (10 * power) for power, letter in enumerate("mgtp", 2)},
+    **{f"{letter}b": 10.0 ** (3 * power) for power, letter in enumerate("kmgtp", 1)},
+    "k": 1e3 * 2.0**30,  # no disk is measured in KiB: `5k` means thousands of the setting's GiB
+}
 _COUNT: _Units = MappingProxyType({"k": 1e3, "m": 1e6})
-_IMAGES: _Units = MappingProxyType(
-    {"image": 1, "images": 1, "img": 1, "k": 1e3, "kimg": 1e3, "m": 1e6, "mimg": 1e6, "million": 1e6}
-)
+_IMAGES: _Units = {"image": 1, "images": 1, "img": 1, "k": 1e3, "kimg": 1e3, "m": 1e6, "mimg": 1e6, "million": 1e6}
 _DOLLARS: _Units = MappingProxyType({"usd": 1, "dollar": 1, "dollars": 1, **_COUNT})
 _RATE: _Units = MappingProxyType({"mb/s": 1, "mbps": 1, "mib/s": 1, "gb/s": 1000, "gbps": 1000})
 _LINK: _Units = MappingProxyType({"mbps": 1e-3, "mbit/s": 1e-3, "g": 1, "gbps": 1, "gbit/s": 1, "tbps": 1e3})
@@ -171,10 +165,6 @@ def _name_words(name: str) -> list[str]:
     return name.lower().replace("-", "_").partition("_per_")[0].split("_")
 
 
-def _round_conversion(value: float, *, exact: bool) -> float:
-    return value if exact or not math.isfinite(value) or value == int(value) else float(f"{value:.6g}")
-
-
 def _parse_amount(name: str, text: str) -> float | None:
     plain = text.strip().lower().replace("us$", "$")
     measure = next((_MEASURES[word] for word in _name_words(name) if word in _MEASURES), None)
@@ -196,11 +186,13 @@ def _parse_amount(name: str, text: str) -> float | None:
     spellings = (unit, unit.removesuffix("/tib"), _PER.sub("", unit).replace("co2e", "").replace("co2", ""))
     worths = (_worth(spelling, measure, _name_words(name)) for spelling in spellings)
     worth = next((worth for worth in worths if worth is not None), None)
-    return None if worth is None else _round_conversion(number * worth, exact=worth == 1)
+    if worth is None:
+        return None
+    value = number * worth
+    return value if worth == 1 or not math.isfinite(value) or value == int(value) else float(f"{value:.6g}")
 
 
 def _worth(unit: str, measure: _Measure | None, words: list[str]) -> float | None:
-    """The factor from `unit` to the setting's; None for another kind of unit."""
     if not unit or unit in words or unit.partition("/")[0] in words:
         return 1.0
     if measure is None:

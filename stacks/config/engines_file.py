@@ -1,22 +1,16 @@
-"""The file that names engines, with their regions and prices.
-
-engines:
-  private: {engine: "slurm:/shared/jobs@gpu", region: "hosts:lab/DE", usd_per_node_hour: 11.5}
-  aws-spot: {engine: "kubernetes:prod@team-a/gpu", region: "aws:us-east-1", machine_type: p5.48xlarge, capacity: spot}
-"""
+"""The file that names engines, with their regions and prices; see docs/hybrid.md."""
 
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gangway.components.catalog.loader import PROVIDERS
 from gangway.components.core.fields import Amount
 from gangway.components.core.findings import InputError
-from gangway.components.estimate.regions import read_place
-from gangway.stacks.config.section import Section
+from gangway.stacks.config.section import PlaceName, Section
 from gangway.stacks.config.yaml_file import read_model
 
 VARIABLE = "GANGWAY_ENGINES"
@@ -24,11 +18,6 @@ _DEFAULT_PATH = Path("~/.gangway/engines.yaml")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,38}")
 KINDS = ("local", "slurm", "kubernetes")
 """Kinds of engines; an engine cannot have one of them as its name."""
-
-
-def _check_region(text: str) -> str:
-    read_place(text, "")
-    return text
 
 
 class NamedEngine(Section):
@@ -47,7 +36,7 @@ class NamedEngine(Section):
     engine: str = Field(min_length=1, examples=["slurm:/shared/jobs@gpu"])
     via: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", examples=["ann@login.example.com"])
     program: str = Field(default="gangway", min_length=1, examples=["/opt/gangway/bin/gangway"])
-    region: Annotated[str, AfterValidator(_check_region)] | None = Field(default=None, examples=["aws:eu-central-1"])
+    region: PlaceName | None = Field(default=None, examples=["aws:eu-central-1"])
     machine_type: str | None = Field(default=None, min_length=1, examples=["p5.48xlarge"])
     capacity: Literal["on-demand", "spot"] = "on-demand"
     usd_per_node_hour: Amount | None = Field(default=None, examples=[11.5])
@@ -62,13 +51,9 @@ class NamedEngine(Section):
         return engine
 
     @model_validator(mode="after")
-    def _check_program(self) -> Self:
+    def _check_keys(self) -> Self:
         if "program" in self.model_fields_set and self.via is None:
             raise ValueError("program only with via; leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _check_price(self) -> Self:
         if self.machine_type is not None and (self.region or "").partition(":")[0] not in PROVIDERS:
             raise ValueError(
                 f"machine_type only with a region of {', '.join(PROVIDERS)}, which have a catalogue; "
@@ -100,9 +85,7 @@ class EnginesFile(Section):
 
 
 def named_engines() -> dict[str, NamedEngine]:
-    """The engines in $GANGWAY_ENGINES, else in ~/.gangway/engines.yaml, if it exists. InputError: the variable's file
-    is missing; ExceptionGroup: of InputError, the mistakes in the file.
-    """
+    """The engines in $GANGWAY_ENGINES, else ~/.gangway/engines.yaml. InputError, or a group of them: mistakes."""
     asked = os.environ.get(VARIABLE)
     path = Path(asked) if asked else _DEFAULT_PATH.expanduser()
     if not path.exists():

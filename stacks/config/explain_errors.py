@@ -1,5 +1,5 @@
-"""Turns pydantic's validation errors into InputErrors with place, value, allowed and fix, worded from the models' JSON
-schema (pydantic's messages speak of Python).
+"""Turns pydantic's validation errors into InputErrors, worded from the models' JSON schema, since pydantic speaks
+Python.
 """
 
 import json
@@ -53,15 +53,9 @@ def explain(
     namespace: str = "gangway:",
     settle: Settle = lambda _, meant: meant,
 ) -> list[InputError]:
-    """One InputError for each of pydantic's errors.
-
-    Args:
-        error: what pydantic found.
-        root: the model of the document; its fields are keys of the namespace.
-        place: file or stack, put before each config path; may be empty.
-        examples: by config path of a section or one of its keys, the example to show instead of the model's.
-        namespace: put before each top-level key.
-        settle: adjusts a suggested value to the rest of the file.
+    """One InputError for each of pydantic's errors. `root`: the model of the document; `place`: file or stack, may be
+    empty; `examples`: shown instead of the model's, by config path; `settle`: adjusts a suggested value to the rest of
+    the file.
     """
     schema = root.model_json_schema(schema_generator=_UnsortedSchema)
     _set_examples(schema, examples)
@@ -88,9 +82,7 @@ def _misspelt_keys(details: Sequence[ErrorDetails], schema: _Schema) -> set[tupl
 
 
 def describe_setting(root: type[BaseModel], loc: Sequence[int | str], text: str) -> tuple[str, str]:
-    """What is allowed at `loc`, and the fix for `text`, which YAML reads as another type; both empty for an unknown
-    setting.
-    """
+    """What is allowed at `loc`, and the fix for `text`, which YAML reads as another type; empty for no setting."""
     schema = root.model_json_schema(schema_generator=_UnsortedSchema)
     setting = _setting_at(schema, loc)
     is_text = setting.schema.get("type") == "string"
@@ -161,7 +153,6 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
 
 
 def _explain_rule(detail: ErrorDetails, where: str) -> InputError:
-    """Explains a rule of the trainer (`gangway.trainer.core.errors.broken_rule`), which may name a field."""
     context = detail.get("ctx", {})
     key = f".{context['field']}" if context.get("field") else ""
     value = context.get("value", detail["input"])
@@ -170,9 +161,7 @@ def _explain_rule(detail: ErrorDetails, where: str) -> InputError:
 
 
 def _find_kinds(key: str, at: Sequence[int | str], schema: _Schema) -> str:
-    """Other kinds that have `key`, such as `engine.kind: slurm`; empty for none. `at`: pydantic's path of the mapping,
-    with the tags of unions.
-    """
+    """Other kinds that have `key`, such as `engine.kind: slurm`. `at`: pydantic's path, with the tags of unions."""
     for position in reversed(range(len(at))):
         before = _variant_at(schema, at[:position])
         if not _is_tag(at, position, before):
@@ -349,13 +338,9 @@ def _length(schema: _Schema) -> str:
     low, high = schema.get("minItems"), schema.get("maxItems")
     if low and high:
         return f" of {low} entries" if low == high else f" of {low} to {high} entries"
-    return (
-        f" of at least {low} {'entry' if low == 1 else 'entries'}"
-        if low
-        else f" of at most {high} entries"
-        if high
-        else ""
-    )
+    if low:
+        return f" of at least {low} {'entry' if low == 1 else 'entries'}"
+    return f" of at most {high} entries" if high else ""
 
 
 def _fix(

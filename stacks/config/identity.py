@@ -82,9 +82,7 @@ def folder_stack(folder: str) -> str:
 
 
 def project_name(stack_file: Path) -> str:
-    """The name in the Pulumi.yaml of the stack file's project: in the same folder, or in the parent folder if its
-    `stackConfigDir` names the file's folder. CHECKOUT_PROJECT outside any project. InputError: no name.
-    """
+    """The name in the Pulumi.yaml of a stack file's project; CHECKOUT_PROJECT outside any. InputError: no name."""
     own_folder = stack_file.absolute().parent
     for folder in (own_folder, own_folder.parent):
         path = folder / "Pulumi.yaml"

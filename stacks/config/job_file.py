@@ -1,24 +1,19 @@
-"""A job file: one job for an existing engine, either a preset of the trainer or a custom command.
-
-{name: digits, preset: dcgan-digits, kimg: 20, max_hours: 1, nodes: {min: 1, max: 2}, processes_per_node: 2}
-{name: mine, command: [python, train.py], image: registry.example.com/mine@sha256:..., max_hours: 4}
-"""
+"""A job file: one job for an existing engine, either a preset of the trainer or a custom command."""
 
 import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gangway.components.core.blob_url import CONTAINER_PATTERN
 from gangway.components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Seed, Whole
 from gangway.components.core.findings import InputError
 from gangway.components.core.foreign_files import foreign_path
-from gangway.components.estimate.regions import read_place
 from gangway.stacks.config.job_settings import Overrides, Settings, check_settings
 from gangway.stacks.config.own_command import COMMAND_KEYS, MULTILINE, CommandKeys, check_one_workload
-from gangway.stacks.config.section import Section
+from gangway.stacks.config.section import PlaceName, Section
 from gangway.stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig, RegionsConfig
 from gangway.stacks.config.yaml_file import read_model
 from gangway.trainer.config.parts.fields import MOST_KIMG
@@ -48,9 +43,7 @@ class DataConfig(Section):
         source: folder of a bucket or of this machine with the data set; the engine's folder keeps one copy.
     """
 
-    region: Annotated[str, AfterValidator(lambda text: read_place(text, "") and text)] = Field(
-        examples=["aws:us-east-1"]
-    )
+    region: PlaceName = Field(examples=["aws:us-east-1"])
     gib: Amount = Field(examples=[40])
     source: str | None = Field(
         default=None,
@@ -115,12 +108,15 @@ class JobFile(CommandKeys):
             of_a_preset=_PRESET_KEYS,
             of_a_command=[name for name in COMMAND_KEYS if name != "image"],
         )
-        return self
-
-    @model_validator(mode="after")
-    def _check_data_set(self) -> Self:
         if self.data_dir is not None and self.data is not None and self.data.source is not None:
             raise ValueError("only one of data_dir and data.source; leave out data_dir to read the copy, or source")
+        if self.preset is None:
+            return self
+        if self.preset not in PRESETS:
+            raise InputError.not_among("preset", "not a preset of the trainer", self.preset, PRESETS)
+        if self.kimg is None:
+            raise ValueError("kimg is required with preset; write kimg: 20")
+        check_settings(self.preset, self.settings)
         return self
 
     @field_validator("resources")
@@ -137,23 +133,12 @@ class JobFile(CommandKeys):
             raise ValueError(f"{_LEAST_MEMORY_MIB}Mi of memory or more; fix memory: {resources['memory']!r}")
         return resources
 
-    @model_validator(mode="after")
-    def _check_preset(self) -> Self:
-        if self.preset is not None and self.preset not in PRESETS:
-            raise InputError.not_among("preset", "not a preset of the trainer", self.preset, PRESETS)
-        if self.preset is not None and self.kimg is None:
-            raise ValueError("kimg is required with preset; write kimg: 20")
-        if self.preset is not None:
-            check_settings(self.preset, self.settings)
-        return self
-
     def overrides(self) -> Overrides:
         """Fields of the trainer's configuration that have their own key."""
         return {"kimg": self.kimg, "checkpoint_kimg": self.checkpoint_kimg, "seed": self.seed}
 
 
 def _parse_quantity(quantity: str) -> float:
-    """Parses Kubernetes' quantities: 64Gi is 64 * 2**30, 500m is 0.5."""
     match = _QUANTITY.fullmatch(quantity)
     assert match is not None, "validated before"
     number, unit = match.groups(default="")

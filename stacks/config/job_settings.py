@@ -1,7 +1,4 @@
-"""The TrainConfig of a job, from its preset and the job's changes. Plan, findings, bench and nodes all use it.
-
-`kimg`, `seed` and `checkpoint_kimg` are keys of the job itself.
-"""
+"""The TrainConfig of a job, from its preset and the job's changes. Plan, findings, bench and nodes all use it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,9 +19,7 @@ _JOB_KEYS = ("preset", "kimg", "checkpoint_kimg", "seed")
 
 
 def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> None:
-    """InputError, with place `settings` or one of its keys: not a field of TrainConfig, or a value that conflicts with
-    the preset.
-    """
+    """InputError, at `settings` or one of its keys: no field of TrainConfig, or a conflict with the preset."""
     for name, value in settings.items():
         if name in _JOB_KEYS:
             raise InputError(
@@ -47,7 +42,6 @@ def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> N
 
 
 def _explain(error: ValidationError, preset: str, settings: Mapping[str, bool | float | str]) -> InputError:
-    """The first mistake: a broken rule of the trainer, or a value of the wrong type."""
     first = error.errors()[0]
     if first["type"] != "rule":
         return explain(error, TrainConfig, "", namespace="settings.")[0]

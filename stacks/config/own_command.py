@@ -136,9 +136,7 @@ def check_one_workload(
 
 
 def output_folder(run_dir: str, output: str) -> str:
-    """Where one of `outputs` is stored: next to the run folder. Inside it, the command could replace a folder by a link
-    that root would follow when mounting.
-    """
+    """Where one of `outputs` is stored: outside the run folder, where a command could replace it by a link."""
     return f"{run_dir}.outputs{output}"
 
 
@@ -151,16 +149,5 @@ def outputs_in_mounts(outputs: Iterable[str], mounts: Iterable[str]) -> Iterator
 
 def command_variables(job: CommandKeys, run_dir: str, notices: str) -> Mapping[str, str]:
     """A command's environment, with its `env`. `notices`: a file of the node that may not exist yet."""
-    codes = job.exit_codes
-    return {
-        RUN_DIR: run_dir,
-        NOTICES: notices,
-        "GANGWAY_CODES_INTERRUPTED": _words(codes.interrupted),
-        "GANGWAY_CODES_BAD_INPUT": _words(codes.bad_input),
-        "GANGWAY_CODES_UNFIT": _words(codes.unfit),
-        **job.env,
-    }
-
-
-def _words(codes: tuple[int, ...]) -> str:
-    return " ".join(str(code) for code in codes)
+    codes = {f"GANGWAY_CODES_{name.upper()}": " ".join(map(str, numbers)) for name, numbers in job.exit_codes}
+    return {RUN_DIR: run_dir, NOTICES: notices, **codes, **job.env}

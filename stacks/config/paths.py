@@ -11,9 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def module_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which `python -m` finds this Gangway: not another in the working directory, and also in a
-    checkout that is not installed.
-    """
+    """An environment in which `python -m` finds this Gangway, also in a checkout that is not installed."""
     safe = {**variables, "PYTHONSAFEPATH": "1"}
     if not in_checkout():
         return safe

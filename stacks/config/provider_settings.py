@@ -1,6 +1,4 @@
-"""A provider's part of the stack file: its section, with secrets, and which of the common settings it reads, in which
-form.
-"""
+"""A provider's part of the stack file: its section, with secrets, and which common settings it reads."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,9 +13,7 @@ from gangway.components.core.findings import InputError
 
 @dataclass(frozen=True)
 class OwnSection:
-    """The section `gangway:<name>` that only this provider reads. `holds`: the keys that the message about a missing
-    section names; `example`: the section in one line of YAML.
-    """
+    """The section `gangway:<name>` that only this provider reads. `holds`: its keys; `example`: one line of YAML."""
 
     name: str
     model: type[BaseModel]
@@ -27,9 +23,7 @@ class OwnSection:
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """The store of `storage.source`. `folder`: an example address; `upload_command`: copies a local folder to an
-    address; `keeps_name`: whether data from another cloud may keep its bucket's name.
-    """
+    """The store of `storage.source`. `keeps_name`: whether data from another cloud may keep its bucket's name."""
 
     scheme: str
     folder: str
@@ -47,10 +41,7 @@ class ImageForm:
 
 @dataclass(frozen=True)
 class Account:
-    """Pulumi's own settings for the provider, which could select another account than the stack file. `namespace`: such
-    as `aws`, of keys such as `aws:profile`; `title`: the provider's name in messages; `region_key`: the only allowed
-    key, with the stack's region; `instead`: how to select the account.
-    """
+    """Pulumi's own settings for the provider, which could select another account. `region_key`: the one allowed key."""
 
     namespace: str
     title: str
@@ -63,22 +54,15 @@ class ProviderSettings:
     """One provider's part of the stack file.
 
     Attributes:
-        own: its section; None if the common settings are enough.
         reads_site: whether the stack file describes its machines, in gangway:site.
         examples: config path -> an example that replaces the common one, which is AWS's.
         unsupported: config path of a section or key -> why it has no effect.
         lacking: config path of a key of other providers -> why it is not available here.
-        data_setting: the setting that names the training data.
         image: the form of images; None if `cluster.image_id` is unsupported.
-        store: the provider's object store, if any.
         storage_kinds: its file systems, the default first; empty if storage is unsupported.
-        account: Pulumi's own settings for it, if there are any.
-        has_slices: whether `cluster.topology` has an effect.
         deletes_runs: whether `keep_runs: false` of the job or the engine has an effect.
         nodes_can_leave: whether `job.terminate_when_done` has an effect.
         runs_commands: whether a job may be a custom command.
-        joins_commands: whether a custom command may use several nodes.
-        queues: supported kinds of `engine` with a queue.
         has_accounting: whether its Slurm can have an accounting database, which teams require.
     """
 
@@ -105,21 +89,18 @@ ENCRYPTED = "[encrypted in the stack file]"
 """Replaces a secret that only the engine can decrypt."""
 
 
-def _hide_encrypted(value: Any) -> Any:
-    # Pulumi writes secrets into the stack file as `{secure: ...}`.
-    return ENCRYPTED if isinstance(value, dict) and set(value) == {"secure"} else value
-
-
-Encrypted = Annotated[str | None, BeforeValidator(_hide_encrypted)]
+# Pulumi writes secrets into the stack file as `{secure: ...}`.
+Encrypted = Annotated[
+    str | None,
+    BeforeValidator(lambda value: ENCRYPTED if isinstance(value, dict) and set(value) == {"secure"} else value),
+]
 """A setting that must be encrypted; None if omitted."""
 
 
 def plaintext_mistakes(
     section: str, setting: str, value: str | None, what: str, otherwise: str
 ) -> Iterator[InputError]:
-    """A mistake if the secret `value` is in plain text; never repeats it. `what`: such as "a private key"; `otherwise`:
-    what is used without the setting.
-    """
+    """A mistake, which never repeats `value`, if a secret is in plain text. `otherwise`: used without the setting."""
     if value in (None, ENCRYPTED):
         return
     from pulumi.runtime.config import is_config_secret  # takes a third of a second, and few stacks have secrets

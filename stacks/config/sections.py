@@ -177,10 +177,6 @@ class ClusterConfig(Section):
         if (self.accelerator is None) == (self.machine_type is None):
             fix = "leave one of them out" if self.accelerator else "add one; `gangway catalog list` names both"
             raise ValueError(f"exactly one of accelerator and machine_type; {fix}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_root_device(self) -> Self:
         if self.image_id is None and "root_device_name" in self.model_fields_set:
             raise ValueError("root_device_name only with image_id; remove root_device_name")
         return self
@@ -417,24 +413,20 @@ class JobConfig(StackJob):
         return effective_config(self.preset, self.settings, self.overrides())
 
 
-class QueueWork(StackJob):
-    """Replaces the job if the stack is a cluster with a queue; not a section of the stack file."""
-
-    # The queue's jobs are not known in advance.
+class _WithoutTrainer(StackJob):
     run_id: ClassVar[None] = None
     controller: ClassVar[None] = None
     autoscale: ClassVar[None] = None
+
+
+class QueueWork(_WithoutTrainer):
+    """Replaces the job if the stack is a cluster with a queue; not a section of the stack file."""
 
     max_hours: Number = HOURS_PER_MONTH
 
 
-class CommandConfig(StackJob, CommandKeys):
+class CommandConfig(_WithoutTrainer, CommandKeys):
     """A custom command in your own container."""
-
-    # Gangway's trainer does not run.
-    run_id: ClassVar[None] = None
-    controller: ClassVar[None] = None
-    autoscale: ClassVar[None] = None
 
     @model_validator(mode="before")
     @classmethod

@@ -1,6 +1,4 @@
-"""StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated.
-`gangway.stacks.loading.loader` reads it from a file or from the engine. Also the required signature of its image.
-"""
+"""StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
@@ -10,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from gangway.components.catalog.site import SiteConfig
 from gangway.components.core.findings import InputError
-from gangway.components.core.image_reference import ImageSignature, SignatureError, checked_signature, signed_name
+from gangway.components.core.image_reference import ImageSignature, checked_signature, signed_name
 from gangway.stacks.config.engine_settings import AnyEngine, KubernetesConfig, SlurmConfig, SystemdConfig
 from gangway.stacks.config.identity import is_valid_identity
 from gangway.stacks.config.section import Section
@@ -34,24 +32,15 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig) -> None:
-    promised = sum(team.nodes for team in engine.teams)
-    if promised > cluster.nodes.max:
-        raise InputError(
-            "nodes.max",
-            f"gangway:engine.teams guarantees {promised} nodes",
-            value=cluster.nodes.max,
-            allowed=f"at least {promised}",
-            fix=f"write max: {promised}, or guarantee fewer nodes",
-        )
+    promised, most = sum(team.nodes for team in engine.teams), cluster.nodes.max
+    needs = [(promised, f"gangway:engine.teams guarantees {promised} nodes", "guarantee fewer nodes")]
     for team in engine.teams:
-        if team.max_nodes is not None and team.max_nodes > cluster.nodes.max:
-            raise InputError(
-                "nodes.max",
-                f"team {team.name} of gangway:engine.teams may use {team.max_nodes} nodes",
-                value=cluster.nodes.max,
-                allowed=f"at least {team.max_nodes}",
-                fix=f"write max: {team.max_nodes}, or a smaller max_nodes",
-            )
+        problem = f"team {team.name} of gangway:engine.teams may use {team.max_nodes} nodes"
+        needs.append((team.max_nodes or 0, problem, "a smaller max_nodes"))
+    for nodes, problem, otherwise in needs:
+        if nodes > most:
+            fix = f"write max: {nodes}, or {otherwise}"
+            raise InputError("nodes.max", problem, value=most, allowed=f"at least {nodes}", fix=fix)
 
 
 class StackConfig(Section):
@@ -197,11 +186,6 @@ class StackConfig(Section):
         return QueueWork(keep_runs=self.engine.keep_runs)
 
     @property
-    def job_hours(self) -> float | None:
-        """Hours after which the nodes stop the job; None for a cluster with a queue."""
-        return None if self.job is None else self.job.max_hours
-
-    @property
     def expected_nodes(self) -> int:
         """The number of nodes that should be up; the minimum for an autoscaled job."""
         nodes = self.cluster.nodes
@@ -246,12 +230,12 @@ def signature_mistakes(config: StackConfig) -> Iterator[InputError]:
         return
     try:
         image_signature(config)
-    except SignatureError as error:
-        yield InputError(f"{_SIGNATURE}.{error.part}", error.problem, allowed=error.allowed, fix=error.fix)
+    except InputError as error:
+        yield error.within(_SIGNATURE, ".")
 
 
 def image_signature(config: StackConfig) -> ImageSignature | None:
-    """What machines verify, if anything. Raises SignatureError."""
+    """What machines verify, if anything. InputError: an invalid signature."""
     signed, image = config.image.signature, config.ready_image
     if signed is None or image is None or signed.public_key is None:
         return None

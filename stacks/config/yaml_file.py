@@ -1,6 +1,4 @@
-"""Reads hand-written YAML files. Mistakes are values that YAML reads as another type than they look like, texts with
-invisible characters, which can do harm in terminals and scripts, and texts that are too long.
-"""
+"""Reads hand-written YAML files. Mistakes are values that YAML reads as another type, invisible text, too much text."""
 
 import errno
 import re
@@ -25,18 +23,13 @@ _MAX_DEPTH = 100
 _OTHER_FILE = "name another file"
 _TAG = "tag:yaml.org,2002:"
 _READ_AS = {
-    _TAG + "bool": "true or false",
-    _TAG + "timestamp": "a date",
-    _TAG + "int": "a number",
-    _TAG + "float": "a number",
-    _TAG + "null": "no value",
+    _TAG + "bool": ("true or false", "true or false, or "),
+    _TAG + "timestamp": ("a date", ""),
+    _TAG + "int": ("a number", "a plain number, or "),
+    _TAG + "float": ("a number", "a plain number, or "),
+    _TAG + "null": ("no value", ""),
 }
-_PLAIN_FORMS = {
-    _TAG + "bool": "true or false, or ",
-    _TAG + "int": "a plain number, or ",
-    _TAG + "float": "a plain number, or ",
-}
-_Loc = tuple[int | str, ...]
+"""What YAML reads a value as, and how to write it as that."""
 # YAML readers disagree about other spellings: yes, a bare date, a time without a zone.
 _PLAIN_BOOLS = ("true", "false")
 _PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[-+]\d\d:\d\d)")
@@ -51,17 +44,8 @@ def read_yaml(
     *,
     kind: str = "stack",
 ) -> Any:
-    """Reads the only document of a YAML file; None for an empty file.
-
-    Args:
-        path: the file.
-        root: the model of the document. None: a stack file, whose settings are below `config`.
-        settings: the model of those settings.
-        kind: what the file is, for messages: "stack", "job", "suite".
-
-    Raises:
-        ExceptionGroup: of InputError, for each value that YAML reads as another type than it looks like.
-        InputError: the file cannot be read.
+    """The only document of a YAML file. `root`: its model; None: a stack file, with `settings` below `config`.
+    InputError, or a group of them for values that YAML reads as another type than they look like.
     """
     text = _read(path, kind)
     loader = yaml.CSafeLoader(text)
@@ -83,20 +67,7 @@ def read_yaml(
 def read_model(
     path: Path, model: type[Model], *, named: str, keys: str, folder: str, lined: Collection[Loc] = ()
 ) -> Model:
-    """Reads a YAML file into a model.
-
-    Args:
-        path: the file.
-        model: the model of the document.
-        named: what the file is, such as "suite".
-        keys: some keys for the message about an empty file, such as "name and kimg".
-        folder: where to find examples.
-        lined: places below which texts may have line breaks.
-
-    Raises:
-        ExceptionGroup: of InputError, one for each mistake.
-        InputError: the file cannot be read.
-    """
+    """Reads a YAML file into a model; below `lined`, texts may have line breaks. InputError, or a group of them."""
     data = read_yaml(path, model, kind=named)
     if not isinstance(data, dict):
         raise InputError(
@@ -153,7 +124,7 @@ def _check_depth(text: str, path: Path) -> None:
 def _find_misread(
     document: yaml.Node | None, path: Path, root: type[BaseModel] | None, settings: type[BaseModel] | None
 ) -> Iterator[InputError]:
-    start: list[tuple[yaml.Node, _Loc]] = [] if document is None else [(document, ())]
+    start: list[tuple[yaml.Node, Loc]] = [] if document is None else [(document, ())]
     queue, visited = deque(start), 0
     while queue:
         node, loc = queue.popleft()
@@ -173,7 +144,7 @@ def _find_misread(
             queue.extend((item, (*loc, position)) for position, item in enumerate(node.value))
 
 
-def _misread_keys(node: yaml.MappingNode, path: Path, loc: _Loc) -> Iterator[InputError]:
+def _misread_keys(node: yaml.MappingNode, path: Path, loc: Loc) -> Iterator[InputError]:
     before: tuple[yaml.Node, yaml.Node] | None = None
     for key, value in node.value:
         if key.tag not in (_TAG + "str", _TAG + "merge"):
@@ -219,23 +190,21 @@ def _is_odd(node: yaml.Node) -> bool:
 
 
 def _misread_value(node: yaml.Node, place: str, what: str, allowed: str = "", fix: str = "") -> InputError:
-    read_as = _READ_AS.get(node.tag, f"something tagged {node.tag.replace(_TAG, '!!')}")
+    read_as, plain = _READ_AS.get(node.tag, (f"something tagged {node.tag.replace(_TAG, '!!')}", ""))
     if not isinstance(node, yaml.ScalarNode):
         return InputError(place, f"YAML reads {what} as {read_as}", allowed="no tags", fix="write it without the tag")
-    plain = _PLAIN_FORMS.get(node.tag, "") if what == "this" else ""
     return InputError(
         place,
         f"YAML reads {what} as {read_as}",
         value=node.value,
         allowed=allowed or "text, decimal numbers, true and false, and a time with its zone",
-        fix=fix or f'write {plain}"{node.value}" in quotes for text',
+        fix=fix or f'write {plain if what == "this" else ""}"{node.value}" in quotes for text',
     )
 
 
 def _expected(
-    node: yaml.Node, root: type[BaseModel] | None, settings: type[BaseModel] | None, loc: _Loc
+    node: yaml.Node, root: type[BaseModel] | None, settings: type[BaseModel] | None, loc: Loc
 ) -> tuple[str, str]:
-    """What is allowed at `loc`, and the fix; empty for an unknown setting or a custom tag."""
     if not isinstance(node, yaml.ScalarNode) or node.tag not in _READ_AS:
         return "", ""
     if root is not None:

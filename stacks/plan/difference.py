@@ -1,6 +1,4 @@
-"""Compares a plan with an earlier one (`gangway plan --json`): resources, dollars, energy, carbon. `pulumi preview`
-compares with the cloud.
-"""
+"""Compares a plan with an earlier one (`gangway plan --json`): resources, dollars, energy, carbon."""
 
 import gzip
 import json
@@ -32,22 +30,15 @@ from gangway.stacks.recording import PlannedResource
 from gangway.trainer.core.regular_files import read_text_file
 
 _REFERENCE = re.compile(r"\$\{(\w+\.[^.}]+)\.([^}]+)\}")
-
-
 _ALWAYS_NEW = {
     "aws:ec2:LaunchTemplate": frozenset({"latestVersion"}),
     "docker-build:index:Image": frozenset({"contextHash", "digest", "ref"}),
 }
 """Outputs that change with every update."""
-
-
 _GZIPPED = "H4sI"
 """The first bytes of gzip in base64, as in user data."""
-
-
 _SECRET = "[secret]"
-
-
+_REGION, _MOVED = "region", "another region"
 _NOT_IN_CLOUD = ("gangway:", "pulumi:")
 """Prefixes of types that are in no cloud: components, and the engine's own."""
 
@@ -67,15 +58,7 @@ class Effect(IntEnum):
         return _EFFECTS[self]
 
 
-_EFFECTS = {
-    Effect.IN_PLACE: "in place",
-    Effect.NEW_NODES: "new nodes",
-    Effect.UNKNOWN: "not known",
-    Effect.REPLACED: "replaced",
-    Effect.HEAD_REPLACED: "replaces the head",
-    Effect.NODES_RESTARTED: "restarts nodes",
-    Effect.DATA_LOST: "loses data",
-}
+_EFFECTS = ("in place", "new nodes", "not known", "replaced", "replaces the head", "restarts nodes", "loses data")
 
 
 @dataclass(frozen=True)
@@ -92,15 +75,7 @@ class PropertyChange:
 
 
 class Update:
-    """An update from one plan's resources to the next plan's.
-
-    Args:
-        provider: the stack's.
-        before: resources of the earlier plan by URN, as `gangway plan --json` prints them.
-        now: the same of this plan.
-        planned: this plan's resources, for their options.
-        moves: whether the stack's region or provider is another one.
-    """
+    """An update from one plan's resources, by URN, to the next plan's. `moves`: to another region or provider."""
 
     def __init__(
         self,
@@ -155,11 +130,9 @@ class Update:
         )
 
     def _is_tag(self, type_: str, path: str) -> bool:
-        """Whether an input is for tags of the resource or of what it starts."""
         return _matches(path, (self._tags.get(type_, ""), *self._provider.tags.started_inputs))
 
     def _direct_changes(self, urn: str) -> dict[str, Changed]:
-        """Changed leaves by their place, without those in `ignore_changes`."""
         option = self._options.get(urn)
         ignored = option.ignore_changes if option else ()
         places = _places(self._before[urn]["inputs"], self._now[urn]["inputs"], "")
@@ -201,7 +174,6 @@ class Update:
                         self._add(urn, place, self._now[stash]["name"])
 
     def _users(self) -> dict[str, list[tuple[str, str, str]]]:
-        """By URN, references to its outputs: the user's URN, the place and the output."""
         labels = {f"{one['type'].rpartition(':')[2]}.{one['name']}": urn for urn, one in self._now.items()}
         found: dict[str, list[tuple[str, str, str]]] = {}
         for user in self._changes:
@@ -212,7 +184,6 @@ class Update:
         return found
 
     def _reason(self, urn: str, place: str, changed: Changed) -> str:
-        """Why this change replaces the resource; empty if it does not."""
         cause = self._causes.get((urn, place), "")
         if cause == _MOVED:
             return cause
@@ -240,8 +211,8 @@ class Update:
 
 @dataclass(frozen=True)
 class Change:
-    """A changed resource. `effect`: the most severe of its changes, None for a new one. `is_retained`: the old one
-    stays in the cloud, outside the stack.
+    """A changed resource with its most severe effect, None for a new one. `is_retained`: the old one stays in the
+    cloud.
     """
 
     urn: str
@@ -487,14 +458,10 @@ def _figures(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Delta, 
 
 
 def _figure(plan: Mapping[str, Any], path: str) -> float | None:
-    """The figure at a path such as `cost.run_most.usd`; None if a part is missing."""
     found: Any = plan
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None
     return None if found is None else float(found)
-
-
-_REGION, _MOVED = "region", "another region"
 
 
 def _matches(path: str, inputs: Collection[str]) -> bool:
@@ -518,7 +485,6 @@ def _places(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The strings in inputs, with their places."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _leaves(one, f"{path}.{key}" if path else key)

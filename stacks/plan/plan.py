@@ -1,6 +1,4 @@
-"""The offline plan: runs the program of `pulumi up` in the SDK's test runtime, then prices and checks it, without
-credentials, network or CLI. Ids that do not exist yet are written `${Type.name.id}`.
-"""
+"""The offline plan: runs the program of `pulumi up` in the SDK's test runtime, then prices and checks it."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -118,7 +116,6 @@ class Plan:
         return team_access(self.config.stack, self.resources)
 
     def _standing(self) -> dict[str, Any] | None:
-        """The cost per hour of a cluster with a queue, by running nodes; None for a stack with a job."""
         if self.config.job is not None:
             return None
         nodes = self.config.cluster.nodes
@@ -189,9 +186,7 @@ class Plan:
 
 
 def run_program(config: StackConfig, cloud: Cloud, planned: Any = None) -> Recording:
-    """Runs the stack's program against `cloud`; the recording's result has the exports. InputError: a mistake in
-    `config`.
-    """
+    """Runs the stack's program against `cloud`; the recording's result has the exports. InputError: a mistake."""
     return record(lambda: build(config, planned), cloud, config.stack)
 
 
@@ -210,7 +205,6 @@ def _footprint(config: StackConfig, planned: Any, run: ExpectedRun) -> Footprint
 
 
 def _kimg(config: StackConfig, run: ExpectedRun) -> tuple[float, float, float] | None:
-    """Thousands of images of a training: fastest, expected and slowest."""
     if not config.trains or run.share is None:
         return None
     kimg, share = config.training.kimg, run.share
@@ -218,9 +212,7 @@ def _kimg(config: StackConfig, run: ExpectedRun) -> tuple[float, float, float] |
 
 
 def make_plan(config: StackConfig) -> Plan:
-    """Runs the program, prices its resources and collects the findings. InputError: a value that cannot be planned,
-    such as a budget below one hour's cost.
-    """
+    """Runs the program, prices its resources and collects the findings. InputError: a value that cannot be planned."""
     with without_gc():
         provider = get_program(config.provider)
         planned = provider.plan(config)

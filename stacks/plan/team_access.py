@@ -18,13 +18,11 @@ class TeamAccess:
     """One row.
 
     Attributes:
-        team: the team.
         principal: its members or pods, as the cluster or the cloud names them.
         cluster: the stack, if the principal exists in its cluster alone; empty for a cloud grant, which may be valid in
             any cluster.
         resource: a Kubernetes kind, a volume claim, or the cloud resource that makes the grant.
         where: a namespace, a folder, or `whole cluster`.
-        permissions: verbs, or a cloud role.
     """
 
     team: str
@@ -69,7 +67,6 @@ def _key(manifest: Mapping[str, Any], kind: str, name: str | None = None) -> tup
 
 
 def _get_teams(subject: Mapping[str, str], teams: Sequence[str]) -> Sequence[str]:
-    """The teams whose members or pods match the subject of a binding."""
     name = subject["name"]
     if subject["kind"] == "ServiceAccount":
         return [team for team in teams if team == subject.get("namespace")]

@@ -1,5 +1,4 @@
-"""`python -m gangway.trainer control`: shows a recorded run to every policy, and switches a running controller off and
-on."""
+"""`python -m gangway.trainer control`: replays a run with other policies, and switches a controller off and on."""
 
 import argparse
 import json
@@ -57,7 +56,6 @@ def _switch(arguments: argparse.Namespace) -> int:
 
 
 def _describe_switch(lines: Sequence[Line], word: str) -> str:
-    """Describes the switch's effect in a run with this log."""
     if not lines:
         return f"its log cannot be read; a controller that is at work there is {word} from the next line on"
     session = [line for line in lines if line["session"] == lines[-1]["session"]]

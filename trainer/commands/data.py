@@ -1,10 +1,5 @@
-"""`python -m gangway.trainer data prepare DATASET --out DIR`: one command a data set, each with its own options.
-
-    python -m gangway.trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
-
-Exit codes: 0 complete, 2 bad input, 75 interrupted (the same command goes on). Not in gangway.trainer.data, whose
-import loads
-NumPy: `--help` must not wait for that.
+"""`python -m gangway.trainer data`: a command for each data set. Outside gangway.trainer.data, whose import loads
+NumPy.
 """
 
 import argparse

@@ -54,7 +54,6 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _names(text: str | None) -> tuple[str, ...]:
-    """Returns the requested metrics; empty for the run's own."""
     try:
         return () if text is None else parse(text)
     except PydanticCustomError as error:

@@ -1,10 +1,4 @@
-"""`python -m gangway.trainer export`: a run's averaged generator for those who have no trainer.
-
-    python -m gangway.trainer export --run-dir runs/dcgan-digits --format onnx --out generator.onnx
-
-ONNX and torch.export programs take any number of latents; safetensors holds the weights alone. FILE.json beside it says
-what is in it and how to use it. No checkpoint: training cannot go on from it. Needs torch alone.
-"""
+"""`python -m gangway.trainer export`: a run's averaged generator, with FILE.json, for those who have no trainer."""
 
 import argparse
 import hashlib
@@ -12,7 +6,6 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangway.trainer.config.arguments import Parser, add_out, add_run_dir
@@ -40,9 +33,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def export(run_dir: Path, format_name: str, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
-    """Writes the averaged generator of the newest valid checkpoint; returns the content of FILE.json. Raises
-    TrainerError: a wrong suffix, an existing file without `overwrite`, no checkpoint, or not writable; writes are
-    atomic.
+    """Writes the averaged generator of the newest valid checkpoint; returns the content of FILE.json. TrainerError: a
+    wrong suffix, an existing file without `overwrite`, no checkpoint, or not writable.
     """
     chosen = FORMATS[format_name]
     if out.suffix != chosen.suffix:
@@ -113,7 +105,6 @@ def _program(network: "torch.nn.Module", config: "TrainConfig") -> "torch.export
 
 
 def _shapes(config: "TrainConfig") -> dict[str, Any]:
-    """Declares each argument's first dimension as dynamic."""
     import torch
 
     return {each["name"]: {0: torch.export.Dim("batch", min=1)} for each in _inputs(config)}
@@ -220,17 +211,15 @@ def _use_safetensors(file: str, _: "TrainConfig") -> list[str]:
     ]
 
 
-FORMATS: Mapping[str, _Format] = MappingProxyType(
-    {
-        "onnx": _Format(".onnx", _onnx, _use_onnx),
-        "torch-export": _Format(".pt2", _torch_export, _use_torch_export),
-        "safetensors": _Format(
-            ".safetensors",
-            lambda network, config: safetensors(
-                network.state_dict(), {"format": "pt", "architecture": config.architecture}
-            ),
-            _use_safetensors,
+FORMATS: Mapping[str, _Format] = {
+    "onnx": _Format(".onnx", _onnx, _use_onnx),
+    "torch-export": _Format(".pt2", _torch_export, _use_torch_export),
+    "safetensors": _Format(
+        ".safetensors",
+        lambda network, config: safetensors(
+            network.state_dict(), {"format": "pt", "architecture": config.architecture}
         ),
-    }
-)
+        _use_safetensors,
+    ),
+}
 """What `--format` may name."""

@@ -1,6 +1,4 @@
-"""`python -m gangway.trainer presets`: the presets in a table, or one (`presets r3gan-cifar10`) with its values and
-departures, or all as `--json`. Does not import torch.
-"""
+"""`python -m gangway.trainer presets` and `memory`: the presets with their values and departures. No torch."""
 
 import argparse
 import json
@@ -92,7 +90,6 @@ def preset_text(name: str, width: int = _WIDTH) -> str:
 
 
 def _published(name: str, width: int) -> list[str]:
-    """Yields each place in the sources, with a line per value: field, preset's value, source's value and reason."""
     entry = CATALOGUE[name]
     places = dict[str, list[tuple[str, str, str]]]()
     for field, known in entry.published.items():
@@ -137,9 +134,7 @@ _NOT_COUNTED = "not counted: libraries' work space, the CUDA context, what the a
 
 
 def add_memory(parser: "Parser") -> None:
-    """Adds the arguments of `memory`, beside those that say what is trained: a step's memory, part by part, estimated
-    without torch; `--trace` follows a step on torch's meta device besides, which allocates nothing.
-    """
+    """Adds the arguments of `memory`, beside those that say what is trained."""
     parser.add_argument("--workers", type=count, default=1, metavar="N", help="workers per node [1]")
     parser.add_argument("--nodes", type=count, default=1, metavar="N", help="number of nodes [1]")
     parser.add_argument("--trace", action="store_true", help="also trace a step's tensors, on torch's meta device")
@@ -147,9 +142,7 @@ def add_memory(parser: "Parser") -> None:
 
 
 def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: bool, as_json: bool) -> str:
-    """Returns a line for each part, or JSON. Raises TrainerError: fewer images than workers, or a trace of split
-    networks.
-    """
+    """Returns a line for each part, or JSON. TrainerError: fewer images than workers, or a trace of split networks."""
     config.check_workers(workers * num_nodes)
     parts = get_parts(config, workers, num_nodes)
     if trace and parts > 1:

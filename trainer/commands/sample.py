@@ -1,11 +1,4 @@
-"""`python -m gangway.trainer sample`: grids and films of what a run's averaged generator makes, from any seed.
-
-    python -m gangway.trainer sample --run-dir runs/dcgan-digits --num 64 --out grid.png
-    python -m gangway.trainer sample --run-dir runs/dcgan-digits --num 16 --interpolate 24 --out walk.mp4
-
-The same seed gives the same images, and the first 16 of 64 are those of 16. gangway.trainer.checkpoint.samples makes
-the run's own grids.
-"""
+"""`python -m gangway.trainer sample`: grids and films of what a run's averaged generator makes, from any seed."""
 
 import argparse
 import math
@@ -63,11 +56,9 @@ def sample(
     frames_per_sec: int = 16,
     overwrite: bool = False,
 ) -> int:
-    """Writes a grid or a film, and returns the images that the generator has been trained for. `out` is .png, .mp4 or
-    .gif; a PNG of clips is a strip, a row of frames for each. `labels` are comma-separated classes, taken in turn, None
-    for all; `truncation` bounds each latent's numbers; `interpolate` is frames from one latent to the next, None for no
-    film of images. TrainerError: a file that is there already, unless `overwrite`; no checkpoint, an unknown suffix or
-    class, options that do not fit, or more pixels than fit in memory.
+    """Writes a grid or a film, and returns the images that the generator was trained for. A PNG of clips is a strip;
+    `labels` are taken in turn; `interpolate` is frames from one latent to the next. TrainerError: a file that exists,
+    no checkpoint, options that do not fit, or more pixels than fit in memory.
     """
     _check_suffix(out)
     import torch
@@ -162,7 +153,6 @@ def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> 
 
 
 def _classes(labels: str | None, config: "TrainConfig", num: int) -> "Tensor | None":
-    """Returns a class for each image, [num]; None for a run without classes."""
     import torch
 
     if labels is not None and not config.num_classes:
@@ -199,7 +189,6 @@ def _check_suffix(out: Path) -> None:
 
 
 def _check_amount(num: int, config: "TrainConfig", times: int) -> None:
-    """Checks that the images, repeated for a film, fit in memory."""
     bytes_each = math.prod(config.image_shape) * times
     most = _MOST_BYTES // bytes_each
     if num > most:

@@ -6,6 +6,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
@@ -99,9 +100,21 @@ class Parser(argparse.ArgumentParser):
         return f"`{self.prog} --help` shows what it takes"
 
 
-def positive(text: str) -> float:
-    """Argument type: a finite number above 0."""
-    return _number(text, float, lambda value: 0 < value < math.inf, "a number above 0")
+def _number_type(kind: Callable[[str], T], fits: Callable[[T], bool], allowed: str) -> Callable[[str], T]:
+    """An argument type; its error has argparse's form, for `Parser.error`."""
+
+    def number(text: str) -> T:
+        with suppress(ValueError):
+            if fits(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"invalid value: {text!r} (allowed: {allowed})")
+
+    return number
+
+
+positive = _number_type(float, lambda value: 0 < value < math.inf, "a number above 0")
+count = _number_type(int, lambda value: value > 0, "a whole number above 0")
+whole = _number_type(int, lambda value: value >= 0, "a whole number from 0 on")
 
 
 def add_run_dir(parser: argparse.ArgumentParser) -> None:
@@ -115,34 +128,12 @@ def add_out(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--overwrite", action="store_true", help="overwrite an existing file")
 
 
-def count(text: str) -> int:
-    """Argument type: a whole number above 0."""
-    return _number(text, int, lambda value: value > 0, "a whole number above 0")
-
-
-def whole(text: str) -> int:
-    """Argument type: a whole number from 0."""
-    return _number(text, int, lambda value: value >= 0, "a whole number from 0 on")
-
-
 def path(text: str) -> Path:
     """Argument type: a path. An empty one, as from an unset variable, would be the current folder."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"invalid value: {text!r} (allowed: a path; . for this folder)")
     check_reachable(Path(text))
     return Path(text)
-
-
-def _number(text: str, kind: Callable[[str], T], fits: Callable[[T], bool], allowed: str) -> T:
-    """Parse a number; the error has argparse's form, for `Parser.error`."""
-    try:
-        value = kind(text)
-    except ValueError:
-        pass
-    else:
-        if fits(value):
-            return value
-    raise argparse.ArgumentTypeError(f"invalid value: {text!r} (allowed: {allowed})")
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,4 @@
-"""JSON schemas for editors (draft 2020-12): a whole TrainConfig, and settings on top of a preset.
-
-A configuration is flat, so the discriminated unions by architecture and by loss become conditions. Rules on several
-numbers are not in the schema: `gangway.trainer.config.parts.rules` checks them.
-"""
+"""JSON schemas for editors (draft 2020-12): a whole TrainConfig, and settings on top of a preset."""
 
 import functools
 import json

@@ -39,16 +39,18 @@ class Layer(NamedTuple):
 
 def generator_size(config: TrainConfig) -> Layer:
     """Size of all generators at full resolution."""
-    latent = config.z_dim * (2 if config.num_classes else 1)
-    embedding = Layer(config.num_classes * config.z_dim, 0, 0)
-    layers, _ = _FAMILIES[config.architecture]
-    return _sum([embedding, *layers(config, latent)])
+    return _sum([Layer(config.num_classes * config.z_dim, 0, 0), *_layers(config)[0]])
 
 
 def discriminator_size(config: TrainConfig) -> Layer:
     """Size of all discriminators at full resolution."""
-    _, layers = _FAMILIES[config.architecture]
-    return _sum(layers(config))
+    return _sum(_layers(config)[1])
+
+
+def _layers(config: TrainConfig) -> tuple[Iterator[Layer], Iterator[Layer]]:
+    """Of the generators, which take latents and a class embedding, and of the discriminators."""
+    of_generator, of_discriminator = _FAMILIES[config.architecture]
+    return of_generator(config, config.z_dim * (2 if config.num_classes else 1)), of_discriminator(config)
 
 
 class Stage(NamedTuple):
@@ -91,9 +93,8 @@ def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
 
 def device_gib(config: TrainConfig, images: int, parts: int = 1, span: Span | None = None) -> float:
     """Minimum GiB of a worker's device for a step on `images` images, at the largest size in `span` (None: the run).
-    Weights, average, gradients and moments (one of `parts` if sharded; in a pipeline half of the generator's and all of
-    the discriminator's) and the saved inputs of one network; or whole weights and average, as at setup. Without
-    penalties, the other network's pass and library workspaces.
+    `parts`: workers that weights, gradients and moments are split over. Without penalties, the other network's pass and
+    library workspaces.
     """
     number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
 
@@ -128,9 +129,7 @@ def _initial_numbers(config: TrainConfig) -> int:
 
 def largest_unit(config: TrainConfig) -> int:
     """Upper bound of the parameters that are gathered at once in a sharded network (`Network.units`)."""
-    latent = config.z_dim * (2 if config.num_classes else 1)
-    g_layers, d_layers = _FAMILIES[config.architecture]
-    networks = [[layer.parameters for layer in layers] for layers in (g_layers(config, latent), d_layers(config))]
+    networks = [[layer.parameters for layer in layers] for layers in _layers(config)]
     count = _LAYERS_OF_UNIT[config.architecture]
     return max(sum(each[start : start + count]) for each in networks for start in range(len(each)))
 
@@ -169,22 +168,18 @@ def penalties(config: TrainConfig) -> float:
 
 def step_operations(config: TrainConfig) -> float:
     """Device operations of a step on a micro-batch, within a factor of two of torch's count, without the optimiser."""
-    latent = config.z_dim * (2 if config.num_classes else 1)
-    g_layers, d_layers = _FAMILIES[config.architecture]
     # R3GAN filters at each change of size: two sums over pairs of pixels, without weights.
     filters = 2 * _doublings(config) if config.architecture == "r3gan" else 0
-    layers_d = sum(layer.products > 0 for layer in d_layers(config)) + filters
-    layers_g = sum(layer.products > 0 for layer in g_layers(config, latent)) + filters
+    layers_g, layers_d = (sum(layer.products > 0 for layer in layers) + filters for layers in _layers(config))
     d_step = _PASS_OPERATIONS * (layers_d + layers_g) + penalties(config) * _PENALTY_OPERATIONS * layers_d
     passes = 2 if config.translates else 1  # there, together with its own domain's images; and back
     return config.d_steps * d_step + _PASS_OPERATIONS * (layers_d + passes * layers_g)
 
 
-def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1, span: Span | None = None) -> int | None:
-    """The largest micro-batch, a divisor of batch_size in whole groups, with `device_gib` within `memory_gib`."""
-    sizes = range(config.batch_size, 0, -config.group)
-    divisors = (size for size in sizes if config.batch_size % size == 0)
-    return next((size for size in divisors if device_gib(config, size, parts, span) <= memory_gib), None)
+def largest_batch_gpu(config: TrainConfig, most: int, fits: Callable[[int], bool]) -> int | None:
+    """The largest micro-batch up to `most`, a divisor of batch_size in whole groups, that fits."""
+    sizes = range(most, 0, -config.group)
+    return next((size for size in sizes if config.batch_size % size == 0 and fits(size)), None)
 
 
 def smaller_networks(
@@ -312,7 +307,6 @@ def _r3gan_discriminator(config: TrainConfig) -> Iterator[Layer]:
 
 
 def _growing(width: int, config: TrainConfig) -> tuple[list[int], Mapping[int, int], Mapping[int, int], int]:
-    """Resolutions, width and pixels at each, and weights of a kernel per pair of channels."""
     resolutions = [SMALLEST << step for step in range(_doublings(config) + 1)]
     widths = {each: min(WIDEST, width * config.resolution // each) for each in resolutions}
     pixels = {each: prod(size_at(each, config.frames)) for each in resolutions}

@@ -1,7 +1,8 @@
 """Presets: runnable configurations, each with its source and departures from it. No torch.
 
-A paper's set-up is widths, batch, losses, optimiser and length; anything a TrainConfig cannot hold is listed as a
-departure. A preset does not imply the paper's score: scores are in each run's run.json.
+A preset has its published values (`gangway.trainer.config.sources`), except those that it departs from. Anything that a
+TrainConfig cannot hold is listed as a departure. A preset does not imply the paper's score: scores are in each run's
+run.json.
 """
 
 from collections.abc import Mapping
@@ -10,97 +11,28 @@ from typing import NamedTuple
 
 from gangway.trainer.config.sources import PUBLISHED, Published, departures
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.config.values.schedules import Ramp, Schedules, Steps
-from gangway.trainer.config.values.segments import Segment
+from gangway.trainer.config.values.schedules import Ramp, Schedules
 from gangway.trainer.core.errors import TrainerError, nearest
 from gangway.trainer.core.host import program
 
 _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
+_EVERY_200_KIMG = {"checkpoint_kimg": 200, "sample_kimg": 200, "stats_kimg": 5}
 
 
-_PROGAN_LR = Steps(steps=((0, 1e-3), (5400, 1.5e-3), (6600, 2e-3), (7800, 3e-3)))
-"""Changes where 128x128, 256x256 and 512x512 start to fade in, thousands of images."""
+def _config(name: str, **own: object) -> TrainConfig:
+    """The preset's published values, except those that it departs from, and its `own`."""
+    values: dict[str, object] = {"preset": name, "channels": 3}
+    schedules = dict[str, object]()
+    for field, published in PUBLISHED[name].items():
+        if not published.instead:
+            of_schedule = field.removeprefix("schedules.")
+            (values if of_schedule == field else schedules)[of_schedule] = published.value
+    return TrainConfig.model_validate({**values, "schedules": schedules, **own})
 
 
-def _r3gan(gamma: float, ema_kimg: float, augment_p: float, burn_in_kimg: float = 20_000, **own: object) -> TrainConfig:
-    """What all presets of R3GAN's authors share, including their schedules; `own` is a preset's."""
-
-    def ramp(start: float, to: float) -> Ramp:  # half a cosine, then constant
-        return Ramp(start=start, to=to, over_kimg=burn_in_kimg, shape="cosine", then="hold")
-
-    common = {
-        "channels": 3,
-        "architecture": "r3gan",
-        "loss": "relativistic",
-        "z_dim": 64,
-        "ngf": 768,
-        "ndf": 768,
-        "kimg": 100_000,
-        "g_reals": "fresh",
-        "beta1": 0.0,
-        "beta2": 0.99,
-        "r1_gamma": gamma,
-        "r2_gamma": gamma,
-        "r1_interval": 1,
-        "ema_kimg": ema_kimg,
-        "ema_rampup": 0,
-        "schedules": Schedules(
-            lr_g=ramp(2e-4, 5e-5),
-            lr_d=ramp(2e-4, 5e-5),
-            beta2=ramp(0.9, 0.99),
-            r1_gamma=ramp(gamma, gamma / 10),
-            r2_gamma=ramp(gamma, gamma / 10),
-            ema_kimg=ramp(0, ema_kimg),
-            augment_p=ramp(0, augment_p),
-        ),
-        "precision": "bf16",
-        "tf32": False,
-        "augment": "color,translation,cutout",
-        "mirror": True,
-        "checkpoint_kimg": 1000,
-        "sample_kimg": 500,
-        "stats_kimg": 10.24,
-        "metrics_samples": 50_000,
-    }
-    return _config(common, **own)
-
-
-_PROGAN = {
-    "channels": 3,
-    "architecture": "progressive",
-    "loss": "wgan-gp",
-    "lr_g": 1e-3,
-    "lr_d": 1e-3,
-    "beta1": 0.0,
-    "beta2": 0.99,
-    "r1_gamma": 0.0,
-    "r1_interval": 1,
-    "gp_weight": 10.0,
-    "drift": 1e-3,
-    "ema_rampup": 0,
-    "minibatch_std": 4,
-    "metrics_samples": 50_000,
-}
-"""What progressive GANs of images and clips share."""
-_FACES = {
-    "dataset": "celeba",
-    "resolution": 64,
-    "channels": 3,
-    "z_dim": 100,
-    "latents": "uniform",
-    "ngf": 128,
-    "ndf": 128,
-    "batch_size": 128,
-    "beta2": 0.999,
-    "checkpoint_kimg": 200,
-    "sample_kimg": 200,
-    "stats_kimg": 5,
-    "metrics_samples": 50_000,
-}
-
-
-def _config(common: Mapping[str, object], **own: object) -> TrainConfig:
-    return TrainConfig.model_validate({**common, **own})
+def _r3gan(name: str, dataset: str, kimg: float = 100_000, stats_kimg: float = 10.24, **own: object) -> TrainConfig:
+    policy, cadence = "color,translation,cutout", {"checkpoint_kimg": 1000, "sample_kimg": 500}
+    return _config(name, dataset=dataset, kimg=kimg, augment=policy, **cadence, stats_kimg=stats_kimg, **own)
 
 
 _R3GAN_DEPARTURES = (
@@ -109,9 +41,8 @@ _R3GAN_DEPARTURES = (
 )
 
 
-def _second_half(start: float, kimg: float) -> Ramp:
-    """CycleGAN's schedule: constant, then linear down to a hundredth."""
-    return Ramp(start=start, to=start / 100, after_kimg=kimg / 2, over_kimg=kimg / 2, then="hold")
+_SECOND_HALF = Ramp(start=2e-4, to=2e-6, after_kimg=2.5, over_kimg=2.5, then="hold")
+"""CycleGAN's schedule: constant, then linear down to a hundredth."""
 
 
 class Preset(NamedTuple):
@@ -155,15 +86,13 @@ _CATALOGUE = (
     Preset(
         # Chosen on 2 CPU cores: step sizes of 1e-3 rather than 2e-4 by FD-ENL0; R1 of 0.3 rather than 0.1 because more
         # samples are read as digits (82 against 78 % after 150 kimg, while FD-ENL0 is 33 against 29).
-        TrainConfig(
-            preset="dcgan-digits",
+        _config(
+            "dcgan-digits",
             dataset="digits",
             resolution=32,
             channels=1,
-            kimg=200,
             lr_g=1e-3,
             lr_d=1e-3,
-            r1_gamma=0.3,
             ema_kimg=5,
             augment="translation",
         ),
@@ -173,19 +102,11 @@ _CATALOGUE = (
     ),
     Preset(
         # Chosen on 2 CPU cores by its results on 200 drawn shapes at 32x32 (docs/own-images.md).
-        TrainConfig(
-            preset="few-images",
+        _config(
+            "few-images",
             dataset="folder",
-            resolution=64,
-            channels=3,
-            kimg=300,
-            lr_g=1e-3,
-            lr_d=1e-3,
-            r1_gamma=0.3,
             ema_kimg=5,
             augment="color,translation,cutout",
-            mirror=True,
-            ada_target=0.6,
             ada_kimg=50,
             metrics_samples=1000,
         ),
@@ -200,66 +121,36 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        TrainConfig(
-            preset="dcgan-cifar10",
+        _config(
+            "dcgan-cifar10",
             dataset="cifar10",
             resolution=32,
-            channels=3,
-            z_dim=100,
             ngf=64,
             ndf=64,
-            batch_size=128,
-            kimg=12_800,
-            beta2=0.999,
             r1_gamma=0.1,
             ema_kimg=20,
             augment="color,translation,cutout",
-            checkpoint_kimg=200,
-            sample_kimg=200,
-            stats_kimg=5,
-            metrics_samples=50_000,
+            **_EVERY_200_KIMG,
         ),
         "the small classic on CIFAR-10",
         _DCGAN,
         (*_DCGAN_DEPARTURES, *_AUGMENTED),
     ),
     Preset(
-        _config(_FACES, preset="dcgan-celeba64", kimg=10_000, r1_gamma=1.0, ema_kimg=20),
+        _config("dcgan-celeba64", dataset="celeba", kimg=10_000, ema_kimg=20, **_EVERY_200_KIMG),
         "faces at 64x64, the size most papers print",
         _DCGAN,
         (*_DCGAN_DEPARTURES, *_FACES_DEPARTURES),
     ),
     Preset(
-        _config(_FACES, preset="dcgan-celeba64-paper", kimg=4375, r1_gamma=0.0, r1_interval=1, ema_kimg=0),
+        _config("dcgan-celeba64-paper", dataset="celeba", kimg=4375, **_EVERY_200_KIMG),
         "the same as the paper has it: no penalty, no averaging",
         _DCGAN,
         (_DCGAN_NETWORKS, *_FACES_DEPARTURES),
     ),
     Preset(
-        TrainConfig(
-            preset="wgan-gp-cifar10",
-            dataset="cifar10",
-            resolution=32,
-            channels=3,
-            architecture="resnet",
-            loss="wgan-gp",
-            z_dim=128,
-            ngf=128,
-            ndf=128,
-            batch_size=64,
-            d_steps=5,
-            kimg=32_000,
-            beta1=0.0,
-            beta2=0.9,
-            r1_gamma=0.0,
-            r1_interval=1,
-            gp_weight=10.0,
-            ema_kimg=20,
-            dequantise=True,
-            checkpoint_kimg=320,
-            sample_kimg=320,
-            stats_kimg=6.4,
-            metrics_samples=50_000,
+        _config(
+            "wgan-gp-cifar10", dataset="cifar10", ema_kimg=20, checkpoint_kimg=320, sample_kimg=320, stats_kimg=6.4
         ),
         "Wasserstein critic, five of its steps for one of G's",
         "Gulrajani et al. 2017, arXiv:1704.00028, appendix F and table 3",
@@ -269,30 +160,13 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        _r3gan(
-            preset="r3gan-cifar10",
-            dataset="cifar10",
-            resolution=32,
-            num_classes=10,
-            batch_size=512,
-            gamma=0.05,
-            ema_kimg=5000,
-            augment_p=0.55,
-        ),
+        _r3gan("r3gan-cifar10", "cifar10"),
         "a modern residual GAN with class labels, for data-centre GPUs",
         "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset CIFAR10",
         _R3GAN_DEPARTURES,
     ),
     Preset(
-        _r3gan(
-            preset="r3gan-ffhq256",
-            dataset="folder",
-            resolution=256,
-            batch_size=256,
-            gamma=150.0,
-            ema_kimg=500,
-            augment_p=0.3,
-        ),
+        _r3gan("r3gan-ffhq256", "folder"),
         "faces at 256x256, for nodes of eight data-centre GPUs",
         "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset FFHQ-256",
         (
@@ -301,24 +175,7 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        _r3gan(
-            preset="r3gan-imagenet64",
-            dataset="folder",
-            resolution=64,
-            num_classes=1000,
-            ngf=1536,
-            ndf=1536,
-            full_width_up_to=64,
-            group_width=32,
-            batch_size=4096,
-            batch_gpu=32,
-            kimg=200_000,
-            stats_kimg=40.96,
-            gamma=1.0,
-            ema_kimg=50_000,
-            augment_p=0.4,
-            burn_in_kimg=200_000,
-        ),
+        _r3gan("r3gan-imagenet64", "folder", kimg=200_000, stats_kimg=40.96, batch_gpu=32),
         "ImageNet's 1000 classes at 64x64, for several nodes of eight GPUs",
         "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset ImageNet-64",
         (
@@ -327,24 +184,7 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        _config(
-            _PROGAN,
-            preset="progan-celeba128",
-            dataset="celeba",
-            resolution=128,
-            z_dim=512,
-            ngf=128,
-            ndf=128,
-            batch_size=64,
-            kimg=12_000,
-            ema_kimg=20,
-            mirror=True,
-            stable_kimg=800,
-            fade_kimg=800,
-            checkpoint_kimg=200,
-            sample_kimg=200,
-            stats_kimg=5,
-        ),
+        _config("progan-celeba128", dataset="celeba", ngf=128, ndf=128, kimg=12_000, ema_kimg=20, **_EVERY_200_KIMG),
         "faces that grow from 4x4 to 128x128",
         "Karras et al. 2018, arXiv:1710.10196, section 2 and appendix A",
         (
@@ -353,35 +193,7 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        _config(
-            _PROGAN,
-            preset="progan-celebahq512",
-            dataset="folder",
-            resolution=512,
-            z_dim=512,
-            ngf=32,
-            ndf=32,
-            batch_size=32,
-            kimg=12_000,
-            ema_kimg=22.2,
-            mirror=True,
-            stable_kimg=600,
-            fade_kimg=600,
-            schedules=Schedules(lr_g=_PROGAN_LR, lr_d=_PROGAN_LR),
-            segments=tuple(
-                Segment(from_image=from_image, batch_size=batch_size)
-                for from_image, batch_size in (
-                    (0, 512),
-                    (600_000, 256),
-                    (1_800_000, 128),
-                    (3_000_000, 64),
-                    (4_200_000, 32),
-                )
-            ),
-            checkpoint_kimg=200,
-            sample_kimg=200,
-            stats_kimg=5.12,
-        ),
+        _config("progan-celebahq512", dataset="folder", resolution=512, **_EVERY_200_KIMG | {"stats_kimg": 5.12}),
         "faces that grow from 4x4 to 512x512, for a node of eight GPUs",
         "Karras et al. 2018, arXiv:1710.10196; the authors' config.py, preset-v2-8gpus",
         (
@@ -393,25 +205,7 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        _config(
-            _PROGAN,
-            preset="progan-video-ucf101",
-            dataset="ucf101",
-            resolution=64,
-            frames=16,
-            z_dim=128,
-            ngf=64,
-            ndf=64,
-            batch_size=32,
-            kimg=6000,
-            ema_kimg=10,
-            stable_kimg=300,
-            fade_kimg=300,
-            checkpoint_kimg=100,
-            sample_kimg=100,
-            stats_kimg=3.2,
-            metrics_samples=2048,
-        ),
+        _config("progan-video-ucf101", dataset="ucf101", checkpoint_kimg=100, sample_kimg=100, stats_kimg=3.2),
         "clips of 16 frames that grow from 4x4x4 to 16x64x64",
         "Acharya et al. 2018, arXiv:1810.02419, section 3, after Karras et al. 2018, arXiv:1710.10196",
         (
@@ -422,27 +216,14 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        TrainConfig(
-            preset="cyclegan-photos",
+        _config(
+            "cyclegan-photos",
             dataset="day-dusk",
             resolution=64,
-            channels=3,
-            architecture="cyclegan",
-            loss="lsgan",
-            cycle_weight=10.0,
-            identity_weight=0.5,
-            z_dim=1,
             ngf=16,
             ndf=16,
-            batch_size=1,
             kimg=5,
-            beta1=0.5,
-            beta2=0.999,
-            r1_gamma=0.0,
-            r1_interval=1,
-            ema_kimg=0,
-            mirror=True,
-            schedules=Schedules(lr_g=_second_half(2e-4, 5), lr_d=_second_half(2e-4, 5)),
+            schedules=Schedules(lr_g=_SECOND_HALF, lr_d=_SECOND_HALF),
             checkpoint_kimg=1,
             sample_kimg=1,
             stats_kimg=0.1,
@@ -462,14 +243,12 @@ _CATALOGUE = (
 )
 
 
-CATALOGUE: Mapping[str, Preset] = MappingProxyType(
-    {
-        entry.config.preset: entry._replace(
-            departures=(*entry.departures, *departures(entry.config)), published=PUBLISHED.get(entry.config.preset, {})
-        )
-        for entry in _CATALOGUE
-    }
-)
+CATALOGUE: Mapping[str, Preset] = {
+    entry.config.preset: entry._replace(
+        departures=(*entry.departures, *departures(entry.config)), published=PUBLISHED.get(entry.config.preset, {})
+    )
+    for entry in _CATALOGUE
+}
 """Every preset with its source, by name."""
 
 PRESETS: Mapping[str, TrainConfig] = MappingProxyType({name: entry.config for name, entry in CATALOGUE.items()})

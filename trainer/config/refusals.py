@@ -57,18 +57,16 @@ class DataSet(NamedTuple):
     num_classes: int | None
 
 
-DATA_SETS: Mapping[str, DataSet] = MappingProxyType(
-    {
-        "digits": DataSet((1,), (), False, 10),
-        "photos": DataSet(_ANY, (), False, 7),
-        "day-dusk": DataSet(_ANY, (), False, 2),
-        "clips": DataSet(_ANY, (), True, 3),
-        "cifar10": DataSet((3,), (32,), False, 10),
-        "celeba": DataSet(_ANY, (), False, 0),
-        "ucf101": DataSet(_ANY, (), True, 101),
-        "folder": DataSet(_ANY, (), False, None),
-    }
-)
+DATA_SETS: Mapping[str, DataSet] = {
+    "digits": DataSet((1,), (), False, 10),
+    "photos": DataSet(_ANY, (), False, 7),
+    "day-dusk": DataSet(_ANY, (), False, 2),
+    "clips": DataSet(_ANY, (), True, 3),
+    "cifar10": DataSet((3,), (32,), False, 10),
+    "celeba": DataSet(_ANY, (), False, 0),
+    "ucf101": DataSet(_ANY, (), True, 101),
+    "folder": DataSet(_ANY, (), False, None),
+}
 """By name in TrainConfig."""
 
 
@@ -150,7 +148,6 @@ def _networks_refusal(
     room: str,
     also: Mapping[str, object] = MappingProxyType({}),
 ) -> Refusal:
-    """Networks that need too much; the nearest smaller ones, with what `also` has to change."""
     field, value = smaller_networks(config, needed_gib, fits)
     changes = {} if value is None else {field: value, **also}
     return Refusal(field, f"{field} {getattr(config, field)}: {need}", f"what fits into {room}", changes)
@@ -166,7 +163,10 @@ def device_memory(
     if needed <= memory_gib:
         return
     least, room = f"a step needs {needed:,.1f} GiB at least", f"the {memory_gib:,.1f} GiB of {name}"
-    if (size := largest_batch_gpu(config, memory_gib, parts, span)) is not None:
+    size = largest_batch_gpu(
+        config, config.batch_size, lambda size: device_gib(config, size, parts, span) <= memory_gib
+    )
+    if size is not None:
         problem = f"batch_gpu {config.batch_gpu}: {least}, for {at_once} image{'s' if at_once > 1 else ''} at once"
         yield Refusal("batch_gpu", problem, f"{size} or less on {room}", {"batch_gpu": size, **graphs_off})
         return
@@ -263,9 +263,7 @@ class BoundsMisfit(NamedTuple):
 def bounds_misfits(
     bounds: Bounds, config: TrainConfig, workers: int, *, least_workers: int | None = None
 ) -> Iterator[BoundsMisfit]:
-    """Bounds that do not fit this configuration on so many workers, or `least_workers` at times. Each worker needs an
-    image, or a group of them for minibatch_std, and the run's initial values must be within bounds.
-    """
+    """Bounds that do not fit this configuration on so many workers, or `least_workers` at times."""
     if bounds.batch_size is not None:
         (least, most), start, fewest = bounds.batch_size, config.batch_size, workers * config.group
         fix = (max(min(least, start), fewest), max(most, start, fewest))

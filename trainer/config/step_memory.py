@@ -15,6 +15,7 @@ from gangway.trainer.config.network_size import (
     discriminator_size,
     generator_passes,
     generator_size,
+    largest_batch_gpu,
     largest_unit,
     penalties,
     stages,
@@ -108,13 +109,11 @@ def least_gib(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> floa
 
 def fitting_batch_gpu(config: TrainConfig, memory_gib: float, workers: int = 1, num_nodes: int = 1) -> int | None:
     """The largest micro-batch, a divisor of batch_size in whole groups, with an estimate within `memory_gib`."""
-    sizes = range(images_at_once(config, workers * num_nodes), 0, -config.group)
-    candidates = (size for size in sizes if config.batch_size % size == 0)
 
-    def needs(size: int) -> float:
-        return estimate(config.model_copy(update={"batch_gpu": size}), workers, num_nodes).total
+    def fits(size: int) -> bool:
+        return estimate(config.model_copy(update={"batch_gpu": size}), workers, num_nodes).total <= memory_gib
 
-    return next((size for size in candidates if needs(size) <= memory_gib), None)
+    return largest_batch_gpu(config, images_at_once(config, workers * num_nodes), fits)
 
 
 def _at_size(config: TrainConfig, sized: TrainConfig, workers: int, parts: int) -> StepMemory:

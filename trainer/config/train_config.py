@@ -130,8 +130,8 @@ class TrainConfig(ConfigFields):
         return -(-max(1, round(self.kimg * 1000)) // self.step_images) * self.step_images
 
     def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
-        """TrainerError if a worker, or a pair in a pipeline, would have no image or, with minibatch_std, no group.
-        Otherwise `World.slice` shares unevenly; `equal_shares` refuses that: XLA's workers must run the same program.
+        """TrainerError if a worker, or a pair in a pipeline, would have no image or group. `equal_shares`: refuse
+        uneven shares, as XLA's workers must run the same program.
         """
         if found := unpaired(self, world_size):
             raise found

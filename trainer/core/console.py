@@ -44,9 +44,8 @@ def refuse(mistake: object) -> None:
 
 
 def flush_output() -> OSError | None:
-    """Flushes stdout and stderr at a command's end. Returns why stdout does not take what was printed; the rest is
-    dropped, so that Python, which flushes once more, has nothing to report. None where all is written, and where only
-    `info` has lost lines.
+    """Flushes stdout and stderr at a command's end. Returns why stdout does not take what was printed, unless only
+    `info` has lost lines; the rest is dropped, so that Python has nothing to report.
     """
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()

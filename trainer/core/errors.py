@@ -29,18 +29,16 @@ EXIT_PEERS_LOST = 76
 """Of workers only: it failed because its peers were lost. Its launcher meets the other nodes again."""
 COLLECTIVE_SEC = 600.0
 """How long a worker waits in a collective before it considers its peers lost."""
-EXIT_CODES: Mapping[int, str] = MappingProxyType(
-    {
-        0: "done: the job has ended",
-        EXIT_FAILED: "failed here, and counted: check the node's health, then start again",
-        EXIT_BAD_INPUT: "bad input on every node: the job has ended",
-        EXIT_UNHEALTHY: "the fabric is below the demanded bandwidth: the job has ended",
-        EXIT_UNFIT: "this node is unfit for the job, which continues: replace it",
-        EXIT_ENDED_FOR_ALL: "ended for all after too many failures",
-        EXIT_HOURS_OVER: "the job's hours are over: it has ended",
-        EXIT_INTERRUPTED: "interrupted, saved: start again",
-    }
-)
+EXIT_CODES: Mapping[int, str] = {
+    0: "done: the job has ended",
+    EXIT_FAILED: "failed here, and counted: check the node's health, then start again",
+    EXIT_BAD_INPUT: "bad input on every node: the job has ended",
+    EXIT_UNHEALTHY: "the fabric is below the demanded bandwidth: the job has ended",
+    EXIT_UNFIT: "this node is unfit for the job, which continues: replace it",
+    EXIT_ENDED_FOR_ALL: "ended for all after too many failures",
+    EXIT_HOURS_OVER: "the job's hours are over: it has ended",
+    EXIT_INTERRUPTED: "interrupted, saved: start again",
+}
 """A launcher's exit codes. Any other code is 128 plus a signal's number and means the same as 1."""
 
 
@@ -50,29 +48,23 @@ _SHOWN = 200
 _RULE = "rule"
 _REFUSED = "not an accepted value"
 _NONE: Mapping[str, FieldInfo] = MappingProxyType({})
-_KINDS: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "a whole number"),
-        **dict.fromkeys(("float_type", "float_parsing"), "a number"),
-        "finite_number": "a finite number",
-        **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-        "string_type": "text in quotes",
-        **dict.fromkeys(("list_type", "tuple_type"), "a list"),
-        **dict.fromkeys(("model_type", "dict_type"), "a JSON object"),
-    }
-)
+_KINDS: Mapping[str, str] = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    "finite_number": "a finite number",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "string_type": "text in quotes",
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("model_type", "dict_type"), "a JSON object"),
+}
 """The values a field takes, by the type of pydantic's error."""
-_LENGTHS: Mapping[str, str] = MappingProxyType(
-    {
-        "too_short": "a list of {min_length} or more",
-        "too_long": "a list of {max_length}",
-        "string_too_short": "a text of {min_length} or more characters",
-    }
-)
+_LENGTHS: Mapping[str, str] = {
+    "too_short": "a list of {min_length} or more",
+    "too_long": "a list of {max_length}",
+    "string_too_short": "a text of {min_length} or more characters",
+}
 """The allowed lengths, by the type of pydantic's error."""
-_BOUNDS: Mapping[str, str] = MappingProxyType(
-    {"gt": "above {}", "ge": "from {} on", "lt": "below {}", "le": "up to {}"}
-)
+_BOUNDS: Mapping[str, str] = {"gt": "above {}", "ge": "from {} on", "lt": "below {}", "le": "up to {}"}
 """The text of a bound, by its name in pydantic."""
 
 

@@ -44,9 +44,7 @@ def try_lock(file: IO[bytes]) -> bool | None:
 
 
 def read_input(path: Path, fix: str, missing: str = "no such file", most_bytes: int = MOST_BYTES) -> bytes:
-    """A whole file's content. TrainerError with `fix`: unreadable, no regular file, too large, or there is none
-    (`missing` is how to call that).
-    """
+    """A whole file's content. TrainerError with `fix`: unreadable, too large, or none (`missing` is its problem)."""
     try:
         return read_file(path, most_bytes)
     except (FileNotFoundError, NotADirectoryError):
@@ -84,7 +82,6 @@ def check_folder(path: Path, flag: str) -> None:
 
 
 def _folder_problem(path: Path) -> tuple[str, str]:
-    """The problem of a folder that cannot be created or written, and a fix; both empty if there is none."""
     if (invalid := _invalid_path_error(path)) is not None:
         return f"no such folder can be: {invalid.strerror}", ""
     existing = path.absolute()
@@ -100,7 +97,6 @@ def _folder_problem(path: Path) -> tuple[str, str]:
 
 
 def _invalid_path_error(path: Path) -> OSError | None:
-    """The error of an impossible path: a name that is too long, circular links."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -149,9 +145,7 @@ def cannot_be_written(path: Path, error: OSError) -> TrainerError:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
-    """Open a binary file that replaces `path` when the block succeeds (TrainerError: not writable). Its temporary name
-    is random, against links planted in a shared folder.
-    """
+    """Open a binary file that replaces `path` when the block succeeds. Its random name defeats planted links."""
     temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

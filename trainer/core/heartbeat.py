@@ -1,9 +1,4 @@
-"""A worker's heartbeat for the launcher's watchdog (gangway.trainer.launch.watchdog), and the evidence it leaves on
-request.
-
-$GANGWAY_WATCH names a folder of the node. Each worker rewrites one file of fixed size there after every step, and
-answers a request with the last collectives of its process groups (PyTorch's flight recorder).
-"""
+"""A worker's heartbeat for the launcher's watchdog, and the evidence it leaves on request, in $GANGWAY_WATCH."""
 
 import faulthandler
 import os

@@ -7,7 +7,7 @@ import platform
 import resource
 import shutil
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -123,8 +123,18 @@ def wait_passively(environment: MutableMapping[str, str]) -> None:
 
 
 MODULE = "python -m gangway.trainer"
-COMMANDS = ("train", "evaluate", "record", "data", "sample", "export", "presets", "memory", "control")
-"""Commands that `gangway` passes to the trainer unchanged."""
+COMMANDS: Mapping[str, str] = {
+    "train": "train a GAN on this machine, or resume a run",
+    "evaluate": "evaluate a run's newest checkpoint and update its run.json",
+    "record": "rebuild run.json from stats.jsonl",
+    "data": "prepare data sets, or measure how fast they are read",
+    "sample": "make a grid or a film of generated images",
+    "export": "write a run's generator as ONNX, torch.export or safetensors",
+    "presets": "list the presets with their sources and departures from them",
+    "memory": "show the memory that a step needs on a worker's device",
+    "control": "replay a recorded run with other policies, or switch a controller off",
+}
+"""Commands that `gangway` passes to the trainer unchanged, with their help."""
 
 
 def program() -> str:
@@ -141,9 +151,8 @@ _STATM = Path("/proc/self/statm")
 
 @contextmanager
 def memory_limit(more_bytes: int) -> Iterator[None]:
-    """Limit this process to `more_bytes` above its present use (MemoryError or a library's own error). Linux only.
-    RLIMIT_DATA counts private writable memory; RLIMIT_AS would also count the addresses that torch and CUDA reserve. It
-    limits the whole process.
+    """Limit this process to `more_bytes` above its present use (MemoryError or a library's own error). Linux only:
+    RLIMIT_DATA counts private writable memory, without the addresses that torch and CUDA reserve.
     """
     used = _data_bytes()
     if used is None:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, NamedTuple
 
 MOST_BYTES = 64_000_000
@@ -35,9 +34,7 @@ class UnfitFileError(OSError):
 
 
 def open_file(path: Path, mode: str = "rb", buffering: int = -1) -> IO[bytes]:
-    """A regular file, as `open` gives it; links are followed. What is only written may be a device, too. OSError: there
-    is none, or it cannot be opened; UnfitFileError: it is no regular file.
-    """
+    """A regular file, of which links are followed; what is only written may be a device. UnfitFileError: it is none."""
     try:
         descriptor = os.open(path, _FLAGS[mode] | _AT_ONCE, 0o666)
     except OSError as error:
@@ -66,9 +63,8 @@ def read_text_file(path: Path, most_bytes: int = MOST_BYTES, encoding: str = "ut
 
 
 def read_regular(folder: Path, name: str, most_bytes: int = MOST_BYTES) -> bytes:
-    """Read a regular file below a folder that the reader named, and which may be a link itself. The name may have
-    subfolders, none of which may be a link. OSError with a readable `strerror`: missing (FileNotFoundError),
-    unreadable, a link, not a file, larger than `most_bytes`.
+    """Read a regular file below a folder that the reader named; `name` may have subfolders, none of which may be a
+    link. OSError with a readable `strerror`: missing, unreadable, a link, not a file, larger than `most_bytes`.
     """
     with os.fdopen(open_regular(folder, name), "rb") as file:
         return _whole(file, folder / name, most_bytes)
@@ -122,18 +118,16 @@ def _open(name: str, flags: int, parent_fd: int) -> int:
 
 
 _OTHER_PLACE = "name another place"
-_PROBLEMS: Mapping[int, tuple[str, str]] = MappingProxyType(
-    {
-        errno.EACCES: ("permission denied", ""),
-        errno.EPERM: ("operation not permitted", ""),
-        errno.EROFS: ("on a file system that is read-only", _OTHER_PLACE),
-        errno.ENOENT: ("no such file or folder", "check the path"),
-        errno.ENOTDIR: ("part of the path is a file, not a folder", "check the path"),
-        errno.EISDIR: ("a folder, where a file is expected", "name a file"),
-        errno.ELOOP: ("its symbolic links go round in a circle", "remove the link, or name what it should point to"),
-        errno.ENAMETOOLONG: ("longer than a name can be here", "choose a shorter name"),
-    }
-)
+_PROBLEMS: Mapping[int, tuple[str, str]] = {
+    errno.EACCES: ("permission denied", ""),
+    errno.EPERM: ("operation not permitted", ""),
+    errno.EROFS: ("on a file system that is read-only", _OTHER_PLACE),
+    errno.ENOENT: ("no such file or folder", "check the path"),
+    errno.ENOTDIR: ("part of the path is a file, not a folder", "check the path"),
+    errno.EISDIR: ("a folder, where a file is expected", "name a file"),
+    errno.ELOOP: ("its symbolic links go round in a circle", "remove the link, or name what it should point to"),
+    errno.ENAMETOOLONG: ("longer than a name can be here", "choose a shorter name"),
+}
 """Without a full disk: exit code 2 means that a retry is useless, but there may be room later."""
 
 

@@ -1,6 +1,4 @@
-"""Every private name of torch and torch_xla that the trainer uses because no public one does the same. `CHECKED` has
-the versions they were read in; a test fails for another version or a changed meaning.
-"""
+"""Every private name of torch and torch_xla that the trainer uses; a test fails for versions other than `CHECKED`."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -107,9 +105,8 @@ def forget_store(handler: "DynamicRendezvousHandler") -> object:
 def exchange_states(
     encode: Callable[[Mapping[str, Any]], bytes], decode: Callable[[bytes], dict[str, Any]], refused: type[Exception]
 ) -> None:
-    """Replace torchrun's pickles of the rendezvous state by `encode` and `decode`, on any backend. Both use the state's
-    fields by name, a node as (address, process, number). torchrun raises `decode`'s exception, `refused`, as
-    RendezvousStateError.
+    """Replace torchrun's pickles of the rendezvous state by `encode` and `decode`, on any backend: the state's fields
+    by name, a node as (address, process, number). torchrun raises `refused` as RendezvousStateError.
     """
     from torch.distributed.elastic.rendezvous import dynamic_rendezvous
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _NodeDesc, _RendezvousState

@@ -11,6 +11,9 @@ from importlib import import_module
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from gangway.components.core.findings import GangwayError
+from gangway.components.core.http_reply import Reply
+
 GOOGLE_API_URL = "https://tpu.googleapis.com"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 REQUEST_TIMEOUT_SEC = 60.0
@@ -24,7 +27,7 @@ LONGEST_PAUSE_SEC = 32.0
 RESOURCE_EXHAUSTED = 8
 
 
-class TpuError(RuntimeError):
+class TpuError(GangwayError):
     """The API refused, or timed out; the message has a fix. `status`: HTTP, -1 without an answer, 0 otherwise."""
 
     def __init__(self, message: str, status: int = 0) -> None:
@@ -34,6 +37,14 @@ class TpuError(RuntimeError):
 
 class QuotaError(TpuError):
     """The project's quota is exceeded, or the API's rate limit did not end in time."""
+
+
+class Response(Reply, Protocol):
+    """A response with its headers."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Case-insensitive."""
 
 
 class Session(Protocol):

@@ -17,6 +17,7 @@ from gangway.bench.experiment.suite import ExperimentConfig, Item, Neighbour, Re
 from gangway.bench.local import Hardware, describe, hardware
 from gangway.bench.processes import Stop, last_words, writable_out
 from gangway.bench.suite import LOCAL
+from gangway.components.core.findings import GangwayError
 from gangway.components.core.job import JobSpec
 from gangway.components.core.whole_files import write_whole
 from gangway.jobs.local.run import LocalRun, StatsTail, local_job, run_module
@@ -31,7 +32,7 @@ _POLL_SEC = 0.1
 Say = Callable[[str, str, str], None]
 
 
-class FailedRunError(Exception):
+class FailedRunError(GangwayError):
     """A run ended unexpectedly; the message says how, and where its log is."""
 
 

@@ -1,9 +1,4 @@
-"""`gangway reconcile` and `gangway audit`: compare bills with runs; find cloud resources that no state has. Read-only.
-
-$ gangway reconcile --bill focus.csv.gz --runs runs/
-$ gangway reconcile --bill exports/2026-10/ --runs runs/ --plan plan.json --usd-per EUR=1.08 --json
-$ gangway audit aws-p5-spot --state state.json --regions all --json
-"""
+"""`gangway reconcile` and `gangway audit`: compare bills with runs; find cloud resources that no state has."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from gangway.cli.common import choose, load_stack, print_json
+from gangway.cli.common import EXIT_FINDINGS, choose, load_stack, print_json
 from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +15,6 @@ if TYPE_CHECKING:
     from gangway.finops.audit.state import State
 
 
-EXIT_MISSING = 1
 _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)")
 
 
@@ -78,7 +72,7 @@ def reconcile(
         show(result, Console())
     for path in half_runs(runs or []):
         typer.echo(f"warning: {path}: no run.json; its cost counts as unexplained", err=True)
-    raise typer.Exit(EXIT_MISSING if result.missing else 0)
+    raise typer.Exit(EXIT_FINDINGS if result.missing else 0)
 
 
 def _parse_rates(words: Sequence[str]) -> dict[str, float]:
@@ -122,9 +116,6 @@ def _read_plans(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
             )
         plans[stack] = data
     return plans
-
-
-EXIT_ORPHANS = 1
 
 
 def audit(
@@ -177,7 +168,7 @@ def audit(
         print_json(audit_json(outcome))
     else:
         show_audit(outcome, Console())
-    raise typer.Exit(EXIT_ORPHANS if outcome.orphans else 0)
+    raise typer.Exit(EXIT_FINDINGS if outcome.orphans else 0)
 
 
 def run_audit(stack: str, provider: str, state: "State", listing: "Listing") -> "Audit":

@@ -1,12 +1,4 @@
-"""`gangway catalog list` and `gangway catalog check`: list the machine catalogue, and compare it with other sources.
-
-    $ gangway catalog list --json
-    $ gangway catalog list --provider azure
-    $ gangway catalog check
-    $ gangway catalog check --live --region us-east-2
-
-Never changes the catalogue.
-"""
+"""`gangway catalog`: list the machine catalogue, and compare it with other sources. Never changes it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from gangway.cli.common import print_json
+from gangway.cli.common import EXIT_FINDINGS, print_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -29,7 +21,6 @@ if TYPE_CHECKING:
     from gangway.stacks.base.provider import Provider
 
 RowT = TypeVar("RowT", "MachinePrice", "TpuPrice")
-EXIT_DIFFERENT = 1
 _NAMED = 3
 """Machine types that a row names one by one."""
 
@@ -88,7 +79,7 @@ def check(
     Exit code 0: no difference without a known reason. 1: differences. 2: EC2 could not be read.
     """
     if not live:
-        raise typer.Exit(0 if _check_offline(as_json=as_json) else EXIT_DIFFERENT)
+        raise typer.Exit(0 if _check_offline(as_json=as_json) else EXIT_FINDINGS)
     import boto3
 
     outcome = check_live(region, boto3.client("ec2", region_name=region))
@@ -103,11 +94,10 @@ def check(
         console.print(f"{outcome.compared} types compared in {region}, {len(outcome.differences)} differences")
         if outcome.not_offered:
             console.print(f"not offered in {region}: {', '.join(outcome.not_offered)}")
-    raise typer.Exit(EXIT_DIFFERENT if outcome.differences else 0)
+    raise typer.Exit(EXIT_FINDINGS if outcome.differences else 0)
 
 
 def _check_offline(*, as_json: bool) -> bool:
-    """Compare the catalogue with other public ones and print the result. True: every difference is explained."""
     from gangway.components.catalog.crosscheck import check as compare_with_others
     from gangway.components.catalog.loader import PROVIDERS, load_tpus
     from gangway.stacks.base.registry import sellers
@@ -191,7 +181,6 @@ def _rows(provider: "Provider") -> list[dict[str, Any]]:
 
 
 def _home_price(rows: Sequence[RowT], region: str) -> RowT | None:
-    """The price in `region`, or in the first one that has a price."""
     home = (row for row in rows if row.region == region)
     return next(home, rows[0] if rows else None)
 

@@ -1,12 +1,4 @@
-"""`gangway forecast`, `when` and `simulate`: forecast a series with intervals; choose the hours of a forecast to train
-in; compare scheduling policies for many jobs on one cluster. Contacts no cloud and controls no job.
-
-$ gangway forecast grid.csv --horizon 24h --ledger grid-forecasts.jsonl --gauges /var/lib/node_exporter/grid.prom
-$ gangway forecast --simulate spot-price --plot spot.png
-$ gangway when forecast.csv --hours 10h --restart-sec 600 --deadline 24h --times 4
-$ gangway simulate gangway/suites/scheduling/spot-256.yaml --policy fifo --policy goodput --repeats 5
-$ gangway simulate --generate philly-like --jobs 200 --gpus 64 --seed 1
-"""
+"""`gangway forecast`, `when`, `simulate`: forecast a series, choose hours to train in, compare scheduling policies."""
 
 import math
 import shlex
@@ -17,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import OVERWRITE, check_new_file, check_plot, check_range, print_json
+from gangway.cli.common import EXIT_FINDINGS, OVERWRITE, check_new_file, check_plot, check_range, print_json
 from gangway.cli.costs.quote import get_hours
 from gangway.components.core.findings import InputError
 from gangway.components.core.visible import visible
@@ -29,8 +21,6 @@ if TYPE_CHECKING:
     from gangway.sim.schedule.scenario import Scenario
 
 
-_SIMULATED_HOURS = 24 * 56
-_HORIZON = "24h"
 _GAUGES_START = b"# HELP gangway_forecast_"
 
 
@@ -80,7 +70,7 @@ def forecast(
     _check_files(gauges, out, plot, overwrite=overwrite)
     series = _load_history(file, simulate, column)
     series = series if of is None else replace(series, of=visible(of))
-    steps = _steps("--horizon", horizon or _HORIZON, series.step)
+    steps = _steps("--horizon", horizon or "24h", series.step)
     whole = None if season is None else _steps("--season", season, series.step)
     try:
         setting = choose_setting(series, steps, whole, level)
@@ -142,7 +132,7 @@ def _load_history(file: Path | None, simulate: str | None, column: str | None) -
     assert simulate is not None, "either a file or --simulate"
     if simulate not in SIMULATED:
         raise InputError.not_among("--simulate", "unknown synthetic series", simulate, SIMULATED)
-    return generate(simulate, _SIMULATED_HOURS)
+    return generate(simulate, 24 * 56)
 
 
 def _steps(flag: str, text: str, step: timedelta) -> int:
@@ -228,10 +218,6 @@ def _print_answer(answer: "Answer", written: list[Path], *, as_json: bool) -> No
         typer.echo(f"wrote {shlex.quote(str(path))}")
 
 
-EXIT_TOO_LATE = 1
-_MAX_TIMES = 1e9
-
-
 def when(
     file: Annotated[
         Path, typer.Argument(help="Forecast of a price or a grid intensity, from `gangway forecast --out`.")
@@ -258,7 +244,7 @@ def when(
     from gangway.finops.forecasts.hours import Answer, Work, answer_json, answer_lines, plan_hours, read_forecast
 
     _check_number("--restart-sec", restart_sec, 0, 86_400)
-    _check_number("--times", times, 1e-9, _MAX_TIMES)
+    _check_number("--times", times, 1e-9, 1e9)
     restart_hours = restart_sec / 3600
     work = Work(get_hours(hours, "--hours"), restart_hours, running, pauses)
     if plot is not None:
@@ -269,7 +255,7 @@ def when(
     if schedule is None:
         start = "" if work.is_running or not restart_hours else " and a start"
         typer.echo(f"{work.hours:g} h of training{start} do not fit in {deadline_hours:g} h", err=True)
-        raise typer.Exit(EXIT_TOO_LATE)
+        raise typer.Exit(EXIT_FINDINGS)
     answer = Answer(forecast, work, times, schedule)
     if plot is not None:
         from gangway.components.core.whole_files import write_whole

@@ -1,9 +1,4 @@
-"""`gangway prices`: show the prices that estimates use, refresh them from the providers, and compare them.
-
-$ gangway prices show p5.48xlarge
-$ gangway prices refresh --provider azure --region eastus --dry-run
-$ gangway prices diff catalogue overlay
-"""
+"""`gangway prices`: show the prices that estimates use, refresh them from the providers, and compare them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import print_json
+from gangway.cli.common import EXIT_FINDINGS, print_json
 from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
@@ -20,10 +15,9 @@ if TYPE_CHECKING:
     from gangway.finops.prices.difference import Price
     from gangway.finops.prices.refresh import Report
 
-EXIT_PARTIAL = 1
 EXIT_INTERRUPTED = 130
 
-app = typer.Typer(help="The prices behind estimates: source, age, refresh from the providers.")
+app = typer.Typer(help="The prices behind estimates: source, age, refresh from the providers.", no_args_is_help=True)
 
 _Item = Annotated[
     str | None,
@@ -32,11 +26,6 @@ _Item = Annotated[
 _Provider = Annotated[str | None, typer.Option("--provider", help="Only this provider, such as aws.")]
 _Region = Annotated[str | None, typer.Option("--region", help="Only this region.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, each price with its source.")]
-
-
-@app.callback(invoke_without_command=True, no_args_is_help=True)
-def _prices() -> None:
-    """Keeps `prices` a group of commands."""
 
 
 @app.command()
@@ -117,7 +106,7 @@ def refresh(
         print_json({"providers": documents, "failed": failures})
     for name in (name for name in chosen if name in failures):
         typer.secho(f"{name}: not read: {failures[name]}", fg=typer.colors.RED, err=True)
-    raise typer.Exit(EXIT_PARTIAL if failures else 0)
+    raise typer.Exit(EXIT_FINDINGS if failures else 0)
 
 
 @app.command()

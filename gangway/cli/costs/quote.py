@@ -1,11 +1,4 @@
-"""`gangway quote` and `gangway tco`: rank all offers for a job; compare renting nodes with owning them. Offline.
-
-$ gangway quote --accelerator H100x8 --nodes 4 --hours 100 --deadline 130h
-$ gangway quote --accelerator v5p-64 --nodes 1 --hours 100 --sort risk --interruptions 0.15 --json
-$ gangway quote --accelerator H100x8 --nodes 4 --hours 60 --here "aws us-east-1 p5.48xlarge on-demand"
-$ gangway tco --accelerator H100x8 --nodes 4 --years 3
-$ gangway tco --accelerator A100x8 --capex 250000 --utilisation 0.5 --out runs/tco
-"""
+"""`gangway quote` and `gangway tco`: rank all offers for a job; compare renting nodes with owning them. Offline."""
 
 import math
 import re
@@ -16,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import OVERWRITE, check_new_file, check_range, choose, print_json
+from gangway.cli.common import EXIT_FINDINGS, OVERWRITE, check_new_file, check_range, choose, print_json
 from gangway.components.core.findings import InputError
 from gangway.stacks.config.corrections import TPU_SLICE, Span, parse_number
 
@@ -31,7 +24,6 @@ if TYPE_CHECKING:
     from gangway.stacks.base.provider import Provider
 
 
-EXIT_NOTHING = 1
 _LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")
 MOST_NODES = 1_000_000
 MOST_HOURS = 876_000.0
@@ -90,7 +82,7 @@ def quote(
         from rich.console import Console
 
         show_answer(answer, Console())
-    raise typer.Exit(0 if ranking.ranked else EXIT_NOTHING)
+    raise typer.Exit(0 if ranking.ranked else EXIT_FINDINGS)
 
 
 def _is_clean(offer: "Offer", max_intensity: float) -> bool:
@@ -99,7 +91,6 @@ def _is_clean(offer: "Offer", max_intensity: float) -> bool:
 
 
 def _parse_data(text: str, limits: "RegionLimits") -> "DataAt":
-    """Parse `aws:us-east-1=40`. InputError: invalid, or the limits do not allow data there."""
     from gangway.components.estimate.data_transfer import DataAt
     from gangway.components.estimate.regions import read_place, refusal
 

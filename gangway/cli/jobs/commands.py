@@ -1,9 +1,4 @@
-"""`gangway job submit | list | status | record | logs | cancel | wait`: jobs on an existing engine.
-
-$ gangway job submit examples/jobs/digits.yaml
-$ gangway job logs -f digits-1
-$ gangway job wait digits-1
-"""
+"""`gangway job submit | list | status | record | logs | cancel | wait`: jobs on an existing engine."""
 
 import shlex
 import signal
@@ -19,13 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gangway.cli.common import EXIT_BAD_INPUT, load_stack, print_json
+from gangway.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, load_stack, print_json
 from gangway.cli.jobs.stack import job as show_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rich.table import Table
     from typer._click import Context
 
     from gangway.components.core.findings import InputError
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
 
 _POLL_SEC, _MIN_RETRY_SEC = 0.5, 1.0
 _MAX_NAMES = 20
-_EXIT_FAILED = 1
 _On = Annotated[
     str | None,
     typer.Option("--on", metavar="ENGINE", help="local:FOLDER, slurm:FOLDER or kubernetes:@NAMESPACE/QUEUE."),
@@ -129,7 +122,6 @@ def submit(
 
 
 def _copy_data(engine: "Engine", job: "JobFile") -> None:
-    """Copy the job's data set if it names a source and the engine takes one."""
     from gangway.jobs.job_folders import FolderEngine
 
     if job.data is None or job.data.source is None or not isinstance(engine, FolderEngine):
@@ -145,9 +137,7 @@ def _copy_data(engine: "Engine", job: "JobFile") -> None:
 def _burst(
     engine: "Engine", job_id: str, others: "Sequence[Site]", minutes: float, by: "By | None"
 ) -> "tuple[Engine, str, InputError | None]":
-    """Wait, then move a job that has not started to the best other engine with free capacity. Returns the job's engine
-    and id, and the error of a failed move.
-    """
+    """Wait, then move a job that has not started to the best other engine. Returns the error of a failed move, too."""
     from gangway.components.core.findings import InputError
     from gangway.jobs.base import EngineAwayError, Phase
     from gangway.jobs.moves import move_job
@@ -287,16 +277,11 @@ def list_jobs(
     if not found:
         _print_err(f"no jobs on {engine.kind}, {engine.where}")
         return
-    from rich.table import Table
-
-    table = Table()
-    for column in ("job", "state", "user", "team", "starts", "nodes", "why"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for each in found:
-        nodes = " ".join(each.nodes)
         starts = "" if each.starts is None else str(each.starts)
-        table.add_row(each.id, str(each.phase), each.user, each.team, starts, nodes, each.reason)
-    _print_table(table)
+        rows.append((each.id, str(each.phase), each.user, each.team, starts, " ".join(each.nodes), each.reason))
+    _print_table(("job", "state", "user", "team", "starts", "nodes", "why"), rows)
 
 
 @jobs.command()
@@ -316,15 +301,11 @@ def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as 
     if not known:
         _print_err("no named engines; docs/hybrid.md shows how to name them")
         return
-    from rich.table import Table
-
-    table = Table()
-    for column in ("name", "engine", "region", "node-hour", "source"):
-        table.add_column(column, overflow="fold")
+    lines = []
     for name, (own, nodes) in known.items():
         price = "unknown" if nodes.usd_per_hour is None else f"${nodes.usd_per_hour:,.2f}"
-        table.add_row(name, own.engine, own.region or "unknown", price, nodes.source)
-    _print_table(table)
+        lines.append((name, own.engine, own.region or "unknown", price, nodes.source))
+    _print_table(("name", "engine", "region", "node-hour", "source"), lines)
 
 
 @jobs.command()
@@ -454,13 +435,19 @@ def wait(job_id: _Id, on: _On = None) -> None:
         found = wait_until_over(get_engine(on), job_id, print_change)
     typer.echo(_status_line(found))
     codes = {Phase.DONE: 0, Phase.BAD_INPUT: EXIT_BAD_INPUT}
-    raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))
+    raise typer.Exit(codes.get(found.phase, EXIT_FINDINGS))
 
 
-def _print_table(table: "Table") -> None:
+def _print_table(columns: "Sequence[str]", rows: "Sequence[tuple[str, ...]]") -> None:
     """Without markup: users may write `[gpu]` or `:x:`."""
     from rich.console import Console
+    from rich.table import Table
 
+    table = Table()
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     Console(markup=False, emoji=False).print(table)
 
 
@@ -469,7 +456,6 @@ def _pause() -> None:
 
 
 def _status_line(found: "JobStatus") -> str:
-    """`digits-1: running on node-1, start 2: REASON`."""
     where = f" on {' '.join(found.nodes)}" if found.nodes and not found.phase.is_over else ""
     start = f", start {found.starts}" if found.known_starts > 1 else ""
     code = f", exit code {found.exit_code}" if found.phase.is_over and found.exit_code else ""
@@ -551,9 +537,7 @@ def _show_record(record: "JobRecord") -> None:
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """Raise SystemExit on the first signal, with a shell's exit code for it, and ignore later ones. Signals that are
-    ignored (as by nohup) or handled already are left alone.
-    """
+    """Raise SystemExit on the first signal, with a shell's exit code for it, and ignore later ones."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can set handlers
         return

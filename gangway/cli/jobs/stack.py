@@ -1,25 +1,17 @@
-"""`gangway job`: the status of a stack's job from its run bucket, or of a run from its folder. `gangway breaker`: show
-why a stack's launches are stopped, and allow them again.
-
-$ gangway job aws-p5-spot
-$ gangway job runs/two-nodes
-$ gangway job aws-p5-spot --scale --dry-run
-$ gangway breaker show aws-p5-spot
-"""
+"""`gangway job STACK`: the status of a stack's job or a run. `gangway breaker`: show and allow stopped launches."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangway.cli.common import load_stack
+from gangway.cli.common import EXIT_FINDINGS, load_stack
 
 if TYPE_CHECKING:
     from gangway.jobs.systemd.breaker import Breaker
 
-EXIT_HELD = 1
 
-app = typer.Typer(help="The circuit breaker that stops launches when too many nodes fail.")
+app = typer.Typer(help="The circuit breaker that stops launches when too many nodes fail.", no_args_is_help=True)
 
 _Stack = Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")]
 
@@ -100,11 +92,6 @@ def _stack_lines(stack: str, *, scale: bool, dry_run: bool, images: int | None) 
     return lines
 
 
-@app.callback(invoke_without_command=True, no_args_is_help=True)
-def _breaker() -> None:
-    """Keeps `breaker` a group of commands."""
-
-
 @app.command()
 def show(stack_or_file: _Stack) -> None:
     """Show whether launches of a stack are stopped, since when, and why.
@@ -113,7 +100,7 @@ def show(stack_or_file: _Stack) -> None:
     """
     held = _load_breaker(stack_or_file)[0].read_held()
     typer.echo("launches are not stopped" if held is None else str(held))
-    raise typer.Exit(0 if held is None else EXIT_HELD)
+    raise typer.Exit(0 if held is None else EXIT_FINDINGS)
 
 
 @app.command()
@@ -130,7 +117,6 @@ def reset(stack_or_file: _Stack) -> None:
 
 
 def _load_breaker(stack_or_file: str) -> "tuple[Breaker, str]":
-    """The stack's breaker, and its name in Pulumi."""
     from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.breaker import check_launches, get_breaker
     from gangway.stacks.config.paths import project_folder

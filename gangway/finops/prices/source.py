@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from gangway.components.catalog.validators import SERVICE_FIELD, Observed
+from gangway.components.core.findings import GangwayError
 from gangway.components.core.http_reply import Reply
 from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 
@@ -63,7 +64,7 @@ def unreadable_gaps(services: Iterable[str], unread: Mapping[str, str]) -> Itera
             yield Gap("", name, unread[name])
 
 
-class SourceError(Exception):
+class SourceError(GangwayError):
     """A source cannot be read. `reason`: one sentence, with the fix if known."""
 
 

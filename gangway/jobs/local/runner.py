@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from gangway.components.core.findings import InputError
+from gangway.components.core.findings import GangwayError, InputError
 from gangway.components.core.job import OPEN_FILES
 from gangway.jobs.base import Phase, after, restart_limit, restart_limit_reason
 from gangway.jobs.data_sets import with_data
@@ -80,7 +80,7 @@ def _raise_limits() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, OPEN_FILES)), hard))
 
 
-class _StoppedError(Exception):
+class _StoppedError(GangwayError):
     """The state could not be written: the folder was removed, or the machine is shutting down."""
 
 

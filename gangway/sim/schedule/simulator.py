@@ -12,6 +12,7 @@ from enum import IntEnum
 from itertools import count
 from typing import Any
 
+from gangway.components.core.findings import GangwayError
 from gangway.sim.schedule.cluster import Cluster, Meter, outages
 from gangway.sim.schedule.jobs import Ask, Job
 from gangway.sim.schedule.policy import Grants, JobView, Policy, View
@@ -139,7 +140,7 @@ MOST_INTERRUPTIONS = 10_000
 """nor one interrupted this often."""
 
 
-class EndlessError(Exception):
+class EndlessError(GangwayError):
     """Jobs never end: they lose more than they do, or the policy never starts them. `names`: the remaining jobs."""
 
     def __init__(self, names: Sequence[str]) -> None:

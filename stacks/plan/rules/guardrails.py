@@ -10,9 +10,8 @@ import yaml
 
 from gangway.components.core.capacity import Spot
 from gangway.components.core.findings import Finding, Severity
-from gangway.components.core.retention import RetentionResource, retention_breaches
+from gangway.components.core.retention import Retention
 from gangway.components.estimate.cost import Declared
-from gangway.stacks.base.provider import Provider
 from gangway.stacks.base.registry import all_providers, get_provider
 from gangway.stacks.base.rule import Limits, ResourceRule, Rule, StackRule, get_path, is_unknown, items, kind
 from gangway.stacks.config.stack_config import StackConfig
@@ -76,9 +75,54 @@ _EXPLAINED_BY = {
 }
 
 
-def protection_breaches(provider: Provider, resources: Sequence[RetentionResource]) -> Iterator[str]:
-    """Resources that are deleted before the retained data that they protect or decrypt."""
-    return retention_breaches(resources, provider.retention, kind)
+def protection_breaches(facts: Retention, resources: Sequence[PlannedResource]) -> Iterator[str]:
+    """The resources that could be deleted while the data still needs them.
+
+    A resource outlives the data if it is retained, or if the data depends on it and the cloud refuses to delete the
+    data: Pulumi deletes in reverse order of dependencies and stops at the first failure.
+    """
+    graph = _Graph(resources)
+    for data in resources:
+        if kind(data.type) not in facts.data or facts.is_scratch(data.inputs):
+            continue
+        if not facts.refuses and not data.is_retained:
+            yield f"{data.name} ({kind(data.type)}) is deleted with what is in it"
+            continue
+        holders = {urn for urn in graph.dependencies(data.urn) if kind(graph.by_urn[urn].type) in facts.holders}
+        guarded = {data.urn, *holders}
+        protections = [one for one in resources if kind(one.type) in facts.protections and guarded & one.dependencies]
+        needs = graph.dependencies(data.urn).union(*(graph.dependencies(one.urn) for one in protections))
+        keys = {urn for urn in needs if kind(graph.by_urn[urn].type) in facts.keys}
+        before = {urn for urn in needs if kind(graph.by_urn[urn].type) in facts.surroundings}
+        grants = {
+            one.urn for one in resources if kind(one.type) in facts.key_grants and not keys.isdisjoint(one.dependencies)
+        }
+        for one in protections:
+            if not one.is_retained and one.deleted_with not in guarded:
+                yield f"{one.name} ({kind(one.type)}) is deleted before {data.name}, which it protects"
+        for urn in sorted(keys | grants | before | holders):
+            if not graph.outlives(urn, data):
+                one = graph.by_urn[urn]
+                yield f"{one.name} ({kind(one.type)}) can be deleted while {data.name} needs it"
+
+
+class _Graph:
+    def __init__(self, resources: Sequence[PlannedResource]) -> None:
+        self.by_urn = {one.urn: one for one in resources}
+        self._dependencies: dict[str, frozenset[str]] = {}
+
+    def dependencies(self, urn: str) -> frozenset[str]:
+        """Direct and indirect dependencies of a resource."""
+        if urn not in self._dependencies:
+            direct = frozenset(other for other in self.by_urn[urn].dependencies if other in self.by_urn)
+            self._dependencies[urn] = direct.union(*(self.dependencies(other) for other in direct))
+        return self._dependencies[urn]
+
+    def outlives(self, urn: str, data: PlannedResource) -> bool:
+        if self.by_urn[urn].is_retained:
+            return True
+        # Deleting retained data always succeeds, so it does not stop the deletions that follow.
+        return not data.is_retained and urn in self.dependencies(data.urn)
 
 
 def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
@@ -177,7 +221,7 @@ def with_guardrails(
     grid = find_grid(config)
     judged = (*resources, *(() if grid is None else (grid,)))
     rules = (_with_ranking(finding, config) for finding in findings_of_resources(judged, Limits()))
-    breaches = list(protection_breaches(get_provider(config.provider), resources))
+    breaches = list(protection_breaches(get_provider(config.provider).retention, resources))
     order = [PROTECTION_ORDER.finding(breaches)] if breaches else []
     more = (*rules, *order, *(() if job is None else unsaved_spot(config, job)))
     return (*before, *(new for new in more if not {new.code, *_EXPLAINED_BY.get(new.code, ())} & codes))
@@ -215,9 +259,7 @@ def job_codes() -> Mapping[str, str]:
 
 
 def meaning(code: str, *, compared: bool) -> str:
-    """The meaning of a code without findings in a plan; empty for an unknown code. `compared`: whether the plan was
-    compared with an earlier one.
-    """
+    """What a code without findings in a plan means; empty for an unknown one. `compared`: with an earlier plan."""
     if code in job_codes() and code not in finding_codes():
         return f"{job_codes()[code]}\nNot checked here: `gangway job submit` checks job files."
     text = finding_codes().get(code, "")

@@ -73,18 +73,7 @@ class Exempt(_Strict):
 
 
 class OutsideRule(_Strict):
-    """Equivalent rules about one kind of resource.
-
-    Attributes:
-        rules: their identifiers.
-        severity: Trivy's; empty for a rule of Checkov only.
-        resource: kind of the resource.
-        about: the requirement in a few words.
-        holds: the requirements for each such resource.
-        exempt: exempt resources.
-        why: why the rule is not held, or held by something else.
-        note: further information for readers.
-    """
+    """Equivalent rules about one kind of resource. `why`: why they are not held, or held by something else."""
 
     rules: tuple[str, ...] = Field(min_length=1)
     severity: Literal["critical", "high", "medium", "low", ""] = ""
@@ -137,7 +126,6 @@ def breaches(resources: Sequence[Declared]) -> Iterator[str]:
 
 
 def _values(inputs: Any, path: str) -> Iterator[Any]:
-    """The values at a path; None if there is none."""
     if not path:
         yield inputs
         return

@@ -48,7 +48,6 @@ def _check_tags(resource: Declared, limits: Limits) -> Iterable[str]:
 def _missing_tags(
     whose: str, given: Sequence[Any], limits: Limits, spelled: Callable[[str], str] = str
 ) -> Iterable[str]:
-    """A breach if tags lack a required key, which some services spell differently."""
     if any(is_unknown(tags) for tags in given):
         return
     carried = {key for tags in given for key, value in _pairs(tags).items() if value}
@@ -91,7 +90,6 @@ SITE = "gangway:site:Site"
 
 
 def _is_on(value: Any) -> bool:
-    """Whether a value is true; unknown values are not."""
     return value is True or value == "true"
 
 
@@ -247,7 +245,6 @@ def _unshielded(resource: Declared, _: Limits) -> Iterable[str]:
 
 
 def _azure_profile(resource: Declared) -> Any:
-    """The profile of an Azure machine, or of the machines of a scale set; a flexible scale set may have none."""
     if kind(resource.type) == SCALE_SET:
         return resource.inputs.get("virtualMachineProfile", UNKNOWN)
     return resource.inputs
@@ -299,7 +296,6 @@ def find_grid(config: StackConfig) -> SiteGrid | None:
 
 
 def _region(resource: Declared) -> tuple[Provider, str] | None:
-    """The provider and region of a resource's machines; None if it has none or it is unknown."""
     what = kind(resource.type)
     provider = next((one for one in all_providers() if what in one.region_inputs), None)
     region = None if provider is None else resource.inputs.get(provider.region_inputs[what])

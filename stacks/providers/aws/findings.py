@@ -50,7 +50,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         zone_assumed=config.cluster.zone is None and preferred_zone(config.cluster.capacity) is None,
         num_nodes_min=nodes.min,
         num_nodes_max=nodes.max,
-        max_hours=config.job_hours,
+        max_hours=None if config.job is None else config.job.max_hours,
         now=now,
     )
     return (

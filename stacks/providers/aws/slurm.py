@@ -18,8 +18,7 @@ from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_
 from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
 from gangway.images.specs import Breaker, FileSystem
 from gangway.stacks.base.cluster_queues import check_machine_types
-from gangway.stacks.base.shared import head_host, queue_fabric
-from gangway.stacks.base.slurm_machine import slurm_machine
+from gangway.stacks.base.shared import head_host, queue_fabric, slurm_machine
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key

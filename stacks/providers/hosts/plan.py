@@ -26,9 +26,9 @@ from gangway.stacks.base.shared import (
     get_site,
     nodes_meet,
     queue_fabric,
+    slurm_machine,
     tag_policy,
 )
-from gangway.stacks.base.slurm_machine import slurm_machine
 from gangway.stacks.config.engine_settings import MAIN_QUEUE
 from gangway.stacks.config.own_command import RUN_DIR, outputs_in_mounts
 from gangway.stacks.config.stack_config import StackConfig

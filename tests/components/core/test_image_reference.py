@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import (
     BY_DIGEST,
     LETTERS,
     NAME,
     ONE_VERSION,
-    SignatureError,
     checked_signature,
     is_reference,
     payload_text,
@@ -119,9 +119,9 @@ def test_the_signers_remarks_are_kept_as_they_were_signed(tmp_path: Path, option
 def test_another_key(tmp_path: Path) -> None:
     private, _ = key_pair(tmp_path)
     _, other = key_pair(tmp_path, "other")
-    with pytest.raises(SignatureError, match="does not fit the payload by this key") as caught:
+    with pytest.raises(InputError, match="does not fit the payload by this key") as caught:
         checked_signature(IMAGE, other, *signed_payload(private, TRAINER, DIGEST), TRAINER)
-    assert caught.value.part == "signature"
+    assert caught.value.place == "signature"
 
 
 @pytest.mark.attack("a registry's writer", "an image that the stack's key has not signed")
@@ -129,9 +129,9 @@ def test_another_key(tmp_path: Path) -> None:
 def test_a_part_of_a_signature(tmp_path: Path, length: int) -> None:
     private, public = key_pair(tmp_path)
     payload, signature = signed_payload(private, TRAINER, DIGEST)
-    with pytest.raises(SignatureError) as caught:
+    with pytest.raises(InputError) as caught:
         checked_signature(IMAGE, public, payload, signature[:length], TRAINER)
-    assert caught.value.part == "signature"
+    assert caught.value.place == "signature"
 
 
 GOOD = payload_text(TRAINER, DIGEST, "null")
@@ -159,16 +159,16 @@ GOOD = payload_text(TRAINER, DIGEST, "null")
     ],
 )
 def test_a_payload_that_says_anything_else(tmp_path: Path, text: str, problem: str) -> None:
-    with pytest.raises(SignatureError, match=problem) as caught:
+    with pytest.raises(InputError, match=problem) as caught:
         looked_at(tmp_path, text)
-    assert caught.value.part == "payload"
+    assert caught.value.place == "payload"
 
 
 def test_a_payload_that_is_no_text(tmp_path: Path) -> None:
     private, public = key_pair(tmp_path)
     _, signature = signed_payload(private, TRAINER, DIGEST)
     for payload, problem in ((base64.b64encode(b"\xff\xfe").decode(), "no JSON"), ("ä", "no base64")):
-        with pytest.raises(SignatureError, match=problem):
+        with pytest.raises(InputError, match=problem):
             checked_signature(IMAGE, public, payload, signature, TRAINER)
 
 
@@ -177,9 +177,9 @@ def test_a_payload_that_is_no_text(tmp_path: Path) -> None:
 def test_a_key_that_is_no_key_of_cosigns(tmp_path: Path, curve: str, problem: str) -> None:
     private, _ = key_pair(tmp_path)
     public = key_pair(tmp_path, "other", curve)[1] if curve else "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----"
-    with pytest.raises(SignatureError, match=problem) as caught:
+    with pytest.raises(InputError, match=problem) as caught:
         checked_signature(IMAGE, public, *signed_payload(private, TRAINER, DIGEST), TRAINER)
-    assert caught.value.part == "public_key"
+    assert caught.value.place == "public_key"
 
 
 def test_a_copy_is_known_by_the_name_that_was_signed(tmp_path: Path) -> None:
@@ -187,5 +187,5 @@ def test_a_copy_is_known_by_the_name_that_was_signed(tmp_path: Path) -> None:
     payload = signed_payload(private, TRAINER, DIGEST)
     copied = f"mirror.example.com/trainer@{DIGEST}"
     assert checked_signature(copied, public, *payload, TRAINER).name == TRAINER
-    with pytest.raises(SignatureError, match="names the image"):
+    with pytest.raises(InputError, match="names the image"):
         checked_signature(copied, public, *payload, signed_name(copied))

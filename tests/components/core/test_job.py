@@ -46,7 +46,7 @@ def test_a_cluster_job_meets_at_the_head_node_and_never_hosts_the_store() -> Non
         "--run-dir",
         "/runs/celeba",
     ]
-    assert job.world_size_max == 32
+    assert job.num_nodes_max * job.processes_per_node == 32
 
 
 def test_a_job_on_one_machine_is_standalone() -> None:
@@ -92,7 +92,7 @@ def test_a_job_survives_json(nodes: int, more: int, processes: int, backend: Bac
         ),
     )
     assert JobSpec.model_validate_json(job.model_dump_json()) == job
-    assert job.world_size_max == (nodes + more) * processes
+    assert job.num_nodes_max * job.processes_per_node == (nodes + more) * processes
 
 
 @pytest.mark.parametrize("change", [{"processes_per_node": 0}, {"num_nodes_min": 0}, {"backend": "mpi"}, {"nodes": 2}])

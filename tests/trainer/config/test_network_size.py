@@ -304,13 +304,17 @@ def test_the_largest_micro_batch_fits_and_the_next_does_not(
 ) -> None:
     config = config.replace({"batch_size": batch_size})
     memory_gib = device_gib(config, images, parts)
-    size = largest_batch_gpu(config, memory_gib, parts)
+
+    def largest(most_gib: float) -> int | None:
+        return largest_batch_gpu(config, batch_size, lambda size: device_gib(config, size, parts) <= most_gib)
+
+    size = largest(memory_gib)
     assert size is not None, "one image is no more than these"
     assert batch_size % size == 0
     assert device_gib(config, size, parts) <= memory_gib
     larger = [each for each in range(size + 1, batch_size + 1) if batch_size % each == 0]
     assert all(device_gib(config, each, parts) > memory_gib for each in larger)
-    assert largest_batch_gpu(config, device_gib(config, 1, parts) * 0.999, parts) is None
+    assert largest(device_gib(config, 1, parts) * 0.999) is None
 
 
 @given(config=st.sampled_from(FAMILIES), share=st.floats(0.05, 0.999))

@@ -1,10 +1,6 @@
-"""What a user may ask of the controller: policy, objective, bounds. No torch.
-
-controller: {policy: rules, mode: act, objective: time, bounds: {loader_threads: [1, 4], batch_size: [64, 512]}}
-"""
+"""What a user may ask of the controller: policy, objective, bounds. No torch."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -27,9 +23,12 @@ FewRange = tuple[_Few, _Few]
 """Threads or batches of one worker."""
 RANGES = ("loader_threads", "prefetch", "threads", "batch_gpu", "batch_size", "nodes")
 """Bounds that are [least, most]."""
-UNITS: Mapping[Objective, str] = MappingProxyType(
-    {"time": "images/s", "cost": "images/USD", "energy": "images/J", "carbon": "images/gCO2e"}
-)
+UNITS: Mapping[Objective, str] = {
+    "time": "images/s",
+    "cost": "images/USD",
+    "energy": "images/J",
+    "carbon": "images/gCO2e",
+}
 """What each objective maximises."""
 
 

@@ -1,7 +1,6 @@
 """Metrics by name, with one line on each. No torch."""
 
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
 
 from gangway.trainer.core.errors import broken_rule, nearest
 
@@ -35,30 +34,26 @@ def parse_names(text: str, known: Collection[str]) -> tuple[str, ...]:
     return names
 
 
-METRICS: Mapping[str, str] = MappingProxyType(
-    {
-        "fid": "FID: Fréchet distance, TF-2015 Inception, TensorFlow's bilinear resizing (Heusel et al. 2017)",
-        "fid-clean": "FID-clean: the same with antialiased bicubic resizing (Parmar et al. 2022)",
-        "is": "IS: Inception Score, 10 splits (Salimans et al. 2016); none for faces",
-        "kid": "KID: kernel Inception distance, subsets of up to 1000 (Binkowski et al. 2018)",
-        "precision-recall": "precision, recall, density and coverage in Inception features, k = 3 and 5",
-        "fd-enl0": "FD-ENL0: Fréchet distance in EfficientNet-Lite0 features, offline; never an FID",
-        "precision-recall-enl0": "precision, recall, density and coverage in EfficientNet-Lite0 features",
-        "fd-enl0-frames": "FD-ENL0 of single frames of video, offline; never the papers' score",
-        "video-is": "video IS: C3D fine-tuned on UCF101, 10 draws (Saito et al. 2017, 2020)",
-        "digits-classes": "share of digits recognised and digits present, own classifier, never an Inception Score",
-    }
-)
+METRICS: Mapping[str, str] = {
+    "fid": "FID: Fréchet distance, TF-2015 Inception, TensorFlow's bilinear resizing (Heusel et al. 2017)",
+    "fid-clean": "FID-clean: the same with antialiased bicubic resizing (Parmar et al. 2022)",
+    "is": "IS: Inception Score, 10 splits (Salimans et al. 2016); none for faces",
+    "kid": "KID: kernel Inception distance, subsets of up to 1000 (Binkowski et al. 2018)",
+    "precision-recall": "precision, recall, density and coverage in Inception features, k = 3 and 5",
+    "fd-enl0": "FD-ENL0: Fréchet distance in EfficientNet-Lite0 features, offline; never an FID",
+    "precision-recall-enl0": "precision, recall, density and coverage in EfficientNet-Lite0 features",
+    "fd-enl0-frames": "FD-ENL0 of single frames of video, offline; never the papers' score",
+    "video-is": "video IS: C3D fine-tuned on UCF101, 10 draws (Saito et al. 2017, 2020)",
+    "digits-classes": "share of digits recognised and digits present, own classifier, never an Inception Score",
+}
 """One line on each metric, by its name in flags and configuration."""
 
-FEWEST_IMAGES: Mapping[str, int] = MappingProxyType(
-    {
-        **dict.fromkeys(METRICS, 2),
-        **dict.fromkeys(("precision-recall", "precision-recall-enl0"), _FEWEST_FOR_NEIGHBOURS),
-        "is": _FEWEST_FOR_SPLITS,
-        "digits-classes": 1,
-    }
-)
+FEWEST_IMAGES: Mapping[str, int] = {
+    **dict.fromkeys(METRICS, 2),
+    **dict.fromkeys(("precision-recall", "precision-recall-enl0"), _FEWEST_FOR_NEIGHBOURS),
+    "is": _FEWEST_FOR_SPLITS,
+    "digits-classes": 1,
+}
 """Minimum of reals and of fakes for a metric."""
 
 

@@ -1,16 +1,9 @@
-"""Values that change during a run, as functions of the images seen. No torch.
-
-schedules:
-  lr_g: {from: 2e-4, to: 5e-5, over_kimg: 20000, shape: cosine, then: hold}
-  r1_gamma: {steps: [[0, 1.0], [5000, 0.1]]}
-layer_rates: [{layers: "generator.first.*", lr_factor: 0.01}]
-"""
+"""Values that change during a run, as functions of the images seen. No torch."""
 
 import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
@@ -145,23 +138,19 @@ class Schedules(_Schedule):
 
 SchedulesField = Annotated[Schedules, BeforeValidator(from_text)]
 
-_ALLOWED: Mapping[str, tuple[Callable[[float], bool], str]] = MappingProxyType(
-    {
-        "lr_g": (lambda value: value > 0, "values above 0"),
-        "lr_d": (lambda value: value > 0, "values above 0"),
-        "beta2": (lambda value: 0 <= value < 1, "values from 0 up to, but not, 1"),
-        "r1_gamma": (lambda value: value >= 0, "values from 0 on"),
-        "r2_gamma": (lambda value: value >= 0, "values from 0 on"),
-        "ema_kimg": (lambda value: value >= 0, "values from 0 on"),
-        "augment_p": (lambda value: 0 <= value <= 1, "values from 0 to 1"),
-    }
-)
+_ALLOWED: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "lr_g": (lambda value: value > 0, "values above 0"),
+    "lr_d": (lambda value: value > 0, "values above 0"),
+    "beta2": (lambda value: 0 <= value < 1, "values from 0 up to, but not, 1"),
+    "r1_gamma": (lambda value: value >= 0, "values from 0 on"),
+    "r2_gamma": (lambda value: value >= 0, "values from 0 on"),
+    "ema_kimg": (lambda value: value >= 0, "values from 0 on"),
+    "augment_p": (lambda value: 0 <= value <= 1, "values from 0 to 1"),
+}
 
 
 def misfit(schedules: Schedules, kimg: float, plain: Mapping[str, float]) -> PydanticCustomError | None:
-    """The broken rule of the first schedule that has a forbidden value, is shorter than `kimg` or contradicts its
-    field's `plain` value, if any.
-    """
+    """The broken rule of the first schedule with a forbidden value, shorter than `kimg` or unlike its `plain` value."""
     for name, schedule in schedules.given.items():
         field, (fits, allowed) = f"schedules.{name}", _ALLOWED[name]
         if wrong := [value for value in schedule.values if not fits(value)]:

@@ -1,11 +1,4 @@
-"""A run as a list of segments with constant batch, precision and workers. No torch.
-
-    segments:
-      - {from_image: 200000, batch_size: 256, lr_factor: 2}
-      - {from_image: 800000, precision: bf16, workers: 8}
-
-A segment inherits what it does not set from the previous one; the first from the configuration's fields.
-"""
+"""A run as a list of segments with constant batch, precision and workers; each inherits what it does not set."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from gangway.components.core.findings import InputError
+from gangway.components.core.http_reply import Session
 from gangway.images.node.azure.api import COMPUTE_VERSION
 from gangway.images.node.azure.fallback import MOST_TAG, WANTED_TAG, nodes_wanted
-from gangway.jobs.systemd.scaling.base import Change, GroupState, Rest, Scaler, Session, get_tags, read_change_tags
+from gangway.jobs.systemd.scaling.base import Change, GroupState, Rest, Scaler, get_tags, read_change_tags
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.program import get_program
 

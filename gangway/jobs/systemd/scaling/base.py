@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.http_reply import Reply
+from gangway.components.core.http_reply import Session
 from gangway.components.estimate.autoscale import Decision
 
 AT_TAG, WHY_TAG = "gangway-scaled-at", "gangway-scaled-why"
@@ -127,14 +127,6 @@ def find_time(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo is not None else None
-
-
-class Session(Protocol):
-    """What is used of a logged-in `requests` session."""
-
-    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
-        """Sends one request."""
-        ...
 
 
 class Rest:

@@ -39,7 +39,7 @@ def declared(stack: str, encryption: str = "customer-key") -> Resources:
 
 
 def breaches(stack: str, resources: Resources) -> list[str]:
-    return list(protection_breaches(get_provider(config_of(stack, "provider-key").provider), resources))
+    return list(protection_breaches(get_provider(config_of(stack, "provider-key").provider).retention, resources))
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def test_what_aws_does_not_have_stops_before_anything_is_declared(edited: Edited
 def test_the_job_meets_at_the_head_node_and_knows_its_bill(demo_config: StackConfig) -> None:
     job = job_spec(demo_config, plan(demo_config), "registry/x@sha256:" + "0" * 64)
     assert (job.name, job.backend, job.processes_per_node) == ("aws-demo", "nccl", 8)
-    assert (job.num_nodes_min, job.num_nodes_max, job.world_size_max) == (2, 2, 16)
+    assert (job.num_nodes_min, job.num_nodes_max, job.processes_per_node) == (2, 2, 8)
     assert (job.rendezvous.host, job.rendezvous.port) == ("head.aws-demo.gangway.internal", 29400)
     assert job.training is not None
     assert job.training.log_format == "json", "metrics are read out of the lines"

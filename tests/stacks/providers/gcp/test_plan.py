@@ -65,7 +65,7 @@ def test_the_job_is_what_the_machines_run(
     else:
         assert (job["backend"], job["num_nodes_min"], job["num_nodes_max"]) == ("xla", 16, 16)
         assert training["config"]["backend"] == "xla"
-        assert spec.world_size_max == 64
+        assert spec.num_nodes_max * spec.processes_per_node == 64
         assert [name for name in spec.env if name.startswith("MEGASCALE")] == [], "Google sets them in the metadata"
 
 
