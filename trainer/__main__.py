@@ -109,8 +109,17 @@ def _parser() -> Parser:
     record = command("record")
     add_run_dir(record)
     record.set_defaults(run=_record)
-from gangway.trainer.core.errors import LoneError, TrainerError, WorkerFailedError, from_validation
-from gangway.trainer.core.host import COMMANDS, program, wait_passively
+    add_data(command("data"))
+    add_sample(command("sample"))
+    add_export(command("export"))
+    add_control_command(command("control"))
+    add_presets(command("presets"))
+    memory = command("memory")
+    memory.usage = "%(prog)s (--preset NAME | --config FILE) [--workers N] [--nodes N] [--FLAG VALUE ...]"
+    _add_base(memory)
+    add_memory(memory)
+    add_config_flags(memory)
+    memory.set_defaults(run=_memory)
     schema = command("schema", "print the JSON schema of run.json or of configurations, for editors")
     schema.add_argument(
         "of",

@@ -129,7 +129,7 @@ class TagRules:
 
     def inputs(self) -> dict[str, str]:
         """By package, module and class (`aws:ec2:LaunchTemplate`), the input for tags."""
-        listed = get_types(self.package, self.types, self.input_name)
+        listed = get_types(self.package, {self.input_name: self.types})
         return {
             **self.more_types,
             **listed,
