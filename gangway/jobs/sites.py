@@ -188,7 +188,7 @@ def engine_label(engine: Engine) -> str:
 _WAITS = {By.ORDER: "as the first in the list", By.COST: "at the lowest cost", By.CARBON: "with the least CO2e"}
 
 
-def place(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placement:
+def choose_engine(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placement:
     """`by` None: dollars if known for all that accept the job, else order. InputError: no engine accepts it."""
     lines, found, fixes = list[str](), list[_Candidate](), dict[str, None]()
     for site in sites:

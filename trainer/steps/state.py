@@ -94,7 +94,7 @@ class TrainState:
                 group["lr"] = optimisers.like_current(group["lr"], lr * group.get(optimisers.FACTOR, 1.0))
 
     def follow_schedules(self) -> None:
-        """Sets scheduled step sizes, decays and augmentation for the next step."""
+        """Set the learning rates, decays and augmentation that the schedules have for the next step."""
         config, given = self.config, self.config.schedules.given
         for role in self.learners:
             assert role.lr is not None, "a learner has one"

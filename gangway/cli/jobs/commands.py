@@ -85,7 +85,7 @@ def submit(
     """
     from gangway.components.core.findings import InputError
     from gangway.jobs.registry import get_sites, movable
-    from gangway.jobs.sites import By, place
+    from gangway.jobs.sites import By, choose_engine
     from gangway.stacks.config.job_file import read_job_file
 
     job, sites, decided_by = read_job_file(job_file), get_sites(on), None
@@ -97,7 +97,7 @@ def submit(
         raise InputError("--burst-after", "needs several engines", fix="name them: --on local:A,local:B")
     for site in sites if burst_after is not None else ():
         movable(site.engine, "--burst-after")  # check before submitting
-    placed = place(sites, job, decided_by)
+    placed = choose_engine(sites, job, decided_by)
     for line in placed.lines if len(sites) > 1 else ():
         _print_err(line)
     engine = placed.engine
@@ -142,14 +142,14 @@ def _burst(
     from gangway.jobs.base import EngineAwayError, Phase
     from gangway.jobs.moves import move_job
     from gangway.jobs.registry import movable
-    from gangway.jobs.sites import place
+    from gangway.jobs.sites import choose_engine
 
     until, found = time.monotonic() + 60 * minutes, engine.status(job_id)
     _print_err(f"{job_id}: waiting for at most {minutes:g} minutes")
     while found.phase is Phase.WAITING:
         if time.monotonic() >= until:
             try:
-                placed = place(others, movable(engine, "--burst-after").job(job_id), by)
+                placed = choose_engine(others, movable(engine, "--burst-after").job(job_id), by)
             except InputError as error:
                 _print_err(str(error))
             else:

@@ -27,7 +27,7 @@ from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.moves import move_job
 from gangway.jobs.run_folder import CopyDamagedError, FolderStore
-from gangway.jobs.sites import place
+from gangway.jobs.sites import choose_engine
 from gangway.jobs.slurm.engine import SlurmEngine
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, sites, until
@@ -403,20 +403,20 @@ def test_the_first_engine_with_room_has_it(
 ) -> None:
     first, second = two
     file = job("while [ ! -e end ]; do sleep 0.1; done")
-    placed = place(sites(*two), file)
+    placed = choose_engine(sites(*two), file)
     assert (placed.engine, placed.now) == (first, True)
     running = first.submit(file)
-    placed = place(sites(*two), file)
+    placed = choose_engine(sites(*two), file)
     assert (placed.engine, placed.now, len(placed.lines)) == (second, True, 2)
     other = second.submit(file)
-    placed = place(sites(*two), file)
+    placed = choose_engine(sites(*two), file)
     assert (placed.engine, placed.now) == (first, False)
     with pytest.raises(InputError, match="no engine accepts"):
-        place(sites(*two), job("true", nodes={"min": 3, "max": 3}))
+        choose_engine(sites(*two), job("true", nodes={"min": 3, "max": 3}))
     all_three: list[Engine] = [SlurmEngine(tmp_path / "shared"), first, second]
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
-        asked = place(sites(*all_three), file)
+        asked = choose_engine(sites(*all_three), file)
     assert asked.engine is first
     assert "unavailable: sinfo" in asked.lines[0]
     for queue, job_id in ((first, running), (second, other)):

@@ -11,7 +11,7 @@ from gangway.jobs.base import Phase
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.moves import move_job, traffic_cost
 from gangway.jobs.registry import VARIABLE, get_engine, get_sites
-from gangway.jobs.sites import place
+from gangway.jobs.sites import choose_engine
 from gangway.jobs.slurm.engine import SlurmEngine
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, sites, until
@@ -66,7 +66,7 @@ def test_its_data_are_where_they_may_be(tmp_path: Path, data: str, taken: bool) 
         engine.submit(file)
     assert refused.value.place == "data.region"
     with pytest.raises(InputError, match="no engine accepts this job"):
-        place(sites(engine, queue(tmp_path / "others", "aws:eu-west-3")), file)
+        choose_engine(sites(engine, queue(tmp_path / "others", "aws:eu-west-3")), file)
     assert not (tmp_path / "jobs").exists(), "nothing is copied"
 
 
@@ -74,18 +74,18 @@ def test_of_several_the_first_that_stands_where_it_may(tmp_path: Path) -> None:
     here, london, paris = (
         queue(tmp_path / name, region) for name, region in (("a", None), ("b", "aws:eu-west-2"), ("c", "aws:eu-west-3"))
     )
-    placed = place(sites(here, london, paris), job("true", **EU))
+    placed = choose_engine(sites(here, london, paris), job("true", **EU))
     assert placed.engine is paris
     assert len(placed.lines) == 3
     with pytest.raises(InputError, match="no engine accepts this job"):
-        place(sites(here, london), job("true", **EU))
+        choose_engine(sites(here, london), job("true", **EU))
 
 
 def test_an_engine_elsewhere_is_not_even_asked(tmp_path: Path) -> None:
     """There is no Slurm in this test: asking it would end in another mistake."""
     slurm = SlurmEngine(tmp_path, region=Place("aws", "us-east-1"))
     with pytest.raises(InputError) as refused:
-        place(sites(slurm), job("true", **EU))
+        choose_engine(sites(slurm), job("true", **EU))
     assert "unavailable" not in str(refused.value)
 
 

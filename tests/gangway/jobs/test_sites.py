@@ -19,7 +19,7 @@ from gangway.components.estimate.regions import Place, read_place
 from gangway.jobs.base import JobStatus, Phase, Room, RunInterval
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.registry import get_engine, get_site, get_sites
-from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, place, usage_cost
+from gangway.jobs.sites import By, Nodes, Site, charge, choose_engine, find_nodes, usage_cost
 from gangway.stacks.config import engines_file
 from gangway.stacks.config.engines_file import NamedEngine
 from gangway.stacks.config.job_file import JobFile
@@ -69,12 +69,12 @@ def job(**more: Any) -> JobFile:
 
 
 def chosen(sites: list[Site], by: By | None = None, **more: Any) -> str:
-    return place(sites, job(**more), by).engine.where
+    return choose_engine(sites, job(**more), by).engine.where
 
 
 def test_the_cheapest_with_room_where_all_are_priced() -> None:
     sites = [site("dear", 9), site("full", 1, room=False), site("cheap", 3)]
-    placed = place(sites, job())
+    placed = choose_engine(sites, job())
     assert (placed.engine.where, placed.now) == ("cheap", True)
     assert any("6.00 USD at most (1 x 2 h at 3 USD: a list)" in line for line in placed.lines)
 
@@ -92,7 +92,7 @@ def test_what_is_asked_for_decides() -> None:
 
 
 def test_where_none_has_room_it_waits_for_the_fewest_dollars() -> None:
-    placed = place([site("dear", 9, room=False), site("cheap", 3, room=False)], job())
+    placed = choose_engine([site("dear", 9, room=False), site("cheap", 3, room=False)], job())
     assert (placed.engine.where, placed.now) == ("cheap", False)
     assert placed.lines[-1] == "local, cheap: the job waits there, at the lowest cost"
 
@@ -100,16 +100,16 @@ def test_where_none_has_room_it_waits_for_the_fewest_dollars() -> None:
 def test_who_refuses_it_is_not_counted() -> None:
     assert chosen([site("unfit", None, refuses=True), site("dear", 9), site("cheap", 3)]) == "cheap"
     with pytest.raises(InputError, match="no engine accepts this job"):
-        place([site("unfit", 1, refuses=True)], job())
+        choose_engine([site("unfit", 1, refuses=True)], job())
 
 
 def test_outputs_go_past_an_engine_without_containers(tmp_path: Path) -> None:
     here, containers = Site(LocalQueue(tmp_path / "here")), site("containers", None, room=False)
-    placed = place([here, containers], job(outputs=["/work/results"]))
+    placed = choose_engine([here, containers], job(outputs=["/work/results"]))
     assert placed.engine.where == "containers"
     assert any("cannot run it: outputs" in line for line in placed.lines)
     with pytest.raises(InputError, match="no engine accepts this job") as refused:
-        place([here], job(outputs=["/work/results"]))
+        choose_engine([here], job(outputs=["/work/results"]))
     assert "$GANGWAY_RUN_DIR" in refused.value.fix
     assert not (tmp_path / "here").exists()
 
@@ -136,7 +136,7 @@ def test_a_way_that_nobody_has_priced_makes_no_price() -> None:
     st.sampled_from([None, *By]),
 )
 def test_one_with_room_goes_before_all_without(given: list[tuple[float | None, bool]], by: By | None) -> None:
-    placed = place([site(str(at), usd, room=room) for at, (usd, room) in enumerate(given)], job(), by)
+    placed = choose_engine([site(str(at), usd, room=room) for at, (usd, room) in enumerate(given)], job(), by)
     assert placed.now is any(room for _, room in given)
     usd, _ = given[int(placed.engine.where)]
     known = [usd for usd, room in given if room is placed.now and usd is not None]
