@@ -13,7 +13,7 @@ from gangway.trainer.core.errors import TrainerError, from_validation
 from gangway.trainer.data import sources
 from gangway.trainer.data.decode import RESIZER, SUFFIXES, Box, PictureDecoder
 from gangway.trainer.data.index import Recipe, SourceNote, shard_size
-from gangway.trainer.data.sources import FileSet, Listing, Skipped, Tally
+from gangway.trainer.data.sources import FileSet, Listing, Skipped, Tally, read_text
 
 _LABELS_FILE = "dataset.json"
 _MOST_CLASSES = 100_000
@@ -226,7 +226,7 @@ def _open_source(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSe
             allowed=f"a folder that holds {_ARCHIVE} (or the folder it unpacks to) and {_PARTITION}",
             fix="put that file there; it is in the folder Eval of CelebA's download",
         )
-    text = sources.read_text(files, partition)
+    text = read_text(files, partition)
     archive = archive or next((name for name in names if name.rpartition("/")[2] == _ARCHIVE), "")
     if not archive:
         return files, text, "", ""
@@ -249,10 +249,10 @@ def _split(partition: str, split: str, place: str) -> list[str]:
                 problem=f"line {number} is not one of the partition",
                 value=line,
                 allowed="000001.jpg 0 (train), 1 (valid) or 2 (test)",
-                fix="sources.fetch the file again",
+                fix="fetch the file again",
             )
         if wanted in (None, fields[1]):
             names.append(fields[0])
     if not names:
-        raise TrainerError(place=place, problem=f"lists no image of split {split}", fix="sources.fetch the file again")
+        raise TrainerError(place=place, problem=f"lists no image of split {split}", fix="fetch the file again")
     return names
