@@ -39,7 +39,7 @@ from gangway.trainer.launch.node_state import JobFolder
 from gangway.trainer.launch.watchdog import Watchdog, watch_workers
 from gangway.trainer.power import carbon_start
 from gangway.trainer.power.saved_limits import undo_left_over
-from gangway.trainer.preemption.notices import NOTICES_VARIABLE, NoticesFile, Watcher
+from gangway.trainer.preemption.notices import NOTICES_VARIABLE, HeldNotices, Watcher
 from gangway.trainer.rendezvous.elastic_rendezvous import (
     BACKEND,
     POLL_SEC,
@@ -80,7 +80,7 @@ def main(argv: Sequence[str]) -> int:
             if job.life.exit_code is None and not _wait_to_start(own, torchrun_argv, job.left_sec()):
                 job.on(Event.SIGNAL)
             if job.life.exit_code is None:
-                poll = NoticesFile(watched).poll if watched else None
+                poll = HeldNotices(watched).poll if watched else None
                 with tempfile.TemporaryDirectory(prefix="gangway-") as place:
                     notices = Path(place, "notices.jsonl")
                     os.environ[NOTICES_VARIABLE] = str(notices)

@@ -191,7 +191,7 @@ Poll = Callable[[], Iterable[tuple[Kind, str]]]
 """Returns kind and deadline (as the cloud writes it, or empty) of every notice that holds now."""
 
 
-class NoticesFile:
+class HeldNotices:
     """The notices that hold now, a line `KIND` or `KIND DEADLINE` each: the job must not reach the cloud's tokens."""
 
     def __init__(self, path: Path, stale_sec: float = STALE_SEC) -> None:

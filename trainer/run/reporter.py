@@ -41,8 +41,8 @@ from gangway.trainer.steps.state import TrainState
 from gangway.trainer.telemetry.collapse import EVENT, CollapseWatch, Hint
 from gangway.trainer.telemetry.devices import device_name
 from gangway.trainer.telemetry.flops import step_flops
-from gangway.trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starvation_note
 from gangway.trainer.telemetry.prometheus import MetricsEndpoint
+from gangway.trainer.telemetry.statistics_line import Stalls, StatisticsLine, check_finite, is_finite, starvation_note
 from gangway.trainer.telemetry.tracking import TrackedRun, check_targets, open_feeds
 
 
@@ -169,7 +169,7 @@ class Reporter:
         if writer is not None:
             self._saver = writer.saver = self._saver or writer.saver
         self._start_state = state
-        self._meters = Meters(self._config, world, self._context, state.images, flops, facts["capacity"])
+        self._meters = StatisticsLine(self._config, world, self._context, state.images, flops, facts["capacity"])
 
     def _open(self, ready: Ready, facts: Mapping[str, Any], grid: Callable[[], Tensor] | None) -> None:
         state, data, world = ready.state, ready.data, self._world

@@ -13,7 +13,7 @@ from gangway.images.node.azure.api import AzureApi
 from gangway.images.node.azure.notices import _KINDS, AzureNotices
 from gangway.images.node.gcp.notices import GcpNotices
 from gangway.images.node.notices import METADATA_URL, NoticeFile
-from gangway.trainer.preemption.notices import STALE_SEC, Kind, NoticesFile
+from gangway.trainer.preemption.notices import STALE_SEC, HeldNotices, Kind
 
 
 def test_what_a_machine_keeps_is_what_the_job_reads(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_what_a_machine_keeps_is_what_the_job_reads(tmp_path: Path) -> None:
     notice_file = NoticeFile(tmp_path / "held", lambda: next(answers))
     for notices in held:
         notice_file.update()
-        assert list(NoticesFile(tmp_path / "held").poll()) == notices
+        assert list(HeldNotices(tmp_path / "held").poll()) == notices
     assert [path.name for path in tmp_path.iterdir()] == ["held"]
 
 

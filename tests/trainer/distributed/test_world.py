@@ -22,7 +22,7 @@ from gangway.trainer.power.limits import Report
 from gangway.trainer.preemption.notices import Notice
 from gangway.trainer.steps.noise_scale import Looks
 from gangway.trainer.telemetry.devices import Load
-from gangway.trainer.telemetry.meters import Stalls, _Own
+from gangway.trainer.telemetry.statistics_line import Stalls, _Own
 
 TWO_WORKERS = """
 import atexit, sys, time

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gangway.trainer.preemption.notices import (
+    HeldNotices,
     Interruption,
     Notice,
-    NoticesFile,
     Request,
     Watcher,
     notices_file,
@@ -131,12 +131,12 @@ def wait_until(condition: Any) -> None:
 
 
 def test_a_quiet_machine_has_no_notices(held: Path) -> None:
-    assert list(NoticesFile(held).poll()) == []
+    assert list(HeldNotices(held).poll()) == []
 
 
 def test_a_line_is_a_kind_and_the_clouds_own_words_for_the_time(held: Path) -> None:
     held.write_text("host-maintenance Mon, 19 Sep 2026 18:29:47 GMT\nkind-of-tomorrow 1\nlifecycle-terminate\n")
-    assert list(NoticesFile(held).poll()) == [
+    assert list(HeldNotices(held).poll()) == [
         ("host-maintenance", "Mon, 19 Sep 2026 18:29:47 GMT"),
         ("lifecycle-terminate", ""),
     ]
@@ -146,17 +146,17 @@ def test_a_file_that_nobody_writes_says_nothing(held: Path) -> None:
     held.write_text("spot-interruption\n")
     os.utime(held, (1, 1))
     with pytest.raises(OSError, match="not written for 60 s"):
-        list(NoticesFile(held).poll())
+        list(HeldNotices(held).poll())
     held.unlink()
     with pytest.raises(OSError, match="held"):
-        list(NoticesFile(held).poll())
+        list(HeldNotices(held).poll())
 
 
 def test_an_interruption_stops_the_launcher_once(
     held: Path, signals: list[tuple[int, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "notices.jsonl"
-    watcher = Watcher(path, NoticesFile(held).poll, poll_sec=0.01)
+    watcher = Watcher(path, HeldNotices(held).poll, poll_sec=0.01)
     watcher.start()
     time.sleep(0.05)
     assert read_notices(path) == []
@@ -188,7 +188,7 @@ def test_a_file_that_comes_late_is_missed_once_and_then_read(
     held: Path, signals: list[tuple[int, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     held.unlink()
-    watcher = Watcher(tmp_path / "notices.jsonl", NoticesFile(held).poll, poll_sec=0.01)
+    watcher = Watcher(tmp_path / "notices.jsonl", HeldNotices(held).poll, poll_sec=0.01)
     watcher.start()
     time.sleep(0.1)
     held.write_text("lifecycle-terminate\n")

@@ -37,7 +37,7 @@ from gangway.trainer.phases.batch import Batch
 from gangway.trainer.networks.precision import choose
 from gangway.trainer.steps.step import new_game, get_phases, step
 from gangway.trainer.phases.updates import Accumulator
-from gangway.trainer.telemetry.meters import _grad_norm
+from gangway.trainer.telemetry.statistics_line import _grad_norm
 
 def bytes_of(tensors):
     return sum(each.numel() * each.element_size() for each in tensors if each is not None and not each.is_meta)

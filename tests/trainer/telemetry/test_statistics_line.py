@@ -22,11 +22,11 @@ from gangway.trainer.steps.state import TrainState
 from gangway.trainer.steps.step import get_phases
 from gangway.trainer.telemetry.devices import Load
 from gangway.trainer.telemetry.flops import StepFlops
-from gangway.trainer.telemetry.meters import (
+from gangway.trainer.telemetry.statistics_line import (
     GridIntensity,
-    Meters,
     ResourceMeter,
     Stalls,
+    StatisticsLine,
     check_finite,
     is_finite,
     starvation_note,
@@ -72,9 +72,9 @@ def _line(
 ) -> dict[str, Any]:
     """The line after 10 steps of half a second in all, on a clock of the test's own."""
     clock = [100.0]
-    monkeypatch.setattr("gangway.trainer.telemetry.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("gangway.trainer.telemetry.statistics_line.time", SimpleNamespace(monotonic=lambda: clock[0]))
     world = kind(0, 0, 2, 0, 1, torch.device("cpu"), "gloo", "")
-    meters = Meters(config, world, RunContext(), 0, StepFlops(WORK, PEAK))
+    meters = StatisticsLine(config, world, RunContext(), 0, StepFlops(WORK, PEAK))
     clock[0] += 0.5
     state.images, state.step = 160, 10
     line: dict[str, Any] = meters.line(state, Accumulator(get_phases(state), torch.device("cpu")), stalls)
@@ -97,9 +97,9 @@ def test_time_that_went_into_metrics_is_none_of_the_steps(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("gangway.trainer.telemetry.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("gangway.trainer.telemetry.statistics_line.time", SimpleNamespace(monotonic=lambda: clock[0]))
     world = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "")
-    meters = Meters(tiny_config, world, RunContext(), 0, StepFlops(WORK, PEAK))
+    meters = StatisticsLine(tiny_config, world, RunContext(), 0, StepFlops(WORK, PEAK))
     found: list[dict[str, Any]] = []
     for metrics_sec in (0.0, 10.0, 10.0, 15.0):  # since the session began
         clock[0] += 0.5 + metrics_sec - (found[-1]["metrics_sec"] if found else 0.0)
@@ -124,7 +124,7 @@ def test_whoever_is_the_slowest_since_the_last_line_counts(
 ) -> None:
     """One worker waits 100 s at the start, the other one 30 s of each minute from then on."""
     clock = [100.0]
-    monkeypatch.setattr("gangway.trainer.telemetry.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("gangway.trainer.telemetry.statistics_line.time", SimpleNamespace(monotonic=lambda: clock[0]))
     others: list[Stalls] = []
 
     class Pair(Twins):
@@ -133,7 +133,7 @@ def test_whoever_is_the_slowest_since_the_last_line_counts(
             return [own, other if isinstance(value[1], Load) else other._replace(stalls=others[-1])]
 
     world = Pair(0, 0, 2, 0, 1, torch.device("cpu"), "gloo", "")
-    meters = Meters(tiny_config, world, RunContext(), 0, StepFlops(WORK, PEAK))
+    meters = StatisticsLine(tiny_config, world, RunContext(), 0, StepFlops(WORK, PEAK))
     found: list[dict[str, Any]] = []
     for minute in range(4):
         clock[0] += 60
@@ -195,7 +195,7 @@ def test_machines_add_up_and_each_nodes_memory_counts_once(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = iter([Load(1.0, None, None, 10.0, 4, 8.0, 3.0), Load(1.5, None, None, 10.8, 4, 9.0, 3.2)])
-    monkeypatch.setattr("gangway.trainer.telemetry.meters.load", lambda world: next(loads))
+    monkeypatch.setattr("gangway.trainer.telemetry.statistics_line.load", lambda world: next(loads))
     line = _line(tiny_config, state, NOTHING, monkeypatch)
     assert line["cpu_utilisation"] == pytest.approx(2 * 0.8 / 0.5 / 4)
     assert line["cpu_wait_share"] == pytest.approx(0.2 / (0.2 + 0.8))
@@ -213,7 +213,7 @@ def test_threads_that_wait_for_a_core_are_told_of(
 ) -> None:
     """Not where the kernel does not count, nor where the threads that waited have ended."""
     loads = iter([Load(1.0, None, None, cpu, 4, 8.0, wait) for cpu, wait in zip((10.0, 10.8), wait_sec, strict=True)])
-    monkeypatch.setattr("gangway.trainer.telemetry.meters.load", lambda world: next(loads))
+    monkeypatch.setattr("gangway.trainer.telemetry.statistics_line.load", lambda world: next(loads))
     line = _line(tiny_config, state, NOTHING, monkeypatch)
     assert line["cpu_wait_share"] == pytest.approx(share)
     assert starvation_note(line).startswith("note: this run's threads waited 60 % of their time for a core") == bool(
@@ -225,7 +225,7 @@ def test_gpus_memory_adds_up_and_their_use_is_a_mean(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = iter([Load(1.0, 3.0, 0.5, 0.0, 4, 8.0), Load(1.0, 3.0, 0.9, 0.0, 4, 8.0)])
-    monkeypatch.setattr("gangway.trainer.telemetry.meters.load", lambda world: next(loads))
+    monkeypatch.setattr("gangway.trainer.telemetry.statistics_line.load", lambda world: next(loads))
     line = _line(tiny_config, state, NOTHING, monkeypatch)
     assert (line["gpu_gib"], line["gpu_utilisation"]) == (6.0, 0.9)
 
@@ -244,7 +244,7 @@ def test_numbers_that_are_none_stop_the_run_with_their_step(key: str, bad: float
 def test_the_clock_starts_with_the_session(tiny_config: TrainConfig) -> None:
     began = time.monotonic()
     world = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "")
-    meters = Meters(tiny_config, world, RunContext(), 0, StepFlops(WORK, PEAK))
+    meters = StatisticsLine(tiny_config, world, RunContext(), 0, StepFlops(WORK, PEAK))
     assert began <= meters._began <= time.monotonic()
 
 

@@ -168,7 +168,7 @@ class _Own(NamedTuple):
     g_per_kwh: float | None
 
 
-class Meters:
+class StatisticsLine:
     """The figures of one session, after `images`, whose clock starts now; `capacity` is each node's kind, or empty."""
 
     def __init__(
