@@ -16,7 +16,7 @@ from gangway.trainer.records.run_record import RunContext
 from gangway.trainer.run import loop
 from gangway.trainer.run.loop import train
 from gangway.trainer.run.session_setup import RunOptions
-from gangway.trainer.telemetry import meters
+from gangway.trainer.telemetry import statistics_line
 
 
 class Meter:
@@ -37,7 +37,7 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch, nvml: Any, gpu: Gpu, notes: Path) 
     """Makes the trainer believe that it has the stand-in's GPU, and the search content with moments."""
     monkeypatch.setattr(loop, "find_gpu", lambda _: gpu)
     monkeypatch.setattr(saved_limits, "load_nvml", lambda _: nvml)
-    monkeypatch.setattr(meters, "choose_readers", lambda *_: [Meter(nvml)])
+    monkeypatch.setattr(statistics_line, "choose_readers", lambda *_: [Meter(nvml)])
     monkeypatch.setattr(limits, "_SETTLE_SEC", 0.0)
     monkeypatch.setattr(limits, "_SAMPLE_SEC", 0.0)
 
