@@ -172,7 +172,7 @@ def become(uid, home, folder):
 def run(argv):
     signal.alarm(200)
     try:
-        gangway.trainer.run(argv) if argv[0] == "schema" else main()
+        trainer.run(argv) if argv[0] == "schema" else main()
     except SystemExit as end:
         sys.stdout.flush()
         os._exit(end.code if isinstance(end.code, int) else 1)
