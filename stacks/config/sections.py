@@ -372,7 +372,7 @@ class JobConfig(StackJob):
     preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})
     kimg: Number = Field(ge=LEAST_KIMG, le=MOST_KIMG, json_schema_extra={"usual": "StyleGAN2 trains for 25,000 kimg"})
     checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
-    seed: Seed | None = Field(default=None, examples=[0])
+    seed: Seed | None = Field(default=None, examples=[1])
     settings: Settings = Field(
         default={},
         examples=[{"batch_size": 256, "precision": "bf16"}],
