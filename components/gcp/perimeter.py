@@ -1,6 +1,4 @@
-"""ServicePerimeter: the stack's project in a perimeter of VPC Service Controls. Untested on a real organisation.
-Google's services then serve machines only resources inside, and outside callers only by rule.
-"""
+"""ServicePerimeter: the project in a perimeter of VPC Service Controls. Untested on a real organisation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +13,7 @@ from gangway.components.core.outputs import register_outputs
 RESTRICTED = tuple(
     f"{service}.googleapis.com"
     for service in ("artifactregistry", "compute", "logging", "monitoring", "secretmanager", "storage", "tpu")
-)
-"""Services of a perimeter: all that machines call (VPC Service Controls, "Supported products and limitations")."""
+)  # services of a perimeter: all that machines call (VPC Service Controls, "Supported products and limitations")
 
 # "Supported service method restrictions": Cloud Storage has methods; Artifact Registry has none.
 READ_METHODS = {
