@@ -208,6 +208,7 @@ class EksCluster(pulumi.ComponentResource):
         return role, after(role.arn, *attached)
 
     def _machine_role(self) -> tuple[iam.Role, pulumi.Output[str]]:
+        """Role of system nodes and workers, and its ARN, which waits for the permissions."""
         name = f"{self._name}-machine"
         role, arn = self._role(name, trust("ec2.amazonaws.com"), MACHINE_POLICIES)
         policy = pulumi.Output.json_dumps(document([allow("SessionManager", list(SESSION_ACTIONS), "*")]))

@@ -1,5 +1,5 @@
-"""InfiniBand in AKS pods: NVIDIA's network operator and settings of each node; pure. Follows Microsoft
-(github.com/Azure/aks-rdma-infiniband, July 2026) except where noted.
+"""InfiniBand in AKS pods: NVIDIA's network operator with drivers and device plugin, and settings of each node; pure.
+Follows Microsoft (github.com/Azure/aks-rdma-infiniband, July 2026) except where noted.
 """
 
 import json

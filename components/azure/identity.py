@@ -253,9 +253,9 @@ class EncryptionKey(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class Grantee:
-    """An identity that gets rights. `name`: prefix of logical names; `kind`: node, head or stop; `subscription_id`:
-    where roles are looked up; `stack`: seed of the GUIDs; `wait_sec`: for applied roles; custom roles need only
-    KNOWN_SEC.
+    """An identity that gets rights. `name`: prefix of the assignments' logical names; `kind`: its part in the stack:
+    node, head, stop ; `subscription_id`: where roles are looked up; `stack`: seed of the GUIDs; `wait_sec`: for applied
+    roles; custom roles need only KNOWN_SEC.
     """
 
     name: str

@@ -106,8 +106,8 @@ class Security:
 
 
 def plan_image(image: str, place: str = "image_id") -> Image:
-    """Parse an image: a resource id, `/CommunityGalleries/...`, `/SharedGalleries/...`, or
-    `publisher:offer:sku[:version]`. InputError: none of these.
+    """Parse an image: a resource id of an image or of a gallery's, `/CommunityGalleries/...`, `/SharedGalleries/...`,
+    or `publisher:offer:sku[:version]`. InputError: none of these.
     """
     if _RESOURCE.fullmatch(image):
         return Image(id=image)
@@ -187,6 +187,7 @@ def plan_security(
 
 
 def _choose_setting(what: str, wanted: bool | None, offered: bool | None, machine_type: str, *, unknown: bool) -> bool:
+    """What is wanted if it is supported; by default what is offered, or `unknown` if undocumented."""
     if wanted and offered is False:
         fix = f"remove {what.rpartition('.')[2]}"
         raise InputError(what, f"{machine_type} does not have it", value=wanted, allowed="false", fix=fix)
@@ -221,9 +222,9 @@ def authorized_keys() -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """Settings of all nodes of a pool, for any rung. `computer_name_prefix`: at most 15 characters;
-    `security_group_ids`: application security groups; `user_data`: base64; `disk_encryption_set_id` None: Azure's own
-    key.
+    """Settings of all nodes of a pool, for any rung. `computer_name_prefix`: of the host names, at most 15 characters;
+    `security_group_ids`: application security groups; `user_data`: base64 for cloud-init; `disk_encryption_set_id`:
+    encrypts the disk; None for Azure's own key; `entra_login`: allow SSH by Entra ID.
     """
 
     computer_name_prefix: str

@@ -1,5 +1,5 @@
-"""TrainingNetwork: a private subnet with access to Azure but none from outside, its firewall, Bastion; PrivateEndpoints
-of run account, registry and vault (service tags would admit all accounts).
+"""TrainingNetwork: a private subnet with access to Azure but none from outside; its firewall, Azure Bastion, and
+PrivateEndpoints of the stack's run account, registry and vault (service tags would admit all accounts).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,6 @@
-"""The capacity ladder on Compute Engine, its conflicts with the rest of the stack, and its quotas."""
+"""The capacity ladder on Compute Engine, its conflicts with the rest of the stack, and its quotas. Names of quotas are
+of Google's APIs, or of its console if those are unpublished.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,8 +49,8 @@ class Provisioning:
 
 
 def plan_provisioning(rung: RungPlan, machine: GcpMachineType) -> Provisioning:
-    """A rung as template fields. Reserved A3 Ultra and A4 are bound to their reservation (AI Hypercomputer, "Create a
-    MIG with A4 or A3 Ultra").
+    """A rung as template fields. Reserved A3 Ultra and A4 are bound to their reservation (AI Hypercomputer
+    documentation, "Create a MIG with A4 or A3 Ultra"); earlier series are standard machines that use it.
     """
     if rung.max_hours is not None:
         return Provisioning("FLEX_START", False, "DELETE", run_duration_sec=round(rung.max_hours * 3600))

@@ -66,8 +66,8 @@ def plan_interfaces(machine: GcpMachineType) -> tuple[InterfacePlan, ...]:
 
 
 def plan_fabric_networks(machine: GcpMachineType, zone: str) -> tuple[FabricNetwork, ...]:
-    """The networks of `plan_interfaces` except the main one, in order. An ordinary one holds one NIC of a machine, an
-    RDMA network several (VPC documentation, "Multiple network interfaces").
+    """The networks of `plan_interfaces` except the main one, in order. An ordinary one holds one NIC of a machine (VPC
+    documentation, "Multiple network interfaces"), an RDMA network several in separate subnets.
     """
     fabric = machine.gpu_fabric
     subnets: dict[str, int] = {}
@@ -100,7 +100,7 @@ class HostNeeds:
 
 @dataclass(frozen=True)
 class SideContainer:
-    """A daemon beside the job on each node, with the host's network and all GPUs. `ready_text`: logged once it serves."""
+    """A daemon beside the job on each node, with the host's network and all GPUs. `ready_text`: in its log, if any."""
 
     name: str
     image: str

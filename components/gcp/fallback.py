@@ -1,7 +1,10 @@
-"""Configuration of the head node's ladder script, by `plan_fill` of `gangway.images.node.fill_order`: no Google service
-fills a second group if the first lacks capacity. Each `period_sec` it counts each group's RUNNING instances, keeps the
-last `window` counts, and sets the groups below the first by `resize` or `resize-request`. After a change it resets its
-counts; with fewer than `window` it does nothing. Rights: GROUP_PERMISSIONS.
+"""Configuration of the head node's ladder script, which fills groups with what those above them lack. No Google service
+fills a second group if the first lacks capacity, so a timer on the head node does, by `plan_fill` of
+`gangway.images.node.fill_order`. Each `period_sec` it counts each group's RUNNING instances
+(instanceGroupManagers.listManagedInstances), keeps the last `window` counts, and sets the groups below the first by
+`resize` or `resize-request` (undone by cancelling requests, then by resize). After a change it resets its counts; with
+fewer than `window` it does nothing. Its rights: `gangway.components.gcp.identity`, GROUP_PERMISSIONS; Google's agent
+creates the instances.
 """
 
 from collections.abc import Sequence

@@ -61,7 +61,7 @@ class Gpus:
 @dataclass(frozen=True)
 class NodeKind:
     """One node of a cluster's ladder, or a whole slice. `gpus`: None on TPU hosts; `interfaces`: the main one first;
-    `topology`: of a multi-host slice, whose pool is created as a whole; `local_ssds`: for pods' local files.
+    `topology`: of a multi-host slice, whose pool is created as a whole; else None; `local_ssds`: for pods' local files.
     """
 
     machine_type: str
@@ -230,7 +230,9 @@ def _sizes(suffix: str, nodes: NodeKind, least: int, most: int) -> Iterator[tupl
 
 
 def _full_reservation(rung: AnyRung, project: str, place: str) -> str | None:
-    """As GKE takes it. InputError: another project's block (cluster-toolkit 2026-06, `modules/compute/gke-node-pool`)."""
+    """The reservation as GKE takes it. InputError: a block of another project's shared reservation (cluster-toolkit of
+    2026-06, `modules/compute/gke-node-pool`).
+    """
     if not isinstance(rung, Reservation):
         return None
     owner, name = project, rung.id

@@ -39,8 +39,8 @@ MAIN_PIECES = 4
 
 @dataclass(frozen=True)
 class Flow:
-    """An allowed connection in one network, `main` or that of a GPU NIC. `source`: a role of ours, or an address range;
-    `protocol`: `all`, or `tcp` with `ports`; `ports`: of the target; empty for every port.
+    """An allowed connection in one network. `source`: a role of ours, or an address range; `protocol`: `all`, or `tcp`
+    with `ports`; `ports`: of the target; empty for every port; `network`: `main`, or that of a GPU NIC.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""ServicePerimeter: the project in a perimeter of VPC Service Controls. Untested on a real organisation."""
+"""ServicePerimeter: the stack's project in a perimeter of VPC Service Controls. Untested on a real organisation.
+Google's services then serve machines only resources inside, and outside callers only by rule.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -78,6 +78,7 @@ def open_session(api_url: str) -> Session:
 
 
 def _refusal(response: Any) -> dict[str, Any]:
+    """The error object of a refused request: `code`, `message`, `status`; built from the text if there is none."""
     try:
         error = response.json()["error"]
     except (ValueError, KeyError, TypeError):
@@ -114,7 +115,9 @@ class TpuApi:
         self._base_url, self._session, self._sleep = base_url.rstrip("/"), session, sleep
 
     def create_queued_resource(self, parent: str, queued_resource_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Request a queued resource -> Operation. A request id per call: the same body may be a replacement."""
+        """Request a queued resource -> Operation. The request id is new per call and kept in retries: one derived from
+        the body would make the API ignore the replacement of a preempted one.
+        """
         query = {"queuedResourceId": queued_resource_id, "requestId": str(uuid.uuid4())}
         return self._call("POST", f"{parent}/queuedResources", query, body)
 

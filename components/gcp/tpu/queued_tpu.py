@@ -75,8 +75,8 @@ class QueueWatch:
 
     def request(self, args: Mapping[str, Any]) -> str:
         """Request a queued resource and wait until it is accepted -> its full name. Adopts the request of an
-        interrupted call; repeats a dead one of ours. TpuError: refused, failed, or of another owner. InputError:
-        contradictory.
+        interrupted call; deletes and repeats a dead one of ours. TpuError: refused, failed at once (and removed), or
+        another owner has the name. InputError: contradictory arguments.
         """
         body, parent = queued_resource_body(args), parent_name(args)
         name = f"{parent}/queuedResources/{args['queued_resource_id']}"
@@ -299,7 +299,9 @@ class QueuedTpuProvider(ResourceProvider):
         return ReadResult(id_, {**_inputs(props), **outputs})
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """A change replaces it, except labels, which wait for nodes. Deletes first: both have the same name."""
+        """A queued resource cannot be edited, so every change replaces it, except labels, which wait for its nodes.
+        Always deletes first: both have the same name, and a preempted one uses quota until deleted.
+        """
         before, after = _inputs(olds), _inputs(news)
         changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
         if "labels" in changed and olds.get("state") != "ACTIVE":

@@ -13,7 +13,7 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.identity import DATA_READER, RUN_WRITER, account_id, declare_workflow, grant_roles
 
 PAUSES_SEC = (0, 300, 600, 1200, 2400, 3600, 3600, 3600)
-"""Since the latest re-creation within WINDOW_SEC; then slices are given up: each attempt costs a boot without a step."""
+"""Since the latest re-creation within WINDOW_SEC; then slices are given up: an attempt costs a boot without a step."""
 WINDOW_SEC = 6 * 3600
 PERIOD_MINUTES = 5
 STORAGE_URL = "https://storage.googleapis.com"

@@ -188,8 +188,8 @@ def queued_resource_body(args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tier(args: Mapping[str, Any]) -> dict[str, Any]:
-    """As `gcloud compute tpus queued-resources create` sends them; on-demand sets neither tier nor reservation. With
-    `--reserved`: a reservation's name and no tier; with `--guaranteed`: the tier.
+    """The oneof `tier` and the reservation; on-demand sets neither. As `gcloud compute tpus queued-resources create`
+    (surface version 2) sends them: with `--reserved` a reservation's name and no tier, with `--guaranteed` the tier.
     """
     tier: dict[str, Any] = {}
     if args["tier"] == "spot":

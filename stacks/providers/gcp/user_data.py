@@ -27,8 +27,7 @@ from gangway.stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_re
 
 FALLBACK_OBJECT = "fallback.json"
 """The object in the head's bucket with the groups to fill: the head is created before them and outlives them."""
-REQUEST_OBJECT = "request.json"
-"""The object in that bucket with the request for slices, for the workflow that repeats it."""
+REQUEST_OBJECT = "request.json"  # slices, for the workflow that repeats the request
 
 
 class Names(NamedTuple):
@@ -173,7 +172,7 @@ def _side_argv(side: SideContainer) -> tuple[str, ...]:
 
 
 def _host_access_args(volumes: tuple[Volume, ...]) -> tuple[str, ...]:
-    """Arguments of a privileged container with the host's network and GPUs, as in Google's documentation."""
     # --volume creates a missing folder; --mount would fail.
+    """Arguments of a privileged container with the host's network and GPUs, as in Google's documentation."""
     mounts = (word for volume in volumes for word in ("--volume", f"{volume.source}:{volume.target}"))
     return ("--privileged", "--network", "host", "--gpus", "all", *mounts)
