@@ -16,7 +16,9 @@ CLOUD = "aws"
 _LUSTRE = "@tcp:/"
 _MOUNT_POINT = "/fsx"  # placeholder for machines without a file system
 EFA_SETUP_SHA256 = "ed421b0cd251f4dae78cc727f857937de345d7c67700cc240db5f6af7ba6ef49"
-"""Of configure-efa-fsx-lustre-client.zip (AWS publishes no checksum): 2026-08-20; newer: `storage.efa_setup_sha256`."""
+"""Of configure-efa-fsx-lustre-client.zip, for which AWS publishes no checksum: from a copy on GitHub of 2026-08-20. A
+newer archive needs `storage.efa_setup_sha256`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ CONTAINED = (
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
     # torch.compile loads its output from there.
     *("--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777"),
-)  # for containers that are not privileged: no change of user, a read-only image
+)  # for containers that are not privileged: no change of user, a read-only image, Docker's seccomp profile
 OWN_SCRIPTS = ("own-node.sh", "own-job.sh")  # run a custom command; the first runs the second
 STORE_OF_A_COMMAND = (
     "import signal, sys; from torch.distributed import TCPStore; "

@@ -131,9 +131,9 @@ class SlurmTeam:
 @dataclass(frozen=True, kw_only=True)
 class SlurmSpec:
     """One cluster. `nodes_up`: of the first rung, never released; `idle_minutes`: until a node is released;
-    `resume_minutes`: until a node must be up, with the wait for capacity; `suspend_sec`: until a node may start again:
-    its machine must be terminating by then; `accounting`: slurmdbd and MariaDB on the controller; `teams`: only with
-    accounting; `munge_socket`: empty for the machine's.
+    `resume_minutes`: until a node must be up, with the wait for capacity; `suspend_sec`: from its end until it may
+    start again: its machine must be terminating by then; `accounting`: slurmdbd and MariaDB on the controller; `teams`:
+    only with accounting; `munge_socket`: empty for the machine's.
     """
 
     cluster: str

@@ -26,9 +26,7 @@ LOGIN = "run `az login`; `az account show` must answer"
 
 @dataclass(frozen=True)
 class Lookups:
-    """The answers. `token`: for Resource Manager; `images`: newest versions of Marketplace images, by `nodes` or
-    `head`.
-    """
+    """The answers. `token`: for Resource Manager; `images`: newest Marketplace versions, by `nodes` or `head`."""
 
     token: pulumi.Output[str]
     tenant_id: str

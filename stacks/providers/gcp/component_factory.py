@@ -464,7 +464,7 @@ class ComponentFactory(Factory[GcpPlan]):
         return self.declare(Observability, args)
 
     def perimeter(self, nodes: Nodes, budget: Budget, observed: Observability) -> pulumi.Output[str] | None:
-        """The perimeter's full name, if any. Last created, first deleted: for half an hour services may refuse all calls."""
+        """The perimeter's full name. Last created, first deleted: for half an hour services may refuse all calls."""
         wanted, name, number = self._own.service_perimeter, self.config.stack, self.project_number()
         if wanted is None:
             return None

@@ -172,7 +172,7 @@ def _side_argv(side: SideContainer) -> tuple[str, ...]:
 
 
 def _host_access_args(volumes: tuple[Volume, ...]) -> tuple[str, ...]:
-    # --volume creates a missing folder; --mount would fail.
     """Arguments of a privileged container with the host's network and GPUs, as in Google's documentation."""
+    # --volume creates a missing folder; --mount would fail.
     mounts = (word for volume in volumes for word in ("--volume", f"{volume.source}:{volume.target}"))
     return ("--privileged", "--network", "host", "--gpus", "all", *mounts)
