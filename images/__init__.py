@@ -1,4 +1,1 @@
-"""The trainer's Dockerfile and the cloud-init of nodes, rendered from Jinja2 templates.
-
-Functions are pure, for the offline plan and `Output.apply`.
-"""
+"""The trainer's Dockerfile and the cloud-init of nodes, rendered from Jinja2 templates by pure functions."""

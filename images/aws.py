@@ -14,8 +14,7 @@ USER_DATA_LIMIT_BYTES = 16_384
 CLOUD = "aws"
 # FSx for Lustre's addresses are HOST@tcp:/NAME.
 _LUSTRE = "@tcp:/"
-_MOUNT_POINT = "/fsx"
-"""Placeholder for machines without a file system."""
+_MOUNT_POINT = "/fsx"  # placeholder for machines without a file system
 EFA_SETUP_SHA256 = "ed421b0cd251f4dae78cc727f857937de345d7c67700cc240db5f6af7ba6ef49"
 """Of configure-efa-fsx-lustre-client.zip, for which AWS publishes no checksum: from a copy on GitHub of 2026-08-20. A
 newer archive needs `storage.efa_setup_sha256`.
@@ -41,13 +40,8 @@ class AwsMachineSpec(MachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class AwsNodeSpec(AwsMachineSpec, WorkerSpec):
-    """A worker.
-
-    Attributes:
-        lustre_efa: mount the file system over EFA; a node that cannot gives up.
-        lustre_efa_interfaces: EFA interfaces that LNet needs for that.
-        lustre_efa_setup_sha256: checksum of AWS's archive that sets up LNet.
-        lifecycle_hook: on termination, completed once the trainer has saved; None waits for the hook's timeout.
+    """A worker. `lustre_efa`: over EFA; a node that cannot gives up; `lustre_efa_setup_sha256`: of AWS's archive that
+    sets up LNet; `lifecycle_hook`: completed once the trainer has saved; None waits for the hook's timeout.
     """
 
     efa_interfaces_planned: int = 0

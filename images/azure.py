@@ -14,13 +14,9 @@ CLOUD = "azure"
 
 @dataclass(frozen=True)
 class FabricSetup:
-    """What a worker needs to be ready; see `gangway.components.azure.fabric.FabricPlan`.
-
-    Attributes:
-        num_hcas: InfiniBand devices with their link up at `gbps_each`; 0 checks only the files.
-        devices: device files passed to the job's container.
-        topology_file: must exist and not be empty; empty for none.
-        nccl_conf: variables that /etc/nccl.conf must set.
+    """What a worker needs to be ready. `num_hcas`: devices with their link up at `gbps_each`; 0 checks only the files;
+    `devices`: passed to the job's container; `topology_file`: must not be empty; `nccl_conf`: what /etc/nccl.conf must
+    set.
     """
 
     num_hcas: int = 0

@@ -13,21 +13,16 @@ from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, WorkerSpec
 # The image's entrypoint, repeated where a shell runs first.
 LAUNCHER = ("python", "-m", "gangway.trainer.launch")
 CLOUD = "gcp"
-_RENDEZVOUS_PORT = 29400
-"""On the first host of all slices; run-tpu.sh has the same."""
+_RENDEZVOUS_PORT = 29400  # on the first host of all slices; run-tpu.sh has the same
 _STARTED = (render.METADATA_UNIT, "gangway-trainer.service", "gangway-watch.timer")
 _NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service")
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """Data that must be in the file system's `data` folder before training starts.
-
-    Attributes:
-        uri: `gs://BUCKET/PREFIX`.
-        by: who loads it: the head (others wait), this machine with an import of Managed Lustre, or the first machine
-            that gets the lock, which copies it.
-        request: the import's URL and body; None unless `by` is "import".
+    """Data that must be in the file system's `data` folder before training starts: `gs://BUCKET/PREFIX`. `by`: the head
+    (others wait), this machine with an import of Managed Lustre, or the first machine that gets the lock, which copies
+    it; `request`: the import's URL and body.
     """
 
     uri: str
@@ -44,15 +39,9 @@ class DataSource:
 
 @dataclass(frozen=True)
 class NcclSetup:
-    """The host's setup of NCCL's plug-in; the job's variables and volumes are in its JobSpec.
-
-    Attributes:
-        install_argv: arguments of `docker` that install its libraries on the host.
-        devices: device files passed to the job's container.
-        env_script: sourced in the job's container before the job; empty for none.
-        aperture_device: PCI vendor:device whose resources are mounted; empty for none.
-        side_name: the plug-in's daemon, started with `side_argv`; empty for none.
-        side_ready: a line of its log once it serves; empty if it logs none.
+    """The host's setup of NCCL's plug-in. `install_argv`: of `docker`; `devices`: of the job's container; `env_script`:
+    sourced there first; `aperture_device`: PCI vendor:device; `side_ready`: a line of the daemon's log once it serves.
+    Empty for none.
     """
 
     install_argv: tuple[str, ...]
@@ -108,12 +97,8 @@ class GcpNodeSpec(GcpMachineSpec, WorkerSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class TpuHostSpec(GcpMachineSpec):
-    """A host of a TPU slice.
-
-    Attributes:
-        num_slices: in the request; they train as one job.
-        queued_resource: `projects/P/locations/ZONE/queuedResources/NAME`, which the first host deletes at the job's
-            end, with all slices; None keeps them.
+    """A host of a TPU slice. `num_slices`: in the request; they train as one job; `queued_resource`: deleted by the
+    first host at the job's end, with all slices; None keeps them.
     """
 
     num_slices: int = 1
@@ -162,10 +147,7 @@ def _profile_script(job: JobSpec, nccl: NcclSetup) -> str:
 
 def tpu_docker_argv(spec: TpuHostSpec, bin_dir: str) -> list[str]:
     """Arguments of run-tpu.sh: docker's and the launcher's, `--`, then torchrun's last ones; the host inserts the
-    rendezvous, which only it knows.
-
-    torch_xla needs torch 2.9, whose torchrun has no --shutdown-timeout: workers get 30 s, as long as a preempted
-    machine.
+    rendezvous. torch_xla needs torch 2.9, whose torchrun has no --shutdown-timeout: workers get 30 s.
     """
     job = spec.job
     # libtpu opens the chips' devices, which belong to root; Google's guide does the same.

@@ -11,8 +11,7 @@ from gangway.images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinn
 
 CLOUD = "hosts"
 _END = "GANGWAY_FILE"
-_GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all")}
-"""Arguments for GPUs; podman supports only CDI."""
+_GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all")}  # podman supports only CDI
 _ENGINE_HINTS = {
     "docker": "install Docker Engine from docker.com or your distribution",
     "podman": "install podman and podman-docker, which installs podman there",
@@ -21,17 +20,10 @@ _ENGINE_HINTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class HostSpec(MachineSpec):
-    """One machine of a stack.
-
-    Attributes:
-        shared_dir: must not be on the machine's own disk; None if one machine trains alone.
-        container_engine: the engine behind /usr/bin/docker.
-        port: of the rendezvous store, if this machine runs it; else None.
-        prometheus_image: with a fixed tag or a digest; None for no Prometheus on this machine.
-        allowed: machines, by name or address, and networks that may reach the job's ports; None closes no port.
-        wireguard: interface of the tunnels to the other machines; None for none.
-        keeps_record: upload a changed run record every minute, not only when the trainer ends.
-        uid: the job's user; each stack has its own on a shared file system.
+    """One machine of a stack. `shared_dir`: not on its own disk; None if it trains alone; `container_engine`: behind
+    /usr/bin/docker; `port`: of the rendezvous store, if it runs here; `allowed`: who may reach the job's ports; None
+    closes none; `keeps_record`: upload the run record every minute; `uid`: the job's, each stack's own on a shared file
+    system.
     """
 
     fabric: RdmaSetup | None = None
@@ -68,8 +60,7 @@ _PROMETHEUS = (
     "--config.file=/etc/prometheus/prometheus.yml",
     "--storage.tsdb.path=/prometheus",
     "--web.listen-address=127.0.0.1:9090",
-)
-"""Loopback only, since Prometheus has no authentication. The first two are the image's defaults."""
+)  # loopback only: Prometheus has no authentication; the first two are the image's defaults
 # Commands that upload files, by the run store's scheme.
 _CLIENTS = {
     "s3": "aws: install the AWS CLI, version 2, which uploads records to the run store",

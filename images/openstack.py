@@ -9,19 +9,13 @@ from gangway.images.observability import render_prometheus_static
 from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, RdmaSetup
 
 CLOUD = "openstack"
-SECRETS_FILE = f"{render.ETC_DIR}/secrets.json"
-"""Readable by root alone; updated at each boot."""
+SECRETS_FILE = f"{render.ETC_DIR}/secrets.json"  # readable by root alone; updated at each boot
 
 
 @dataclass(frozen=True)
 class OpenstackSecrets:
-    """Secrets that a machine fetches at boot, since user data is not secret.
-
-    Attributes:
-        auth_url: of Keystone, version 3.
-        region: of the object store.
-        credential_id: an application credential that may only upload runs.
-        mount_key: of a native CephFS share's user; empty with NFS.
+    """Secrets that a machine fetches at boot, since user data is not secret. `auth_url`: of Keystone, version 3;
+    `region`: of the object store; `credential_id`: may only upload runs; `mount_key`: of native CephFS; empty with NFS.
     """
 
     auth_url: str

@@ -1,7 +1,4 @@
-"""The trainer's Dockerfile, and the scripts, units and files of which cloud-init is made.
-
-Pure functions, since they run inside `Output.all(...).apply(...)`.
-"""
+"""The trainer's Dockerfile, and the scripts, units and files of which cloud-init is made. Pure."""
 
 import ast
 import base64
@@ -295,7 +292,6 @@ def template_environment() -> Environment:
 
 @cache
 def _unit_environment() -> Environment:
-    """The same for units: values are quoted for systemd."""
     return template_environment().overlay(finalize=unit_text)
 
 
@@ -305,7 +301,6 @@ def script_text(cloud: str, name: str) -> str:
 
 
 def _custom_script_text(cloud: str, name: str) -> str:
-    """The same for jobs with a custom command."""
     file = TEMPLATES / "job" / name
     return file.read_text("utf-8") if file.is_file() else script_text(cloud, name)
 

@@ -1,7 +1,4 @@
-"""Bash settings of a node: quoted values, and the arguments of `docker run`.
-
-All of it is printable ASCII, safe in YAML's literal blocks, gzip and any locale.
-"""
+"""Bash settings of a node: quoted values, and arguments of `docker run`, in printable ASCII for YAML and any locale."""
 
 import json
 import math
@@ -13,41 +10,27 @@ from gangway.components.core.job import OPEN_FILES, JobSpec
 from gangway.images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key, pinned_image
 
 CONTAINER_NAME = "gangway-trainer"
-MEMBER_FILE = "/run/gangway-member.pem"
-"""The member key of `fetch-key.sh`, on the node and in containers."""
-NOTICES_DIR = "/run/gangway-notices"
-"""The cloud's interruption notices, written by `gangway-notices.service`, on the node and in containers."""
+MEMBER_FILE = "/run/gangway-member.pem"  # the member key of `fetch-key.sh`, on the node and in containers
+NOTICES_DIR = "/run/gangway-notices"  # the cloud's interruption notices, on the node and in containers
 NOTICES_MOUNT = ("--mount", f"type=bind,source={NOTICES_DIR},target={NOTICES_DIR},readonly")
 """The folder, since the file in it is replaced with each answer."""
-NO_LOG = ("--log-driver", "none")
-"""The journal has the lines."""
+NO_LOG = ("--log-driver", "none")  # the journal has the lines
 WATCH = ("--watch", f"{NOTICES_DIR}/held")
-OWN_NOTICES = "/tmp/gangway-notices.jsonl"
-"""Notices of a custom command, in its container."""
+OWN_NOTICES = "/tmp/gangway-notices.jsonl"  # notices of a custom command, in its container
 CONTAINED = (
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
     # torch.compile loads its output from there.
     *("--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777"),
-)
-"""Arguments of every container that is not privileged: no change of user, a read-only image. Docker's seccomp profile
-stays.
-"""
-OWN_SCRIPTS = ("own-node.sh", "own-job.sh")
-"""Run a custom command; the first runs the second."""
+)  # for containers that are not privileged: no change of user, a read-only image, Docker's seccomp profile
+OWN_SCRIPTS = ("own-node.sh", "own-job.sh")  # run a custom command; the first runs the second
 STORE_OF_A_COMMAND = (
     "import signal, sys; from torch.distributed import TCPStore; "
     "store = TCPStore('127.0.0.1', int(sys.argv[1]), is_master=True, wait_for_workers=False, multi_tenant=True); "
     "signal.pause()"
-)
-"""The head runs it in the custom command's image, so that store and torchrun have the same version. It listens on all
-interfaces.
-"""
-_JOIN_SEC = 28 * 24 * 3600
-"""How long torchrun waits for its peers: as long as a job may last."""
-OUTPUTS_SCRIPT = "with-outputs.sh"
-"""Creates the folders of a custom command's outputs."""
-_MAX_PIDS = 32_768
-"""Eight GPUs with loaders and all threads of 200 cores are below 10,000."""
+)  # in the custom command's image: the same version as its torchrun; on all interfaces
+_JOIN_SEC = 28 * 24 * 3600  # how long torchrun waits for its peers: as long as a job may last
+OUTPUTS_SCRIPT = "with-outputs.sh"  # creates the folders of a custom command's outputs
+_MAX_PIDS = 32_768  # eight GPUs with loaders and all threads of 200 cores are below 10,000
 # Time to upload a run's results: gigabytes at 100 MB/s.
 RESULTS_SEC = 300
 
@@ -78,14 +61,9 @@ def container_argv(
     sets_limits: bool = True,
     privileged: bool = False,
 ) -> list[str]:
-    """Arguments of `docker` up to the image.
-
-    Variables are `--env NAME=VALUE`: `--env-file` cannot hold a newline, and `--env NAME` would set the job's variables
-    for the docker client too.
-
-    `accelerators`: arguments for GPUs or TPUs and their fabric. `scratch`: a folder on the node's disks; None for none.
-    `uid`: the job's user, overriding the image's; None if `accelerators` set it. `sets_limits`: False if the user who
-    runs docker may not raise limits.
+    """Arguments of `docker` up to the image. Variables are `--env NAME=VALUE`: `--env-file` cannot hold a newline, and
+    `--env NAME` would set them for the docker client too. `accelerators`: for GPUs or TPUs and their fabric; `scratch`:
+    on the node's disks; `uid`: None if `accelerators` set it; `sets_limits`: False if the user may not raise limits.
     """
     argv = ["run", "--rm", "--init", "--name", name]
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.

@@ -28,8 +28,7 @@ def stack_uid(stack: str) -> int:
     return _STACK_UIDS[int.from_bytes(hashlib.sha256(stack.encode()).digest()[:8]) % len(_STACK_UIDS)]
 
 
-PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.5.0"
-"""The default of stack files."""
+PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.5.0"  # the default of stack files
 
 
 def job_key(job: JobSpec) -> str:
@@ -49,8 +48,7 @@ def ended_object(job: JobSpec, max_hours: float | None) -> str:
     return f"{job.name}/ended-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
-HELD_OBJECT = "breaker/held.json"
-"""Next to a run's record while launches are held, with the reason (`gangway.images.node.breaker`)."""
+HELD_OBJECT = "breaker/held.json"  # beside a run's record while launches are held (`gangway.images.node.breaker`)
 
 
 @dataclass(frozen=True)
@@ -82,18 +80,11 @@ EFA_KEY_FINGERPRINT = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
 
 @dataclass(frozen=True)
 class DockerfileSpec:
-    """One flavour of the trainer's image.
-
-    Attributes:
-        flavour: `cpu` (gloo), `cuda` (NCCL over TCP or a plug-in that the node mounts), `cuda-efa` (NCCL over EFA) or
-            `xla` (PyTorch/XLA, for TPUs).
-        base_image: with a fixed tag or a digest, never `latest`.
-        lock: the virtual environment's packages, in images/locks.
-        apt_packages: in the final image, with a C++ compiler for torch.compile.
-        shared_libraries: the build fails unless the final image can load these.
-        efa_installer_version: AWS's installer of libfabric and aws-ofi-nccl; None for no EFA.
-        efa_installer_sha256: checksum of that archive; None trusts its signature alone.
-        entrypoint: the program of `docker run IMAGE <torchrun arguments>`.
+    """One flavour of the trainer's image. `flavour`: `cpu` (gloo), `cuda` (NCCL over TCP or a node's plug-in),
+    `cuda-efa` or `xla` (for TPUs); `base_image`: with a fixed tag or a digest; `lock`: of the virtual environment, in
+    images/locks; `apt_packages`: with a C++ compiler for torch.compile; `shared_libraries`: the build fails unless the
+    image can load them; `efa_installer_version`: libfabric and aws-ofi-nccl; `efa_installer_sha256`: None trusts its
+    signature alone.
     """
 
     flavour: Flavour
@@ -162,12 +153,8 @@ DOCKERFILE_FLAVOURS: Mapping[Flavour, DockerfileSpec] = MappingProxyType(
 
 @dataclass(frozen=True)
 class FileSystem:
-    """The file system that every machine of a stack mounts.
-
-    Attributes:
-        kind: Lustre (FSx, Managed Lustre); Filestore or a Manila share over NFS; CephFS; or a folder of the run bucket
-            (TPU slices without either).
-        source: `HOST@tcp:/NAME`, `IP:/SHARE`, `IP:6789,IP:6789:/SHARE`, `BUCKET/FOLDER`.
+    """The file system that every machine mounts. `source`: `HOST@tcp:/NAME`, `IP:/SHARE` (NFS),
+    `IP:6789,IP:6789:/SHARE` (CephFS), or `BUCKET/FOLDER` (TPU slices without either).
     """
 
     kind: Literal["lustre", "nfs", "ceph", "bucket"]
@@ -182,13 +169,8 @@ class FileSystem:
 
 @dataclass(frozen=True)
 class RdmaSetup:
-    """Adapters that must be up before a machine counts as ready; see `gangway.components.catalog.site`.
-
-    Attributes:
-        link_layer: as in sysfs.
-        num_devices: adapters with their link up at `gbps_each`.
-        hcas: their names; empty for any.
-        devices: device files passed to the job's container.
+    """Adapters that must be up before a machine is ready. `link_layer`: as in sysfs; `num_devices`: with their link up
+    at `gbps_each`; `hcas`: their names; empty for any; `devices`: passed to the job's container.
     """
 
     link_layer: Literal["InfiniBand", "Ethernet"]
@@ -210,14 +192,10 @@ class RdmaSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineSpec:
-    """Settings of all machines of a stack.
-
-    Attributes:
-        job: the workers' job; its image must be named by digest.
-        bucket_uri: `s3://...`, `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`.
-        member_key: the secret with the key that authenticates the job's nodes to each other; None for none.
-        signing_key: the secret with the key that signs the run's record; None for none.
-        max_hours: counted over all starts while at least one node is up; None for no limit.
+    """Settings of all machines of a stack. `job`: its image must be named by digest; `bucket_uri`: `s3://...`,
+    `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`; `member_key`,
+    `signing_key`: the secrets with the keys; `max_hours`: counted over all starts while at least one node is up; None
+    for no limit.
     """
 
     stack: str
@@ -260,14 +238,9 @@ class MachineSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSpec(MachineSpec):
-    """A worker in a group.
-
-    Attributes:
-        data_dir: a folder outside the run directory that the job reads and may fill; None for none.
-        scratch_mount_point: for the machine's own disks, on the node and in the container (its TMPDIR); None for none.
-        terminate_when_done: at the job's end (done, bad input, slow fabric, too many failures, out of hours) the node
-            leaves its group; else it stays, with the trainer stopped.
-        breaker: None replaces every node that gives up.
+    """A worker in a group. `data_dir`: the job reads and may fill it; `scratch_mount_point`: the machine's disks, on
+    the node and in the container (TMPDIR); `terminate_when_done`: at the job's end the node leaves its group, else
+    stays with the trainer stopped; `breaker`: None replaces every node that gives up.
     """
 
     data_dir: str | None = None
@@ -295,8 +268,7 @@ LOCK = Path(__file__).parent / "images.lock"
 _LINE = re.compile(
     r"(?P<image>[a-zA-Z0-9][a-zA-Z0-9._/:\[\]-]*:[a-zA-Z0-9_][a-zA-Z0-9._-]*) (?P<digest>sha256:[0-9a-f]{64})"
 )
-_HOST = re.compile(r"[^/]*[.:\]][^/]*|localhost")
-"""Docker's rule for a first part that is a registry's host, not a folder."""
+_HOST = re.compile(r"[^/]*[.:\]][^/]*|localhost")  # Docker's rule for a registry's host
 
 
 def full_name(image: str) -> str:

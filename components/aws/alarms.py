@@ -43,17 +43,10 @@ class MetricPlan:
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm.
-
-    Attributes:
-        name: suffix of the resource's name.
-        description: the problem and what to do; the message to people.
-        comparison: of the expression (or the only metric) with the threshold, in CloudWatch's words.
-        period_sec: length of one window; windows slide by a minute.
-        expression: metric math; `{nodes}` is replaced by the sum over all groups.
-        breaching: number of windows that must breach; by default all.
-        missing: treatment of a window without data.
-        tells: whether people are notified; else it is part of a CompositePlan.
+    """One alarm. `description`: the problem and what to do, sent to people; `comparison`: of the expression (or the
+    only metric) with the threshold; `period_sec`: window, sliding by a minute; `expression`: metric math, in which
+    `{nodes}` is the sum over all groups; `breaching`: number of windows, by default all; `tells`: people, else part of
+    a CompositePlan.
     """
 
     name: str
@@ -156,10 +149,9 @@ def plan_alarms(
 
 
 def plan_no_steps(log_group: str, minutes: int) -> CompositePlan:
-    """Rings when nodes have been up for `minutes` without a statistics line.
-
-    Two alarms in one: "no step" must breach on missing data, since FILL has nothing to fill before the metric exists;
-    "nodes are up" must not, or it would ring before there is a node.
+    """Rings when nodes have been up for `minutes` without a statistics line. Two alarms in one: "no step" must breach
+    on missing data, since FILL has nothing to fill before the metric exists; "nodes are up" must not, or it would ring
+    before there is a node.
     """
     return CompositePlan(
         "no-steps",
@@ -190,9 +182,7 @@ def _steps_absent(minutes: int) -> AlarmPlan:
 
 
 def _nodes_up(minutes: int) -> AlarmPlan:
-    """A node was in service in each of three windows of half the time, so it is quiet that long after the first node.
-    Maximum, since a node that is replaced repeatedly leaves gaps.
-    """
+    """In service in each of three windows; by Maximum, since a node that is replaced repeatedly leaves gaps."""
     return AlarmPlan(
         "nodes-up",
         f"A part of the alarm no-steps, which tells people: nodes have been in service for {minutes} minutes or more, "
@@ -288,9 +278,7 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing() -> AlarmPlan:
-    """All rungs together hold fewer nodes than wanted, by Minimum in a third of the windows (longer than a first start
-    or a replacement): Maximum would miss a node that is replaced repeatedly.
-    """
+    """All rungs hold fewer nodes than wanted, by Minimum: Maximum would miss a node that is replaced repeatedly."""
     return AlarmPlan(
         "nodes-missing",
         "In 30 of the last 90 minutes fewer nodes than wanted were in service, over all rungs. Training goes on with "

@@ -1,5 +1,4 @@
-"""The capacity ladder on EC2, its conflicts with the rest of the stack, and its Service Quotas
-(`components/catalog/aws/quotas.yaml`)."""
+"""The capacity ladder on EC2, its conflicts with the rest of the stack, and its Service Quotas (`quotas.yaml`)."""
 
 import math
 import re
@@ -32,17 +31,13 @@ from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError, Severity
 from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 
-OFFERED = ("capacity-block", "reservation", "spot", "on-demand")
-"""The kinds of capacity that EC2 sells."""
+OFFERED = ("capacity-block", "reservation", "spot", "on-demand")  # the kinds of capacity that EC2 sells
 
-BLOCK_END_NOTICE = timedelta(minutes=30)
-"""How long before a block's end EC2 starts to end its nodes (EC2 user guide, "Capacity Blocks for ML")."""
-BLOCK_STOP_LEAD = timedelta(minutes=10)
-"""We empty the group this much earlier: the hook's five minutes for a last checkpoint, and as much again as slack."""
+BLOCK_END_NOTICE = timedelta(minutes=30)  # before a block ends EC2 starts to end its nodes ("Capacity Blocks for ML")
+BLOCK_STOP_LEAD = timedelta(minutes=10)  # before that: five minutes for the last checkpoint, as much again as slack
 
 BEHIND_BLOCK_DELAY = timedelta(hours=1)
-"""How long lower rungs wait for a block that starts: large machines boot slowly, and the fill alarm looks back as long.
-"""
+"""Lower rungs wait so long for a block that starts: large machines boot slowly; the fill alarm looks back as long."""
 
 _RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}")
 _OFFERING = re.compile(r"cbo?-[0-9a-f]{8,17}")
@@ -105,9 +100,7 @@ def block_stop_time(ends_at: datetime, lead: timedelta = BLOCK_STOP_LEAD) -> dat
 
 
 def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
-    """When each rung may request nodes, in UTC, None for any time: a block once started, a lower rung after those
-    above.
-    """
+    """When each rung may request nodes, in UTC, None for any time; a lower rung opens after those above."""
     times: list[datetime | None] = []
     for rung in rungs:
         above = [time + BEHIND_BLOCK_DELAY for time in times if time is not None]
@@ -119,9 +112,8 @@ def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The stack's settings that a ladder must match. `zone`: the cluster's, where the file system is; `zone_assumed`:
-    neither the cluster nor a rung names it; `num_nodes_min`: the fewest nodes with which the job continues;
-    `max_hours`: limit of the job; None for a cluster with a queue.
+    """The stack's settings that a ladder must match. `zone`: the file system's; `zone_assumed`: no setting names it;
+    `num_nodes_min`: the fewest nodes with which the job continues; `max_hours`: None with a queue.
     """
 
     machine: MachineType

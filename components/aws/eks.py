@@ -1,8 +1,4 @@
-"""EksCluster: a control plane that is private by default, its add-ons, two machines for system pods, and the roles of
-control plane, machines and pods.
-
-Jobs run on `gangway.components.aws.node_pool.EfaNodePool`, whose machines join by `gangway.components.aws.eks_nodes`.
-"""
+"""EksCluster: a control plane, private by default, add-ons, two system machines, roles; jobs run on an EfaNodePool."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -40,16 +36,12 @@ _READ_ACTIONS = (
     "ec2:DescribeInstanceTypes",
     "ec2:DescribeLaunchTemplateVersions",
     "ec2:GetInstanceTypesFromInstanceRequirements",
-)
-"""The autoscaler's read actions: none supports a narrower resource."""
+)  # the autoscaler's read actions: none supports a narrower resource
 _SIZE_ACTIONS = ("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup")
 
 
 def pod_trust(cluster_arn: str, account: tuple[str, str]) -> dict[str, Any]:
-    """Let EKS Pod Identity assume a role for the pods of one service account (namespace, name) of one cluster.
-
-    Without the conditions an association in any cluster of the AWS account could name the role.
-    """
+    """Let EKS Pod Identity assume a role only for the pods of one service account (namespace, name) of one cluster."""
     tags = ("eks-cluster-arn", "kubernetes-namespace", "kubernetes-service-account")
     wanted = {f"aws:RequestTag/{tag}": value for tag, value in zip(tags, (cluster_arn, *account), strict=True)}
     allowed: Statement = {
@@ -71,8 +63,7 @@ def autoscaler_policy(stack: str, beside: str) -> dict[str, Any]:
     )
 
 
-LOG_KINDS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
-"""All logs of a control plane."""
+LOG_KINDS = ("api", "audit", "authenticator", "controllerManager", "scheduler")  # all logs of a control plane
 CNI_ACCOUNT = "aws-node"
 SYSTEM_DISK_GIB = 40
 _ADDONS_BEFORE_NODES: Mapping[str, str | None] = {
@@ -203,7 +194,6 @@ class EksCluster(pulumi.ComponentResource):
     def _role(
         self, name: str, trusted: pulumi.Input[dict[str, Any]], policies: Sequence[str]
     ) -> tuple[iam.Role, pulumi.Output[str]]:
-        """A role with AWS's own policies, and its ARN, which waits for them."""
         trust_policy = pulumi.Output.json_dumps(trusted)
         role = iam.Role(name, assume_role_policy=trust_policy, tags=self._args["tags"], opts=self._child)
         attached = [
@@ -268,7 +258,6 @@ class EksCluster(pulumi.ComponentResource):
         )
 
     def _autoscaler(self, cluster: eks.Cluster) -> eks.PodIdentityAssociation:
-        """Let only the autoscaler's pods resize the stack's groups."""
         stack, tags = self._args["stack"], self._args["tags"]
         policy = cluster.arn.apply(lambda arn: autoscaler_policy(stack, arn))
         account = (SYSTEM, AUTOSCALER_ACCOUNT)

@@ -30,10 +30,8 @@ from gangway.components.kubernetes.spec import (
     eks_allocatable,
 )
 
-VERSIONS = ("1.35", "1.36")
-"""Kubernetes versions in EKS's standard support into 2027: an older one costs six times as much an hour."""
-SYSTEM_MACHINE, SYSTEM_NODES = "t3.large", 2
-"""Machines of system pods; one more while they are replaced."""
+VERSIONS = ("1.35", "1.36")  # in EKS's standard support into 2027: an older one costs six times as much an hour
+SYSTEM_MACHINE, SYSTEM_NODES = "t3.large", 2  # machines of system pods; one more while they are replaced
 # Of Amazon Linux 2023, the base of EKS's images.
 ROOT_DEVICE = "/dev/xvda"
 # EKS user guide, "ServiceIpv4Cidr"; the second if the VPC overlaps the first.
@@ -220,7 +218,6 @@ def _efa_plugin() -> Chart:
 
 
 def _termination_handler() -> Chart:
-    """Drain a node when its metadata announces an interruption or maintenance; its pods get SIGTERM."""
     values = {
         "nodeSelector": dict(JOBS),
         "tolerations": [{"operator": "Exists"}],
@@ -236,7 +233,6 @@ def _termination_handler() -> Chart:
 
 
 def _lustre_driver(region: str) -> Chart:
-    """Mount existing file systems; it cannot create any."""
     values = {
         # `File`: a volume's root gets the group of the first pod, so that unprivileged pods can write.
         "csidriver": {"fsGroupPolicy": "File"},

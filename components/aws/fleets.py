@@ -1,7 +1,5 @@
-"""Ec2Fleet and SpotFleet, alternatives to Auto Scaling groups (a stack uses EfaNodePool) without a ladder.
-
-One node count over templates, machine types and zones. Templates must not name a market; `launch` creates such. Neither
-waits for its nodes: capacity may take hours.
+"""Ec2Fleet and SpotFleet, alternatives to Auto Scaling groups, without a ladder. Templates must not name a market
+(`launch` creates such). Neither waits for its nodes: capacity may take hours.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,8 +27,7 @@ MARKETS = {"spot": "capacity that may be taken back", "on-demand": "capacity at 
 class FleetTemplateArgs(TypedDict):
     """A launch template and its machine types, all with one layout of network interfaces. It must name its AMI by id:
     EC2 resolves an SSM reference only for fleets of type instant (CreateFleet, `ImageId`). `image_id` repeats the
-    template's, so that the plan can refuse a reference; `pulumi_aws.ssm.get_parameter_output` returns the id in a
-    parameter.
+    template's, so that the plan can refuse a reference.
     """
 
     image_id: NotRequired[str]
@@ -107,7 +104,6 @@ def _one_of(word: str, allowed: Mapping[str, object], place: str, problem: str) 
 
 
 def _allocation(args: Ec2FleetArgs | SpotFleetArgs, spellings: dict[str, str]) -> str:
-    """The strategy as the provider spells it; by default the first of `spellings`."""
     word = args.get("allocation", next(iter(spellings)))
     _one_of(word, spellings, "allocation", "no such allocation for this kind of fleet")
     return spellings[word]

@@ -21,8 +21,7 @@ LAUNCH_ROLES = (
     "spot.amazonaws.com/AWSServiceRoleForEC2Spot",
     "spotfleet.amazonaws.com/AWSServiceRoleForEC2SpotFleet",
 )
-PARTITIONS: Mapping[str, str] = {"us-gov-": "aws-us-gov", "cn-": "aws-cn"}
-"""Prefixes of regions that are not in the partition `aws`."""
+PARTITIONS: Mapping[str, str] = {"us-gov-": "aws-us-gov", "cn-": "aws-cn"}  # by prefix of the region; others: `aws`
 PUBLISH = ["kms:Decrypt", "kms:GenerateDataKey"]
 ENCRYPT = [
     *PUBLISH,
@@ -43,7 +42,6 @@ class EncryptionKeyArgs(TypedDict):
 
 def key_policy(account: str, region: str) -> dict[str, Any]:
     """The account's IAM policies decide, and some services may use the key for it. Resource `*` is the key itself.
-
     Volumes: EC2 Auto Scaling user guide, "Required AWS KMS key policy for use with encrypted volumes".
     """
     partition, here = partition_in(region), {"StringEquals": {"aws:SourceAccount": account}}
@@ -170,9 +168,8 @@ SESSION_ACTIONS = (
     "ec2messages:GetMessages",
     "ec2messages:SendReply",
 )
-"""What Session Manager needs of AWS's AmazonSSMManagedInstanceCore (v2), with ec2messages for older agents.
-
-Not the rest: it has ssm:GetParameter on every parameter of the account, and training code has the node's rights.
+"""What Session Manager needs of AWS's AmazonSSMManagedInstanceCore (v2), with ec2messages for older agents. Not the
+rest: it reads every parameter of the account, and training code has the node's rights.
 """
 
 GROUP_ACTIONS = (
@@ -181,11 +178,9 @@ GROUP_ACTIONS = (
     "autoscaling:SetInstanceHealth",
     # The alarms would fill a lower rung for a job that has ended, whether its nodes stay or leave.
     "autoscaling:SuspendProcesses",
-)
-"""A node's actions on its own group."""
+)  # a node's actions on its own group
 
-LEAVE_ACTION = "autoscaling:TerminateInstanceInAutoScalingGroup"
-"""For a node that ends with its job."""
+LEAVE_ACTION = "autoscaling:TerminateInstanceInAutoScalingGroup"  # for a node that ends with its job
 
 KEY_ACTIONS = ("ssm:GetParameter",)
 LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
@@ -196,8 +191,7 @@ OPEN_RESOURCES: Mapping[str, str] = {
     "ec2:DescribeInstances": "EC2 has no narrower resource for describing; it only reads",
     "ecr:GetAuthorizationToken": "ECR hands out tokens for the whole registry; what may be pulled is limited apart",
     **dict.fromkeys(SESSION_ACTIONS, "the agent's word about its own machine; AWS's policies name nothing narrower"),
-}
-"""Every action that our policies allow on resource `*`, and why there is nothing narrower."""
+}  # every action that our policies allow on resource `*`, and why there is nothing narrower
 
 
 def document(statements: Sequence[Statement]) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider,
 
 from gangway.components.core.findings import GangwayError
 
-SAY_SEC, POLL_SEC = 30.0, 10.0
-"""Seconds between progress messages, and between polls."""
+SAY_SEC, POLL_SEC = 30.0, 10.0  # seconds between progress messages, and between polls
 RUNNING = ("PENDING", "EXECUTING")
 _LOST = (
     "run `pulumi destroy` again, which goes on waiting; if it fails again, copy the runs from a node to the bucket and "
@@ -108,9 +107,7 @@ class LastExportProvider(ResourceProvider):
 
 
 class LastExport(Resource, module="gangway", name="LastExport"):
-    """The export as a resource, deleted before the file system and its link, which `opts.depends_on` names. `path`:
-    below the mount point, such as `runs`, with a link.
-    """
+    """The export as a resource, deleted before what `opts.depends_on` names. `path`: below the mount point."""
 
     def __init__(
         self,

@@ -267,9 +267,7 @@ def _network_interfaces(
 def root_volume(
     device_name: str, size_gib: int, kms_key_arn: pulumi.Input[str] | None, mibps: int | None = None
 ) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
-    """The root disk, encrypted, deleted with its machine. `device_name` is the image's root device (/dev/sda1 on
-    Ubuntu, /dev/xvda on Amazon Linux), `size_gib` at least the image's size; `mibps` None is gp3's default throughput.
-    """
+    """The root disk, encrypted, deleted with its machine. `device_name` is the image's; `mibps` None: gp3's default."""
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
         device_name=device_name,
         ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(

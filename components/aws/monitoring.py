@@ -79,9 +79,7 @@ Sized = tuple[int, int, Widget]
 def plan_dashboard(
     stack: str, region: str, log_group: str, groups: Sequence[str], alarm_arns: Sequence[str]
 ) -> dict[str, Any]:
-    """The dashboard's body for PutDashboard, before JSON encoding. `region` is every widget's, a dashboard has none;
-    `alarm_arns` are shown at the top.
-    """
+    """The dashboard's body before JSON encoding. `region` is every widget's; `alarm_arns` are shown at the top."""
     trainer = f"{NAMESPACE}/{stack}"
     widgets = [
         _text(_heading(stack, region, log_group)),
@@ -109,7 +107,6 @@ def plan_dashboard(
 
 
 def _layout(widgets: Iterable[Sized]) -> Iterator[Widget]:
-    """Fill rows from the left; a widget that no longer fits starts the next row."""
     x = y = tallest = 0
     for width, height, widget in widgets:
         if x + width > COLUMNS:
@@ -202,14 +199,9 @@ class ObservabilityArgs(TypedDict):
 
 @dataclass(frozen=True)
 class FilterPlan:
-    """One metric from log lines.
-
-    Attributes:
-        pattern: selects lines. The grammar has NOT EXISTS but no EXISTS; a comparison with a number replaces it, and
-            null is no number.
-        value: a constant per line, or a field of it.
-        default_value: for minutes without matching lines; None leaves gaps, which an average needs.
-        of_nodes: from the nodes' own log group, not the trainer's.
+    """One metric from log lines. `pattern`: its grammar has no EXISTS; a comparison with a number replaces it, and null
+    is no number. `value`: a constant per line, or a field; `default_value`: for minutes without lines; None leaves
+    gaps, which an average needs; `of_nodes`: from the nodes' own log group, not the trainer's.
     """
 
     metric: str

@@ -25,8 +25,7 @@ GROUPS: Mapping[str, str] = {
     "fabric": "EFA fabric and Lustre: all traffic within the group",
     "head": "Head node: rendezvous from the workers",
     "endpoints": "HTTPS from the VPC to the interface endpoints",
-}
-"""The groups and their descriptions, which EC2 cannot change."""
+}  # the groups and their descriptions, which EC2 cannot change
 
 # FSx for Lustre user guide, "File system access control with Amazon VPC": ports between file servers and clients,
 # opened by both sides.
@@ -38,9 +37,8 @@ AGGREGATION_SEC = 600
 
 @dataclass(frozen=True)
 class Flow:
-    """An allowed connection. Each end is a group of ours or an address range. `name`: unique between the same two ends;
-    `source`: opens the connection; `target`: accepts it; `protocol`: -1 for every protocol; `ports`: first and last
-    port of the target; None for every port.
+    """An allowed connection between groups of ours or address ranges. `name`: unique between the same two ends;
+    `protocol`: -1 for every protocol; `ports`: first and last of the target; None for every port.
     """
 
     name: str
@@ -368,7 +366,6 @@ class TrainingNetwork(pulumi.ComponentResource):
         )
 
     def _nat(self, plan: NetworkPlan, routes: ec2.RouteTable) -> list[pulumi.CustomResource]:
-        """The route through a NAT gateway with the network's only public address."""
         name, tags, child = self._name, self._tags("nat"), self._child
         gateway = ec2.InternetGateway(f"{name}-nat", vpc_id=self._vpc.id, tags=tags, opts=child)
         public = ec2.Subnet(

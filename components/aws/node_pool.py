@@ -124,7 +124,6 @@ class Fallback:
 
 
 def _nodes_query(index: int, group: autoscaling.Group) -> cloudwatch.MetricAlarmMetricQueryArgs:
-    """Nodes in service in one group, as `m0`, `m1`, ..."""
     return cloudwatch.MetricAlarmMetricQueryArgs(
         id=f"m{index}",
         return_data=False,
@@ -139,16 +138,10 @@ def _nodes_query(index: int, group: autoscaling.Group) -> cloudwatch.MetricAlarm
 
 
 START_MARGIN = timedelta(minutes=30)
-"""Closer to the start than this, a group is declared open, and EC2 may refuse its launches until then.
-
-AWS refuses an action for the past, and the rest of an `up` lies between the program's clock and the action.
-"""
-LIFECYCLE_HOOK = "gangway-terminate"
-"""The hook's name on every group, which a node needs to complete it."""
-TERMINATION_HEARTBEAT_SEC = 300
-"""Wait for a leaving node: enough for the trainer's last checkpoint, more than spot's two minutes."""
-DELETE_TIMEOUT = "40m"
-"""How long `destroy` waits for a group's nodes: the hook, and then EC2, which ends large GPU machines slowly."""
+"""Closer to the start, a group is declared open: AWS refuses an action for the past, and `up` takes time."""
+LIFECYCLE_HOOK = "gangway-terminate"  # the hook's name on every group, which a node needs to complete it
+TERMINATION_HEARTBEAT_SEC = 300  # for a leaving node's last checkpoint, more than spot's two minutes
+DELETE_TIMEOUT = "40m"  # of `destroy` for a group's nodes: the hook, then EC2, which ends large GPU machines slowly
 # Of Ubuntu, the base of the Deep Learning AMI of a stack.
 ROOT_DEVICE = "/dev/sda1"
 
@@ -406,9 +399,7 @@ class EfaNodePool(pulumi.ComponentResource):
         }
 
     def _purchase(self, rung: RungPlan) -> pulumi.Output[str] | None:
-        """Buy the rung's block, retained for lack of a refund. Named by offering: a reordered ladder must not buy
-        again.
-        """
+        """Buy the rung's block: no refund, so retained; named by offering, lest a reordered ladder buys again."""
         if rung.purchase is None:
             return None
         block = ec2.CapacityBlockReservation(
@@ -465,7 +456,6 @@ class EfaNodePool(pulumi.ComponentResource):
         return pulumi.Output.from_input(self._args["subnet_ids"]).apply(lambda ids: [ids[place] for place in places])
 
     def _stop_time(self, rung: RungPlan) -> datetime | None:
-        """When a block's group is emptied: before EC2 ends its nodes."""
         if rung.ends_at is None:
             return None
         minutes = self._args.get("block_stop_lead_minutes")

@@ -127,9 +127,7 @@ def declare_dns_firewall(
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.CustomResource:
-    """Have the VPC's resolver answer only these names. Returns what a machine has to wait for. If the firewall itself
-    fails, the resolver answers nothing, AWS's default.
-    """
+    """Have the VPC's resolver answer only these names; nothing if the firewall fails. Returns what a machine awaits."""
     group = route53.ResolverFirewallRuleGroup(f"{name}-dns", tags={**tags, "Name": f"{name}-dns"}, opts=opts)
     rules: list[pulumi.CustomResource] = []
     for priority, (key, domains) in enumerate({"answered": list(answered), "refused": [EVERYTHING]}.items(), 1):

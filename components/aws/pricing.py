@@ -21,10 +21,8 @@ from gangway.components.estimate.cost import (
 Answer = Mapping[str, Any]
 Value = str | int | float | None
 
-QUEUE_TAG = ("gangway:sized-by", "queue")
-"""Tag of a group that a queue of jobs sizes."""
-GP3_MIBPS = 125
-"""Throughput of a gp3 volume without extra cost (Amazon EBS user guide, "General Purpose SSD volumes")."""
+QUEUE_TAG = ("gangway:sized-by", "queue")  # tag of a group that a queue of jobs sizes
+GP3_MIBPS = 125  # throughput of a gp3 volume without extra cost (Amazon EBS user guide, "General Purpose SSD volumes")
 NOTHING_PAID: Mapping[str, PriceQuote] = {}
 _PERFORMANCE = re.compile(r"(?:Up to )?(?:(\d+)x )?([\d.]+) Gigabit$")
 

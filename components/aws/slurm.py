@@ -19,8 +19,7 @@ from gangway.components.aws.identity import (
 )
 from gangway.components.core.outputs import register_outputs
 
-NODE_TAG = "gangway:slurm-node"
-"""Tag with a machine's Slurm node name (gangway.images.node.aws.slurm_scaler)."""
+NODE_TAG = "gangway:slurm-node"  # tag with a machine's Slurm node name (gangway.images.node.aws.slurm_scaler)
 SIZE_ACTIONS = (
     "autoscaling:SetDesiredCapacity",
     "autoscaling:TerminateInstanceInAutoScalingGroup",

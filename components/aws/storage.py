@@ -28,14 +28,9 @@ ABORT_UPLOAD_DAYS = 7
 
 @dataclass(frozen=True)
 class LustrePlan:
-    """A file system FSx accepts.
-
-    Attributes:
-        deployment_type: PERSISTENT_2 or SCRATCH_2.
-        throughput_mbps_per_tib: the tier; None on scratch, where it is fixed and may not be sent.
-        efa: access over EFA (and GPUDirect Storage); fixed at creation.
-        metadata_mode: AUTOMATIC or USER_PROVISIONED; None on scratch, which has no such setting.
-        metadata_iops: only with USER_PROVISIONED.
+    """A file system FSx accepts: PERSISTENT_2 or SCRATCH_2. `throughput_mbps_per_tib`: None on scratch, where it is
+    fixed and may not be sent; `efa` (with GPUDirect Storage) is fixed at creation; `metadata_mode`: AUTOMATIC or
+    USER_PROVISIONED (with `metadata_iops`); None on scratch.
     """
 
     deployment_type: str
@@ -360,7 +355,6 @@ class RunBucket(pulumi.ComponentResource):
         s3.BucketServerSideEncryptionConfiguration(self._name, bucket=self._bucket.id, rules=[rule], opts=self._child)
 
     def _versioning(self) -> None:
-        """Every version is kept; overwritten ones and unfinished uploads expire."""
         versioning = s3.BucketVersioning(
             self._name,
             bucket=self._bucket.id,

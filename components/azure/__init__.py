@@ -36,8 +36,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "network": ("PrivateEndpoints", "TrainingNetwork"),
     "node_pool": ("IbNodePool",),
     "storage": ("FlowLogStore", "ImageRegistry", "RunBucket"),
-}
-"""The public components, by module."""
+}  # the public components, by module
 __all__ = [name for names in MODULES.values() for name in names]
 
 if not TYPE_CHECKING:

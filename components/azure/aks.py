@@ -1,6 +1,5 @@
-"""AksCluster: an AKS cluster whose nodes have no public address, with a small system pool. Its API is private, or open
-to named address ranges; people and pods authenticate by Entra ID, without local accounts. Its identities, and
-AksNodePools: one pool per rung of the ladder, scaled from zero by AKS's autoscaler.
+"""AksCluster: an AKS cluster of private nodes with a small system pool, its API private or open to named ranges,
+without local accounts; its identities; AksNodePools, one per rung, scaled from zero by AKS's autoscaler.
 """
 
 import re
@@ -26,8 +25,7 @@ from gangway.components.core.tags import shortened
 from gangway.components.kubernetes.spec import RUNG_LABEL
 
 SYSTEM_MACHINE_TYPE = "Standard_D4s_v5"
-SYSTEM_NODES = (1, 3)
-"""Minimum and maximum nodes of the system pool."""
+SYSTEM_NODES = (1, 3)  # minimum and maximum nodes of the system pool
 SYSTEM_DISK_GIB = 128
 # A range (RFC 6598) outside all our virtual networks, with a /24 per node ("Azure CNI Overlay": IP address planning);
 # services beside it.
@@ -277,8 +275,7 @@ class AksIdentity(pulumi.ComponentResource):
         return Grantee(self._name, kind, identity.principal_id, args["subscription_id"], args["stack"], self._child)
 
 
-SPOT_TAINT = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
-"""AKS's taint on spot pools ("Add an Azure Spot node pool")."""
+SPOT_TAINT = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"  # AKS's ("Add an Azure Spot node pool")
 # AKS documentation, "Resource naming": lowercase letters and digits, at most twelve for Linux.
 MAX_POOL_NAME = 12
 MAX_PODS = 64
@@ -312,9 +309,7 @@ class AksNodePoolsArgs(TypedDict):
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """One agent pool. `suffix`: of its logical name, as `0-spot`; `zones`: empty for any; `least`: nodes that are
-    always up; `most`: maximum nodes; `fields`: of its scale set.
-    """
+    """One agent pool. `suffix`: of its logical name, as `0-spot`; `zones`: empty for any; `least`: always up."""
 
     name: str
     suffix: str

@@ -13,8 +13,7 @@ from gangway.components.kubernetes.spec import GPU, INFINIBAND, JOBS, JOBS_POOL,
 OPERATOR, DRIVER, PLUGIN = "26.4.0", "doca3.4.0-26.04-0.8.6.0-0", "network-operator-v26.4.0"
 _REPOSITORY = "nvcr.io/nvidia/mellanox"
 _MELLANOX, _INFINIBAND_CLASS = "15b3", "0207"
-_FOUND = "feature.node.kubernetes.io/pci-15b3.present"
-"""The label that the operator selects by."""
+_FOUND = "feature.node.kubernetes.io/pci-15b3.present"  # the label that the operator selects by
 # Microsoft's copy of Ubuntu; it runs the node's own programs.
 _SHELL_IMAGE = "mcr.microsoft.com/mirror/docker/library/ubuntu:24.04"
 _BLACKLIST = "/host/etc/modprobe.d/blacklist-ofed-modules.conf"

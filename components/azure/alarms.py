@@ -1,14 +1,11 @@
-"""Alarms as KQL queries over the stack's table of lines; a query returns rows only when something is wrong. A scale
-set's size is in no log, so each node sends ALIVE_EVENT once a minute.
-"""
+"""Alarms as KQL queries, which return rows only when something is wrong. Each node sends ALIVE_EVENT once a minute."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangway.components.core.limits import check_steps_alarm
 
-TABLE = "Gangway_CL"
-"""The table of lines, with the suffix that Azure requires."""
+TABLE = "Gangway_CL"  # the table of lines, with the suffix that Azure requires
 COLUMNS: Sequence[tuple[str, str]] = (
     ("TimeGenerated", "datetime"),
     ("Node", "string"),
@@ -21,12 +18,8 @@ COLUMNS: Sequence[tuple[str, str]] = (
 empty), and the whole line: text as `{"message": ...}`, and the job's JSON as `{"printed": ...}`, so that a job cannot
 forge events.
 """
-ALIVE_EVENT = "alive"
-"""Sent by every node once a minute."""
-LOOK_EVENT, REFUSED_EVENT = "ladder-looked", "ladder-refused"
-"""Sent by the head at each check of the ladder while a job is wanted, and if Azure refuses nodes for another reason
-than capacity.
-"""
+ALIVE_EVENT = "alive"  # sent by every node once a minute
+LOOK_EVENT, REFUSED_EVENT = "ladder-looked", "ladder-refused"  # sent by the head: ladder checked; nodes refused
 GPU_IDLE_BELOW = 0.10
 # Lines reach the table some minutes late.
 DELAY_MINUTES = 5
@@ -41,9 +34,7 @@ _LINES_OF_NODES = f'{TABLE} | where Role == "node" and Event == "{ALIVE_EVENT}"'
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm. `name`: suffix of the resource's name; `description`: the problem and what to do; the message to
-    people; `query`: KQL; any row rings; `severity`: Azure's: 0 critical, 1 error, 2 warning, 3 informational.
-    """
+    """One alarm. `description` is sent to people; any row of `query` (KQL) rings; `severity`: 0 critical to 3 info."""
 
     name: str
     description: str
@@ -123,9 +114,8 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing(num_nodes: int) -> AlarmPlan:
-    """Fewer nodes were up than wanted, in a third of the last 90 minutes, since a node that is replaced repeatedly is
-    up most of the time. Silent in the first 90 minutes with nodes, for a day after a successful job unless there are
-    steps again, and if no node ever came (`_no_nodes`).
+    """Fewer nodes were up than wanted in a third of the last 90 minutes, since a node that is replaced repeatedly is up
+    most of the time. Silent in the first 90 minutes, for a day after a successful job, and if no node ever came.
     """
     minutes = SLOT_MINUTES * SLOTS
     slots = f"range Slot from bin(ago({minutes}m), {SLOT_MINUTES}m) to bin(ago({2 * SLOT_MINUTES}m), {SLOT_MINUTES}m)"

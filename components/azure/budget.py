@@ -29,11 +29,9 @@ PARAMETERS: Mapping[str, str] = {
     "identity": "String",
     "limit": "Float",
     "sets": "Array",
-}
-"""The workflow's parameters and types: ids, and dollars."""
+}  # the workflow's parameters and types: ids, and dollars
 MAX_NOTIFICATIONS = 5
-MAX_MONTHS_AHEAD = 12
-"""Latest start of a new budget ("Budgets - Create Or Update"); the earliest is the current month."""
+MAX_MONTHS_AHEAD = 12  # latest start of a new budget ("Budgets - Create Or Update"); the earliest is the current month
 # The earliest date that Azure accepts.
 EARLIEST = datetime.date(2017, 6, 1)
 

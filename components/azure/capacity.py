@@ -23,12 +23,9 @@ from gangway.components.core.capacity import (
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 
-OFFERED = ("reservation", "spot", "on-demand")
-"""The kinds of rungs in Azure, which has no capacity blocks and no queue."""
-UP_TO_ON_DEMAND = -1.0
-"""Price cap that means: up to the on-demand price, without evictions for the price."""
-PRICE_STEP_USD = 0.00001
-"""Price caps have five decimals."""
+OFFERED = ("reservation", "spot", "on-demand")  # Azure has no capacity blocks and no queue
+UP_TO_ON_DEMAND = -1.0  # price cap that means: up to the on-demand price, without evictions for the price
+PRICE_STEP_USD = 0.00001  # price caps have five decimals
 
 _GROUP = re.compile(
     r"/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[-\w.()]{1,90}"
@@ -40,14 +37,9 @@ NODES = "gangway:cluster.nodes"
 
 @dataclass(frozen=True)
 class ScaleSetFields:
-    """Fields of a rung's scale set, in the API's words. Spot and a reservation exclude each other.
-
-    Attributes:
-        eviction_policy: spot only. Delete: an evicted machine costs nothing, frees its quota, and leaves the set's
-            size; Deallocate would keep its disks and quota.
-        max_price: spot only, US dollars per machine-hour; UP_TO_ON_DEMAND without a cap.
-        capacity_reservation_group: id of the reservations' group.
-        single_placement_group: required by InfiniBand, excluded by a capacity reservation.
+    """Fields of a rung's scale set, in the API's words; spot and a reservation exclude each other. `eviction_policy`:
+    Delete: an evicted machine costs nothing and frees its quota; `max_price`: US dollars per machine-hour;
+    `single_placement_group`: required by InfiniBand, excluded by a reservation.
     """
 
     priority: Literal["Regular", "Spot"]
@@ -80,7 +72,6 @@ def plan_scale_set(rung: RungPlan, machine: AzureMachineType) -> ScaleSetFields:
 
 
 def _price(cap_usd: float) -> float:
-    """A price cap in Azure's steps, rounded down."""
     return float(Decimal(repr(cap_usd)).quantize(Decimal("0.00001"), rounding=ROUND_DOWN))
 
 
@@ -163,9 +154,8 @@ def rung_zones(rung: AnyRung | RungPlan, own: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The stack's settings that a ladder must match. `region_zones`: empty for a region without zones; `zone`: the
-    cluster's, where the file system is; empty for none; `nodes_zone`: of scale sets whose rung names none; empty for
-    none; `num_nodes_min`: the fewest nodes with which the job continues; `num_nodes_max`: the requested nodes.
+    """The stack's settings that a ladder must match. `region_zones`: empty for a region without; `zone`: the file
+    system's; `nodes_zone`: of rungs that name none; `num_nodes_min`: the fewest nodes with which the job continues.
     """
 
     machine: AzureMachineType
@@ -208,7 +198,6 @@ def _same_rung(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
 
 
 def _group_size(context: LadderContext) -> Iterable[Finding]:
-    """InfiniBand does not reach beyond a single placement group."""
     fabric, nodes = context.machine.infiniband, context.num_nodes_max
     if fabric is None or nodes <= (usual := fabric.largest_group.value):
         return
@@ -320,10 +309,8 @@ def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
 
 
 SPOT_QUOTA = "Total Regional Low-priority vCPUs"
-"""Counts all spot machines of a region, by the name in `az vm list-usage` (in the portal: Total Regional Spot vCPUs).
-"""
-REGIONAL_QUOTA = "Total Regional vCPUs"
-"""Counts all on-demand machines besides their family's quota ("Check vCPU quotas": two tiers)."""
+"""All spot machines of a region, as in `az vm list-usage` (in the portal: Total Regional Spot vCPUs)."""
+REGIONAL_QUOTA = "Total Regional vCPUs"  # counts besides the family's ("Check vCPU quotas")
 HEAD_QUOTAS: Mapping[str, tuple[int, str]] = {
     "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),
     "Standard_B2ms": (2, "Standard BS Family vCPUs"),
@@ -331,8 +318,7 @@ HEAD_QUOTAS: Mapping[str, tuple[int, str]] = {
     "Standard_D2as_v5": (2, "Standard DASv5 Family vCPUs"),
     "Standard_D2s_v5": (2, "Standard DSv5 Family vCPUs"),
     "Standard_D4s_v5": (4, "Standard DSv5 Family vCPUs"),
-}
-"""By head machine type: vCPUs, and the family's quota as in `az vm list-usage`."""
+}  # by head machine type: vCPUs, and the family's quota as in `az vm list-usage`
 
 
 @dataclass(frozen=True)

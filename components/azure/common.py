@@ -1,6 +1,4 @@
-"""What Azure's components share: inputs of their resources, replacements for changes that Azure refuses, and a wait for
-role assignments.
-"""
+"""What Azure's components share: common inputs, replacements for changes that Azure refuses, a wait for roles."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
@@ -93,9 +91,7 @@ def heeded(
     seconds: float,
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.CustomResource]:
-    """Role assignments and a wait for them, for `depends_on`; without `seconds` only the assignments. `what`: whose
-    roles, as text; `opts`: parent of the wait, which is not retained.
-    """
+    """Role assignments and a wait for them, for `depends_on`; without `seconds` no wait. `opts`: parent of the wait."""
     if not seconds:
         return list(grants)
     # Ours keep their ids when replaced: principal and scope tell them apart.

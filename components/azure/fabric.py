@@ -1,7 +1,6 @@
-"""Node settings for GPU traffic over InfiniBand: adapters, image, files and NCCL's environment. Facts by size are in
-`catalog/azure/machines.yaml` (Azure's documentation and its HPC images' scripts), never derived from names. The scale
-set alone decides the partition key (`share_partition_key`). `NCCL_NET=IB` ends a job without working adapters instead
-of using TCP.
+"""Node settings for GPU traffic over InfiniBand. Facts by size are in `catalog/azure/machines.yaml` (Azure's
+documentation and its HPC images' scripts), never derived from names. The scale set alone decides the partition key.
+`NCCL_NET=IB` ends a job without working adapters instead of using TCP.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +11,9 @@ from gangway.components.catalog.schema import AzureMachineType, MachineType
 from gangway.components.core.findings import Finding
 from gangway.components.core.job import Volume
 
-DEVICE_PREFIX = "mlx5_ib"
-"""Prefix of InfiniBand devices by the image's azure_persistent_rdma_naming: mlx5_ib0, mlx5_ib1, ..."""
-ETHERNET_PREFIX = "mlx5_an"
-"""Prefix of accelerated networking's devices, which are Ethernet."""
-RDMA_RANGE = IPv4Network("172.16.0.0/16")
-"""Reserved for Azure's RDMA network ("Set up InfiniBand")."""
+DEVICE_PREFIX = "mlx5_ib"  # mlx5_ib0, ... by the image's azure_persistent_rdma_naming
+ETHERNET_PREFIX = "mlx5_an"  # prefix of accelerated networking's devices, which are Ethernet
+RDMA_RANGE = IPv4Network("172.16.0.0/16")  # reserved for Azure's RDMA network ("Set up InfiniBand")
 
 # /opt/microsoft/ndv5/topo.xml links to a file beside that folder, so mounting only the folder would leave a dead link.
 TOPOLOGY_DIR = "/opt/microsoft"
@@ -35,16 +31,9 @@ class ImageReference:
 
 @dataclass(frozen=True)
 class FabricPlan:
-    """Requirements of a node and settings of its job. Without InfiniBand numbers are 0 and names empty.
-
-    Attributes:
-        num_hcas: InfiniBand devices, each with its link up.
-        device_prefix: in `/sys/class/infiniband`.
-        topology_file: required non-empty file; None if the size has none.
-        nccl_conf: variables that /etc/nccl.conf must set.
-        volumes: of the container, read-only.
-        devices: of the container besides the GPUs; they need unlimited locked memory.
-        kernel_modules: for adapter access to GPU memory.
+    """Requirements of a node and settings of its job; numbers are 0 and names empty without InfiniBand.
+    `device_prefix`: in `/sys/class/infiniband`; `topology_file`: required non-empty; `volumes`: read-only;
+    `devices`: need unlimited locked memory in the container; `kernel_modules`: for adapter access to GPU memory.
     """
 
     num_hcas: int = 0

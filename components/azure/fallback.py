@@ -28,9 +28,7 @@ HEAD_ACTIONS = (
     f"{_SETS}/virtualMachines/read",
     f"{_SETS}/virtualMachines/delete",
 )
-"""The head's actions for it, on the stack's resource group. No actions on subnets, identities or keys: Azure checks
-those against the body, which has only `sku`.
-"""
+"""The head's actions for it: none on subnets, identities or keys, which Azure checks against the body (only `sku`)."""
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from gangway.components.core.limits import Setting, check_tier, refuse_foreign
 from gangway.components.core.outputs import register_outputs
 from gangway.components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around, refuse_size
 
-IMPORTER_APP_ID = "4392ab71-2ce2-4b0d-8770-b352745c73f5"
-"""The application "HPC Cache Resource Provider", the same in every tenant; its object id differs."""
+IMPORTER_APP_ID = "4392ab71-2ce2-4b0d-8770-b352745c73f5"  # "HPC Cache Resource Provider"; object ids differ by tenant
 EXPORT_PATH = "/runs"
 # The only file system of a Managed Lustre server.
 MOUNT_NAME = "lustrefs"
@@ -198,7 +197,6 @@ class LustreFileSystem(pulumi.ComponentResource):
         )
 
     def _container(self, source: BlobUrl) -> tuple[storagecache.AmlFilesystemHsmArgs, list[pulumi.Resource]]:
-        """The container behind the file system, and what must exist before Azure reads it."""
         args = self._args
         account_id, log_name = args.get("source_account_id") or "", import_log(args["stack"])
         place = importable(account_id, source, args["subscription_id"], args["stack"])

@@ -1,7 +1,5 @@
-"""HeadNode: one small standard machine that outlives the workers, without a public address, with a DNS name. Its user
-data run the rendezvous store, the ladder and the run record; changing them, or the image, replaces the machine: Azure
-and cloud-init read neither later. After a host failure Azure restarts it with the same address: workers continue, and
-only joining waits.
+"""HeadNode: one small standard machine that outlives the workers, without a public address. Changing user data or image
+replaces it: Azure and cloud-init read neither later. After a host failure it keeps its address: workers continue.
 """
 
 from ipaddress import IPv4Network

@@ -29,10 +29,8 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 from gangway.components.core.tags import shortened
 
-MAX_VAULT_NAME = 24
-"""Key vaults: 3 to 24 letters, digits and dashes."""
-MEMBER_DELETION_DAYS = 7
-"""The minimum. A deleted vault's name stays reserved as long; Pulumi's digits make the next one's."""
+MAX_VAULT_NAME = 24  # key vaults: 3 to 24 letters, digits and dashes
+MEMBER_DELETION_DAYS = 7  # the minimum; a deleted vault's name stays reserved as long
 SECRET, SIGNING_SECRET = "member-key", "signing-key"
 
 
@@ -123,9 +121,7 @@ ROTATION = "P90D"
 # The only size that disks, storage accounts and Managed Lustre all accept.
 KEY_BITS = 2048
 KNOWN_SEC = 60.0
-"""Wait before a custom role is assigned, as in Microsoft's own modules (Azure/terraform-azurerm-caf-enterprise-scale,
-create_duration_delay).
-"""
+"""Before a custom role is assigned, as Microsoft's modules wait (Azure/terraform-azurerm-caf-enterprise-scale)."""
 
 
 class ResourceGroupArgs(TypedDict):
@@ -232,9 +228,8 @@ class EncryptionKey(pulumi.ComponentResource):
         return heeded(f"{self._name}-{label}-heeded", whose, [grant], seconds, self._child)
 
     def _disks(self, key: keyvault.Key) -> pulumi.Output[str]:
-        """The id of the disk encryption set, once it may use the key. New ones have only a system-assigned identity
-        (EncryptionSetIdentity: "Only SystemAssigned is supported for new creations", though Terraform's provider
-        supports others since 3.29, hashicorp/terraform-provider-azurerm#18525), so the grant comes afterwards.
+        """The id of the disk encryption set, once it may use the key. The grant comes afterwards: new sets have only a
+        system-assigned identity (EncryptionSetIdentity, hashicorp/terraform-provider-azurerm#18525).
         """
         disks = self._disk_encryption_set()
         principal = disks.identity.apply(lambda own: (own and own.principal_id) or "")
@@ -306,7 +301,6 @@ class Grantee:
         return [role, self._assign(label, self._role_id(role, label, title), group if scope is None else scope)]
 
     def _role_id(self, role: authorization.RoleDefinition, label: str, title: str) -> pulumi.Input[str]:
-        """The id of a custom role, once Azure knows it everywhere."""
         if not self.wait_sec:
             return role.id
         name, seconds = f"{self.name}-{self.kind}-{label}-known", min(self.wait_sec, KNOWN_SEC)
@@ -363,7 +357,6 @@ class HeadIdentityArgs(MachineIdentityArgs):
 def _identity(
     name: str, kind: str, args: MachineIdentityArgs, opts: pulumi.ResourceOptions
 ) -> tuple[managedidentity.UserAssignedIdentity, Grantee, list[pulumi.CustomResource]]:
-    """An identity, and every machine's grants: own runs, the image, logs, the two keys."""
     identity = declare_identity(f"{name}-{kind}", args, opts)
     whose = (name, kind, identity.principal_id, args["subscription_id"], args["stack"], opts)
     grantee = Grantee(*whose, wait_sec=args.get("role_wait_sec", 0))

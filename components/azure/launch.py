@@ -24,21 +24,16 @@ MODULUS = int(
     "64391212010397122822120720357"
 )
 EXPONENT = 65537
-ADMIN = "gangway"
-"""The account that Azure requires; see `gangway.components.azure.launch`."""
+ADMIN = "gangway"  # required by Azure
 HEALTH_PORT, HEALTH_PATH = 9401, "/health"
 """Where a node answers the Application Health extension, on loopback, HTTP 200 with `{"ApplicationHealthState":
 "Healthy"}` or `"Unhealthy"`. Azure repairs nothing here (`gangway.components.azure.node_pool`).
 """
 TERMINATE_NOTICE_MINUTES = 5
-"""Time for a deleted node's last checkpoint: Azure allows 5 to 15, and the node ends it early ("Terminate notification
-for Azure Virtual Machine Scale Set instances"). Spot has only the 30 s of an eviction.
-"""
-MAX_CUSTOM_DATA_BYTES = 65535
-"""Microsoft.Compute's osProfile.customData, in decoded bytes."""
+"""Azure allows 5 to 15 ("Terminate notification for Azure Virtual Machine Scale Set instances"); spot has only 30 s."""
+MAX_CUSTOM_DATA_BYTES = 65535  # Microsoft.Compute's osProfile.customData, in decoded bytes
 LATEST = "latest"
-HPC_IMAGE = "microsoft-dsvm:ubuntu-hpc"
-"""Publisher and offer of Azure's HPC images of Ubuntu."""
+HPC_IMAGE = "microsoft-dsvm:ubuntu-hpc"  # publisher and offer of Azure's HPC images of Ubuntu
 _SHARED = re.compile(
     r"/(CommunityGalleries|SharedGalleries)/[-\w.]{1,160}/images/[-\w.]{1,80}(/versions/(latest|\d+\.\d+\.\d+))?",
     re.IGNORECASE | re.ASCII,
@@ -102,10 +97,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Security:
-    """Boot and disk protection. `trusted_launch`: UEFI with a virtual TPM, which measures the boot; `secure_boot`: load
-    only signed kernels and modules; `encryption_at_host`: also encrypt caches and local disks; `why_no_secure_boot`: as
-    text; empty if it is on.
-    """
+    """Boot and disk protection. `trusted_launch`: UEFI with a virtual TPM; `why_no_secure_boot`: empty if it is on."""
 
     trusted_launch: bool
     secure_boot: bool
@@ -320,7 +312,6 @@ def _storage_profile(launch: NodeLaunch) -> compute.VirtualMachineScaleSetStorag
 
 
 def _network_profile(launch: NodeLaunch) -> compute.VirtualMachineScaleSetNetworkProfileArgs:
-    """One Ethernet NIC without a public address."""
     return compute.VirtualMachineScaleSetNetworkProfileArgs(
         network_interface_configurations=[
             compute.VirtualMachineScaleSetNetworkConfigurationArgs(

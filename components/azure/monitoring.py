@@ -225,7 +225,6 @@ class NodeLogs(pulumi.ComponentResource):
     def _rule(
         self, endpoint: monitor.DataCollectionEndpoint, workspace_id: pulumi.Output[str]
     ) -> monitor.DataCollectionRule:
-        """Rows go into the table unchanged."""
         columns = [monitor.ColumnDefinitionArgs(name=name, type=kind) for name, kind in COLUMNS]
         there = "lines"
         return monitor.DataCollectionRule(

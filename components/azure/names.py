@@ -1,13 +1,11 @@
-"""Names in Azure's form, stable per stack, and the GUIDs of role assignments. Pulumi appends eight random hex digits to
-a logical name and ignores Azure's rules, so the logical name must fit; the digits avoid global names of destroyed
-stacks (retained runs, deleted vaults).
+"""Names in Azure's form, stable per stack, and GUIDs. Pulumi appends eight random hex digits to a logical name and
+ignores Azure's rules, so it must fit; the digits avoid names of destroyed stacks (retained runs, deleted vaults).
 """
 
 import re
 from uuid import UUID, uuid5
 
-RANDOM_DIGITS = 8
-"""Pulumi's suffix of a logical name."""
+RANDOM_DIGITS = 8  # Pulumi's suffix of a logical name
 NODES_TAG, LEAST_NODES_TAG, RUNG_TAG = "gangway-nodes", "gangway-nodes-min", "gangway-rung"
 """Tags of a scale set for the head: its maximum nodes, the job's minimum, and its position in the ladder from 0."""
 # Any constant: names below it never collide with others'.

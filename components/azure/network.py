@@ -18,12 +18,9 @@ from gangway.components.core.outputs import register_outputs
 
 # Azure Bastion documentation, "Subnet": at least a /26, with this name.
 BASTION_PREFIX, BASTION_SUBNET = 26, "AzureBastionSubnet"
-ROLES = ("fabric", "head")
-"""Roles with an application security group each: workers and the head node."""
-BASTION = "bastion"
-"""In a flow, the subnet of Azure Bastion."""
-LUSTRE_PORTS = ("988", "1019-1023")
-"""Azure Managed Lustre documentation, "Network prerequisites": in and out."""
+ROLES = ("fabric", "head")  # roles with an application security group each: workers and the head node
+BASTION = "bastion"  # in a flow, the subnet of Azure Bastion
+LUSTRE_PORTS = ("988", "1019-1023")  # Azure Managed Lustre documentation, "Network prerequisites": in and out
 # Azure allows 100 to 4096; the lowest number wins. Its default rules begin at 65000.
 FIRST_PRIORITY, LAST_PRIORITY, STEP = 100, 4096, 10
 EVERYWHERE = "*"
@@ -31,8 +28,7 @@ HTTPS = ("443",)
 # Azure Managed Lustre documentation, "Network size requirements": from the smallest file system to the largest.
 LUSTRE_PREFIXES = range(23, 28)
 NAT_IDLE_MINUTES = 4
-SERVICE_ENDPOINTS = ("Microsoft.Storage", "Microsoft.KeyVault")
-"""Services with endpoints in the subnet."""
+SERVICE_ENDPOINTS = ("Microsoft.Storage", "Microsoft.KeyVault")  # services with endpoints in the subnet
 
 
 AZURE_SERVICES: Mapping[str, str] = {
@@ -42,17 +38,13 @@ AZURE_SERVICES: Mapping[str, str] = {
     "AzureMonitor": "log lines",
     "AzureResourceManager": "a node that leaves, the head that fills a scale set",
     "Storage": "runs, data, the layers of the image",
-}
-"""Service tags reachable with `egress: endpoints`, by HTTPS, and their uses."""
-PRIVATE = frozenset({"AzureContainerRegistry", "AzureKeyVault", "Storage"})
-"""Service tags replaced by private endpoints."""
+}  # service tags reachable with `egress: endpoints`, by HTTPS, and their uses
+PRIVATE = frozenset({"AzureContainerRegistry", "AzureKeyVault", "Storage"})  # replaced by private endpoints
 
 
 @dataclass(frozen=True)
 class Flow:
-    """An allowed connection. `source`: a role of ours, an address range, or a service tag; `target`: likewise;
-    `protocol`: `*` or `Tcp`; `ports`: of the target, as Azure writes them; empty for every port.
-    """
+    """A connection between roles, address ranges or service tags; `ports`: of the target; empty for every port."""
 
     name: str
     source: str
@@ -80,9 +72,8 @@ def plan_flows(
     private_endpoints: bool = False,
     pods: tuple[str, str] | None = None,
 ) -> tuple[Flow, ...]:
-    """All allowed connections of the machines' subnet. `egress`: `endpoints` allows only Azure's services, of which
-    `private_endpoints` replace some; `pods`: ranges of a Kubernetes cluster's nodes and pods, whose NICs are in no
-    group.
+    """All allowed connections of the machines' subnet. `egress`: `endpoints` allows only Azure's services; `pods`:
+    ranges of a Kubernetes cluster's nodes and pods, whose NICs are in no group.
     """
     flows = [Flow("self", "fabric", "fabric")]
     if pods is not None:
@@ -373,7 +364,6 @@ class TrainingNetwork(pulumi.ComponentResource):
 def _declare_zone(
     label: str, name: str, args: CommonArgs, network_id: pulumi.Input[str], opts: pulumi.ResourceOptions
 ) -> tuple[privatedns.PrivateZone, privatedns.VirtualNetworkLink]:
-    """A private DNS zone of one network, and the link to it."""
     place = {**common_inputs(args), "location": "global"}
     zone = privatedns.PrivateZone(label, private_zone_name=name, **place, opts=opts)
     link = privatedns.VirtualNetworkLink(
@@ -392,9 +382,7 @@ def _group(group: network.ApplicationSecurityGroup) -> network.ApplicationSecuri
 
 
 class PrivateService(NamedTuple):
-    """`part`: the target of an endpoint, as Azure Private Link calls it. `zone`: DNS zone that maps the public name to
-    the endpoint ("Azure services DNS zone configuration").
-    """
+    """`part`: the target as Azure Private Link calls it. `zone`: maps the public name to the endpoint."""
 
     part: str
     zone: str

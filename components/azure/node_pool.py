@@ -1,6 +1,5 @@
-"""IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung of the capacity ladder. The head node fills
-the empty scale sets (`gangway.components.azure.fallback`); `up` does not change sizes, but Azure's provider sends the
-last known size with any other change: run such an `up` with `--refresh`.
+"""IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung, filled by the head node
+(`gangway.components.azure.fallback`). Azure's provider sends the last known size with any change: use `up --refresh`.
 """
 
 from collections.abc import Sequence

@@ -20,8 +20,7 @@ SECRET_USER = "4633458b-17de-408a-b874-0445c86b69e6"
 STORAGE_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
 
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
-RUN_WRITER_ACTIONS = (f"{_BLOBS}/read", f"{_BLOBS}/write")
-"""Data actions to write and list records, without delete. An overwritten blob keeps its old version."""
+RUN_WRITER_ACTIONS = (f"{_BLOBS}/read", f"{_BLOBS}/write")  # without delete; an overwritten blob keeps its old version
 
 _SET = "Microsoft.Compute/virtualMachineScaleSets"
 _CLUSTER = "Microsoft.ContainerService/managedClusters"
@@ -41,8 +40,7 @@ GROUP_WIDE: Mapping[str, str] = {
     "Microsoft.Compute/virtualMachines/deallocate/action": "only the budget's stop has it, for the head, which "
     "would fill the scale sets again",
     COST_READER: "read only; costs are told for groups, not for resources",
-}
-"""Every action and role of our identities on the whole resource group, and why there is nothing narrower."""
+}  # every action and role of our identities on the whole resource group, and why there is nothing narrower
 
 _ACCOUNT = re.compile(
     r"/subscriptions/(?P<subscription>[0-9a-f-]{36})/resourceGroups/(?P<group>[^/]{1,90})"

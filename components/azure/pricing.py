@@ -1,6 +1,4 @@
-"""The cost of the Azure resources, from the resource graph. Not included: usage that no declaration fixes
-(`components/catalog/billing.yaml` lists the types), discounts and commitments.
-"""
+"""The cost of the Azure resources. Not included: usage that no declaration fixes (see `billing.yaml`), discounts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -89,7 +87,6 @@ def _agent_pool(pool: Declared, prices: PriceList) -> Iterable[CostComponent]:
 
 
 def _control_plane(cluster: Declared, prices: PriceList) -> Iterable[CostComponent]:
-    """An AKS cluster with its minimum of system nodes."""
     name = cluster.name
     yield prices.service(f"{name}: control plane", "aks-cluster")
     for pool in cluster.inputs["agentPoolProfiles"]:

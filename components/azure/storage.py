@@ -1,6 +1,4 @@
-"""RunBucket (run records outlive the nodes) and FlowLogStore (flow logs): accounts without keys, HTTPS only.
-ImageRegistry.
-"""
+"""RunBucket (run records outlive the nodes), FlowLogStore: accounts without keys, HTTPS only; ImageRegistry."""
 
 import re
 from dataclasses import dataclass
@@ -19,8 +17,7 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.core.settling import Settling
 
 MAX_ACCOUNT_NAME = 24
-OWN_GROUP = "NetworkWatcherRG"
-"""The resource group of Azure's own watchers, one per region ("Enable or disable Azure Network Watcher")."""
+OWN_GROUP = "NetworkWatcherRG"  # of Azure's own watchers, one per region ("Enable or disable Azure Network Watcher")
 _SHORT = re.compile(r"(?P<group>[-\w.()]{1,90})/(?P<name>[-\w.]{1,80})", re.ASCII)
 KEPT_DAYS = 30
 # Distinguishes the account's name from the runs' account.
@@ -41,9 +38,7 @@ def declare_account(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> storage.StorageAccount:
-    """Declare an account. `name`: as from `gangway.components.azure.names.letters`; `sku`: replication; `rules`:
-    firewall; `key`: encrypts it with its newest version, checked daily; None for Azure's own keys.
-    """
+    """Declare an account. `sku`: replication; `rules`: firewall; `key`: its newest version; None for Azure's keys."""
     return storage.StorageAccount(
         name,
         resource_group_name=resource_group_name,
@@ -178,9 +173,8 @@ def declare_flow_log(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> network.FlowLog:
-    """Declare the flow log of a whole network, written to the account `store[0]` as the identity `store[1]`. Azure's
-    own watcher is created after the region's first network, and a log without one is refused (ParentResourceNotFound,
-    pulumi/pulumi#11430): the log follows the network after `wait_sec`.
+    """Declare the flow log of a whole network, written to the account `store[0]` as the identity `store[1]`. It follows
+    after `wait_sec`: Azure's own watcher comes after the first network (ParentResourceNotFound, pulumi/pulumi#11430).
     """
     before: list[pulumi.Resource] = []
     if watcher.by_azure and wait_sec:
@@ -285,7 +279,6 @@ class RunBucket(pulumi.ComponentResource):
         )
 
     def _blob_service(self, account: storage.StorageAccount) -> storage.BlobServiceProperties:
-        """Every version is kept; deleted ones for another week."""
         soft = storage.DeleteRetentionPolicyArgs(enabled=True, days=SOFT_DELETE_DAYS)
         return storage.BlobServiceProperties(
             f"{self._name}-runs",
@@ -299,7 +292,6 @@ class RunBucket(pulumi.ComponentResource):
         )
 
     def _lifecycle(self, account: storage.StorageAccount, service: storage.BlobServiceProperties) -> None:
-        """Non-current versions expire after a month, counted from their writing."""
         old = storage.DateAfterCreationArgs(days_after_creation_greater_than=OLD_VERSION_DAYS)
         rule = storage.ManagementPolicyRuleArgs(
             name="old-versions",
@@ -321,8 +313,7 @@ class RunBucket(pulumi.ComponentResource):
         )
 
 
-LOGIN_USER = "00000000-0000-0000-0000-000000000000"
-"""The user for a token of `az acr login --expose-token`."""
+LOGIN_USER = "00000000-0000-0000-0000-000000000000"  # the user for a token of `az acr login --expose-token`
 MAX_REGISTRY_NAME = 50
 IMAGE = "trainer"
 OLD_DAYS = 14

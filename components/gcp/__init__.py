@@ -50,8 +50,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "tpu.queued_tpu": ("QueuedTpu",),
     "tpu.reconciler": ("TpuReconciler",),
     "tpu.tpu_vm": ("TpuVm",),
-}
-"""The public components, by module."""
+}  # the public components, by module
 __all__ = [name for names in MODULES.values() for name in names]
 
 if not TYPE_CHECKING:

@@ -14,15 +14,12 @@ DELAY_MINUTES = 4
 LOOKS_FAILED = 5
 # The resource of the log agent's entries; a query must name it if several are possible.
 MONITORED_RESOURCE = "gce_instance"
-PRINTED = "jsonPayload.printed"
-"""The job's output, apart from the node's own fields such as `event`, so that a job cannot forge them."""
+PRINTED = "jsonPayload.printed"  # apart from the node's own fields such as `event`, so that a job cannot forge them
 
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """One metric from log lines. `name`: its last part; `filter`: of Cloud Logging, besides the log's name; `field`:
-    collected as a distribution; None counts lines; `unit`: in UCUM; `1` is a plain number.
-    """
+    """One metric from log lines. `field`: collected as a distribution; None counts lines; `unit`: in UCUM."""
 
     name: str
     filter: str
@@ -32,9 +29,7 @@ class MetricPlan:
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm. `name`: suffix of the resource's name; `description`: the problem and what to do; the message to
-    people; `query`: PromQL; any result rings; `severity`: CRITICAL, ERROR or WARNING.
-    """
+    """One alarm. Any result of `query` (PromQL) rings; `severity`: CRITICAL, ERROR or WARNING."""
 
     name: str
     description: str
@@ -64,8 +59,7 @@ METRICS = (
     ),
     MetricPlan("JobsEndedBadly", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'),
     MetricPlan("JobsEndedWell", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status=0'),
-)
-"""The metrics from the lines of the trainer and of the nodes' scripts."""
+)  # the metrics from the lines of the trainer and of the nodes' scripts
 
 
 def metric_name(stack: str, metric: str) -> str:
@@ -104,9 +98,7 @@ def plan_alarms(
 
 
 def _series(stack: str, metric: str, suffix: str = "") -> str:
-    """A log-based metric in PromQL: the first slash is a colon, other non-letters are underscores
-    (https://docs.cloud.google.com/monitoring/promql/promql-mapping).
-    """
+    """In PromQL's form (https://docs.cloud.google.com/monitoring/promql/promql-mapping)."""
     spelled = re.sub(r"[^a-zA-Z0-9]", "_", f"user/{metric_name(stack, metric)}")
     return f"logging_googleapis_com:{spelled}{suffix}{{monitored_resource={promql_text(MONITORED_RESOURCE)}}}"
 
@@ -165,9 +157,8 @@ def _interruptions(stack: str, per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing(stack: str, groups: Sequence[str], num_nodes: int) -> AlarmPlan:
-    """All rungs together hold fewer nodes than wanted, in a third of the last 90 minutes, since a node that is replaced
-    repeatedly is up most of the time. Silent in the first 90 minutes with nodes, for a day after a successful job
-    unless there are steps again, and if no node ever came: `up` and the group's errors report that.
+    """Fewer nodes than wanted in a third of the last 90 minutes, since a node that is replaced repeatedly is up most of
+    the time. Silent in the first 90 minutes, for a day after a successful job, and if no node ever came.
     """
     sizes = _sizes(groups)
     # Empty groups may have no point.

@@ -23,12 +23,9 @@ from gangway.components.gcp.identity import (
 )
 from gangway.components.gcp.monitoring import check_budget_emails, declare_channels
 
-STOP_PERMISSIONS = ("compute.instanceGroupManagers.list", "compute.instances.stop")
-"""On the whole project."""
-POOL_PERMISSIONS = ("container.clusters.get", "container.clusters.update", "container.operations.get")
-"""Additional ones for node pools."""
-PAUSE_PERMISSIONS = ("cloudscheduler.jobs.get", "cloudscheduler.jobs.pause")
-"""Additional ones for the reconciler of TPU slices."""
+STOP_PERMISSIONS = ("compute.instanceGroupManagers.list", "compute.instances.stop")  # on the whole project
+POOL_PERMISSIONS = ("container.clusters.get", "container.clusters.update", "container.operations.get")  # for node pools
+PAUSE_PERMISSIONS = ("cloudscheduler.jobs.get", "cloudscheduler.jobs.pause")  # more for the reconciler of TPU slices
 MESSAGE = "google.cloud.pubsub.topic.v1.messagePublished"
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
@@ -169,7 +166,6 @@ class Budget(pulumi.ComponentResource):
         )
 
     def _stop(self, topic: pubsub.Topic, percent: float) -> None:
-        """The workflow, and its trigger on `topic`."""
         args, label = self._args, f"{self._name}-stop"
         if args.get("groups_condition") is None and args.get("group_ids", []) != []:
             raise InputError(
@@ -187,7 +183,6 @@ class Budget(pulumi.ComponentResource):
         self._trigger(label, topic, workflow, account)
 
     def _environment(self, percent: float) -> dict[str, pulumi.Input[str]]:
-        """The workflow's variables, with lists as JSON: a variable is a string."""
         args = self._args
         lists = {
             "GROUPS": args.get("group_ids", []),
@@ -202,7 +197,6 @@ class Budget(pulumi.ComponentResource):
         }
 
     def _account(self, label: str) -> tuple[serviceaccount.Account, list[pulumi.Resource]]:
-        """One account for the trigger and the workflow."""
         args, project, title = self._args, self._args["project"], f"Gangway {self._args['tag_value']}: stop"
         account = serviceaccount.Account(
             label,

@@ -27,8 +27,7 @@ from gangway.components.core.limits import QuotaNeed, count_nodes, no_quota
 from gangway.components.gcp.fabric import plan_fabric_networks
 from gangway.components.gcp.slices import SlicePlan
 
-OFFERED = ("reservation", "flex-start", "spot", "on-demand")
-"""The kinds of rungs that Compute Engine has."""
+OFFERED = ("reservation", "flex-start", "spot", "on-demand")  # the kinds of rungs that Compute Engine has
 
 # A reservation of this project, or a shared one of another; optionally a block of it.
 _NAME = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -38,13 +37,8 @@ _RESERVATION = re.compile(rf"(projects/{_PROJECT}/reservations/)?{_NAME}(/reserv
 
 @dataclass(frozen=True)
 class Provisioning:
-    """Scheduling and reservation of an instance template, in the API's words.
-
-    Attributes:
-        automatic_restart: whether Compute Engine restarts an instance that it has ended.
-        termination_action: for an interrupted instance; None for none.
-        reservation: None uses none, not even an open one.
-        run_duration_sec: until an instance is deleted; None for no limit.
+    """Scheduling and reservation of an instance template, in the API's words. `reservation`: None uses none, not even
+    an open one; `run_duration_sec`: until an instance is deleted.
     """
 
     model: Literal["STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND"]
@@ -122,9 +116,8 @@ def rung_zone(rung: AnyRung | RungPlan, own: str) -> str:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The stack's settings that a ladder must match. `zone`: the cluster's, where the file system is; `zone_assumed`:
-    neither the cluster nor a rung names it; `num_nodes_min`: the fewest nodes with which the job continues;
-    `num_nodes_max`: the requested nodes; `max_hours`: limit of the job.
+    """The stack's settings that a ladder must match. `zone`: the file system's; `zone_assumed`: no setting names it;
+    `num_nodes_min`: the fewest nodes with which the job continues; `num_nodes_max`: the requested nodes.
     """
 
     machine: GcpMachineType
@@ -278,9 +271,7 @@ TPU_QUOTAS: Mapping[str, tuple[str, str]] = {
     "v5p": ("TPUV5PPerProjectPerZoneForTPUAPI", "TPUV5PPreemptiblePerProjectPerZoneForTPUAPI"),
     "v6e": ("TPUV6EPerProjectPerZoneForTPUAPI", "TPUV6EPreemptiblePerProjectPerZoneForTPUAPI"),
 }
-"""The TPU API's, by generation, on demand and preemptible: from errors and `gcloud beta quotas info` of projects. Other
-generations' names were not found.
-"""
+"""By generation, on demand and preemptible; from errors and `gcloud beta quotas info`. Other names were not found."""
 POOL_QUOTAS: Mapping[str, tuple[str, str]] = {
     "v4": ("'TPU v4 PodSlice chips'", "'Preemptible TPU v4 PodSlice chips'"),
     "v5e": (

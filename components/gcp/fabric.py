@@ -11,8 +11,7 @@ from gangway.components.core.job import Volume
 
 NicType = Literal["GVNIC", "MRDMA"]
 
-MAIN = "main"
-"""The stack's own network, with the first NIC of every machine."""
+MAIN = "main"  # the stack's own network, with the first NIC of every machine
 # The VPC maximum (VPC documentation, "Maximum transmission unit"); Google advises it for Managed Lustre.
 JUMBO_MTU_BYTES = 8896
 _REGISTRY = "us-docker.pkg.dev/gce-ai-infra"
@@ -39,12 +38,8 @@ class InterfacePlan:
 
 @dataclass(frozen=True)
 class FabricNetwork:
-    """A VPC network besides the stack's own.
-
-    Attributes:
-        name: `host-1` (a second host NIC), `gpu-1` ... (one GPU NIC each) or `rdma`.
-        num_subnets: one per NIC.
-        profile: makes it an RDMA network in one zone; None for an ordinary one.
+    """A VPC network besides the stack's own. `name`: `host-1`, `gpu-1` ... or `rdma`; `num_subnets`: one per NIC;
+    `profile`: makes it an RDMA network in one zone; None for an ordinary one.
     """
 
     name: str
@@ -93,13 +88,8 @@ def plan_fabric_networks(machine: GcpMachineType, zone: str) -> tuple[FabricNetw
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """Host requirements of a plug-in that an image may lack.
-
-    Attributes:
-        kernel_modules: built for the running kernel if the image lacks them.
-        kernel: package of a patched kernel; empty for the image's own.
-        unsigned: whether Secure Boot would refuse any of it.
-        aperture_device: PCI vendor:device whose `resource` files go to `/dev/aperture_devices`; empty for none.
+    """Host requirements of a plug-in that an image may lack. `kernel`: patched; empty for the image's own; `unsigned`:
+    whether Secure Boot would refuse any of it; `aperture_device`: PCI vendor:device; empty for none.
     """
 
     kernel_modules: tuple[str, ...] = ()
@@ -110,9 +100,7 @@ class HostNeeds:
 
 @dataclass(frozen=True)
 class SideContainer:
-    """A daemon beside the job on each node, with the host's network and all GPUs. `entrypoint`: empty for the image's
-    own; `ready_text`: in its log once it serves; empty if there is none.
-    """
+    """A daemon beside the job on each node, with the host's network and all GPUs. `ready_text`: in its log, if any."""
 
     name: str
     image: str
@@ -126,9 +114,8 @@ class SideContainer:
 
 @dataclass(frozen=True)
 class NcclPlugin:
-    """A NCCL plug-in. `name`: gib, tcpxo or tcpx; `image`: its installer, run with `install_args` and
-    `install_volumes`; `env`: of the container, after `env_script` if there is one; `side`: the daemon, None for none;
-    `qualified_nccl`: version qualified by Google; empty if none is named.
+    """A NCCL plug-in. `image`: its installer; `env`: of the container, after `env_script` if there is one; `side`: the
+    daemon, None for none; `qualified_nccl`: version qualified by Google; empty if none is named.
     """
 
     name: str
@@ -328,9 +315,7 @@ def _needs_kernel(machine: GcpMachineType, path: str) -> Finding:
 
 
 def _nccl_finding(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) -> Finding:
-    """A public set-up of several A3 Mega with torch 2.11 and its NCCL 2.28.9 saw corrupted memory handles, and preloads
-    2.28.7. With our torch neither version is tested.
-    """
+    """Several A3 Mega with torch 2.11 and NCCL 2.28.9 saw corrupted memory handles; both are untested here."""
     proven = f"nor that {plugin.name} works in a container that is neither root nor privileged. Where they do not,"
     if preloaded := plugin.env.get("LD_PRELOAD"):
         message = (

@@ -1,6 +1,4 @@
-"""GkeCluster: a regional GKE cluster of private nodes with a small system pool, a mostly private control plane, and its
-nodes' service account.
-"""
+"""GkeCluster: a regional GKE cluster of private nodes with a small system pool, and its nodes' service account."""
 
 from typing import Any, NotRequired, TypedDict
 
@@ -17,8 +15,7 @@ from gangway.components.gcp.launch import SCOPES
 from gangway.components.kubernetes.manifest import kubeconfig_text
 
 SYSTEM_MACHINE_TYPE = "e2-standard-4"
-SYSTEM_NODES = (1, 3)
-"""Minimum and maximum nodes of the system pool."""
+SYSTEM_NODES = (1, 3)  # minimum and maximum nodes of the system pool
 SYSTEM_DISK_GIB = 100
 # Beside pods (`gke_plan`), in the same range of RFC 6598: 4,096 services.
 SERVICES_CIDR = "100.127.240.0/20"
@@ -124,7 +121,6 @@ class GkeCluster(pulumi.ComponentResource):
         )
 
     def _network(self) -> dict[str, Any]:
-        """Private nodes, and a control plane with a private address."""
         args = self._args
         ranges = args.get("api_cidrs", [])
         return {
@@ -194,7 +190,6 @@ class GkeCluster(pulumi.ComponentResource):
         }
 
     def _observed(self) -> dict[str, Any]:
-        """Logs and metrics, including GPUs; costs per namespace in the bill."""
         gpus = ["DCGM"] if self._args["gpus"] else []
         return {
             "logging_config": container.ClusterLoggingConfigArgs(
@@ -257,8 +252,7 @@ def get_kubeconfig(cluster: str, endpoint: str, authority: str = "") -> str:
     return kubeconfig_text(cluster, [{"name": cluster, "cluster": {"server": f"https://{endpoint}", **trusted}}], login)
 
 
-NODE_ROLE = "roles/container.defaultNodeServiceAccount"
-"""GKE documentation, "Minimum permissions for nodes"."""
+NODE_ROLE = "roles/container.defaultNodeServiceAccount"  # GKE documentation, "Minimum permissions for nodes"
 
 
 # Pods get no grant: Google identifies a pod by project, namespace and service account, so a grant would apply to every

@@ -1,6 +1,4 @@
-"""Plans the node pools of a GKE cluster: one per rung of the ladder, or per slice of several hosts, since GKE creates
-and deletes such a pool as a whole.
-"""
+"""Plans the node pools of a GKE cluster: one per rung, or per slice of several hosts, which GKE makes as a whole."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +15,7 @@ from gangway.components.gcp.launch import boot_disk_type
 from gangway.components.gcp.slices import SlicePlan, plan_slice
 from gangway.components.kubernetes.spec import HOST
 
-MAX_NAME = 40
-"""Of clusters and node pools (GKE API, `Cluster.name` and `NodePool.name`)."""
+MAX_NAME = 40  # of clusters and node pools (GKE API, `Cluster.name` and `NodePool.name`)
 
 # GKE's names of accelerators by series (GKE documentation, "About GPUs in GKE"; Google's xpk of 2026-06-25 has the same
 # names).
@@ -50,8 +47,7 @@ MAX_PODS, _ADDRESSES_BITS = 32, 6
 # Outside all our VPCs and GPU NICs (RFC 6598); pods have addresses of their own.
 _PODS_FROM = "100.64.0.0"
 _LEAST_PODS_PREFIX, _MOST_PODS_PREFIX = 17, 12
-MAX_NODES = 2 ** (32 - _MOST_PODS_PREFIX - _ADDRESSES_BITS) - 8
-"""Nodes with addresses for their pods, minus system and upgrade nodes."""
+MAX_NODES = 2 ** (32 - _MOST_PODS_PREFIX - _ADDRESSES_BITS) - 8  # by pods' addresses; 8: system, upgrades
 
 
 @dataclass(frozen=True)
@@ -87,8 +83,7 @@ class NodeKind:
 @dataclass(frozen=True)
 class PoolPlan:
     """One node pool. `suffix`: of its name: `0-spot`, or `0-spot-2` for the third slice; `run_duration_sec`: until a
-    node is deleted; None for no limit; `reservation`: full name; None for none; `compact`: whether GKE places the nodes
-    together; `queued`: whether nodes come all at once, only by a ProvisioningRequest.
+    node is deleted; `queued`: whether nodes come all at once, only by a ProvisioningRequest.
     """
 
     suffix: str

@@ -88,8 +88,7 @@ ON_REQUEST: Mapping[str, tuple[str, ...]] = {
     "perimeter": ("accesscontextmanager",),
     "stop": ("eventarc", "workflows", "workflowexecutions"),
     "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
-}
-"""Optional parts of a stack, and their APIs."""
+}  # optional parts of a stack, and their APIs
 
 AGENT_DOMAINS: Mapping[str, str] = {
     "compute": "compute-system",
@@ -101,8 +100,7 @@ AGENT_DOMAINS: Mapping[str, str] = {
     "secretmanager": "gcp-sa-secretmanager",
     "tpu": "cloud-tpu",
     "workflows": "gcp-sa-workflows",
-}
-"""Services that act in a project as `service-<number>@<domain>.iam.gserviceaccount.com`."""
+}  # which act in a project as `service-<number>@<domain>.iam.gserviceaccount.com`
 ROTATION_SEC = 90 * 24 * 3600
 # Time to notice that encrypted data is still needed after a destroy.
 DELETION_SEC = 30 * 24 * 3600
@@ -124,8 +122,7 @@ RUN_WRITER = "roles/storage.objectUser"
 IMAGE_READER = "roles/artifactregistry.reader"
 KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 GROUP_PERMISSIONS = ("compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update")
-"""To leave, fill and empty groups: granted only for groups with the stack's tag
-(`gangway.components.gcp.node_pool`)."""
+"""To leave, fill and empty groups: only for groups with the stack's tag (`gangway.components.gcp.node_pool`)."""
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 
 
@@ -291,8 +288,7 @@ PROJECT_WIDE: Mapping[str, str] = {
     "lustre.operations.get": "read only; an operation is not known beforehand",
     "tpu.nodes.delete": "the nodes of a queued resource, which goes with them: neither takes a policy",
     "tpu.queuedResources.delete": "queued resources take no policy; the hosts of slices that leave have it",
-}
-"""Every role and permission of our accounts on a whole project, and why there is nothing narrower."""
+}  # every role and permission of our accounts on a whole project, and why there is nothing narrower
 
 
 def get_bucket(url: str) -> str:

@@ -19,9 +19,7 @@ MACHINE_TYPE = "e2-medium"
 ROOT_VOLUME_GIB = 60
 _DNS_TTL_SEC = 60
 GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580"
-"""Canonical's image with NVIDIA's signed driver 580, for CUDA 13, without Docker. Google's cluster-toolkit of
-2026-06-25 builds on this family for A3 Mega, A3 Ultra and A4.
-"""
+"""Canonical's image with NVIDIA's signed driver 580, without Docker, as in Google's cluster-toolkit of 2026-06-25."""
 # Only IAM limits the service account; narrower scopes are the older way (Compute Engine documentation, "Service
 # accounts": "set the full cloud-platform scope").
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
@@ -143,9 +141,7 @@ class HeadNode(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """Settings of all nodes of a pool, for any rung. `subnet_ids`: of the machine's interfaces, in order;
-    `secure_boot`: load only signed kernels and modules; `kms_key_name`: encrypts the disk; None for Google's own.
-    """
+    """Settings of all nodes of a pool. `subnet_ids`: of the interfaces, in order; `kms_key_name`: of the disk."""
 
     project: str
     region: str
@@ -166,9 +162,7 @@ def boot_disk_type(machine: GcpMachineType) -> str:
 
 
 def instance_metadata(user_data: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:
-    """`user_data` is base64, gzipped or not: cloud-init's `DataSourceGCE` decodes it by `user-data-encoding`. A
-    start-up script would run on every boot, without files, units or packages.
-    """
+    """`user_data` is base64, gzipped or not: cloud-init decodes it. A start-up script would run on every boot."""
     return {
         "user-data": user_data,
         "user-data-encoding": "base64",
@@ -187,9 +181,7 @@ def instance_template(
     provisioning: Provisioning,
     opts: pulumi.ResourceOptions,
 ) -> compute.InstanceTemplate:
-    """A template for one machine type and provisioning. Its labels are fixed at creation: whatever launches machines
-    from it sets the current ones.
-    """
+    """A template for one machine type. Its labels are fixed: whatever launches from it sets the current ones."""
     first_labels = pulumi.ResourceOptions(ignore_changes=["labels", "disks[0].labels"])
     return compute.InstanceTemplate(
         name,

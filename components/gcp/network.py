@@ -19,8 +19,7 @@ from gangway.components.gcp.fabric import JUMBO_MTU_BYTES, MAIN, FabricNetwork, 
 
 # Identity-Aware Proxy documentation, "Using IAP for TCP forwarding": the source of its connections.
 IAP_RANGE = "35.235.240.0/20"
-ROLES = ("fabric", "head")
-"""Roles with a network tag each: workers and the head node."""
+ROLES = ("fabric", "head")  # roles with a network tag each: workers and the head node
 # Managed Lustre documentation, "Configure a VPC network": its servers call clients back on this port.
 LUSTRE_PORT = 988
 # The lowest of a rule: just above the implicit denial.
@@ -121,9 +120,8 @@ def declare_lock_callbacks(
     tags: Sequence[pulumi.Input[str]],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.CustomResource:
-    """Let NFSv3 servers notify machines with `tags` of a freed lock (Filestore, "Configure firewall rules"); without it
-    a machine polls twice a minute. The ports of lockd and statd vary, so all are open to `servers`, the file system's
-    range.
+    """Let NFSv3 servers notify machines of a freed lock (Filestore, "Configure firewall rules"); without it they poll
+    twice a minute. The ports of lockd and statd vary, so all are open to `servers`.
     """
     return compute.Firewall(
         f"{name}-nfs-locks",
@@ -179,9 +177,7 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Disjoint ranges (required for a machine's NICs): `private_cidr` a quarter; `fabric_cidrs` in the machine's order;
-    `services_cidr` an eighth, at least the /23 of one Managed Lustre.
-    """
+    """Disjoint ranges (required for a machine's NICs); `services_cidr`: at least the /23 of one Managed Lustre."""
 
     private_cidr: str
     fabric_cidrs: tuple[str, ...]

@@ -1,7 +1,6 @@
-"""GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder. Lower rungs
-start empty and are filled by the head node (`gangway.components.gcp.fallback`), so `up` does not change their size. A
-flex-start rung gets its nodes by a resize request, all at once; replace an expired one with `pulumi up --replace`.
-GroupTag: a tag on the stack's groups, for IAM conditions.
+"""GpuNodePool: GPU nodes with their NICs, one group per rung. Lower rungs start empty and are filled by the head node
+(`gangway.components.gcp.fallback`); `up` does not change their size. A flex-start rung gets its nodes by a resize
+request; replace an expired one with `pulumi up --replace`. GroupTag: for IAM conditions on the groups.
 """
 
 from collections.abc import Sequence
@@ -236,7 +235,6 @@ class GpuNodePool(pulumi.ComponentResource):
         return group
 
     def _resize_request(self, suffix: str, group: compute.InstanceGroupManager, duration_sec: int) -> None:
-        """Request all nodes of the first rung at once. The head requests those of lower rungs."""
         compute.ResizeRequest(
             f"{self._name}-{suffix}",
             project=self._args["project"],

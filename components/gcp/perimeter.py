@@ -15,8 +15,7 @@ from gangway.components.core.outputs import register_outputs
 RESTRICTED = tuple(
     f"{service}.googleapis.com"
     for service in ("artifactregistry", "compute", "logging", "monitoring", "secretmanager", "storage", "tpu")
-)
-"""Services of a perimeter: all that machines call (VPC Service Controls, "Supported products and limitations")."""
+)  # services of a perimeter: all that machines call (VPC Service Controls, "Supported products and limitations")
 
 # "Supported service method restrictions": Cloud Storage has methods; Artifact Registry has none.
 READ_METHODS = {

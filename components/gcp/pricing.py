@@ -1,6 +1,4 @@
-"""The cost of the Google Cloud resources, from the resource graph. Not included: usage that no declaration fixes
-(`components/catalog/billing.yaml` lists the types), key versions after the first, discounts and commitments.
-"""
+"""The cost of the Google Cloud resources, without usage that no declaration fixes (`billing.yaml`) and discounts."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,8 +28,7 @@ INSTANCE = "gcp:compute/instance:Instance"
 NODE_POOL = "gcp:container/nodePool:NodePool"
 # Cloud NAT pricing: per machine up to the first, above it a flat price. The second is machines per address at 64 ports.
 NAT_MACHINES, NAT_MACHINES_PER_ADDRESS = 32, 1008
-_KINDS: Mapping[str, Kind] = {"spot": "spot", "flex-start": "flex-start"}
-"""How a market's price is resolved; any other is on demand."""
+_KINDS: Mapping[str, Kind] = {"spot": "spot", "flex-start": "flex-start"}  # others are on demand
 MARKETS = {"SPOT": "spot", "FLEX_START": "flex-start", "RESERVATION_BOUND": "reservation"}
 
 
@@ -81,7 +78,6 @@ def _group(name: str, template: Mapping[str, Any], size: int, lower: int, prices
 
 
 def _sizes(resources: Sequence[Declared]) -> dict[str, int]:
-    """Nodes of each group by name: its own size, and that of a resize request of the same name."""
     sizes = {r.name: int(r.inputs.get("targetSize") or 0) for r in resources if r.type == GROUP}
     for request in resources:
         if request.type == RESIZE_REQUEST:
@@ -159,7 +155,6 @@ def _chips(name: str, generation: str, chips: int, market: str, region: str, sta
 
 
 def _queued_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A directly requested slice in the form of a queued one."""
     scheduling = inputs.get("schedulingConfig") or {}
     return {
         "accelerator_type": inputs.get("acceleratorType"),

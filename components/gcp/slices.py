@@ -20,15 +20,9 @@ TOPOLOGY_PATTERN = re.compile(r"[0-9]+(x[0-9]+){1,2}")
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """One slice.
-
-    Attributes:
-        accelerator_type: the Cloud TPU API's name, for the default topology of its size.
-        topology: chips along each side, such as `4x8x8`.
-        default_topology: False makes the request use `api_type` and `topology` instead of `accelerator_type`.
-        hosts: virtual machines, each with `chips_per_host` chips.
-        processes: PyTorch/XLA devices: the job's world size.
-        api_type: AcceleratorConfig.type; None if the Cloud TPU API does not create such slices.
+    """One slice. `accelerator_type`: for the default topology of its size; `topology`: chips along each side, such as
+    `4x8x8`; `processes`: PyTorch/XLA devices, the job's world size; `api_type`: AcceleratorConfig.type; None if the
+    Cloud TPU API does not create such slices.
     """
 
     generation: str
@@ -51,9 +45,8 @@ def plan_slice(
     topology: str | None = None,
     place: str = PLACE,
 ) -> SlicePlan:
-    """The slice that all given settings describe; they must imply a generation and a size. `accelerator_type`
-    (`v5p-512`) has both; `chips` are not TensorCores; `topology` defaults to the one nearest to a cube. InputError at
-    `place`: no such generation, size or topology (with the nearest), or a contradiction.
+    """The slice that all given settings describe. `chips` are not TensorCores; `topology` defaults to the one nearest
+    to a cube. InputError at `place`: no such generation, size or topology (with the nearest), or a contradiction.
     """
     if generation is None and accelerator_type is None:
         raise InputError(

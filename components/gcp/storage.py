@@ -1,6 +1,4 @@
-"""LustreFileSystem (Managed Lustre), Filestore (NFS), RunBucket, HeadFiles (`up` writes, the head reads),
-ImageRegistry.
-"""
+"""LustreFileSystem (Managed Lustre), Filestore, RunBucket, HeadFiles (`up` writes, the head reads), ImageRegistry."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -115,9 +113,8 @@ def plan_filestore(
 
 
 def import_request(instance: str, source: str) -> ImportRequest:
-    """Fill DATA_PATH of `instance` (`projects/P/locations/Z/instances/I`) from `gs://bucket/prefix`; sent by the head
-    or a node once DATA_PATH exists. The token needs `lustre.instances.importData`, and Managed Lustre's service agent
-    read access to the bucket.
+    """Fill DATA_PATH of `instance` from `gs://bucket/prefix`; sent by the head or a node once DATA_PATH exists. The
+    token needs `lustre.instances.importData`, and Managed Lustre's service agent read access to the bucket.
     """
     # A path inside a bucket has to end with a slash.
     body = {"gcsPath": {"uri": f"{source.rstrip('/')}/"}, "lustrePath": {"path": DATA_PATH}}
@@ -141,7 +138,6 @@ def _check_foreign(
 
 
 def _other_tiers(tiers: Mapping[str, FilestoreTier], capacity_gib: int) -> str:
-    """Filestore's tiers of this size; the plan shows their price."""
     names = [name for name, tier in tiers.items() if sizes_around(tier, capacity_gib) == [capacity_gib]]
     return "".join(f", or tier: {name} with the {capacity_gib} GiB" for name in names)
 
@@ -220,9 +216,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         )
 
     def _grant_import(self, source: str) -> storage.BucketIAMMember:
-        """Grant the service agent of Managed Lustre read access to the bucket of `source`, with the role of Google's
-        guide: https://docs.cloud.google.com/managed-lustre/docs/transfer-data.
-        """
+        """Read access for the agent: https://docs.cloud.google.com/managed-lustre/docs/transfer-data."""
         agent = projects.ServiceIdentity(
             f"{self._name}-lustre", project=self._args["project"], service="lustre.googleapis.com", opts=self._child
         )
@@ -355,7 +349,6 @@ class RunBucket(pulumi.ComponentResource):
 
 
 def _lifecycle() -> list[storage.BucketLifecycleRuleArgs]:
-    """Every version is kept; overwritten ones and unfinished uploads expire."""
     overwritten = storage.BucketLifecycleRuleConditionArgs(
         days_since_noncurrent_time=NONCURRENT_DAYS, with_state="ARCHIVED"
     )
@@ -400,8 +393,7 @@ class HeadFiles(pulumi.ComponentResource):
         register_outputs(self)
 
 
-LOGIN_USER = "oauth2accesstoken"
-"""The user for a short-lived access token."""
+LOGIN_USER = "oauth2accesstoken"  # the user for a short-lived access token
 IMAGE = "trainer"
 KEPT_BUILDS = 10
 # Versions per build: an index, the image, its provenance, the cache.

@@ -1,7 +1,4 @@
-"""Existing machines, set up and cleaned up over SSH.
-
-There is no network, identity, registry or budget, and the machines mount their own file systems.
-"""
+"""Existing machines, set up over SSH: no network, identity, registry or budget; they mount their own file systems."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -13,8 +10,7 @@ if TYPE_CHECKING:
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "node_pool": ("HostPool",),
-}
-"""The public components, by module."""
+}  # the public components, by module
 __all__ = [name for names in MODULES.values() for name in names]
 
 if not TYPE_CHECKING:

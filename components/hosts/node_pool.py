@@ -12,14 +12,10 @@ from gangway.components.core.capacity import LADDER, AnyRung, OnDemand
 from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 
-INSTALLED = "/opt/gangway/installer.sh"
-"""The script's path on a machine, outside home folders so that removal does not depend on them."""
-MEMBER_KEY = "/etc/gangway/member.pem"
-"""The machine's member key: readable by root only, never in the script."""
-SIGNING_KEY = "/etc/gangway/signing.pem"
-"""The key that signs the run's record, likewise."""
-MUNGE_KEY = "/etc/gangway/munge.key"
-"""The munge key of a Slurm, likewise."""
+INSTALLED = "/opt/gangway/installer.sh"  # outside home folders so that removal does not depend on them
+MEMBER_KEY = "/etc/gangway/member.pem"  # the machine's member key: readable by root only, never in the script
+SIGNING_KEY = "/etc/gangway/signing.pem"  # the key that signs the run's record, likewise
+MUNGE_KEY = "/etc/gangway/munge.key"  # the munge key of a Slurm, likewise
 DIAL_TRIES = 5
 # The SSH user is root or has passwordless sudo: there is no terminal to type a password.
 _AS_ROOT = 'as_root=; [ "$(id -u)" = 0 ] || as_root="sudo -n"'

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     import pulumi
 
 INTERFACE = "gangway"
-WIREGUARD_FILE = f"/etc/wireguard/{INTERFACE}.conf"
-"""The path of wg-quick(8): readable by root only, never in the machine's script."""
+WIREGUARD_FILE = f"/etc/wireguard/{INTERFACE}.conf"  # of wg-quick(8); root only, never in the machine's script
 
 
 class Peer(NamedTuple):

@@ -1,7 +1,5 @@
-"""OpenStack: Pulumi components of a GPU cluster in a private cloud, and the pure planning behind them.
-
-There is no budget (CloudKitty only rates past usage), registry, log service, or customer key for volumes (an encrypted
-volume type belongs to the administrator).
+"""OpenStack: Pulumi components of a GPU cluster in a private cloud. There is no budget (CloudKitty only rates past
+usage), registry, log service, or customer key for volumes (an encrypted volume type belongs to the administrator).
 """
 
 from collections.abc import Mapping
@@ -24,8 +22,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "network": ("TrainingNetwork",),
     "node_pool": ("NodePool",),
     "storage": ("ManilaShare", "RunBucket"),
-}
-"""The public components, by module."""
+}  # the public components, by module
 __all__ = [name for names in MODULES.values() for name in names]
 
 if not TYPE_CHECKING:

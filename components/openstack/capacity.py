@@ -1,8 +1,6 @@
-"""The capacity ladder in OpenStack: one rung, on demand or in a Blazar reservation.
-
-Sources: Blazar's "Flavor-based instance reservation" and "Host reservation", and its Nova filter
-(openstack/blazar-nova, blazar_filter.py): the hint `reservation` requests reserved hosts only; a reserved flavour is a
-separate flavour, which fits no host together with the hint.
+"""The capacity ladder in OpenStack: one rung, on demand or in a Blazar reservation. Sources: Blazar's "Flavor-based
+instance reservation", "Host reservation", and openstack/blazar-nova, blazar_filter.py: the hint `reservation` requests
+reserved hosts only; a reserved flavour fits no host together with the hint.
 """
 
 import re
@@ -12,10 +10,8 @@ from dataclasses import dataclass
 from gangway.components.core.capacity import LADDER, AnyRung, OnDemand, Reservation, RungPlan, Spot, check_kinds
 from gangway.components.core.findings import InputError
 
-OFFERED = ("reservation", "on-demand")
-"""The kinds of rungs in OpenStack."""
-RESERVED_FLAVOUR = "reservation:"
-"""Prefix of a reserved flavour; the reservation's id follows."""
+OFFERED = ("reservation", "on-demand")  # the kinds of rungs in OpenStack
+RESERVED_FLAVOUR = "reservation:"  # prefix of a reserved flavour; the reservation's id follows
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 

@@ -15,8 +15,7 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.openstack.machine_secrets import SECRETS_TAG, SIGNATURE_TAG
 from gangway.components.openstack.tags import ROLE_TAG, tag_words
 
-HEAD_ROOT_GIB = 64
-"""Size of a boot volume, which holds the trainer's image."""
+HEAD_ROOT_GIB = 64  # size of a boot volume, which holds the trainer's image
 # Nova documentation, "Provide user data to instances": maximum bytes of base64.
 USER_DATA_LIMIT_BYTES = 65_535
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -86,9 +85,8 @@ class HeadNode(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class BootSource:
-    """The boot disk of an instance. `image_id`: empty if the image is named; `image_name`: empty if its id is known;
-    `volume_gib`: of the volume with a copy of the image; None for the flavour's disk; `volume_type`: of that volume;
-    None for the cloud's default.
+    """The boot disk of an instance. `image_id`: empty if the image is named, and vice versa; `volume_gib`: None for the
+    flavour's disk; `volume_type`: None for the cloud's default.
     """
 
     image_id: str
@@ -116,9 +114,7 @@ class BootSource:
 
 
 def plan_boot_source(image: str, volume_gib: int | None, volume_type: str | None, place: str = "image") -> BootSource:
-    """Choose the boot disk; `volume_gib` None uses the flavour's. InputError at `place`: a volume of a named image,
-    since Nova copies images by id only.
-    """
+    """Choose the boot disk. InputError at `place`: a volume of a named image, since Nova copies images by id only."""
     is_id = _UUID.fullmatch(image) is not None
     if volume_gib is not None and not is_id:
         raise InputError(
@@ -181,10 +177,8 @@ def declare_instance(
     opts: pulumi.ResourceOptions,
     **further: Any,
 ) -> compute.Instance:
-    """An instance on these ports; the first has the default route. `further`: inputs of `compute.Instance`.
-
-    An instance is stopped before it is deleted, so that the job saves. One that has shut itself down is not started
-    again by a later `up`. `ports` belong to this instance only: it is deleted before another takes them.
+    """An instance on these ports; the first has the default route. It is stopped before it is deleted, so that the job
+    saves, and not started again after it has shut itself down. It is deleted before another takes its `ports`.
     """
     stays = pulumi.ResourceOptions(
         ignore_changes=["powerState"],

@@ -1,7 +1,5 @@
-"""MachineSecrets: the machines' secrets in a private object behind a URL that expires after some hours.
+"""MachineSecrets: machines' secrets in an object behind a URL that expires, as OpenStack machines have no identity.
 NodeIdentity: their application credential, which may only write runs to their container.
-
-OpenStack machines have no identity of their own to request secrets with.
 """
 
 import hashlib
@@ -16,14 +14,10 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.core.pinned import pinned_secret
 from gangway.components.openstack.tags import header_tags
 
-RENEWED_EVERY_HOURS = 6
-"""Each such period the first `up` signs a new URL."""
-VALID_HOURS = 8
-"""Life of a URL: its period, and two hours for the last machine created with it to boot."""
+RENEWED_EVERY_HOURS = 6  # each such period the first `up` signs a new URL
+VALID_HOURS = 8  # life of a URL: its period, and two hours for the last machine created with it to boot
 SECRETS_TAG, SIGNATURE_TAG = "gangway:secrets", "gangway:secrets-signature"
-"""Metadata items of a server, which change while it lives: the place of its secrets, and the signature. Nova takes 255
-characters an item, hence two.
-"""
+"""Metadata items of a server: the place of its secrets and the signature, apart, as Nova takes 255 characters each."""
 KEY_HEADER = "Temp-URL-Key"
 # Swift takes SHA-256 and, in newer releases, no SHA-1; Ceph documents only SHA-1 ("Temp URL Operations").
 SWIFTS_DIGEST, CEPHS_DIGEST = "sha256", "sha1"

@@ -15,8 +15,7 @@ from gangway.components.core.network import HeadPortsArgs, private_network
 from gangway.components.core.outputs import register_outputs
 from gangway.components.openstack.tags import tag_words
 
-ROLES = ("fabric", "head")
-"""Roles with a security group each: workers and the head node."""
+ROLES = ("fabric", "head")  # roles with a security group each: workers and the head node
 ANYWHERE = "0.0.0.0/0"
 METADATA_CIDR = "169.254.169.254/32"
 EVERY_PORT = (1, 65535)
@@ -28,9 +27,7 @@ SERVICES_PLACE = "gangway:openstack.service_cidrs"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a role's security group. `remote`: a role, or an address range; `protocol`: None for every protocol;
-    `ports`: first and last; None for every port.
-    """
+    """One rule of a security group. `remote`: a role, or an address range; `protocol`, `ports`: None for every one."""
 
     name: str
     role: str
@@ -47,8 +44,8 @@ def plan_rules(
     service_cidrs: Sequence[str] = (),
     dns_nameservers: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
-    """All rules of the firewall. `egress`: `endpoints` allows only `service_cidrs`: Keystone, object store, file
-    servers, registry; `dns_nameservers`: empty for the network's own.
+    """All rules of the firewall. `egress`: `endpoints` allows only `service_cidrs`; `dns_nameservers`: empty for the
+    network's own.
     """
     rules = [Rule("self", "fabric", "ingress", "fabric")]
     if head is not None:
@@ -93,9 +90,8 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Address plan. Machines' addresses are fixed, so Prometheus and the rendezvous need no names. `cidr`: of the only
-    subnet; `gateway`: the router's address in it; `head`: the head node's; `pool`: Neutron's dynamic range for file
-    servers and agents: the upper half.
+    """Address plan. Machines' addresses are fixed, so Prometheus and the rendezvous need no names. `pool`: Neutron's
+    dynamic range for file servers and agents: the upper half.
     """
 
     cidr: str

@@ -1,7 +1,5 @@
-"""NodePool: GPU instances of one flavour with fixed addresses, placed by a server group or a reservation.
-
-`up` creates all nodes, and fails if the cloud has too few: OpenStack has no group that adds or replaces nodes later.
-The JobSpec in the user data says what runs on them.
+"""NodePool: GPU instances of one flavour with fixed addresses, placed by a server group or a reservation. `up` creates
+all, and fails if the cloud has too few: OpenStack has no group that adds or replaces nodes later.
 """
 
 from dataclasses import dataclass
@@ -180,9 +178,7 @@ class NodePool(pulumi.ComponentResource):
         return {} if host is None else {HEAD_TAG: host}
 
     def _rdma_port(self, name: str) -> networking.Port:
-        """Neutron's "SR-IOV" guide: security groups are not supported, and such a port must not have any. Only the
-        network's owner may set its port security.
-        """
+        """Neutron's "SR-IOV" guide: such a port may have no security groups; only the network's owner may set this."""
         return networking.Port(
             name,
             network_id=self._args.get("rdma_network_id") or "",

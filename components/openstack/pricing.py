@@ -1,8 +1,4 @@
-"""The cost of the OpenStack resources: nodes at the stated price, everything else listed as unknown.
-
-OpenStack has no price list: CloudKitty, where installed, uses rules that only administrators can read. The only figure
-is `gangway:site.usd_per_node_hour`.
-"""
+"""The cost of the OpenStack resources: nodes at `gangway:site.usd_per_node_hour`, everything else listed as unknown."""
 
 from collections.abc import Iterable, Sequence
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from gangway.components.core.tags import shortened
 
-ROLE_TAG = "gangway:role"
-"""Distinguishes the head from the workers, which have the same tags."""
+ROLE_TAG = "gangway:role"  # distinguishes the head from the workers, which have the same tags
 
 # Neutron API, "Tags": 60 characters by default; a comma separates tags in filters.
 _MAX_WORD = 60

@@ -91,13 +91,8 @@ class AwsSlurmNodeSpec(AwsSlurmSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmHeadSpec(AwsSlurmSpec):
-    """The controller.
-
-    Attributes:
-        most: limit of nodes over all rungs.
-        patience_sec: a rung that starts no machine for so long is closed for `rest_sec`.
-        breaker: limits machines of a rung that end before they join; None for no limit.
-        shared_dir: for jobs, on the file system; empty for none.
+    """The controller. `most`: nodes over all rungs; `patience_sec`: a rung that starts no machine for so long is closed
+    for `rest_sec`; `breaker`: limits machines that end before they join; `shared_dir`: for jobs; empty for none.
     """
 
     groups: tuple[str, ...]

@@ -13,21 +13,17 @@ from typing import Literal
 from gangway.images.render import ETC_DIR, NodeFile
 from gangway.images.specs import TRAINER_UID
 
-Release = Literal["21.08", "22.05", "23.11"]
-"""In Ubuntu 22.04, Debian 12 and Ubuntu 24.04."""
+Release = Literal["21.08", "22.05", "23.11"]  # in Ubuntu 22.04, Debian 12 and Ubuntu 24.04
 RungKind = Literal["capacity-block", "reservation", "flex-start", "spot", "on-demand"]
 
-USER = "gangway"
-"""Runs jobs if there are no teams."""
-_PARTITION = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z])?(-[0-9]{1,2})?")
-"""Also the prefix of its nodes' names."""
+USER = "gangway"  # runs jobs if there are no teams
+_PARTITION = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z])?(-[0-9]{1,2})?")  # also the prefix of its nodes' names
 _CLUSTER_OR_TEAM = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _FOLDER = re.compile(r"(/[A-Za-z0-9_.-]+)+")
 _GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
 _RESERVED = ("all", "default")
-_CGROUP_V2_SINCE = "22.05"
-"""Ubuntu 22.04 has only cgroups v2, which Slurm 21.08 does not support (RELEASE_NOTES of 22.05)."""
+_CGROUP_V2_SINCE = "22.05"  # on Ubuntu 22.04; 21.08 does not support it (RELEASE_NOTES of 22.05)
 
 
 @dataclass(frozen=True)
@@ -134,18 +130,10 @@ class SlurmTeam:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmSpec:
-    """One cluster.
-
-    Attributes:
-        release: of the packages on nodes and controller.
-        head_host: the controller's full name, for nodes; `head_name`: its hostname.
-        nodes_up: nodes of the first rung that are never released.
-        idle_minutes: after which an idle node is released.
-        resume_minutes: from a node's request until it must be up, with the wait for capacity.
-        suspend_sec: from a node's end until it may start again; its machine must be terminating by then.
-        accounting: slurmdbd and MariaDB on the controller, for accounts, shares and preemption by QOS.
-        teams: only with accounting; empty for one account.
-        munge_socket: of the cluster's munged; empty for the machine's.
+    """One cluster. `nodes_up`: of the first rung, never released; `idle_minutes`: until a node is released;
+    `resume_minutes`: until a node must be up, with the wait for capacity; `suspend_sec`: from its end until it may
+    start again: its machine must be terminating by then; `accounting`: slurmdbd and MariaDB on the controller; `teams`:
+    only with accounting; `munge_socket`: empty for the machine's.
     """
 
     cluster: str
@@ -220,8 +208,7 @@ def _check(place: str, value: object, is_valid: object, allowed: str) -> None:
 
 
 SRUN_PORTS = (60_001, 60_100)
-QOS = {"high": 300, "normal": 200, "low": 100}
-"""Priorities, with accounting; each QOS may preempt those below it."""
+QOS = {"high": 300, "normal": 200, "low": 100}  # priorities, with accounting; each QOS may preempt those below it
 
 
 def slurm_conf(spec: SlurmSpec) -> str:

@@ -1,6 +1,4 @@
-"""Slurm on existing machines: a bash script for each, which installs or removes its files and services. The first
-machine is the controller and a node.
-"""
+"""Slurm on existing machines: a script that installs or removes it on each. The first one is controller and node."""
 
 import re
 from collections.abc import Mapping
@@ -13,15 +11,11 @@ from gangway.images.slurm.conf import SRUN_PORTS, SlurmSpec, conf_files, fabric_
 from gangway.images.specs import RdmaSetup
 
 CONF_DIR = f"{ETC_DIR}/slurm"
-HEAD_MARK = "@HEAD@"
-"""Placeholder for the controller's hostname, which the machine fills in at start."""
+HEAD_MARK = "@HEAD@"  # placeholder for the controller's hostname, which the machine fills in at start
 _HEAD = re.compile(r"^SlurmctldHost=[^(\n]*", re.MULTILINE)
 MUNGE_SOCKET = "/run/gangway-munge/socket"
-"""Of the cluster's munged, next to the machine's. Nodes that fetch their configuration from the controller could not
-find it, so each machine has all files.
-"""
-RUN_CONF_DIR = "/run/slurm/conf"
-"""Where Slurm's commands look if /etc/slurm has no configuration."""
+"""Of the cluster's munged. Nodes that fetch their configuration could not find it, so each machine has all files."""
+RUN_CONF_DIR = "/run/slurm/conf"  # where Slurm's commands look if /etc/slurm has no configuration
 _NEEDS = "install your distribution's Slurm (22.05 or later) and munge (Debian, Ubuntu: slurm-wlm munge)"
 _OTHER_SLURM = (
     "/etc/slurm/slurm.conf: this machine already has Slurm; submit to it: gangway job submit --on slurm:FOLDER"
@@ -30,13 +24,9 @@ _OTHER_SLURM = (
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmHostSpec:
-    """One machine.
-
-    Attributes:
-        fabric: adapters that must be up; None checks nothing.
-        allowed: machines, by name or address, and networks that may reach Slurm's ports; None closes no port.
-        wireguard: interface of the tunnels to the other machines; None for none.
-        job_fabric: `gangway.components.core.job.fabric_variables` of its jobs on several nodes.
+    """One machine. `fabric`: adapters that must be up; None checks nothing; `allowed`: who may reach Slurm's ports;
+    None closes no port; `wireguard`: interface of the tunnels; `job_fabric`: `fabric_variables` of jobs on several
+    nodes.
     """
 
     stack: str

@@ -1,6 +1,4 @@
-"""One package per provider, with these modules as needed; `gangway.stacks.base` is what they share.
-
-`provider`: facts that need no SDK. `settings`: its section of the stack file. `plan`: sizes, zones and machine types,
-from config and catalogue. `findings`: problems and notes. `user_data`: boot files of the machines. `component_factory`:
-the components. `program`: connects them.
+"""One package per provider, with modules as needed: `provider` (facts that need no SDK), `settings` (its section of the
+stack file), `plan`, `findings`, `user_data`, `component_factory`, and `program`, which connects them.
+`gangway.stacks.base` is what they share.
 """

@@ -1,6 +1,5 @@
-"""A thin client of the TPU v2 API: one method per call, retries while the API is busy, errors with a fix. Independent
-of Pulumi, and waits for no state. Application Default Credentials are loaded at the first call, sent only to
-googleapis.com and never stored. Another address is a test server and gets none.
+"""A client of the TPU v2 API: one method per call, retries while it is busy, errors with a fix. Credentials (ADC) are
+loaded at the first call, sent only to googleapis.com and never stored. Another address is a test server and gets none.
 """
 
 import random

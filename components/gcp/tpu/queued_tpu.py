@@ -1,7 +1,6 @@
-"""QueuedTpu: TPU slices from the queue, which the GCP provider cannot request with spot, reservation, labels or an end.
-Two dynamic resources, so only for Python programs: the request (QueuedTpuProvider), in the state once accepted, and the
-wait for its nodes (ActiveTpuProvider, `wait_active`), so that a failed or interrupted wait does not lose the request.
-Only a refresh sees preemption: `pulumi up --refresh`. Credentials are loaded during a call and are in no state.
+"""QueuedTpu: TPU slices from the queue, as two dynamic resources, so only for Python programs: the request
+(QueuedTpuProvider), in the state once accepted, and the wait for its nodes (ActiveTpuProvider), so that a failed wait
+does not lose the request. Only a refresh sees preemption: `pulumi up --refresh`.
 """
 
 import time
@@ -41,8 +40,7 @@ DEAD = {"SUSPENDING", "SUSPENDED", "FAILED", "DELETING"}
 DEAD_NODE = {"PREEMPTED", "TERMINATED"}
 ALREADY_EXISTS = 409
 STACK_LABEL = "gangway-stack"
-OWNER_LABELS = (STACK_LABEL, "team", "cost_center")
-"""Labels that name the owner of a queued resource."""
+OWNER_LABELS = (STACK_LABEL, "team", "cost_center")  # labels that name the owner of a queued resource
 
 
 def _state(found: Mapping[str, Any]) -> str:
@@ -65,7 +63,6 @@ def _node(queued: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _fingerprint(queued: Mapping[str, Any]) -> str | None:
-    """Identifies the arguments that a queued resource, sent or received, was created with."""
     mark = _node(queued).get("metadata", {}).get(FINGERPRINT_KEY)
     return None if mark is None else str(mark)
 

@@ -1,7 +1,4 @@
-"""TpuReconciler: recreates preempted TPU slices until their job has ended. A schedule runs a workflow that checks the
-request (`reconcile_slices.yaml`); the pauses between attempts are set here. A stack of slices has no other machine that
-is always there.
-"""
+"""TpuReconciler: a workflow (`reconcile_slices.yaml`) that recreates preempted TPU slices until their job ends."""
 
 import json
 from pathlib import Path
@@ -16,9 +13,7 @@ from gangway.components.core.outputs import register_outputs
 from gangway.components.gcp.identity import DATA_READER, RUN_WRITER, account_id, declare_workflow, grant_roles
 
 PAUSES_SEC = (0, 300, 600, 1200, 2400, 3600, 3600, 3600)
-"""Pause since the latest re-creation within WINDOW_SEC; the first is immediate. Slices lost again after the last pause
-are given up: each attempt costs a boot without a step.
-"""
+"""Since the latest re-creation within WINDOW_SEC; then slices are given up: an attempt costs a boot without a step."""
 WINDOW_SEC = 6 * 3600
 PERIOD_MINUTES = 5
 STORAGE_URL = "https://storage.googleapis.com"

@@ -1,6 +1,4 @@
-"""TpuVm: one TPU slice requested without the queue; `up` fails at once without capacity. Use QueuedTpu for slices that
-train together or wait. A resource of Google's provider, so usable from other languages.
-"""
+"""TpuVm: one TPU slice without the queue; `up` fails at once without capacity. Of Google's provider: any language."""
 
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict

@@ -33,8 +33,7 @@ from gangway.stacks.providers.aws.user_data import Names, head_user_data
 # The Deep Learning AMI with NVIDIA's driver, EFA and Docker.
 NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 TAG_KEY = "gangway:stack"
-EXPORT_WAIT_MINUTES = 120.0
-"""How long `destroy` waits for the last exports to S3; meanwhile the file system is billed, the nodes are not."""
+EXPORT_WAIT_MINUTES = 120.0  # of `destroy` for the last exports to S3; only the file system is billed
 Key = pulumi.Output[str] | None
 
 

@@ -1,6 +1,4 @@
-"""Findings of stacks on AWS: problems, and each automatic choice with its reason. What cannot be planned raises in
-`plan`.
-"""
+"""Findings of stacks on AWS: problems, and automatic choices with reasons. What cannot be planned raises in `plan`."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

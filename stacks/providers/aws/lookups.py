@@ -54,8 +54,7 @@ def _look_up_login(config: StackConfig, opts: pulumi.InvokeOptions) -> RegistryL
 
 
 _KINDS = "control-plane|flow-logs|head|node|stop"
-_NO_ALIAS = ("empty result", "couldn't find resource")
-"""The provider's errors for an alias that does not exist."""
+_NO_ALIAS = ("empty result", "couldn't find resource")  # the provider's errors for an alias that does not exist
 
 
 def owner_lookups(config: StackConfig, provider: aws.Provider) -> tuple[Callable[[], Owner | None], ...]:

@@ -38,23 +38,15 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import training_job
 
 MOUNT = "/fsx"
-NOTICE_SEC = 120
-"""From a spot interruption notice to termination: EC2 user guide, "Spot Instance interruption notices"."""
-SHUTDOWN_SEC = 90
-"""For the checkpoint: the notice, less polling, systemd and leaving the group."""
+NOTICE_SEC = 120  # from a spot interruption notice to termination ("Spot Instance interruption notices")
+SHUTDOWN_SEC = 90  # for the checkpoint: the notice, less polling, systemd and leaving the group
 _ECR = re.compile(rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/({REPOSITORY})@{DIGEST}")
 
 
 @dataclass(frozen=True)
 class EksPlan:
-    """An EKS cluster.
-
-    Attributes:
-        spec: the queues.
-        service_cidr: addresses of its services, outside the network's.
-        api_cidrs: networks outside that may call its API.
-        idle_minutes: idle time after which a node is released.
-        fabric: EFA variables for pods of jobs on several whole nodes; empty without EFA.
+    """An EKS cluster. `service_cidr`: outside the network's; `idle_minutes`: until a node is released; `fabric`: EFA
+    variables for pods of jobs on several whole nodes; empty without EFA.
     """
 
     version: str
@@ -67,19 +59,9 @@ class EksPlan:
 
 @dataclass(frozen=True)
 class AwsPlan:
-    """The planned stack.
-
-    Attributes:
-        machine: type of the nodes.
-        region: the region, with its grid and its zones.
-        zone: zone of the placement group and the file system.
-        zones: all zones of the ladder, that of the cluster first.
-        zone_reason: why this zone; empty if the user chose it.
-        repository_arn: repository of the prebuilt image; None if the stack builds the image.
-        head: whether there is a head node, for a job or a queue.
-        member_key: whether the job's nodes authenticate with a key; torchrun of a custom command does not support it.
-        tags: tags of every resource.
-        eks: the Kubernetes cluster, if any.
+    """The planned stack. `zone`: of the placement group and the file system; `zones`: that of the cluster first;
+    `zone_reason`: empty if the user chose it; `repository_arn`: of the prebuilt image; None if the stack builds it;
+    `member_key`: nodes authenticate, which torchrun of a custom command does not support.
     """
 
     machine: MachineType
@@ -146,7 +128,6 @@ def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[st
 
 
 def _repository_arn(config: StackConfig) -> str | None:
-    """The repository of a prebuilt image, from which nodes need permission to pull."""
     image = config.ready_image
     if image is None:
         return None

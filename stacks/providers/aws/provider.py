@@ -57,7 +57,6 @@ def _program() -> "Program[AwsPlan]":
 
 
 def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
-    """Volumes of instances, and what launch templates start."""
     what, inputs = kind(resource.type), resource.inputs
     if what == "aws:ec2:Instance" and not inputs.get("launchTemplate"):
         roots = [one.get("tags") for one in items(inputs.get("rootBlockDevice"))]

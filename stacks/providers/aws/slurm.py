@@ -25,12 +25,10 @@ from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
 from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan, head_type
 from gangway.stacks.providers.aws.user_data import get_mount_source
 
-RELEASE: Release = "23.11"
-"""The release in Ubuntu 24.04, which nodes and controller run."""
+RELEASE: Release = "23.11"  # the release in Ubuntu 24.04, which nodes and controller run
 HEAD_NAME = "head"
 MUNGE_KEY = "munge-key"
-PATIENCE_SEC, REST_SEC = 300, 900
-"""How long a rung may start no machine, and how long it is skipped after that."""
+PATIENCE_SEC, REST_SEC = 300, 900  # how long a rung may start no machine, and how long it is skipped after that
 SHARED_DIR = f"{MOUNT}/jobs"
 _STATE_DIR = f"{MOUNT}/.gangway/slurm"
 
@@ -195,8 +193,7 @@ def slurm_findings(config: StackConfig, engine: SlurmConfig) -> Iterable[Finding
 NODE_IMAGE = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 HEAD_IMAGE = "resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
 """Amazon Linux has no Slurm."""
-ROOT_DEVICE = "/dev/sda1"
-"""Ubuntu's root device."""
+ROOT_DEVICE = "/dev/sda1"  # Ubuntu's root device
 
 
 def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pulumi.Input[Any]]:

@@ -88,9 +88,7 @@ def _head(config: StackConfig, names: Names) -> str:
 
 
 def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
-    """Renders a worker's user data with the longest names that AWS may assign. InputError: it exceeds EC2's limit; only
-    the job can make it long.
-    """
+    """Render a worker's user data with the longest names that AWS may assign. InputError: it exceeds EC2's limit."""
     registry = f"{'0' * 12}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{'0' * 7}"
     names = Names(
         job=job_spec(config, planned, config.ready_image or f"{registry}@sha256:{'0' * 64}"),

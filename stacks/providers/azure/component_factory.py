@@ -50,17 +50,14 @@ from gangway.stacks.providers.azure.plan import AzurePlan, head_type
 from gangway.stacks.providers.azure.settings import AzureConfig
 from gangway.stacks.providers.azure.user_data import Names, head_user_data, node_user_data
 
-PAUSES_SEC = (2.0, 5.0, 10.0, 20.0)
-"""Between attempts; answers with a status in REFUSED are final."""
+PAUSES_SEC = (2.0, 5.0, 10.0, 20.0)  # between attempts; answers with a status in REFUSED are final
 REFUSED = (401, 403)
 _HOST = re.compile(r"[a-z0-9-]+\.azurecr\.io")
 TAG_KEY = "gangway-stack"
 
 
 def push_password(host: pulumi.Output[str], token: pulumi.Output[str]) -> pulumi.Output[str]:
-    """The password of `gangway.components.azure.storage.LOGIN_USER`, a secret. The output raises pulumi.RunError if
-    the registry cannot be reached or refuses. `token`: for Resource Manager, of the user who runs `up`.
-    """
+    """The password of LOGIN_USER, a secret. pulumi.RunError: no registry, or refused. `token`: for Resource Manager."""
 
     def ask(known: list[str]) -> Awaitable[str]:
         # In a thread, so that the program declares other resources meanwhile.
@@ -149,7 +146,6 @@ class ComponentFactory(Factory[AzurePlan]):
 
     @property
     def _guards(self) -> dict[str, bool]:
-        """The protections that the stack file turns off; machine type and image determine the others."""
         guards = {"trusted_launch": self.own.trusted_launch, "encryption_at_host": self.own.encryption_at_host}
         return {name: wanted for name, wanted in guards.items() if not wanted}
 
@@ -274,9 +270,7 @@ class ComponentFactory(Factory[AzurePlan]):
         return self.declare(NodeIdentity, {**rights, "self_termination": self.config.work.terminate_when_done})
 
     def image_versions(self) -> dict[str, pulumi.Output[str]]:
-        """The versions of the Marketplace images of nodes and head, as of the first `up`; without fixed versions and
-        custom images.
-        """
+        """The versions of the Marketplace images as of the first `up`; without fixed versions and custom images."""
         kept = pinned(f"{self.config.stack}-images", self.found.images, self.config.cluster.image_refresh)
         return {what: kept[what] for what in self.found.images}
 

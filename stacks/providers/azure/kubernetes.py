@@ -133,7 +133,6 @@ def _pools(stack: ComponentFactory, cluster: AksCluster, subnet: pulumi.Output[s
 
 
 def _kubeconfig(stack: ComponentFactory, cluster: AksCluster, provider: azure.Provider) -> pulumi.Output[str]:
-    """The kubeconfig with which people and `up` log in as the user of `az login`."""
     fix = f"{LOGIN}, with the role Azure Kubernetes Service Cluster User; then run `up` again"
     lookup = Lookup("the address of the AKS cluster", stack.config.region, "gangway:engine", fix)
 
@@ -160,9 +159,6 @@ def get_kubeconfig(credentials: str) -> str:
 
 
 def _install(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[str]) -> pulumi.Output[list[str]]:
-    """JobSet, Kueue, plugins for GPUs and InfiniBand, the ladder's order, namespaces and queues; returns the queues'
-    names.
-    """
     name, spec = config.stack, cluster_spec(config, planned.machine)
     provider = kubernetes.Provider(name, kubeconfig=kubeconfig)
     opts = pulumi.ResourceOptions(providers={"kubernetes": provider})

@@ -26,13 +26,7 @@ LOGIN = "run `az login`; `az account show` must answer"
 
 @dataclass(frozen=True)
 class Lookups:
-    """The answers.
-
-    Attributes:
-        token: for Resource Manager, of the user who runs `up`.
-        tenant_id: the directory of the subscription.
-        images: the newest versions of Marketplace images without a fixed version, by `nodes` or `head`.
-    """
+    """The answers. `token`: for Resource Manager; `images`: newest Marketplace versions, by `nodes` or `head`."""
 
     token: pulumi.Output[str]
     tenant_id: str
@@ -60,9 +54,7 @@ def _lookup(planned: AzurePlan, subject: str) -> Lookup:
 
 
 def newest_version(subscription_id: str, location: str, image: Image, token: str) -> str:
-    """The newest version of an image by its publisher, offer and SKU. LookupFailedError: no answer, or no version.
-    `token`: for Resource Manager; a plan has none, and returns a placeholder.
-    """
+    """The newest version of an image. LookupFailedError: no answer, or no version. Without a `token` a placeholder."""
     if token.startswith("${"):
         return f"${{newest version of {image.offer}}}"
     names = [quote(name or "", safe="") for name in (location, image.publisher, image.offer, image.sku)]
@@ -80,8 +72,7 @@ def newest_version(subscription_id: str, location: str, image: Image, token: str
     return max(numbers, key=lambda version: tuple(map(int, version.split("."))))
 
 
-API_URL = "GANGWAY_API_URL"
-"""The environment variable whose value precedes every API's host in tests, as on machines."""
+API_URL = "GANGWAY_API_URL"  # the environment variable whose value precedes every API's host in tests, as on machines
 TIMEOUT_SEC = 30.0
 
 
@@ -133,9 +124,7 @@ AGENT_POOL = "azure-native:containerservice:AgentPool"
 
 
 def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformation:
-    """Compares the size of each scale set and node pool with Azure's before it is changed. `token`: for Resource
-    Manager, of the user who runs `up`.
-    """
+    """Compare the size of each scale set and node pool with Azure's before a change. `token`: for Resource Manager."""
 
     async def check(args: pulumi.ResourceHookArgs) -> None:
         known = await token.future()
@@ -161,7 +150,6 @@ def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformati
 
 
 def _size(known: Mapping[str, Any]) -> int:
-    """The size of a scale set or a pool, in the engine's or Azure's format."""
     if "sku" in known:
         return int((known["sku"] or {}).get("capacity") or 0)
     # A pool's count is in `properties` in Azure's format, and at the top level in Pulumi's.
@@ -169,9 +157,7 @@ def _size(known: Mapping[str, Any]) -> int:
 
 
 def live_size(id_: str, token: str) -> int | None:
-    """The current size of a scale set or a pool; None if it no longer exists. pulumi.RunError: no answer, or no
-    permission.
-    """
+    """The current size of a scale set or pool; None if it is gone. pulumi.RunError: no answer, or no permission."""
     version = POOLS_VERSION if "/agentPools/" in id_ else SETS_VERSION
     try:
         return _size(get_json(id_, version, token))

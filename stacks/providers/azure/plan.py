@@ -35,36 +35,17 @@ from gangway.stacks.estimates.run_context import training_job
 from gangway.stacks.providers.azure.settings import AzureConfig
 
 _IMAGE = re.compile(rf"(?P<host>[a-z0-9]{{5,50}}(-[a-z0-9]+)?)\.azurecr\.io/{REPOSITORY}@{DIGEST}")
-ROOT_GIB = 256
-"""Default root disk of nodes: Azure bills 200 GiB, the other clouds' default, as 256."""
-RUNS = "runs"
-"""The folder of the file system for runs, which cannot hold data."""
+ROOT_GIB = 256  # default root disk of nodes: Azure bills 200 GiB, the other clouds' default, as 256
+RUNS = "runs"  # the folder of the file system for runs, which cannot hold data
 MOUNT = "/shared"
 
 
 @dataclass(frozen=True)
 class AzurePlan:
-    """The planned stack.
-
-    Attributes:
-        machine: type of the nodes.
-        image: image of the nodes.
-        security: protection of their boot and disks.
-        num_machines: maximum number of nodes.
-        fabric: InfiniBand of a node, and NCCL's settings.
-        region: the region, with its grid and its zones.
-        zone: zone of the cluster and its file system; empty if Azure chooses, or the region has none.
-        nodes_zone: default zone of scale sets; empty if Azure chooses.
-        zone_reason: why this zone; empty if the user chose it.
-        subscription_id: subscription of all resources.
-        registry_id: registry of the prebuilt image; None if the stack builds the image.
-        lustre: the file system, if any.
-        source: folder whose blobs appear in it, if any.
-        root_volume_gib: root disk of a node.
-        head: whether there is a head node, which requests the nodes of all rungs.
-        meets: whether it runs the job's rendezvous.
-        standing: whether the stack is an AKS cluster with a queue.
-        tags: tags of every resource.
+    """The planned stack. `num_machines`: maximum; `zone`: of the cluster and its file system; `nodes_zone`: of scale
+    sets by default (both empty if Azure chooses); `zone_reason`: empty if the user chose it; `registry_id`: of the
+    prebuilt image; None if the stack builds it; `source`: its blobs appear in the file system; `head`: requests the
+    nodes of all rungs; `meets`: it runs the job's rendezvous; `standing`: an AKS cluster with a queue.
     """
 
     machine: AzureMachineType
@@ -184,9 +165,7 @@ def _zone(config: StackConfig, region: Region) -> tuple[str, str]:
 
 
 def _source(config: StackConfig) -> BlobUrl | None:
-    """The folder whose blobs appear in the file system under their path. InputError: an invalid place, one inside the
-    folder of runs, or an account that Azure cannot import from.
-    """
+    """The folder whose blobs appear in the file system. InputError: invalid, in the runs' folder, or not importable."""
     own, storage = _section(config), config.storage
     if storage is None or storage.source is None:
         return None
@@ -212,7 +191,6 @@ def head_type(config: StackConfig) -> str:
 
 
 def _registry_id(config: StackConfig) -> str | None:
-    """The registry of a prebuilt image, from which nodes need permission to pull."""
     image, place = config.ready_image, shared.image_place(config)
     if image is None:
         return None
@@ -285,8 +263,7 @@ def fabric_min_gbps(config: StackConfig, planned: AzurePlan) -> float | None:
 
 
 SPOT_KEY = SPOT_TAINT.partition("=")[0]
-PRIORITIES = "cluster-autoscaler-priority-expander"
-"""The name of the ConfigMap that the autoscaler reads."""
+PRIORITIES = "cluster-autoscaler-priority-expander"  # the name of the ConfigMap that the autoscaler reads
 
 
 def taint() -> str:
@@ -300,9 +277,7 @@ def node_labels(config: StackConfig) -> list[dict[str, str]]:
 
 
 def cluster_spec(config: StackConfig, machine: AzureMachineType) -> ClusterSpec:
-    """The queues. All rungs are one flavor: Kueue counts quotas, not Azure's capacity; AKS's autoscaler goes down the
-    ladder.
-    """
+    """The queues. All rungs are one flavor: Kueue counts quotas, not capacity; the autoscaler goes down the ladder."""
     left = aks_allocatable(machine.vcpus.value, machine.memory_gib.value, config.cluster.root_volume_gib, MAX_PODS)
     node = gpu_node(machine, left, infiniband=has_infiniband(config, machine))
     return get_spec(config, node, Flavor(flavor_name(machine), dict(JOBS)))

@@ -1,6 +1,4 @@
-"""The resources of a stack on Azure: the components of `gangway.components.azure`, connected. `plan` checks everything
-that can be checked before a resource is declared.
-"""
+"""The resources of a stack on Azure. `plan` checks everything that can be checked before a resource is declared."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

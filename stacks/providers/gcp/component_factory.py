@@ -58,9 +58,8 @@ LABEL_KEY = "gangway-stack"
 
 @dataclass(frozen=True)
 class Nodes:
-    """The workers: groups, queued slices, or node pools. `group_ids` and `node_pool_ids`: full names; `fallback`: JSON
-    for the head, None with one rung; `queued_resource`: full name of the request; `schedule_id`: schedule that requests
-    lost slices again.
+    """The workers: groups, queued slices, or node pools. Ids are full names; `fallback`: JSON for the head, None with
+    one rung; `queued_resource`: of the request; `schedule_id`: of what requests lost slices again.
     """
 
     group_names: pulumi.Output[list[str]]
@@ -414,9 +413,7 @@ class ComponentFactory(Factory[GcpPlan]):
         }
 
     def declare_file(self, files: HeadFiles, name: str, content: pulumi.Output[str]) -> gcp.storage.BucketObject:
-        """A JSON file for the head (groups to fill) or the TPU workflow (the request). In a bucket: its readers are
-        created before these resources and outlive them.
-        """
+        """A JSON file for the head or the TPU workflow, in a bucket: its readers come before these resources."""
         return gcp.storage.BucketObject(
             f"{self.config.stack}-{name.removesuffix('.json')}",
             bucket=files.bucket_name,
@@ -467,9 +464,7 @@ class ComponentFactory(Factory[GcpPlan]):
         return self.declare(Observability, args)
 
     def perimeter(self, nodes: Nodes, budget: Budget, observed: Observability) -> pulumi.Output[str] | None:
-        """The full name of the perimeter, if any. It is created last and deleted first: for half an hour after a change
-        services may refuse all calls, also those of `up`.
-        """
+        """The perimeter's full name. Last created, first deleted: for half an hour services may refuse all calls."""
         wanted, name, number = self._own.service_perimeter, self.config.stack, self.project_number()
         if wanted is None:
             return None

@@ -230,7 +230,6 @@ def _head_without_packages(planned: GcpPlan) -> Finding:
 
 
 def _image_holds(config: StackConfig, planned: GcpPlan) -> str:
-    """What a worker otherwise installs at boot."""
     plugin = nccl_plugin(planned.gpu_machine, own_image=True) if config.trains else None
     modules = plugin.host.kernel_modules if plugin is not None else ()
     things = ["Docker", "NVIDIA's driver", "NVIDIA's container toolkit"]
@@ -276,7 +275,6 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
 
 
 def _rights(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    """The limits of the machines' permissions, and the roles that `up` needs for them."""
     path = "gangway:gcp.project"
     if planned.tpu is None:
         yield Finding.info(

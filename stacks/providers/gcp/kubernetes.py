@@ -128,7 +128,6 @@ def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
 def _queues(
     stack: ComponentFactory, network: TrainingNetwork, cluster: GkeCluster, storage: Filestore | None
 ) -> pulumi.Output[list[str]]:
-    """JobSet, Kueue, RDMA, namespaces and queues; returns the names of the queues once they exist."""
     config, planned = stack.config, stack.planned
     spec, name = cluster_spec(config, planned.machine, planned.tpu), config.stack
     provider = kubernetes.Provider(name, kubeconfig=cluster.kubeconfig)

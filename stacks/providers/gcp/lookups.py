@@ -23,14 +23,8 @@ _API_IS_OFF = ("SERVICE_DISABLED", "accessNotConfigured", "has not been used in 
 
 @dataclass(frozen=True)
 class Lookups:
-    """The answers.
-
-    Attributes:
-        project_number: of the stack's project.
-        images: the newest images of the families that nodes and head use.
-        agents: the service agents of Storage and Logging as IAM members, which the lookup creates; only with a key of
-            the stack.
-        token: with which `up` pushes the image it builds; None if it builds none.
+    """The answers. `images`: the newest of their families; `agents`: service agents of Storage and Logging as IAM
+    members, which the lookup creates; only with a key; `token`: pushes the image; None if none is built.
     """
 
     project_number: Postponed[str]

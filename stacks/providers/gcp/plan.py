@@ -41,9 +41,7 @@ MOUNT = "/shared"
 
 
 def find_slice(config: StackConfig) -> SlicePlan | None:
-    """The slice of the accelerator; None for GPUs. InputError: an unknown slice, one that the TPU API does not offer,
-    or a topology with GPUs.
-    """
+    """The slice; None for GPUs. InputError: unknown, not offered by the TPU API, or a topology with GPUs."""
     accelerator = config.cluster.accelerator
     _check_spelling(accelerator)
     prefixes = tuple(f"{tpu.prefix}-" for tpu in load_tpus().generations.values())
@@ -148,22 +146,10 @@ def reservation_name(rung: AnyRung, project: str, zone: str) -> str | None:
 
 @dataclass(frozen=True)
 class GcpPlan:
-    """The planned stack.
-
-    Attributes:
-        machine: type of a node: a GPU machine or a whole slice.
-        tpu: the slice; None for GPU machines.
-        num_machines: maximum number of virtual machines of all nodes.
-        region: the region, with its grid and its zones.
-        zone: zone of the cluster and its file system.
-        zone_reason: why this zone; empty if the user chose it.
-        project: project of all resources.
-        repository_id: repository of the prebuilt image; None if the stack builds the image.
-        head: whether there is a head node.
-        meets: whether it runs the rendezvous of GPU machines.
-        standing: whether the stack is a GKE cluster with a queue.
-        commands: whether the job is a custom command.
-        tags: labels of every resource.
+    """The planned stack. `machine`: a GPU machine or a whole slice; `tpu`: None for GPU machines; `num_machines`:
+    maximum of virtual machines of all nodes; `zone_reason`: empty if the user chose it; `repository_id`: of the
+    prebuilt image; None if the stack builds it; `meets`: the head runs the rendezvous; `standing`: a GKE cluster with a
+    queue; `commands`: a custom command.
     """
 
     machine: MachineType
@@ -329,7 +315,6 @@ def head_type(config: StackConfig) -> str:
 
 
 def _repository_id(config: StackConfig) -> str | None:
-    """The repository of a prebuilt image, from which nodes need permission to pull."""
     image = config.ready_image
     if image is None:
         return None
@@ -341,10 +326,8 @@ def _repository_id(config: StackConfig) -> str | None:
 
 
 def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
-    """The job of the machines. Its state is on the shared file system, so that any node can resume it.
-
-    Each machine runs torchrun with one process per GPU or chip. A node of this spec is a machine, also with TPUs, whose
-    hosts read the rendezvous from their metadata.
+    """The job of the machines: torchrun with one process per GPU or chip. Its state is on the shared file system, so
+    that any node can resume it. A node of this spec is a machine, also with TPUs.
     """
     if config.own_command is not None:
         at = shared.rendezvous(config, at_head=planned.meets)

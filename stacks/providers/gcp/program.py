@@ -1,6 +1,4 @@
-"""The resources of a stack on Google Cloud: the components of `gangway.components.gcp`, connected. `plan` checks
-everything that can be checked before a resource is declared.
-"""
+"""The resources of a stack on Google Cloud. `plan` checks all that can be checked before a resource is declared."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -27,8 +27,7 @@ from gangway.stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_re
 
 FALLBACK_OBJECT = "fallback.json"
 """The object in the head's bucket with the groups to fill: the head is created before them and outlives them."""
-REQUEST_OBJECT = "request.json"
-"""The object in that bucket with the request for slices, for the workflow that repeats it."""
+REQUEST_OBJECT = "request.json"  # slices, for the workflow that repeats the request
 
 
 class Names(NamedTuple):

@@ -1,6 +1,4 @@
-"""Findings of stacks on existing machines: problems, assumptions and manual steps. `gangway.components.catalog.site`
-has those about the site's figures; what cannot be planned raises in `plan`.
-"""
+"""Findings of stacks on existing machines. `gangway.components.catalog.site` has those about the site's figures."""
 
 from collections.abc import Iterable
 
@@ -17,8 +15,7 @@ from gangway.stacks.providers.hosts.plan import HostsPlan, fabric_min_gbps, get_
 from gangway.stacks.providers.hosts.settings import HostsConfig
 
 HOSTS = "gangway:hosts"
-_MAX_LISTED = 3
-"""The number of machines that a finding lists."""
+_MAX_LISTED = 3  # the number of machines that a finding lists
 
 
 def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:

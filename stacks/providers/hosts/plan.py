@@ -1,6 +1,4 @@
-"""The plan of a stack on existing machines: machine, fabric, price, folders of runs, job, and each machine's script or
-its part of a Slurm cluster.
-"""
+"""The plan of a stack on existing machines: machine, fabric, price, job, and each machine's script or Slurm part."""
 
 from dataclasses import dataclass
 
@@ -35,25 +33,14 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import training_job
 from gangway.stacks.providers.hosts.settings import HostsConfig
 
-OWN_STATE = "/var/lib/gangway"
-"""The folder of runs on a single machine without shared_dir."""
+OWN_STATE = "/var/lib/gangway"  # the folder of runs on a single machine without shared_dir
 
 
 @dataclass(frozen=True)
 class HostsPlan:
-    """The planned stack.
-
-    Attributes:
-        machine: type of all machines.
-        num_machines: number of machines.
-        fabric: fabric of a machine, and NCCL's settings.
-        region: the site, with its grid.
-        price: price of a machine per hour.
-        state_dir: folder of runs, on every machine.
-        record_uri: folder of uploaded records.
-        labels: labels of the trainer's container.
-        meets: whether the first machine runs a rendezvous.
-        member_key: whether machines authenticate with a key; torchrun of a custom command does not support it.
+    """The planned stack. `machine`: of all; `price`: per machine-hour; `state_dir`: of runs, on every machine;
+    `record_uri`: of uploaded records; `meets`: whether the first machine runs a rendezvous; `member_key`: machines
+    authenticate, which torchrun of a custom command does not support.
     """
 
     machine: SiteMachine
@@ -126,8 +113,7 @@ def _check_number(config: StackConfig, own: HostsConfig) -> None:
         )
 
 
-COMMAND_GRACE_SEC = 90
-"""Time for a custom command to shut down; these machines are not preempted."""
+COMMAND_GRACE_SEC = 90  # time for a custom command to shut down; these machines are not preempted
 
 
 def run_dir(config: StackConfig, planned: HostsPlan) -> str:

@@ -1,6 +1,4 @@
-"""The resources of a stack on existing machines: the components of `gangway.components.hosts`. `plan` checks everything
-that can be checked before a resource is declared.
-"""
+"""The resources of a stack on existing machines. `plan` checks what can be checked before a resource is declared."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -15,8 +15,7 @@ from gangway.stacks.config.section import Section
 
 # Algorithms that Pulumi's plugin can pin; servers no longer accept ssh-rsa.
 _HOST_KEY = r"^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,2}$"
-HOST_KEY_EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFDYWOCYXsx/YEGKrwzFq1h/QsJXCohAlanozKzQ9lRc"
-"""An unused key."""
+HOST_KEY_EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFDYWOCYXsx/YEGKrwzFq1h/QsJXCohAlanozKzQ9lRc"  # an unused key
 _ADDRESS = r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$"
 _FOLDER = r"^/[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
 _NO_BILL = "these machines have no cloud bill, so nothing counts against the budget"

@@ -1,6 +1,4 @@
-"""Findings of stacks on OpenStack: limits, and each automatic choice with its reason. `gangway.components.catalog.site`
-has those about the site; what cannot be planned raises in `plan`.
-"""
+"""Findings of stacks on OpenStack. `gangway.components.catalog.site` has those about the site."""
 
 from collections.abc import Iterable
 

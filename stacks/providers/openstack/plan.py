@@ -1,6 +1,4 @@
-"""The plan of a stack on OpenStack, before any resource exists: machine, fabric, addresses, share, disks, tags and
-job.
-"""
+"""The plan of a stack on OpenStack, before any resource exists: machine, fabric, addresses, share, disks, tags, job."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,20 +32,9 @@ MOUNT = "/shared"
 
 @dataclass(frozen=True)
 class OpenstackPlan:
-    """The planned stack.
-
-    Attributes:
-        machine: nodes as the stack file describes them; the name is the flavour's.
-        num_machines: number of nodes.
-        fabric: RDMA adapters, and NCCL's settings.
-        rdma_ports: SR-IOV ports per node that `up` creates.
-        region: the region, with its grid.
-        zone: zone of all resources; empty if OpenStack chooses.
-        network: addresses of the machines.
-        boot_volume_gib: boot volume of a node; None for the flavour's disk.
-        head: whether there is a head node, for the rendezvous of several nodes.
-        member_key: whether nodes authenticate with a key; torchrun of a custom command does not support it.
-        tags: tags of every resource.
+    """The planned stack. `machine`: its name is the flavour's; `rdma_ports`: SR-IOV ports per node that `up` creates;
+    `zone`: empty if OpenStack chooses; `boot_volume_gib`: None for the flavour's disk; `head`: for the rendezvous of
+    several nodes; `member_key`: nodes authenticate, which torchrun of a custom command does not support.
     """
 
     machine: SiteMachine
@@ -69,9 +56,7 @@ def get_section(config: StackConfig) -> OpenstackConfig:
 
 
 def plan(config: StackConfig) -> OpenstackPlan:
-    """Plans and checks the stack without declaring a resource. InputError: a rung, a range, a share or an image that
-    OpenStack would refuse; a setting that is missing or has no effect; a wrong tag.
-    """
+    """Plan and check the stack without a resource. InputError: a setting is missing, without effect or refused."""
     own, cluster, meets = get_section(config), config.cluster, nodes_meet(config)
     check_ladder(cluster.capacity)
     check_flavour(cluster.capacity, cluster.machine_type or "")
@@ -176,9 +161,8 @@ def _unused_settings(config: StackConfig) -> Iterator[InputError]:
 
 
 def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec:
-    """The job of the nodes. Its state is on the share, so that any node can resume it.
-
-    The rendezvous is at the head's fixed address, since not every cloud has names for instances.
+    """The job of the nodes. Its state is on the share, so that any node can resume it. The rendezvous is at the head's
+    fixed address: not every cloud has names.
     """
     head = Rendezvous(host=planned.network.head, port=RENDEZVOUS_PORT)
     if config.own_command is not None:

@@ -1,6 +1,4 @@
-"""The resources of a stack on OpenStack: the components of `gangway.components.openstack`, connected. `plan` checks
-everything that can be checked before a resource is declared.
-"""
+"""The resources of a stack on OpenStack. `plan` checks everything that can be checked before a resource is declared."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
