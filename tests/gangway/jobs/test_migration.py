@@ -261,7 +261,7 @@ def test_a_job_whose_move_was_cut_off_at_the_last_is_ended_by_the_same_move(
     for _ in range(2):
         with pytest.raises(InputError, match=r"was interrupted.*\n.*\n.*repeat the move"):
             source.cancel(job_id)
-        assert "ends it" in source.status(job_id).reason
+        assert "to end it" in source.status(job_id).reason
     refused("it is not resumed", source, job_id, target)
     assert target.jobs() == []
     assert list((tmp_path / "b").iterdir()) == []

@@ -271,7 +271,7 @@ def test_files_of_every_name_travel_and_what_is_no_file_is_told(
     ]  # fmt: skip
     assert moved.copied is not None
     assert moved.copied.files == 3
-    assert moved.copied.left_out == ("link (a link)", "none/ (empty)", "pipe (no file)")
+    assert moved.copied.left_out == ("link (a link)", "none/ (empty)", "pipe (not a regular file)")
 
 
 @pytest.mark.slow

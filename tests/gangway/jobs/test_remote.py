@@ -250,7 +250,7 @@ def test_a_name_of_the_engines_file_says_by_whom(
     record = json.loads(told)
     assert record["figures"]["on_nodes_sec"]["value"] > 0
     assert f"the run folder is on local, login: {tmp_path}/jobs" in record["absent"]["images"]
-    assert "does not say" in record["absent"]["failures"]
+    assert "does not report" in record["absent"]["failures"]
     with pytest.raises(InputError, match="cannot be reached from here"):
         call(app, ["job", "move", "far-1", "--on", "box", "--to", f"local:{tmp_path}/other"], catch_exceptions=False)
     assert get_engine("box").where == f"login: {tmp_path}/jobs"

@@ -153,7 +153,7 @@ def test_who_submits_where_others_can_replace_a_folder_is_told_or_refused(
     codes = {folders["queue"]: code, link: code, folders["queue"] / "deeper": code if unsafe == "above" else 0}
     done = gangway(ALICE, *(("submit", str(case), f"--on=local:{each}") for each in codes))
     for expected, submitted in zip(codes.values(), done, strict=True):
-        said = re.findall(r"(?:not for it|warning): (/\S+): .*run as you", submitted.err)
+        said = re.findall(r"(?:cannot run it|warning): (/\S+): .*run their programs as you", submitted.err)
         assert [name for name, each in folders.items() if str(each) in said] == [unsafe] * bool(unsafe), submitted
         assert submitted.code == expected, submitted
     (by_root,) = gangway(0, ("submit", str(case), f"--on=local:{folders['queue']}"))
