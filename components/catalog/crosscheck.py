@@ -20,14 +20,11 @@ from gangway.components.catalog.tables import Source, load_interruptions, read_f
 
 Value = float | tuple[str, ...] | None
 FACTS = ("vcpus", "memory_gib", "num_accelerators", "accelerator_memory_gib")
-SAME = 1e-3
-"""Relative difference that rounding of published prices explains."""
+SAME = 1e-3  # relative difference that rounding of published prices explains
 
 
 class Claims(Frozen):
-    """The claims of one catalogue. `on_demand`: US dollars an hour by region, per chip for TPUs; `zones`: may be
-    incomplete.
-    """
+    """The claims of one catalogue. `on_demand`: US dollars an hour, per chip for TPUs; `zones`: may be incomplete."""
 
     vcpus: int | None = None
     memory_gib: float | None = None
@@ -160,7 +157,6 @@ def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]])
 
 
 def _interruption_differences(provider: Provider) -> Iterator[Difference]:
-    """Regions with an interruption rate that our list of regions lacks: the provider has machines there."""
     for name, row in load_interruptions(provider).rows.items():
         offered = load_bundled(provider).machines[name].offered
         regions = () if offered is None else offered.regions

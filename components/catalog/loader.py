@@ -63,8 +63,7 @@ Row = TypeVar("Row", bound=BaseModel)
 _ROOT = Path(__file__).resolve().parents[2]
 _COMPASS = re.compile(r"east|west|north|south|central")
 Provider = Literal["aws", "gcp", "azure"]
-PROVIDERS: tuple[Provider, ...] = ("aws", "gcp", "azure")
-"""Each is read separately, so a plan loads only its own provider."""
+PROVIDERS: tuple[Provider, ...] = ("aws", "gcp", "azure")  # each read separately: a plan loads its own only
 MACHINE_MODELS: Mapping[str, type[MachineType]] = {"aws": MachineType, "gcp": GcpMachineType, "azure": AzureMachineType}
 
 

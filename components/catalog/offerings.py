@@ -8,15 +8,13 @@ from gangway.components.catalog.validators import STALE_DAYS
 from gangway.components.core.findings import Finding
 
 REGION, ZONE = "gangway:region", "gangway:cluster.zone"
-ZONE_FORMS: Mapping[str, str] = {"aws": "{region}{zone}", "gcp": "{region}-{zone}"}
-"""How to build a zone's full name from `Region.zones`; elsewhere the zone's word is its name."""
+ZONE_FORMS: Mapping[str, str] = {"aws": "{region}{zone}", "gcp": "{region}-{zone}"}  # elsewhere the word is the name
 ASK: Mapping[str, str] = {
     "aws": "aws ec2 describe-instance-type-offerings --location-type availability-zone --region {region} "
     "--filters Name=instance-type,Values={machine}",
     "gcp": 'gcloud compute machine-types list --filter="name={machine} AND zone~{region}"',
     "azure": "az vm list-skus --location {region} --size {machine} --zone --output table",
 }
-"""Commands that ask the provider, with an account."""
 ASK_TPU = "gcloud compute tpus accelerator-types list --zone={region}-ZONE"
 
 

@@ -27,13 +27,11 @@ OVERLAYS_VARIABLE = "GANGWAY_PRICES"
 OFF = "none"
 LISTED = ("list-price", "documented")
 TYPICAL = "spot_typical"
-TOGETHER = {"spot_low": "spot_high", TYPICAL: "spot_high"}
-"""Fields that come from the same list as the field on the right, so that a range is not mixed from two lists."""
+TOGETHER = {"spot_low": "spot_high", TYPICAL: "spot_high"}  # from one list, so that no range is mixed of two
 _MARK = "overlay, "
 _NAME = re.compile(r"(?P<provider>[a-z]+)-(?P<day>\d{4}-\d{2}-\d{2})\.yaml")
 
-Row = TypeVar("Row", bound=BaseModel)
-"""MachinePrice, ServicePrice or TpuPrice."""
+Row = TypeVar("Row", bound=BaseModel)  # MachinePrice, ServicePrice or TpuPrice
 KnownPrice = Fact[float | None]
 
 
@@ -178,7 +176,6 @@ def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
 
 
 def _plain_row(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str, Any]:
-    """The row as the file has it, empty if no price is known; adds its sources to `sources` by name."""
     plain: dict[str, Any] = {}
     for name, value in row:
         if not isinstance(value, Fact):
@@ -195,8 +192,7 @@ def _plain_row(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str,
 
 
 LISTS = "price_lists.yaml"
-FIELDS = ("on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y")
-"""Columns of a list of machines after the type and the region; `-` is unknown."""
+FIELDS = ("on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y")  # `-` is unknown
 
 Price = TypeVar("Price", MachinePrice, ServicePrice)
 
@@ -237,8 +233,6 @@ def read_lists(path: Path) -> list[PriceList]:
 
 
 class _Prices(Iterable[Price], Generic[Price]):
-    """Prices by item; iterates over all of them. `rows`: of prices.yaml; `regions`: the home region first."""
-
     _model: type[Price]
     _table: str
     _key: str

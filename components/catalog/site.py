@@ -17,8 +17,7 @@ from gangway.components.core.findings import Finding, InputError, nearest_hint
 
 PLACE = "gangway:site"
 T = TypeVar("T")
-DEVICES = ("/dev/infiniband",)
-"""Host devices that a container needs to use the adapters."""
+DEVICES = ("/dev/infiniband",)  # a container needs them to use the adapters
 
 
 class _Written(BaseModel):
@@ -263,9 +262,7 @@ def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
 
 @dataclass(frozen=True)
 class SiteFabricPlan:
-    """`link_layer`: InfiniBand or Ethernet, empty without a fabric; `hcas`: empty for all; `devices`: for the
-    container.
-    """
+    """The fabric of a site. `link_layer`: InfiniBand or Ethernet, empty without a fabric; `hcas`: empty for all."""
 
     link_layer: str = ""
     num_devices: int = 0

@@ -20,8 +20,7 @@ FABRICS: Mapping[str, type[BaseModel]] = {
     "infiniband": InfinibandFabric,
 }
 FABRIC_FIELDS = ("fabric", "gpu_fabric", "infiniband")
-ABOUT = ("url", "as_of", "read_on", "confidence")
-"""Fields of a source besides its title."""
+ABOUT = ("url", "as_of", "read_on", "confidence")  # fields of a source besides its title
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:
@@ -67,7 +66,6 @@ def _nested_facts(field: Any, value: Any, sources: Mapping[str, Source]) -> Any:
 
 @cache
 def _fact_fields(model: type[BaseModel]) -> Mapping[str, Any]:
-    """The types of the fields that hold facts, by name; fabrics, whose model depends on their kind, are none."""
     fields = {name: field.annotation for name, field in model.model_fields.items()}
     return {name: field for name, field in fields.items() if _has_facts(field)}
 
@@ -95,13 +93,10 @@ def table_reader(model: type[Model], name: str) -> Callable[[], Model]:
 
 Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]
 OPEN_BUCKET: Bucket = ">20%"
-"""The bucket without an upper end."""
 BUCKETS: Mapping[Bucket, float] = MappingProxyType(
     {"<5%": 0.05, "5-10%": 0.10, "10-15%": 0.15, "15-20%": 0.20, OPEN_BUCKET: 0.40}
-)
-"""The rate used for each bucket: its upper end; for the open one, twice its lower end (an assumption)."""
+)  # the rate used for each bucket: its upper end; for the open one, twice its lower end (an assumption)
 _LOWER_END = dict(zip(BUCKETS.values(), (0.0, *BUCKETS.values()), strict=False))
-"""The lower end of a bucket by the rate used for it."""
 
 
 class InterruptionRow(Frozen):

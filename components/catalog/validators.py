@@ -1,8 +1,4 @@
-"""Whether an observed price may replace the known one; each refusal has a reason.
-
-Public lists contain placeholders, zeros, other currencies, old prices, and totals instead of hourly prices. `judge`
-cannot prove a price right, but rejects what is wrong.
-"""
+"""Whether an observed price may replace the known one; `judge` rejects what is wrong, but proves no price right."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -12,27 +8,18 @@ from typing import Literal, get_args
 
 PriceField = Literal["on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block", "usd"]
 SERVICE_FIELD: PriceField = "usd"
-"""The only price field of a service."""
 PRICE_FIELDS: tuple[PriceField, ...] = tuple(field for field in get_args(PriceField) if field != SERVICE_FIELD)
-"""The prices of `gangway.components.catalog.loader.MachinePrice`."""
-STALE_DAYS = 180
-"""Older prices are reported as old in a plan and rejected here."""
-OWN_WORD = ("stated", "stack file")
-"""Confidences that the user vouches for, whatever their date."""
-LARGEST_JUMP = 10.0
-"""The largest plausible factor between two prices."""
-PLACEHOLDER_USD = 700.0
-"""SkyPilot's placeholder for an unknown price, high enough that it is never chosen."""
-OLD_P5_USD = 98.32
-"""us-east-1 p5.48xlarge until June 2025; lists still hold it. Azure's ND H100 v5 does cost that."""
+STALE_DAYS = 180  # older prices are reported as old in a plan and rejected here
+OWN_WORD = ("stated", "stack file")  # confidences that the user vouches for, whatever their date
+LARGEST_JUMP = 10.0  # the largest plausible factor between two prices
+PLACEHOLDER_USD = 700.0  # SkyPilot's placeholder for an unknown price, high enough that it is never chosen
+OLD_P5_USD = 98.32  # us-east-1 p5.48xlarge until June 2025; lists still hold it. Azure's ND H100 v5 does cost that
 _SPOT: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high")
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A price in a public list. `unit`: `hour`, `chip-hour`, or the service's; `as_of`: for a live answer, the day
-    asked.
-    """
+    """A price in a public list. `unit`: `hour`, `chip-hour`, or the service's; `as_of`: if live, the day asked."""
 
     provider: str
     item: str
@@ -128,8 +115,6 @@ def _jump_problem(each: Observed, known: float | None) -> str:
 def _refuse_against_others(
     batch: Sequence[Observed], present: Mapping[PriceField, float], reasons: dict[Observed, str]
 ) -> None:
-    """Check on demand against spot first, then the rest against the resulting on-demand price."""
-
     def standing(field: PriceField) -> float | None:
         values = (each.value for each in batch if each.field == field and each not in reasons)
         return next(values, present.get(field))

@@ -1,7 +1,4 @@
-"""How many nodes a stack's job should have (speed curve, objective and findings), and what the trainer's controller may
-change on its machines.
-`gangway.components.estimate.autoscale` decides, `gangway.jobs.systemd.autoscale_now` requests the nodes.
-"""
+"""How many nodes a stack's job should have, and what the trainer's controller may change on its machines."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -26,8 +23,7 @@ from gangway.trainer.config.values.control import Bounds, ControlSettings
 
 _PLACE = "gangway:job.autoscale"
 _DOLLARS = "bounds.usd_per_hour"
-_MAX_POINTS = 64
-"""Most points of the curve; of more node counts, evenly spaced ones with both ends."""
+_MAX_POINTS = 64  # most points of the curve; of more node counts, evenly spaced ones with both ends
 
 
 def autoscale_findings(
@@ -88,7 +84,6 @@ def find_curve(config: StackConfig, machine: MachineType) -> Mapping[int, Band]:
 
 
 def _net_rate(config: StackConfig, machine: MachineType, nodes: int, images_per_sec: float) -> float:
-    """Images a second with checkpoints and interruptions on the first rung in reach; 0 if the run never ends."""
     position = first_in_reach(config, machine) or 0
     hours = stops(config, machine, position, nodes, images_per_sec).hours
     return 0.0 if hours == inf else config.training.kimg * 1000 / hours / 3600
@@ -245,8 +240,7 @@ def _scaling_finding(config: StackConfig, machine: MachineType) -> Finding:
 
 _CONTROLLER = "gangway:job.controller"
 _BOUNDS = f"{_CONTROLLER}.bounds"
-_FREE = ("loader_threads", "prefetch", "threads")
-"""May change without bounds, up to the node's cores."""
+_FREE = ("loader_threads", "prefetch", "threads")  # may change without bounds, up to the node's cores
 _BOUNDED = ("batch_gpu", "batch_size", "precision", "compile", "watts", "nodes")
 _NEEDS_ROOT = (
     "NVML sets a power limit for root only, and the job's container has neither root nor capabilities: the change is "
@@ -257,8 +251,7 @@ _ON_XLA = {
     "threads": "operators run on the chips",
     "watts": "a TPU takes no power limit",
     "compile": "PyTorch/XLA compiles by itself",
-}
-"""What a TPU ignores, and why."""
+}  # what a TPU ignores, and why
 
 
 def controller_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:

@@ -39,14 +39,10 @@ from gangway.trainer.config.parts.fields import SELF_PREPARED
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.refusals import prepare_command
 
-_KNOWN_DATASETS = ("cifar10", "celeba", "ucf101", "digits")
-"""Data sets with names that nothing else has."""
-_MAX_LISTED = 4
-"""Node counts that one finding lists."""
-LONG_RUN_FACTOR = 1.05
-"""A run longer than with the best interval by this factor gets a warning."""
-SMALL_SHARE = 0.01
-"""Share of time for checkpoints below which saving less often is not worthwhile."""
+_KNOWN_DATASETS = ("cifar10", "celeba", "ucf101", "digits")  # data sets with names that nothing else has
+_MAX_LISTED = 4  # node counts that one finding lists
+LONG_RUN_FACTOR = 1.05  # a run longer than with the best interval by this factor gets a warning
+SMALL_SHARE = 0.01  # share of time for checkpoints below which saving less often is not worthwhile
 
 
 def common_findings(
@@ -420,7 +416,6 @@ def _infeasible(config: StackConfig, rung: RungCost, job: Pace, path: str) -> Fi
 
 
 def _interval(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
-    """Whether another interval would end the run clearly sooner, at both ends of the band of speeds."""
     spot, restart_sec = rung.spot, config.estimate.restart_sec
     mtbf_sec, run_sec = spot.mtbf_hours * 3600, config.work.max_hours * 3600
     saving_sec = save_sec(config)

@@ -1,6 +1,4 @@
-"""Expected hours and cost of a run, with findings: max_hours or budget too low, impossible speeds, steps that mostly
-wait. Pure.
-"""
+"""Expected hours and cost of a run, with findings on max_hours, budget, speeds and waiting. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -39,21 +37,15 @@ from gangway.trainer.config.refusals import refusals
 from gangway.trainer.config.train_config import TrainConfig
 
 _MOSTLY = 0.5
-_ALMOST_ALL = 0.995
-"""Share of images that counts as all of them."""
-_FAR_FACTOR = 10
-"""max_hours gets a finding if it exceeds the slowest run by this factor."""
-_SAME_SPEED = 0.9
-"""Share of the speed that counts as equally fast; the projection is no more precise."""
-_MIN_STEPS = 5_000
-"""Steps of a run with a proposed batch: some tens of epochs of the smallest data sets. A rule of thumb."""
+_ALMOST_ALL = 0.995  # share of images that counts as all of them
+_FAR_FACTOR = 10  # max_hours gets a finding if it exceeds the slowest run by this factor
+_SAME_SPEED = 0.9  # share of the speed that counts as equally fast; the projection is no more precise
+_MIN_STEPS = 5_000  # some tens of epochs of the smallest data sets, for a proposed batch; a rule of thumb
 
 
 @dataclass(frozen=True)
 class ExpectedRun:
-    """A run on the nodes of the first rung in reach, with their start, checkpoints and interruptions. `hours`: at most
-    max_hours, None if unknown; `usd`: known prices only; `share`: of the images within max_hours.
-    """
+    """A run on the first rung in reach. `hours`: at most max_hours; `usd`: of known prices; `share`: of the images."""
 
     throughput: Throughput
     hours: Band | None = None
@@ -82,14 +74,12 @@ def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, c
 
 
 def _total_hours(config: StackConfig, machine: MachineType, rate: Band) -> Band:
-    """Hours for all images on the first rung in reach, with the nodes' start, ignoring max_hours; may be infinite."""
     position, num_nodes = first_in_reach(config, machine) or 0, run_nodes(config, machine)
     each_end = (stops(config, machine, position, num_nodes, each).hours for each in (rate.high, rate.mid, rate.low))
     return Band(*(start_hours(config) + hours for hours in each_end))
 
 
 def _share(config: StackConfig, hours: float) -> float:
-    """Share of the images within max_hours, for a run that takes `hours` with its start."""
     start = start_hours(config)
     return min(1.0, max(0.0, config.work.max_hours - start) / (hours - start))
 
@@ -101,8 +91,6 @@ def run_throughput(config: StackConfig, machine: MachineType) -> Throughput:
 
 @dataclass(frozen=True)
 class _Training:
-    """A stack's training on the nodes of its first rung in reach."""
-
     config: StackConfig
     machine: MachineType
 
@@ -305,7 +293,6 @@ def _usual_rate(trained: TrainConfig, machine: MachineType, workers: int) -> flo
 
 
 def _find_halving_batch(run: _Training, waiting: float) -> int | None:
-    """The smallest doubling of the batch that halves the waiting and leaves enough steps, if the trainer takes it."""
     config, trained, batch_size = run.config, run.trained, run.trained.batch_size * 2
     while batch_size * _MIN_STEPS <= trained.total_images:
         job = config.training.model_copy(update={"settings": {**config.training.settings, "batch_size": batch_size}})

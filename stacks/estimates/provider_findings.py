@@ -1,6 +1,4 @@
-"""Findings that are the same for all providers: machines, regions, spot caps, values of an example, declared resources
-and how the bill covers them. Pure.
-"""
+"""Findings that are the same for all providers. Pure."""
 
 import re
 from collections import Counter
@@ -353,8 +351,7 @@ def unpriced(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> I
 CODE: Final = "regions.refused"
 _REGIONS: Final = frozenset({"region", "location", "locations", "vpcregion", "storagelocations", "sourceregion"})
 _ZONES: Final = frozenset({"zone", "availabilityzone"})
-_EVERYWHERE: Final = "global"
-"""Region of resources with names and addresses only: Azure's DNS zones and action groups."""
+_EVERYWHERE: Final = "global"  # region of resources with names and addresses only: Azure's DNS zones and action groups
 _PACKAGES: Final = ("aws:", "gcp:", "azure-native:", "openstack:", "pulumi:providers:", "pulumi-python:dynamic/")
 
 

@@ -73,9 +73,7 @@ def cloud_context(
     num_nodes: int | None = None,
     peak_tflops: Mapping[str, Fact[float | None]] | None = None,
 ) -> RunContext:
-    """The context of a run in the cloud. `machine`: one node in the trainer's sense; `num_nodes`: the stack's if
-    omitted; `peak_tflops`: of one worker by number format, if the trainer does not know the device.
-    """
+    """The context of a run in the cloud. `machine`: one node in the trainer's sense; `peak_tflops`: of one worker."""
     ladder = config.cluster.capacity
     kinds = tuple(rung.kind for rung in ladder)
     # The first rung of each kind: nodes of one kind cost the same, except separate blocks.
@@ -130,8 +128,8 @@ def training_job(
     peak_tflops: Mapping[str, Fact[float | None]] | None = None,
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """The job of nodes that train. `state`: its folder on every node, shared between several; `num_nodes`: if a node of
-    the stack file is several machines; `shutdown_timeout_sec`: fits into 30 s of notice.
+    """The job of nodes that train. `state`: its folder, shared by nodes; `shutdown_timeout_sec`: fits into 30 s of
+    notice.
     """
     least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
     context = cloud_context(config, machine, region, prices, image.rpartition("@")[2], most, peak_tflops)

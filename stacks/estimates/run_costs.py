@@ -1,6 +1,4 @@
-"""What a run costs: each rung of the capacity ladder and all together, spot with its interruptions, and usage that
-the stack file declares: traffic, log lines, stored data. Pure.
-"""
+"""What a run costs: each rung of the capacity ladder, all together, and usage that the stack file declares. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,8 +44,7 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.throughput import Throughput, about, throughput
 from gangway.trainer.config.network_size import state_gib
 
-_TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
-"""Egress services of the catalogue, with the monthly volume from which a price applies."""
+_TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")  # monthly volume from which a price applies
 _GIB_PER_TIB = 1024
 _SPOT_SETTINGS = ("taken_percent_per_month",)
 _TRAINING_SETTINGS = ("images_per_second", "checkpoint_sec", "restart_sec")
@@ -60,12 +57,9 @@ _USAGE = {
     "flow_log_gib": "flow logs",
     "key_operations": "operations on the stack's key",
 }
-"""What each setting of a run's usage is about."""
 BILLED_SETTINGS = ("source_gib", "source_region", *_USAGE)
-"""Settings of usage that a provider bills."""
 _FLOW_LOGS = {"flow-log-collection": "flow logs, a run", "flow-log-storage": "flow logs kept for a month, a run's"}
-_OPERATIONS = 10_000
-"""Key operations per unit of their price."""
+_OPERATIONS = 10_000  # key operations per unit of their price
 
 
 def usage_lines(config: StackConfig, resources: Sequence[Declared] = ()) -> list[CostComponent]:
@@ -117,7 +111,6 @@ def idle_settings(config: StackConfig) -> dict[str, str]:
 
 
 def _unused_settings(config: StackConfig) -> dict[str, str]:
-    """By setting, why the provider does not bill it in this stack; empty if it does."""
     services = _services(config)
     source = "" if _has_source(config) else "there is no storage.source"
     flow_logs = "" if config.network.flow_logs else "there are no flow logs"
@@ -156,7 +149,6 @@ def _data_transfer(config: StackConfig) -> Iterable[CostComponent]:
 
 
 def _run_usage(config: StackConfig) -> Iterable[tuple[str, str, str, float]]:
-    """Setting, label, service of the catalogue, and a run's usage of it."""
     own, idle = config.estimate, _unused_settings(config)
     if not idle["nat_gib"] and own.nat_gib is not None:
         yield "nat_gib", "data through the NAT gateway, a run", "nat-data", own.nat_gib
@@ -205,21 +197,12 @@ class Pace:
 
 @dataclass(frozen=True)
 class RungCost:
-    """Cost of one rung, if all nodes come from it.
-
-    Attributes:
-        num_nodes: nodes of the job on this rung; the other figures are for them.
-        in_reach: whether machines can come; not if its price cap is below the lowest spot price seen.
-        nodes_hourly: US dollars per hour of nodes and disks; None if a price is unknown, or out of reach.
-        hourly: US dollars per hour of the whole stack; None likewise.
-        run_hours: expected hours from the nodes' start to the run's end, at most max_hours; None if it never ends.
-        run: US dollars of such a run; None if a price or the end is missing.
-        share: expected share of the images by max_hours, 0..1; None likewise.
-        undisturbed_hours: hours of training without checkpoints and interruptions; None for a custom command.
-        spot_if_trained: training with checkpoints, interruptions and failures, after the nodes' start and ignoring
-            max_hours; without interruptions if their rate is unknown. None for a custom command, which is assumed to
-            run for all of max_hours.
-        taken: share of nodes interrupted within 720 hours; None for capacity that is not reclaimed.
+    """Cost of one rung, if all nodes come from it. `in_reach`: not if its price cap is below the lowest spot price
+    seen. `nodes_hourly`: US dollars for nodes and disks, `hourly`: for the whole stack; None if a price is unknown.
+    `run_hours`: expected from the nodes' start to the run's end, at most max_hours; None if it never ends. `share`:
+    expected of the images by max_hours, 0..1. `spot_if_trained`: after the nodes' start and ignoring max_hours; without
+    interruptions if their rate is unknown; None, like `undisturbed_hours`, for a custom command. `taken`: share of
+    nodes interrupted within 720 hours; None for capacity that is not reclaimed.
     """
 
     position: int
@@ -475,7 +458,6 @@ def _rung(
 
 
 def _rate(config: StackConfig, machine: MachineType, num_nodes: int, job: Pace) -> float:
-    """Images a second on `num_nodes`: the job's pace, scaled like the projection, else in proportion."""
     if num_nodes == (own := run_nodes(config, machine)):
         return job.images_per_second
     here, there = (throughput(config, machine, count).images_per_second for count in (num_nodes, own))

@@ -1,7 +1,4 @@
-"""How many images a second a job trains on its machines: measured in the stack file, else projected as a band from the
-work of a step, the accelerator's peak, waiting, and the links between workers, with each segment of a run by its own
-batch and precision. Pure.
-"""
+"""How many images a second a job trains on its machines: measured in the stack file, else projected as a band. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,16 +25,12 @@ from gangway.trainer.config.values.accelerators import find_peak
 from gangway.trainer.config.values.segments import Span
 
 _FLOAT32 = 4
-_DCGAN_OPERATIONS = 167.5
-"""Operations of a step of dcgan-digits (`step_operations`)."""
-_GRAPH_SHARE = 0.2
-"""Share of a launch if the operation is replayed from a CUDA graph; assumed."""
+_DCGAN_OPERATIONS = 167.5  # operations of a step of dcgan-digits (`step_operations`)
+_GRAPH_SHARE = 0.2  # share of a launch if the operation is replayed from a CUDA graph; assumed
 
 
 class Assumed(NamedTuple):
-    """`utilisation`: share of the peak in matrix products; `overlap`: share of their time in which gradients travel;
-    `hidden`: whether the host launches while the device computes.
-    """
+    """Shares: `utilisation` of the peak in matrix products; `overlap` of their time in which gradients travel."""
 
     utilisation: float
     launches: float
@@ -57,7 +50,6 @@ autograd (assumed). Launch-bound runs of dcgan-digits made 224 to 344 launches a
 networks are assumed to have the same ratio.
 """
 _LEAST_WAITING = Assumed(SLOW.utilisation, FAST.launches, FAST.launch_sec, FAST.overlap, hidden=True)
-"""The assumptions with the smallest share of waiting in the band."""
 
 
 def about(number: float) -> str:
@@ -145,7 +137,6 @@ def throughput(config: StackConfig, machine: MachineType, num_nodes: int | None 
 
 
 def _scale(measured: float, fewer: Band | None, top: Band | None, share: float) -> Band:
-    """Scales a measurement on all nodes to fewer. Without a projection: at least in proportion."""
     if fewer is None or top is None:
         return Band(measured * share, measured * share, measured)
     ratios = (fewer.low / top.low, fewer.mid / top.mid, fewer.high / top.high)

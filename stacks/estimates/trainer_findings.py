@@ -1,6 +1,4 @@
-"""What the trainer would refuse on the nodes of a plan (`gangway.trainer.config.refusals`), also for segments; and a
-warning if a step is estimated to exceed the accelerator's memory. Pure.
-"""
+"""What the trainer would refuse on the nodes of a plan (`gangway.trainer.config.refusals`), also for segments. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +62,6 @@ def _to_settings(changes: Mapping[str, object]) -> str:
 
 
 def _segments(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    """Segments that the stack's nodes cannot train, where the run would end, or that only one number of nodes can."""
     per_node, nodes = machine.num_accelerators.value, config.cluster.nodes
     runs = [number * per_node for number in range(nodes.min, nodes.max + 1)]
     trained, before = get_train_config(config, machine), None
@@ -112,7 +109,6 @@ def _single_node_count(stretch: Stretch, runs: Sequence[int], per_node: int) -> 
 
 
 def _small_batch(stretch: Stretch, runs: Sequence[int], *, equal_shares: bool) -> Iterable[Finding]:
-    """A segment whose batch is too small for the workers; other findings report the run's own batch."""
     if not stretch.place:
         return
     size, group = stretch.config.batch_size, stretch.config.group
@@ -130,8 +126,7 @@ def _small_batch(stretch: Stretch, runs: Sequence[int], *, equal_shares: bool) -
             return
 
 
-_NOTEWORTHY = 0.1
-"""Share of an accelerator's memory."""
+_NOTEWORTHY = 0.1  # share of an accelerator's memory
 _SOURCE = (
     "tensors at a step's peak, estimated by the networks' sizes (trainer/config/step_memory.py); within 15 % of what "
     "torch traces, without libraries' work space"

@@ -33,14 +33,11 @@ _REFERENCE = re.compile(r"\$\{(\w+\.[^.}]+)\.([^}]+)\}")
 _ALWAYS_NEW = {
     "aws:ec2:LaunchTemplate": frozenset({"latestVersion"}),
     "docker-build:index:Image": frozenset({"contextHash", "digest", "ref"}),
-}
-"""Outputs that change with every update."""
-_GZIPPED = "H4sI"
-"""The first bytes of gzip in base64, as in user data."""
+}  # outputs that change with every update
+_GZIPPED = "H4sI"  # the first bytes of gzip in base64, as in user data
 _SECRET = "[secret]"
 _REGION, _MOVED = "region", "another region"
-_NOT_IN_CLOUD = ("gangway:", "pulumi:")
-"""Prefixes of types that are in no cloud: components, and the engine's own."""
+_NOT_IN_CLOUD = ("gangway:", "pulumi:")  # prefixes of types that are in no cloud: components, and the engine's own
 
 
 class Effect(IntEnum):
@@ -143,7 +140,6 @@ class Update:
         }
 
     def _follow_replacements(self) -> None:
-        """Adds changes of inputs that reference replaced resources, until nothing more is replaced."""
         users = self._users()
         waiting = [urn for urn in sorted(self._changes) if self._changes[urn]]
         while waiting:
@@ -211,9 +207,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Change:
-    """A changed resource with its most severe effect, None for a new one. `is_retained`: the old one stays in the
-    cloud.
-    """
+    """A changed resource with its most severe effect, None for a new one; if `is_retained`, the old one stays."""
 
     urn: str
     type: str
@@ -288,8 +282,6 @@ class Difference:
 
 
 class _Lenient(BaseModel):
-    """The compared fields of an earlier plan, which may have others."""
-
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
 
@@ -473,7 +465,6 @@ def _without_indices(place: str) -> str:
 
 
 def _places(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Differences between two values: place, value before, value now."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in sorted({*old, *new}):
             yield from _places(old.get(key), new.get(key), f"{path}.{key}" if path else key)
@@ -496,7 +487,6 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _decompress(text: str) -> str:
-    """The text of gzipped user data; other texts unchanged."""
     if not text.startswith(_GZIPPED):
         return text
     try:

@@ -15,15 +15,7 @@ _EVERYBODY = frozenset({"system:authenticated", "system:serviceaccounts", "syste
 
 @dataclass(frozen=True)
 class TeamAccess:
-    """One row.
-
-    Attributes:
-        principal: its members or pods, as the cluster or the cloud names them.
-        cluster: the stack, if the principal exists in its cluster alone; empty for a cloud grant, which may be valid in
-            any cluster.
-        resource: a Kubernetes kind, a volume claim, or the cloud resource that makes the grant.
-        where: a namespace, a folder, or `whole cluster`.
-    """
+    """One row. `cluster`: the stack; empty for a cloud grant, which may be valid in any cluster."""
 
     team: str
     principal: str
@@ -88,7 +80,6 @@ def _volume_rows(stack: str, manifests: Sequence[Mapping[str, Any]]) -> Iterator
 
 
 def _cloud_rows(team: str, resources: Sequence[PlannedResource]) -> Iterator[TeamAccess]:
-    """Cloud resources whose inputs name the team's pods, in any form that a cloud uses. Usually there are none."""
     named = re.compile(
         rf'(system:serviceaccount:|/ns/|/namespace/|\.svc\.id\.goog\[|"[nN]amespace": "){re.escape(team)}["/:\]]'
     )

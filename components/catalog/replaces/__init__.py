@@ -115,7 +115,6 @@ def _reason(when: str, changed: Changed, inputs: Mapping[str, Any]) -> str:
 
 
 def _grows(before: Any, now: Any) -> bool:
-    """Whether a number, or a version such as `2.15`, is at least the earlier one."""
     if isinstance(before, str) and isinstance(now, str):
         old, new = (re.findall(r"\d+", text) for text in (before, now))
         return bool(old and new) and [*map(int, new)] >= [*map(int, old)]

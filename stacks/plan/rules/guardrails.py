@@ -27,8 +27,7 @@ from gangway.stacks.plan.rules.resource_rules import (
 )
 from gangway.stacks.recording import PlannedResource
 
-SAVES = 10
-"""Checkpoints that are advised for a run without any."""
+SAVES = 10  # checkpoints that are advised for a run without any
 
 PLAN_REFUSED = Rule(
     code="plan.refused",
@@ -67,7 +66,6 @@ PLAN_RULES: tuple[Rule, ...] = (
     # The fix depends on the stack, and is in each finding.
     *(Rule(code, severity, holds, f"gangway:{path}", "") for code, severity, holds, path in _OTHER_FINDINGS),
 )
-"""Rules whose breaches are findings of a plan, with their codes and severities."""
 # Findings that replace the rule's own, since they give more reasons.
 _EXPLAINED_BY = {
     SHIELDED.code: {"machine.trusted-launch-off"},
@@ -112,7 +110,6 @@ class _Graph:
         self._dependencies: dict[str, frozenset[str]] = {}
 
     def dependencies(self, urn: str) -> frozenset[str]:
-        """Direct and indirect dependencies of a resource."""
         if urn not in self._dependencies:
             direct = frozenset(other for other in self.by_urn[urn].dependencies if other in self.by_urn)
             self._dependencies[urn] = direct.union(*(self.dependencies(other) for other in direct))
@@ -228,7 +225,6 @@ def with_guardrails(
 
 
 def _with_ranking(finding: Finding, config: StackConfig) -> Finding:
-    """Adds the command that ranks other regions to the finding on a region; a site has no others."""
     provider, cluster = get_provider(config.provider), config.cluster
     if finding.code != CLEAN_REGION.code or provider.settings.reads_site:
         return finding
@@ -239,10 +235,8 @@ def _with_ranking(finding: Finding, config: StackConfig) -> Finding:
     return replace(finding, fix=f"{finding.fix}; `{command}` ranks regions with price and emissions")
 
 
-TRAINER = "trainer."
-"""Prefix of codes about settings that the trainer refuses; a field of its configuration follows."""
-COMPARISON_CODES = frozenset({"data.lost", "update.refused"})
-"""Codes of comparisons with an earlier plan."""
+TRAINER = "trainer."  # prefix of codes about settings that the trainer refuses; a field of its configuration follows
+COMPARISON_CODES = frozenset({"data.lost", "update.refused"})  # codes of comparisons with an earlier plan
 
 
 @cache

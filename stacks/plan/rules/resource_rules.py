@@ -111,8 +111,6 @@ def _has_external_ips(inputs: Inputs) -> bool:
 
 
 def _has_azure_address(field: str, *path: str) -> Callable[[Inputs], bool]:
-    """Azure: an IP configuration with a public address, in the interfaces at `path`."""
-
     def check(inputs: Inputs) -> bool:
         interfaces = items(get_path(inputs, *path)) if path else [inputs]
         return any(one.get(field) for each in interfaces for one in items(each.get("ipConfigurations")))
@@ -213,7 +211,6 @@ def _unencrypted(resource: Declared, _: Limits) -> Iterable[str]:
 
 
 def _instance_disks(resource: Declared) -> Iterable[str]:
-    """Disks of an instance; its launch template decides about missing ones."""
     inputs = resource.inputs
     disks = [*items(inputs.get("rootBlockDevice")), *items(inputs.get("ebsBlockDevices"))]
     is_missing = not inputs.get("rootBlockDevice") and not inputs.get("launchTemplate")

@@ -141,12 +141,12 @@ def mistakes(repo: Path, tmp_path: Path, stack: str, setting: str, value: object
 @pytest.mark.parametrize(
     ("stack", "setting", "value", "fix"),
     [
-        ("hosts-lab", "site.accelerator", "L40S", "add how many of them one machine has: accelerator: L40Sx1 for one"),
+        ("hosts-lab", "site.accelerator", "L40S", "add the number per machine, such as accelerator: L40Sx1"),
         ("hosts-lab", "hosts.shared_dir", "nfs/gangway", "write shared_dir: /nfs/gangway"),
         ("aws-demo", "budget.monthly_usd", "€90,000", "convert €90,000 to US dollars"),
         ("aws-demo", "budget.monthly_usd", "90,000 EUR", "convert 90,000 EUR to US dollars"),
-        ("azure-ndv5-spot", "azure.subscription_id", "my-sub", "put there what `az account show --query id"),
-        ("gcp-a3-spot", "gcp.billing_account", "mine", "put there what `gcloud billing accounts list` prints"),
+        ("azure-ndv5-spot", "azure.subscription_id", "my-sub", "write the output of `az account show --query id"),
+        ("gcp-a3-spot", "gcp.billing_account", "mine", "write the output of `gcloud billing accounts list`"),
         ("aws-p5-spot", "storage.source", "https://acme-gan/celeba", "write source: s3://acme-gan/celeba"),
         (
             "aws-p5-spot",
@@ -160,7 +160,7 @@ def mistakes(repo: Path, tmp_path: Path, stack: str, setting: str, value: object
             "https://storage.googleapis.com/acme-gan/celeba",
             "write source: gs://acme-gan/celeba",
         ),
-        ("aws-demo", "job.kimg", "25k", "write kimg: 25  # thousands of images; where 25k kimg are meant: 25000"),
+        ("aws-demo", "job.kimg", "25k", "write kimg: 25  # thousands of images; if you meant 25k kimg: 25000"),
         ("aws-demo", "job.kimg", 5e9, "write a usual length: StyleGAN2 trains for 25,000 kimg"),
     ],
 )
