@@ -105,7 +105,7 @@ def test_an_hours_bound_of_the_controller_holds_back_nodes(edited: Edited) -> No
     price = float(words.partition("a node costs ")[2].split()[0])
     nodes, words = begins(controller={"bounds": {"usd_per_hour": 2.5 * price}})
     assert nodes == 2
-    assert f"pays no more than {nodes}" in words
+    assert f"allows at most {nodes}" in words
 
 
 def test_an_hour_whose_price_nobody_knows_brings_no_more_nodes(edited: Edited) -> None:
@@ -179,7 +179,7 @@ def test_mistakes_have_a_value_that_will_do(edited: Edited) -> None:
     assert make_plan(edited(asking({"budget_usd": fix}))).findings
     with pytest.raises(ExceptionGroup) as nothing:
         edited(asking({"hold_minutes": 5}))
-    assert "one at least" in str(nothing.value.exceptions[0])
+    assert "at least one" in str(nothing.value.exceptions[0])
 
 
 def test_what_holds_the_nodes_back_is_what_the_fix_is_about(edited: Edited) -> None:
