@@ -254,14 +254,16 @@ def rendezvous(config: StackConfig, *, at_head: bool) -> Rendezvous:
 def get_training(
     config: StackConfig, *, run_dir: str, data_dir: str, fabric_min_gbps: float | None, backend: str | None = None
 ) -> Training:
-    """The training of the nodes. InputError: settings that the backend does not support."""
+    """The training of the nodes. Settings that the backend does not support stay in it: `trainer_findings` reports them
+    as errors of the plan, and no stack with an error comes up.
+    """
     job = config.training
     try:
-        trained = effective_config(job.preset, job.settings, job.overrides(backend))
-    except InputError as error:
-        raise error.within("gangway:job", ".") from None
+        document = effective_config(job.preset, job.settings, job.overrides(backend)).document()
+    except InputError:
+        document = {**job.effective_config().document(), "backend": backend}
     return Training(
-        config=trained.document(),
+        config=document,
         run_dir=run_dir,
         data_dir=data_dir,
         metrics_port=METRICS_PORT,

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from gangway.components.catalog.loader import load_provider
 from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.stacks.base.shared import get_training
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import common_findings
@@ -227,6 +228,19 @@ def test_what_a_tpu_cannot_do_is_an_error_and_mended_by_the_fix(
     assert list(trainer_findings(gcp_edited("gcp-v5e-pod", job={"settings": mended}), machine)) == []
 
 
+def test_a_tpus_plan_goes_on_with_settings_that_its_backend_does_not_support(
+    gcp_edited: Callable[..., StackConfig],
+) -> None:
+    """They are findings, so that the plan shows them beside everything else."""
+    config = gcp_edited("gcp-v5e-pod", job={"settings": {"shard": "fsdp2"}})
+    found = get_training(config, run_dir="/r", data_dir="", fabric_min_gbps=None, backend="xla")
+    assert (found.config["shard"], found.config["backend"]) == ("fsdp2", "xla")
+    codes = {
+        each.code for each in trainer_findings(config, plan_gcp(config).machine) if each.severity is Severity.ERROR
+    }
+    assert codes == {"trainer.shard"}
+
+
 def test_it_is_told_with_the_other_findings_that_all_providers_share(edited: Edited) -> None:
     found = common_findings(
         edited(nodes_and_settings(1, num_classes=7)), load_provider("aws").machine("p5.48xlarge"), None
@@ -259,7 +273,7 @@ def test_every_rule_of_the_trainer_is_told_of_the_stack_file(
         (mistake,) = group.value.exceptions
         assert isinstance(mistake, InputError)
         assert f"conflicts with the rest of preset {base.preset}" in mistake.problem
-        assert f"gangway:job.settings.{field}" in mistake.place or mistake.problem.startswith(f"{field} does")
+        assert f"gangway:job.settings.{field}" in mistake.place or mistake.problem.startswith(f"{field} conflicts")
         (rule,) = [r for r in RULES if r.field == field and as_keys(r.allowed) in mistake.allowed]
         # Of a file's keys, and not of a command line.
         assert as_keys(fix) in mistake.fix
@@ -377,7 +391,7 @@ def test_planned_workers_that_the_stack_does_not_run_are_an_error(edited: Edited
     assert told == [
         (
             Severity.ERROR,
-            "the trainer refuses segments.0.workers 4: the stack's nodes run 16 workers, and the run would end at "
+            "the trainer refuses segments.0.workers 4: the stack's nodes run 16 workers, so the run would end at "
             "image 1,024; allowed: 16, or 0 for any number",
             '"workers": 16 or 0 in segments.0 of job.settings',
         )
@@ -394,7 +408,7 @@ def test_planned_workers_are_compared_with_all_that_the_nodes_may_be(edited: Edi
     assert message.endswith("allowed: a multiple of 8 from 8 to 24, or 0 for any number")
     ((severity, message, fix),) = _found(edited, (1, 3), {"from_image": 1000, "workers": 16})
     assert severity == Severity.WARNING
-    assert "may run 8 to 24 workers, and from image 1,024 on the trainer refuses any other number" in message
+    assert "may run 8 to 24 workers, but from image 1,024 on, the trainer refuses any other number" in message
     assert fix == 'set gangway:cluster.nodes: {min: 2, max: 2}, or "workers": 0 in segments.0 of job.settings'
 
 

@@ -207,7 +207,7 @@ def test_spot_that_saves_only_at_its_end_is_caught(repo: Path, tmp_path: Path) -
     job = {"preset": "dcgan-digits", "kimg": 25000, "max_hours": 12}
     rare = edited(repo, tmp_path, "gcp-a3-spot", job={**job, "checkpoint_kimg": 30000})
     (finding,) = [finding for finding in rare.findings if finding.code == "checkpoint.missing"]
-    assert "none before the end of a run that makes 25000 kimg in 12 h" in finding.message
+    assert "a run of 25000 kimg in 12 h has none before its end" in finding.message
     assert finding.fix == "set checkpoint_kimg: 2500"
     often = edited(repo, tmp_path, "gcp-a3-spot", job={**job, "checkpoint_kimg": 500})
     assert "checkpoint.missing" not in codes_of(often)
