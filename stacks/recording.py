@@ -10,6 +10,7 @@ import pulumi
 from google.protobuf import json_format  # type: ignore[import-untyped]  # ships no types
 from pulumi.runtime import mocks, register_stack_transformation, rpc, settings
 
+from gangway.components.core.findings import InputError
 from gangway.components.core.pinned import STASH
 from gangway.stacks.base.ownership import READ_STATE
 
@@ -197,7 +198,9 @@ def _short_stacks() -> Iterator[None]:
 
 
 def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -> Recording:
-    """Runs `program`, which declares resources and returns outputs, against `cloud`. Raises what the program raises."""
+    """Runs `program`, which declares resources and returns outputs, against `cloud`. Raises what the program raises;
+    InputError also if the SDK has wrapped it, as for one that an output's function raises.
+    """
     stand_in = _CloudMocks(cloud)
     recorder = _Recorder(stand_in)
     result: dict[str, Any] = {}
@@ -206,7 +209,10 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
     register_stack_transformation(_without_aliases)
     run = mocks.test(lambda: pulumi.Output.from_input(dict(program())).apply(result.update))  # type: ignore[no-untyped-call]
     with _short_stacks():
-        run()
+        try:
+            run()
+        except Exception as error:
+            raise _wrapped(error) or error from None
     resources = [
         PlannedResource(
             urn=urn,
@@ -229,6 +235,14 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
         if request.type != "pulumi:pulumi:Stack"
     ]
     return Recording(tuple(resources), recorder.outputs, result)
+
+
+def _wrapped(error: BaseException) -> InputError | None:
+    """The InputError that led to this error, if any."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, InputError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
 
 
 def _is_secret(value: Any) -> bool:

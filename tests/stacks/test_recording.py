@@ -8,6 +8,7 @@ import pytest
 from pulumi_aws import ec2, ecr
 from pulumi_command import remote
 
+from gangway.components.core.findings import InputError
 from gangway.stacks.recording import PlaceholderCloud, record
 
 TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"
@@ -144,6 +145,21 @@ def test_what_the_program_raises_goes_on_and_the_next_begins_anew() -> None:
     again = record(pair, PlaceholderCloud(), "other")
     assert len(again.resources) == 3
     assert {r.urn.split("::")[0] for r in again.resources} == {"urn:pulumi:other"}
+
+
+def test_a_mistake_found_in_an_outputs_function_is_told_as_any_other() -> None:
+    """The SDK wraps it once per resource that waits for the output."""
+
+    def refuse(_: str) -> str:
+        raise InputError("gangway:job.kimg", "too many", value=5, allowed="4", fix="set 4")
+
+    def program() -> dict[str, Any]:
+        vpc = ec2.Vpc("net", cidr_block="10.0.0.0/16")
+        subnet = ec2.Subnet("net", vpc_id=vpc.id.apply(refuse), cidr_block="10.0.0.0/20")
+        return {"second": ec2.Subnet("second", vpc_id=subnet.vpc_id, cidr_block="10.0.16.0/20").id}
+
+    with pytest.raises(InputError, match=r"gangway:job.kimg: too many"):
+        record(program, PlaceholderCloud(), "test")
 
 
 def test_a_secret_beside_others_hides_itself_alone() -> None:

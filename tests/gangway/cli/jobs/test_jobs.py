@@ -267,7 +267,7 @@ def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsy
     assert gangway(["job", "wait", moved, "--on", words[-1]]) == 0
     assert gangway(["job", "status", moved, "--on", words[-1]]) == 0
     said = capsys.readouterr().out
-    assert f"came from file://{tmp_path}/other/" in said
+    assert f"moved from file://{tmp_path}/other/" in said
     assert "0.02 USD/GiB" in said
     assert gangway(words) == 0
     assert capsys.readouterr().out.strip() == moved
