@@ -1,7 +1,7 @@
 """What `destroy` can leave behind under a fixed name is looked for before the first resource of another stack."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,7 @@ from gangway.stacks import recording
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.base.rule import kind
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.provider_findings import member_key_refreshed
 from gangway.stacks.loading.loader import from_file
-from gangway.stacks.plan.plan import make_plan
 from gangway.stacks.program import build
 from gangway.stacks.recording import PlaceholderCloud, PlannedResource, record
 
@@ -179,24 +177,3 @@ def test_a_subnet_names_its_stack_on_openstack(monkeypatch: pytest.MonkeyPatch) 
     assert "subnet s-1 (team speech, cost_center 12)" in str(caught.value)
     assert ["gangway:stack=openstack-gpu"] in account.asked
     assert account.declared == []
-
-
-STACKS_member_key = ("aws-demo", "gcp-a3-spot", "azure-nc-dev", "openstack-gpu", "hosts-lab")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stack", STACKS_member_key)
-def test_another_number_makes_another_key_and_is_reported(stack: str, gcp_edited: Callable[..., StackConfig]) -> None:
-    made = make_plan(gcp_edited(stack, job={"member_key_refresh": 3}))
-    names = {resource.name for resource in made.resources if "-member-key-" in resource.name}
-    assert f"{stack}-member-key-3" in names
-    assert f"{stack}-member-key-0" not in names
-    (told,) = [finding for finding in made.findings if finding.code == "job.member-key"]
-    assert "when they start" in told.message
-
-
-def test_an_unused_number_warns(gcp_edited: Callable[..., StackConfig]) -> None:
-    config = gcp_edited("aws-demo", job={"member_key_refresh": 1})
-    (told,) = member_key_refreshed(config, has_key=False)
-    assert (told.severity.value, told.path) == ("warning", "gangway:job.member_key_refresh")
-    assert not list(member_key_refreshed(gcp_edited("aws-demo"), has_key=False))

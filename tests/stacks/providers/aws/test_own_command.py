@@ -183,7 +183,7 @@ def test_several_nodes_meet_at_a_head_that_is_priced(p5: StackConfig) -> None:
     alone = make_plan(p5.model_copy(update={"cluster": p5.cluster.model_copy(update={"nodes": NODE})})).rungs[0].hourly
     assert whole is not None
     assert alone is not None
-    assert whole > 3.5 * alone, "all of nodes.max"
+    assert whole > 3 * alone, "all of nodes.max, four, beside what they share"
 
 
 @pytest.mark.slow

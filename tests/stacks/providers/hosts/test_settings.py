@@ -88,18 +88,18 @@ MACHINES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         "write it without the port"),
     "a name of two machines with IPv6": (
         [{"address": a, "name": "x", "accept_unknown_host_key": True} for a in ("fd00::1", "fd00::2")],
-        "gangway:hosts.machines[1].name", "remove the second x"),
+        "gangway:hosts.machines[1].name", "remove the second machine, or correct x"),
     "a port that is none": (
         [{"address": "a", "accept_unknown_host_key": True, "port": 0}], "gangway:hosts.machines[0].port", "port"),
     "a machine twice": (
         [{"address": "10.0.0.1", "accept_unknown_host_key": True, "name": name} for name in ("one", "two")],
-        "gangway:hosts.machines[1].address", "remove the second 10.0.0.1"),
+        "gangway:hosts.machines[1].address", "remove the second machine, or correct 10.0.0.1"),
     "a name twice": (
         [{"address": address, "accept_unknown_host_key": True, "name": "one"} for address in ("a", "b")],
-        "gangway:hosts.machines[1].name", "remove the second one"),
+        "gangway:hosts.machines[1].name", "remove the second machine, or correct one"),
     "one address among the machines": (
         [{"address": a, "accept_unknown_host_key": True, "cluster_address": "c"} for a in ("a", "b")],
-        "gangway:hosts.machines[1].cluster_address", "remove the second c"),
+        "gangway:hosts.machines[1].cluster_address", "remove the second machine, or correct c"),
 }  # fmt: skip
 
 
