@@ -212,7 +212,9 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
         try:
             run()
         except Exception as error:
-            raise _wrapped(error) or error from None
+            if (found := _wrapped(error)) is not None:
+                raise found from None
+            raise
     resources = [
         PlannedResource(
             urn=urn,
@@ -239,9 +241,13 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
 
 def _wrapped(error: BaseException) -> InputError | None:
     """The InputError that led to this error, if any."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, InputError):
-        cause = cause.__cause__ or cause.__context__
+    cause, seen = error, set[int]()
+    while not isinstance(cause, InputError):
+        seen.add(id(cause))
+        following = cause.__cause__ or cause.__context__
+        if following is None or id(following) in seen:  # the SDK makes circles
+            return None
+        cause = following
     return cause
 
 
