@@ -1,6 +1,7 @@
 """Values pinned at the first `up`, such as an image's newest version or a key; which key encrypts a stack's data."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pulumi
 
@@ -17,6 +18,16 @@ def pinned(
     keeps = pulumi.ResourceOptions(ignore_changes=["input"])
     stash = pulumi.Stash(f"{name}-{refresh}", input=dict(newest), opts=pulumi.ResourceOptions.merge(opts, keeps))
     value: pulumi.Output[dict[str, str]] = stash.output.apply(dict)
+    return value
+
+
+def kept(
+    name: str, made: pulumi.Input[str], decided_by: pulumi.Input[Any], opts: pulumi.ResourceOptions | None = None
+) -> pulumi.Output[str]:
+    """`made` as it was when `decided_by` last changed, although a later version of the program makes another text."""
+    keeps = pulumi.ResourceOptions(ignore_changes=["input"], replacement_trigger=decided_by)
+    stash = pulumi.Stash(name, input={"text": made}, opts=pulumi.ResourceOptions.merge(opts, keeps))
+    value: pulumi.Output[str] = stash.output.apply(lambda first: str(first["text"]))
     return value
 
 

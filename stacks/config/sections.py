@@ -127,6 +127,8 @@ class ClusterConfig(Section):
         image_id: machine image of the nodes; if omitted, the provider's image with NVIDIA's driver, the newest at the
             first `up`.
         image_refresh: change this number to take the newest images, also of the head, at the next `up`.
+        software_refresh: change this number to bring machines and job from an earlier version of Gangway to the
+            installed one: as a change of `job` does, it replaces or restarts them.
         root_volume_gib: size of each node's root volume.
         root_device_name: root device of `image_id`, AWS only; /dev/xvda for Amazon Linux.
     """
@@ -160,6 +162,7 @@ class ClusterConfig(Section):
         examples=["ami-0123456789abcdef0"],
     )
     image_refresh: Whole = Field(default=0, ge=0, examples=[1])
+    software_refresh: Whole = Field(default=0, ge=0, examples=[1])
     root_volume_gib: Whole = Field(default=200, ge=100, le=16384, examples=[200])
     root_device_name: str = Field(
         default="/dev/sda1", pattern=r"^/dev/(sd|xvd)[a-z][0-9]{0,2}$", examples=["/dev/xvda"]

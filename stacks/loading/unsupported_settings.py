@@ -27,6 +27,7 @@ _QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
         **_QUEUE_STEPS,
         "cluster.breaker": "the cluster's autoscaler itself waits longer and longer, up to half an hour, for a "
         "group whose machines do not become nodes",
+        "cluster.software_refresh": "its nodes have no software of Gangway's, and jobs bring their images",
         "head": "the provider runs the control plane",
     },
 }

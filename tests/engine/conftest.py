@@ -66,6 +66,11 @@ def _end_session(leader: int) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+def _is_rendered_again(step: dict[str, Any]) -> bool:
+    """Whether it is a text that stacks/base/kept.py renders again: only what differs from it then changes a machine."""
+    return (step["op"], step["type"]) == ("replace", "pulumi:index:Stash")
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one run of the engine did.
@@ -92,12 +97,15 @@ class Outcome:
     def changes(self) -> Counter[str]:
         """How many resources saw which operation (create, update, replace, delete, same)."""
         (summary,) = (event["summaryEvent"] for event in self.events if "summaryEvent" in event)
-        return Counter(summary["resourceChanges"])
+        rendered = sum(1 for step in self._steps() if _is_rendered_again(step))
+        return Counter(summary["resourceChanges"]) - Counter(replace=rendered)
 
     def types(self, operation: str) -> set[str]:
         """The type tokens of the resources that saw `operation`."""
-        steps = (event["resourcePreEvent"]["metadata"] for event in self.events if "resourcePreEvent" in event)
-        return {step["type"] for step in steps if step["op"] == operation}
+        return {step["type"] for step in self._steps() if step["op"] == operation and not _is_rendered_again(step)}
+
+    def _steps(self) -> Iterator[dict[str, Any]]:
+        return (event["resourcePreEvent"]["metadata"] for event in self.events if "resourcePreEvent" in event)
 
     def began(self, operation: str) -> dict[str, int]:
         """When `operation` began on each resource: URN -> place among the events."""

@@ -24,6 +24,7 @@ from gangway.components.core.network import SlurmPortsArgs
 from gangway.components.core.pinned import pinned
 from gangway.images.specs import Flavour
 from gangway.stacks.base.factory import Factory, Image
+from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host
 from gangway.stacks.estimates.run_context import build_image
 from gangway.stacks.providers.aws.lookups import Lookups
@@ -220,7 +221,7 @@ class ComponentFactory(Factory[AwsPlan]):
             "subnet_id": network.private_subnet_ids[0],
             "security_group_ids": [network.head_security_group_id],
             "instance_profile_arn": identity.instance_profile_arn,
-            "user_data": head_user_data(self.config, names),
+            "user_data": keep_text(self.config, "head", head_user_data(self.config, names), names),
             "host_name": head_host(self.config),
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),

@@ -13,6 +13,7 @@ from gangway.components.core.dependencies import after
 from gangway.components.core.pinned import record_choice
 from gangway.components.core.signing_key import signing_key
 from gangway.components.estimate.cost import CostComponent, Declared, of_resources
+from gangway.stacks.base.kept import keep_job, keep_text
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
@@ -66,7 +67,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     image = stack.image(key)
     network = stack.network(runs, image.repository, key)
     lustre = stack.lustre(network, runs, key)
-    job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
+    job = keep_job(config, image.reference.apply(lambda reference: job_spec(config, planned, reference)))
     members, own = stack.member_key(key) if planned.member_key else None, signing_key(config.stack)
     signing = stack.signing_key(own.pem, key)
     names = pulumi.Output.all(
@@ -81,7 +82,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     identity = stack.node_identity(rights)
     images = stack.machine_images()
     head = stack.head(network, rights, key, images, names) if planned.head else None
-    user_data = node_user_data(config, planned, names)
+    user_data = keep_text(config, "nodes", node_user_data(config, planned, names), names)
     # Workers agree on their last checkpoint through the head node's store, so it must outlive them.
     pool = stack.pool(network, identity, images, after(user_data, head.host) if head else user_data, key)
     budget = stack.budget(key)

@@ -18,6 +18,7 @@ from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_
 from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
 from gangway.images.specs import Breaker, FileSystem
 from gangway.stacks.base.cluster_queues import check_machine_types
+from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host, queue_fabric, slurm_machine
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
@@ -209,7 +210,9 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
     )
     images = stack.machine_images()
     node = _identity(stack, "node", munge, key, logs)
-    user_data = names.apply(lambda known: node_user_data(config, engine, planned, known))
+    user_data = keep_text(
+        config, "nodes", names.apply(lambda known: node_user_data(config, engine, planned, known)), names
+    )
     pool = stack.pool(network, node, images, user_data, key)
     control = _identity(stack, "head", munge, key)
     inputs = pulumi.Output.all(names, pool.group_names)
@@ -217,8 +220,11 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
         "subnet_id": network.private_subnet_ids[0],
         "security_group_ids": [network.head_security_group_id],
         "instance_profile_arn": control.instance_profile_arn,
-        "user_data": inputs.apply(
-            lambda known: head_user_data(config, engine, planned, SlurmNames(*known[0]), known[1])
+        "user_data": keep_text(
+            config,
+            "head",
+            inputs.apply(lambda known: head_user_data(config, engine, planned, SlurmNames(*known[0]), known[1])),
+            inputs,
         ),
         "host_name": head_host(config),
         "zone_id": network.private_zone_id,

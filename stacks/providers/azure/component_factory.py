@@ -42,6 +42,7 @@ from gangway.components.core.image import RegistryLogin
 from gangway.components.core.member_key import member_key
 from gangway.components.core.pinned import pinned
 from gangway.stacks.base.factory import Factory, Image
+from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host, scrapes, steps_alarm_minutes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import build_image
@@ -295,7 +296,12 @@ class ComponentFactory(Factory[AzurePlan]):
             "image_id": cluster.image_id,
             **_version(images, "nodes"),
             "identity_id": identity.identity_id,
-            "user_data": node_user_data(self.config, self.planned, names, identity.client_id),
+            "user_data": keep_text(
+                self.config,
+                "nodes",
+                node_user_data(self.config, self.planned, names, identity.client_id),
+                pulumi.Output.all(names, identity.client_id),
+            ),
             "root_volume_gib": self.planned.root_volume_gib,
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
             "secure_boot": self.planned.security.secure_boot,
@@ -319,7 +325,12 @@ class ComponentFactory(Factory[AzurePlan]):
         lustre = self.planned.lustre
         identity = self.declare(HeadIdentity, {**rights, "fills_groups": True, "scrapes": scrapes(self.config)})
         subnets = plan_network(self.config.network.cidr, lustre.subnet_prefix_length if lustre else None)
-        user_data = head_user_data(self.config, self.planned, names, identity.client_id, fallback_config)
+        user_data = keep_text(
+            self.config,
+            "head",
+            head_user_data(self.config, self.planned, names, identity.client_id, fallback_config),
+            pulumi.Output.all(names, identity.client_id, fallback_config),
+        )
         args = {
             **self.place("zone"),
             "subnet_id": subnet,

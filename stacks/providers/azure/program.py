@@ -12,6 +12,7 @@ from gangway.components.catalog.loader import load_provider
 from gangway.components.core.pinned import record_choice
 from gangway.components.core.signing_key import signing_key
 from gangway.components.estimate.cost import CostComponent, Declared
+from gangway.stacks.base.kept import keep_job
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.component_factory import ComponentFactory, marketplace_images
@@ -54,7 +55,7 @@ def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
     logs = stack.logs()
     image = stack.image()
     storage = stack.storage(network, key)
-    job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
+    job = keep_job(config, image.reference.apply(lambda reference: job_spec(config, planned, reference)))
     mount = storage.mount_point if storage else None
     signing = signing_key(config.stack)
     members = stack.keys(network, stack.found.tenant_id, signing.pem)

@@ -38,6 +38,7 @@ from gangway.components.gcp.tpu.reconciler import TpuReconciler
 from gangway.components.gcp.tpu.request import queued_resource_body
 from gangway.images.specs import Flavour
 from gangway.stacks.base.factory import Factory, Image
+from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host, steps_alarm_minutes
 from gangway.stacks.estimates.run_context import build_image
 from gangway.stacks.providers.gcp.lookups import Lookups, written_images
@@ -287,7 +288,7 @@ class ComponentFactory(Factory[GcpPlan]):
             "subnet_id": network.private_subnet_ids[0],
             "security_group_ids": [network.head_security_group_id],
             "service_account_email": identity.service_account_email,
-            "user_data": head_user_data(self.config, self.planned, names),
+            "user_data": keep_text(self.config, "head", head_user_data(self.config, self.planned, names), names),
             "host_name": head_host(self.config),
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),
@@ -311,7 +312,7 @@ class ComponentFactory(Factory[GcpPlan]):
     ) -> Nodes:
         """Groups of GPU machines, one per rung."""
         config, planned, cluster, storage = self.config, self.planned, self.config.cluster, self.config.storage
-        user_data = node_user_data(config, planned, names)
+        user_data = keep_text(config, "nodes", node_user_data(config, planned, names), names)
         args: dict[str, Any] = {
             **self.place,
             "zone": planned.zone,
@@ -354,7 +355,7 @@ class ComponentFactory(Factory[GcpPlan]):
     ) -> Nodes:
         """Slices of one queued request, and the workflow that repeats it."""
         config, planned = self.config, self.planned
-        script = tpu_startup_script(config, planned, names)
+        script = keep_text(config, "nodes", tpu_startup_script(config, planned, names), names)
         args = self._request_args(network, email, key, script)
         # Written before the request, so that an `up` that changes both never repeats the old one.
         asked = pulumi.Output.from_input({"queued_resource_id": config.stack, **args})

@@ -12,6 +12,7 @@ from gangway.components.core.signing_key import signing_key
 from gangway.components.estimate.cost import CostComponent, Declared
 from gangway.components.gcp.identity import ProjectServices, plan_services
 from gangway.components.gcp.pricing import price_resources
+from gangway.stacks.base.kept import keep_job
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.component_factory import ComponentFactory
@@ -56,7 +57,7 @@ def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
     files = stack.head_files(key)
     image = stack.image(key)
     storage = stack.storage(network, key)
-    job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
+    job = keep_job(config, image.reference.apply(lambda reference: job_spec(config, planned, reference)))
     members = stack.member_key(key) if planned.has_member_key else None
     signing = signing_key(config.stack) if planned.tpu is None else None  # a TPU's container runs as root
     signs = stack.signing_key(signing.pem, key) if signing else None

@@ -1,6 +1,7 @@
 """The resources of a stack on existing machines. `plan` checks what can be checked before a resource is declared."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pulumi
@@ -12,6 +13,7 @@ from gangway.components.estimate.cost import CostComponent, Declared, from_fact
 from gangway.components.hosts.node_pool import MEMBER_KEY, MUNGE_KEY, SIGNING_KEY, HostArgs, HostPool
 from gangway.components.hosts.wireguard import WIREGUARD_FILE, Peer, config_text, private_key
 from gangway.images.slurm.hosts import render_slurm_host_installer
+from gangway.stacks.base.kept import keep_job, keep_text
 from gangway.stacks.base.shared import get_machine, get_price
 from gangway.stacks.config.engine_settings import MAIN_QUEUE
 from gangway.stacks.config.stack_config import StackConfig
@@ -34,11 +36,14 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     own, several = get_hosts(config), config.cluster.nodes.max > 1
     provider = command.Provider(config.stack)
     if config.engine.has_queue:
-        scripts = [render_slurm_host_installer(machine_spec(config, planned, at)) for at in range(len(own.machines))]
+        made = [
+            pulumi.Output.from_input(render_slurm_host_installer(machine_spec(config, planned, at)))
+            for at in range(len(own.machines))
+        ]
     else:
-        job = job_spec(config, planned)
-        scripts = [installer(config, planned, job, at) for at in range(len(own.machines))]
-    machines = [_machine(own, script, at) for at, script in enumerate(scripts)]
+        job = keep_job(config, job_spec(config, planned))
+        made = [job.apply(partial(installer, config, planned, position=at)) for at in range(len(own.machines))]
+    machines = [_machine(own, keep_text(config, own.machines[at].label, script), at) for at, script in enumerate(made)]
     if own.wireguard is not None and several:
         machines = _add_wireguard(config.stack, own, own.wireguard.port, machines)
     opts = pulumi.ResourceOptions(providers={"command": provider})
@@ -51,8 +56,8 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
         keys[MEMBER_KEY] = member_key(config.stack, config.work.member_key_refresh)
     pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "keys": keys}, opts)
     return {
-        "job": job.model_dump(mode="json"),
-        "image": job.image,
+        "job": job.apply(lambda spec: spec.model_dump(mode="json")),
+        "image": job.apply(lambda spec: spec.image),
         "run_bucket": own.run_store,
         "run_bucket_url": own.run_store,
         "group_names": pool.host_names,
@@ -73,7 +78,7 @@ def _add_wireguard(stack: str, own: HostsConfig, port: int, machines: Sequence[H
     return [{**machine, "keys": {WIREGUARD_FILE: config_file(machine["name"])}} for machine in machines]
 
 
-def _machine(own: HostsConfig, script: str, position: int) -> HostArgs:
+def _machine(own: HostsConfig, script: pulumi.Output[str], position: int) -> HostArgs:
     machine = own.machines[position]
     return {
         "name": machine.label,

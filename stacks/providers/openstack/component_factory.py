@@ -18,6 +18,7 @@ from gangway.components.openstack.network import TrainingNetwork
 from gangway.components.openstack.node_pool import NodePool
 from gangway.components.openstack.storage import ManilaShare, RunBucket
 from gangway.stacks.base.factory import Factory
+from gangway.stacks.base.kept import keep_text
 from gangway.stacks.providers.openstack.plan import OpenstackPlan, get_section
 from gangway.stacks.providers.openstack.settings import OpenstackConfig
 from gangway.stacks.providers.openstack.user_data import Names, head_user_data, node_user_data, secrets_content
@@ -115,7 +116,7 @@ class ComponentFactory(Factory[OpenstackPlan]):
             "subnet_id": network.private_subnet_ids[0],
             "private_ip": self.planned.network.head,
             "security_group_ids": [network.head_security_group_id],
-            "user_data": head_user_data(self.config, self.planned, names),
+            "user_data": keep_text(self.config, "head", head_user_data(self.config, self.planned, names), names),
         }
         return self.declare(HeadNode, args)
 
@@ -143,6 +144,6 @@ class ComponentFactory(Factory[OpenstackPlan]):
             "rdma_ports": self.planned.rdma_ports,
             "rdma_vnic_type": own.rdma_vnic_type,
             "head_host": head.host if head else None,
-            "user_data": node_user_data(self.config, self.planned, names),
+            "user_data": keep_text(self.config, "nodes", node_user_data(self.config, self.planned, names), names),
         }
         return self.declare(NodePool, args)

@@ -11,6 +11,7 @@ from gangway.components.core.signing_key import signing_key
 from gangway.components.estimate.cost import CostComponent, Declared
 from gangway.components.openstack.pricing import price_resources
 from gangway.components.openstack.tags import tag_words
+from gangway.stacks.base.kept import keep_job
 from gangway.stacks.base.ownership import Owner, check_unclaimed
 from gangway.stacks.base.shared import get_machine, get_price
 from gangway.stacks.config.stack_config import StackConfig
@@ -38,7 +39,7 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     identity = stack.node_identity(runs)
     image = config.ready_image
     assert image is not None, "gangway.stacks.loading.unsupported_settings checks it"
-    job = pulumi.Output.from_input(job_spec(config, planned, image))
+    job = keep_job(config, job_spec(config, planned, image))
     share = (storage.mount_source, storage.access_user) if storage else ("", "")
     names = pulumi.Output.all(job, runs.bucket_url, *share).apply(lambda known: Names(*known))
     signing = signing_key(config.stack)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gangway.components.azure.common import IMMUTABLE
+from gangway.components.core.pinned import STASH
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import Plan, run_program
@@ -50,6 +51,12 @@ def of(resources: Resources, kind: str) -> list[PlannedResource]:
 def one(resources: Resources, kind: str, name: str = "") -> PlannedResource:
     (found,) = [r for r in of(resources, kind) if name in r.name]
     return found
+
+
+def before(resources: Resources, resource: PlannedResource) -> frozenset[str]:
+    """What stands before a resource, also by its user data, which the state keeps."""
+    kept = (each.dependencies for each in resources if each.type == STASH and each.urn in resource.dependencies)
+    return resource.dependencies.union(*kept)
 
 
 HEAD_IMAGE = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/g/providers/Microsoft.Compute/images/head"
@@ -156,7 +163,7 @@ def test_scale_sets_are_made_empty_and_the_head_may_fill_them(program: tuple[Sta
     scrapes = "Microsoft.Network/networkInterfaces/read" in permission["actions"]
     assert scrapes is (config.network.egress == "nat"), "Prometheus comes from outside"
     head = one(recorded.resources, "VirtualMachine")
-    assert {group.urn for group in sets} <= head.dependencies, "it has to know their names"
+    assert {group.urn for group in sets} <= before(recorded.resources, head), "it has to know their names"
 
 
 def test_what_a_node_needs_stands_before_it(made: Resources) -> None:
@@ -170,7 +177,7 @@ def test_what_a_node_needs_stands_before_it(made: Resources) -> None:
         *(one(made, "Subnet", label) for label in ("-private", "-lustre")),
     ]
     for group in of(made, "VirtualMachineScaleSet"):
-        assert {resource.urn for resource in needed} <= group.dependencies
+        assert {resource.urn for resource in needed} <= before(made, group)
 
 
 def test_the_parts_refer_to_each_other(made: Resources) -> None:
