@@ -3,11 +3,11 @@
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -29,6 +29,9 @@ from gangway.stacks.base.extras import missing_extra
 from gangway.stacks.plan.gc_pause import without_gc
 from gangway.trainer.core.console import flush_output, output_failed
 from gangway.trainer.core.host import COMMANDS
+
+if TYPE_CHECKING:
+    from gangway.stacks.config.stack_config import StackConfig
 
 EXIT_INTERRUPTED = 128 + 2
 """What a shell reports after SIGINT."""
@@ -98,7 +101,13 @@ def plan(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON: --format json.")] = False,
     output: Annotated[PlanFormat | None, typer.Option("--format", help="Output format; text if omitted.")] = None,
-    against: Annotated[Path | None, typer.Option(help="JSON of an earlier plan: show what has changed.")] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|live",
+            help="Show what changes: from an earlier plan's JSON, or, with live, what `up` would change now.",
+        ),
+    ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Print only errors, warnings and the total.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print every resource, every finding, each source.")] = False,
     code: Annotated[
@@ -134,11 +143,16 @@ def plan(
     path = find_stack_file(stacks[0], stacks_dir())
     config = from_file(path)
     # Read before planning, which is slow, to report a bad file at once.
-    previous = None if against is None else read_plan(against, config.stack)
+    rows = _live_resources(config) if against == _LIVE else None
+    previous = None if against in (None, _LIVE) else read_plan(Path(against), config.stack)
     try:
         result = make_plan(config)
     except InputError as mistake:
         raise mistake.within(str(path)) from None
+    if rows is not None:
+        from gangway.stacks.plan.live import earlier_plan, read_live
+
+        previous = earlier_plan(result, read_live(rows))
     result, difference = (result, None) if previous is None else add_comparison(result, previous)
     if code is not None:
         from rich.console import Console
@@ -148,6 +162,16 @@ def plan(
     detail = Detail.BRIEF if brief else Detail.FULL if full else Detail.SUMMARY
     print_plan(result, "json" if as_json else output or "text", previous, difference, detail)
     raise typer.Exit(EXIT_FINDINGS if result.has_errors else 0)
+
+
+_LIVE = "live"
+
+
+def _live_resources(config: "StackConfig") -> list[Mapping[str, Any]]:
+    from gangway.finops.audit.state import export_resources
+    from gangway.stacks.config.paths import project_folder
+
+    return export_resources(config.stack_name, project_folder())
 
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}

@@ -57,9 +57,26 @@ def read_state(path: Path) -> State:
 
 def export_state(stack: str, project: Path) -> State:
     """Export the state by the CLI or, without it, from the backend. InputError: no such stack, or not logged in."""
+    return parse_state(*_export(stack, project, _FIX))
+
+
+def export_resources(stack: str, project: Path) -> list[Mapping[str, Any]]:
+    """All resources of the state as `pulumi stack export` prints them. InputError: as of `export_state`."""
+    fix = "log in to the backend with the stack's state, or compare with a plan: `gangway plan STACK --json`"
+    text, source = _export(stack, project, fix)
+    try:
+        rows: list[Mapping[str, Any]] = _parse_deployment(text).get("resources") or []
+    except _MALFORMED:
+        raise InputError(source, "contains no Pulumi state", fix=fix) from None
+    if not rows:
+        raise InputError(source, "has no resources: the stack is not up", fix="leave out --against")
+    return rows
+
+
+def _export(stack: str, project: Path, fix: str) -> tuple[str, str]:
     if which("pulumi") is None:
-        return parse_state(*state_text(stack, project, _FIX.replace("STACK", stack)))
-    return parse_state(_run_pulumi("export", stack, project, _FIX), f"pulumi stack export --stack {stack}")
+        return state_text(stack, project, fix.replace("STACK", stack))
+    return _run_pulumi("export", stack, project, fix), f"pulumi stack export --stack {stack}"
 
 
 def stack_outputs(stack: str, project: Path) -> Mapping[str, Any]:

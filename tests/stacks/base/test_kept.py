@@ -41,7 +41,7 @@ def texts(config: StackConfig) -> dict[str, Any]:
 @pytest.mark.parametrize("stack", STACKS)
 def test_sections_without_effect_on_machines_change_no_text(stack: str, repo: Path, tmp_path: Path) -> None:
     assert OTHERWISE.keys() == REACH_NO_MACHINE
-    own = {"observe": {}} if stack in ("hosts-lab", "openstack-gpu") else {}  # they accept no other value
+    own: dict[str, Any] = {"observe": {}} if stack in ("hosts-lab", "openstack-gpu") else {}
     before, after = changed(repo, tmp_path, stack, {}), changed(repo, tmp_path, stack, OTHERWISE | own)
     assert settings_digest(before) == settings_digest(after)
     kept = texts(before)
