@@ -382,14 +382,18 @@ def _lost_peers(error: BaseException) -> bool:
         return False
     from torch.distributed import DistError
 
-    causes, cause = [error], error.__cause__ or error.__context__
-    while cause is not None:
-        causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
     return any(
         isinstance(each, DistError) or (isinstance(each, RuntimeError) and "gloo/transport/" in str(each))
-        for each in causes
+        for each in _causes(error)
     )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause, seen = error, set[int]()
+    while cause is not None and id(cause) not in seen:  # `raise ... from` can close a circle
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 if __name__ == "__main__":
