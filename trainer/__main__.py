@@ -230,13 +230,6 @@ def _train(arguments: argparse.Namespace) -> int:
         return train(config, run_dir, data_dir, context, interruption, options)
 
 
-def train_config(argv: Sequence[str]) -> TrainConfig:
-    """Returns the configuration that these arguments, the first of which is `train`, train with (TrainerError)."""
-    arguments = _parser().parse_args(argv)
-    with _naming_flags(arguments):
-        return _config(arguments)
-
-
 def data_mistake(config: TrainConfig, data_dir: Path) -> TrainerError | None:
     """Returns the error that `train` would raise for its data, except for damage, or None. Loads torch."""
     from gangway.trainer.data.shards import check_data
@@ -389,7 +382,8 @@ def _lost_peers(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause, seen = error, set[int]()
+    cause: BaseException | None = error
+    seen = set[int]()
     while cause is not None and id(cause) not in seen:  # `raise ... from` can close a circle
         seen.add(id(cause))
         yield cause

@@ -20,7 +20,6 @@ from gangway.trainer.__main__ import main
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.loader import (
     MASK,
-    ImagesInMemory,
     ImageSource,
     Loader,
     PinnedBatch,
@@ -36,6 +35,7 @@ from gangway.trainer.data.packaged_data import day_dusk_recipe
 from gangway.trainer.data.prepare import prepare
 from gangway.trainer.data.shards import ShardedImages
 from tests.shard_files import write_shards
+from tests.trainer.local_training import ImagesInMemory
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -148,7 +149,7 @@ import numpy as np, torch
 from gangway.trainer.checkpoint.async_saver import PartSaver
 from gangway.trainer.checkpoint.store import load, state_digests
 from gangway.trainer.config.presets import PRESETS
-from gangway.trainer.data.loader import ImagesInMemory
+from local_training import ImagesInMemory
 from gangway.trainer.distributed.sharded_modules import GatheredWindow
 from gangway.trainer.distributed.sharded_modules import local, whole
 from gangway.trainer.steps.sharding import shard
@@ -293,6 +294,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("trained")
     (folder / "steps.py").write_text(STEPS)
+    shutil.copy(Path(__file__).parents[1] / "local_training.py", folder)
     cases = json.dumps([(name, preset, {**SMALL, **changes}) for name, (preset, changes) in CASES.items()])
     launch = [
         sys.executable,
