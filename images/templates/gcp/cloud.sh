@@ -96,9 +96,6 @@ login_at() { gce token | docker login --username oauth2accesstoken --password-st
 
 registry_login() { login_at "$IMAGE_REGISTRY"; }
 
-# apt_get ARGUMENTS...: waits for others that hold its lock, as unattended upgrades do after boot.
-apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }
-
 # apt_source NAME KEY_URL WHERE [OPTIONS [FINGERPRINT]]: adds a repository, WHERE being a line of sources.list from its
 # address on, FINGERPRINT its key's. Of Google's own repositories we know none: their keys change every few years.
 apt_source() {
