@@ -41,7 +41,11 @@ def ib(azure_machine: Any, tmp_path: Path) -> Any:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/nccl.conf").write_text(CONF)
     azure_machine.fake("modprobe")
-    azure_machine.env |= {"GANGWAY_SYSFS": f"{tmp_path}/sys", "GANGWAY_RDMA_DEADLINE_SEC": "0", "GANGWAY_NCCL_DEADLINE_SEC": "0"}
+    azure_machine.env |= {
+        "GANGWAY_SYSFS": f"{tmp_path}/sys",
+        "GANGWAY_RDMA_DEADLINE_SEC": "0",
+        "GANGWAY_NCCL_DEADLINE_SEC": "0",
+    }
     return azure_machine
 
 
