@@ -255,8 +255,8 @@ def train(world, config, out):
         check_saved(state, world, config, Path(out))
     left = sum(window.bytes for window in windows)
     is_split = world.mesh is not None and "dp_shard" in (world.mesh.mesh_dim_names or ())
-    shard = world.mesh.get_local_rank("dp_shard") if is_split else 0
-    places = {"dp": world.dp_rank, "shard": shard}
+    own_shard = world.mesh.get_local_rank("dp_shard") if is_split else 0
+    places = {"dp": world.dp_rank, "shard": own_shard}
     told = world.gather({"kept": memory(state), "gathered": max(gathered), "left": left, **places})
     if world.rank == 0:
         torch.save(weights, f"{out}.pt")
